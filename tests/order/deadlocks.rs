@@ -90,6 +90,8 @@ fn readiness_of_a_native_sidecar_must_not_need_a_later_container() {
     let mut pod = pod(&[("podgate.io/order", "proxy, app")]);
     let of = |port: u16| json!([{"name": "proxy", "restartPolicy": "Always", "readinessProbe": {"tcpSocket": {"port": port}}}]);
     pod["spec"]["initContainers"] = of(8080);
+    assert_eq!(found(&pod), WARNING, "a container without declared ports may listen on any port");
+    pod["spec"]["initContainers"][0]["ports"] = json!([{"containerPort": 9090}]);
     assert_eq!(found(&pod), ERROR);
     pod["spec"]["initContainers"] = of(8081);
     assert_eq!(found(&pod), []);
@@ -104,6 +106,7 @@ fn mounts_must_be_visible_in_the_waiting_container() {
         pod["spec"]["volumes"] = json!([{"name": "d", "emptyDir": {}}]);
         pod["spec"]["containers"][0]["volumeMounts"] = mounts(None);
         pod["spec"]["containers"][1]["volumeMounts"] = mounts(Some("Bidirectional"));
+        pod["spec"]["restartPolicy"] = "Never".into();
         edit(&mut pod);
         found(&pod)
     };
@@ -113,7 +116,9 @@ fn mounts_must_be_visible_in_the_waiting_container() {
     for sees in ["HostToContainer", "Bidirectional"] {
         assert_eq!(with(&|pod| pod["spec"]["containers"][0]["volumeMounts"] = mounts(Some(sees))), [], "{sees}");
     }
-    // These mounts may exist before the container is created.
+    // The restarted container sees the mount.
+    assert_eq!(with(&|pod| pod["spec"]["restartPolicy"] = "Always".into()), warning);
+    // These mounts may exist before the container starts.
     assert_eq!(with(&|pod| pod["spec"]["containers"].as_array_mut().unwrap().reverse()), warning);
     assert_eq!(with(&|pod| pod["spec"]["volumes"] = json!([{"name": "d", "hostPath": {"path": "/d"}}])), warning);
     let init = json!([{"name": "init", "volumeMounts": mounts(Some("Bidirectional"))}]);

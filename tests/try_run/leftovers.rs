@@ -38,9 +38,8 @@ fn escapees(line: u32) -> (Value, [String; 2]) {
 
 /// Starts `try` with escapees and a gate that waits. Returns once all of them run.
 fn start_escapees(machine: &Machine, line: u32) -> (Child, [String; 2]) {
-    let (pod, escapees) = escapees(line);
+    let (mut pod, escapees) = escapees(line);
     let mut command = machine.command(&["-", "--processes", "--ready=api=1m", "--break=api@never"]);
-    let mut pod = pod;
     pod["spec"]["containers"][1]["readinessProbe"] = serde_json::json!({"exec": {"command": ["x"]}});
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(pod.to_string().as_bytes()).unwrap();
@@ -102,6 +101,32 @@ fn sidecar_and_gates_end_after_sigkill_of_both_processes() {
     for entry in fs::read_dir(machine.folder.path()).unwrap() {
         fs::remove_dir_all(entry.unwrap().path()).unwrap();
     }
+}
+
+/// A script can read the verdict and end `try` at once.
+#[test]
+fn nothing_is_left_when_the_verdict_appears() {
+    let machine = Machine::new();
+    for by in [Signal::TERM, Signal::KILL] {
+        let (mut outer, _out) = machine.start_until(&super::QUICK, "The order was kept");
+        signal(&outer, by);
+        outer.wait().unwrap();
+        machine.assert_clean();
+    }
+}
+
+/// After `exec`, the children of the shell are children of `try`.
+#[test]
+fn children_from_before_the_start_go_on() {
+    let machine = Machine::new();
+    let try_run = machine.command(&super::QUICK);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "sleep 61.25 & exec \"$0\" \"$@\""]).arg(try_run.get_program()).args(try_run.get_args());
+    shell.envs(try_run.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdout(Stdio::null());
+    assert_eq!(shell.status().unwrap().code(), Some(0));
+    let left = pids(|line| line == "sleep 61.25 ");
+    left.iter().for_each(|pid| kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).unwrap());
+    assert_eq!(left.len(), 1);
 }
 
 #[test]

@@ -316,14 +316,14 @@ fn processes_run_their_own_commands() {
         "db gets this machine's PATH, not its own\n",
         "the postStart hook of db does not run here\n",
         "the preStop hook of web does not run here\n",
-        "web is a stand-in: /etc/passwd not found or not executable\n",
-        "mounts is a stand-in: it mounts volumes\n",
-        "adrift is a stand-in: its workingDir does not exist here\n",
-        "broken is a stand-in: --break needs one\n",
-        "unknown is a stand-in: its command is not in the manifest\n",
+        "web is a stand-in, because /etc/passwd is not an executable file here\n",
+        "mounts is a stand-in, because it mounts volumes\n",
+        "adrift is a stand-in, because its workingDir does not exist here\n",
+        "broken is a stand-in, because --break works only with stand-ins\n",
+        "unknown is a stand-in, because its command is not in the manifest\n",
         "broken   | stand-in: exiting with 1 (--break broken@crash:2s)\n",
         "api      ended (exit code 0)\n",
-        "api      had ended before --break kills it\n",
+        "api      had already ended (--break)\n",
     ] {
         assert!(run.out.contains(expected), "{expected:?} is missing in {}", run.out);
     }

@@ -44,7 +44,7 @@ fn order_with_init_containers_runs_without_them() {
         faults: &[],
         code: 0,
         events: &["mesh Ready", "db started", "api started"],
-        verdict: &["init containers, and native sidecars without a probe, do not run here"],
+        verdict: &["init containers, and native sidecars before them or without a probe, do not run here"],
     });
 }
 

@@ -85,12 +85,23 @@ fn native_sidecar_with_a_readiness_probe_is_a_stand_in() {
     own["spec"]["initContainers"] = json!([mesh]);
     let run = Machine::new().run_manifest(&own, &[]);
     assert_outcome(&run, 1, &["the order requires nothing from podgate"]);
-    own["spec"]["initContainers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": 0}});
-    own["spec"]["initContainers"][0]["readinessProbe"]["tcpSocket"]["port"] = free_port().into();
+    own["spec"]["initContainers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": free_port()}});
     let run = Machine::new().run_manifest(&own, &["--ready=mesh=1s"]);
     assert_outcome(&run, 0, &["mesh does not restart here if its startupProbe fails"]);
     run.assert_events(&["api waits for mesh=Ready", "mesh started", "mesh Ready", "api started"]);
     assert!(!run.out.contains("do not run here"), "{}", run.out);
+    let run = Machine::new().run_manifest(&own, &["--processes"]);
+    assert_outcome(&run, 0, &["mesh is a stand-in, because it is a native sidecar"]);
+    // An init container that comes after the sidecar cannot wait for a stand-in, which starts with the others.
+    let migrate = json!({"name": "migrate", "image": "x"});
+    own["spec"]["initContainers"].as_array_mut().unwrap().push(migrate);
+    own["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "web", "image": "x"}));
+    own["metadata"]["annotations"]["podgate.io/order"] = "mesh=Started, migrate, api, web".into();
+    own["metadata"]["annotations"]["after.podgate.io/api"] = "mesh".into();
+    let run = Machine::new().run_manifest(&own, &[]);
+    assert_outcome(&run, 0, &["native sidecars before them or without a probe, do not run here"]);
+    let run = Machine::new().run_manifest(&own, &["--ready=mesh=1s"]);
+    assert_outcome(&run, 64, &["--ready mesh: the Pod has no such container; it has api, web"]);
 }
 
 fn free_port() -> u16 {
@@ -103,6 +114,7 @@ fn reasons_of_exit_code_1_are_true() {
     checked["metadata"]["annotations"] = json!({"check.podgate.io/api": "file:///tmp/x"});
     let mut misspelled = scenarios::chain();
     misspelled["metadata"]["annotations"] = json!({"podgate.io/oder": "db, api"});
+    let beside = json!({"apiVersion": "v1", "kind": "List", "items": [scenarios::chain(), misspelled]});
     let mut second = scenarios::chain();
     second["metadata"]["name"] = "second".into();
     let both = json!({"apiVersion": "v1", "kind": "List", "items": [scenarios::chain(), second]});
@@ -112,6 +124,7 @@ fn reasons_of_exit_code_1_are_true() {
         (checked, &[][..], "the order requires only checks, which try does not run"),
         (misspelled, &[], "did you mean podgate.io/order?"),
         (both, &["--workload=Job/none"], "<stdin>: no Job/none with an order; the file has Pod/chain, Pod/second"),
+        (beside, &["--workload=Pod/none"], "no Pod/none with an order; the file has Pod/chain"),
         (many, &[], "Pod/chain, Pod/chain, and 2 more); choose one with --workload"),
     ] {
         let run = Machine::new().run_manifest(&manifest, flags);

@@ -16,6 +16,9 @@ pub(super) const PROXY: &str = "istio-proxy";
 /// Environment variable of the proxy with the original actions.
 pub(super) const ORIGINALS: &str = "ISTIO_KUBE_APP_PROBERS";
 
+/// Start of the paths of rewritten probes.
+pub(crate) const REWRITTEN_PATH: &str = "/app-health/";
+
 /// Original actions, by the path of the rewritten probe or hook.
 pub(super) struct OriginalProbes(BTreeMap<String, Value>);
 
@@ -40,7 +43,7 @@ impl OriginalProbes {
         for (field, end, probe) in
             [("startupProbe", "startupz", startup_probe), ("readinessProbe", "readyz", readiness_probe)]
         {
-            let path = format!("/app-health/{name}/{end}");
+            let path = format!("{REWRITTEN_PATH}{name}/{end}");
             let Some(probe) = probe else { continue };
             if !matches!(&probe.handler, Handler::HttpGet(get) if get.path.as_deref() == Some(path.as_str())) {
                 continue;

@@ -35,6 +35,7 @@ mod undo;
 mod user_hooks;
 mod write;
 
+pub(crate) use istio::REWRITTEN_PATH;
 pub(crate) use lost_parts::lost_parts;
 pub use outcome::{Injected, Options};
 pub use parts::without_nulls;

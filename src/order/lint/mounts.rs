@@ -30,13 +30,15 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             let earlier = plan.containers[..number].iter().filter_map(|planned| spec.get(&planned.name));
             let mut earlier = list(spec.value, "initContainers").chain(earlier.map(|earlier| earlier.value));
             let what = format!(
-                "{} waits for {check}, but mounts the volume without mountPropagation, so it sees only mounts that exist when it \
-                 is created",
+                "{} waits for {check}, but mounts the volume without mountPropagation, so it sees only mounts that exist \
+                 when it starts",
                 own.name
             );
             let at = own.place().to("volumeMounts").to(index);
-            let finding = match is_empty && !planned.continue_on_timeout && !earlier.any(makes_mounts) {
-                true => Finding::error("mount-not-visible", at, format!("{what}: no mount exists by then")),
+            // A gate that times out exits. The restarted container sees the mount.
+            let is_last = own.restart_policy(spec.value) == "Never" && !planned.continue_on_timeout;
+            let finding = match is_empty && is_last && !earlier.any(makes_mounts) {
+                true => Finding::error("mount-not-visible", at, format!("{what}, and the kubelet does not restart it")),
                 false => Finding::warning("mount-not-visible", at, what),
             };
             findings.push(finding.fix("set mountPropagation: HostToContainer in this volumeMount"));

@@ -8,6 +8,7 @@ use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::inject::REWRITTEN_PATH;
 use crate::order::plan::{ContainerPlan, Plan};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,7 +98,7 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
 fn is_rewritten(own: &ContainerRef<'_>) -> bool {
     ["startupProbe", "readinessProbe"].iter().any(|field| {
         let path = own.value.pointer(&format!("/{field}/httpGet/path")).and_then(Value::as_str);
-        path.is_some_and(|path| path.starts_with("/app-health/"))
+        path.is_some_and(|path| path.starts_with(REWRITTEN_PATH))
     })
 }
 

@@ -127,7 +127,9 @@ impl<'a> PortOwners<'a> {
         let is_other = |port: &u16| later.contains(own.name) || !self.by_port[port].contains(&own.name);
         let (owner, port, is_certain) =
             named.into_iter().filter(is_other).find_map(|port| self.late_owner(port, &later))?;
-        Some((owner, port, is_certain && !matches!(handler, Handler::Exec(_))))
+        // A container that declares no port can still listen on the port itself.
+        let has_ports = later.contains(own.name) || self.by_port.values().any(|names| names.contains(&own.name));
+        Some((owner, port, is_certain && has_ports && !matches!(handler, Handler::Exec(_))))
     }
 }
 

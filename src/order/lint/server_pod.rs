@@ -57,7 +57,9 @@ pub fn check_returned(template: &Value, sent: &Value, returned: &Value, known: &
 #[must_use]
 pub fn relocate_returned(finding: Finding, returned: &Value, template: &Value) -> Finding {
     let mut at = finding.at.clone();
-    if let [_, _, PathSegment::Index(_), ..] = at.0.as_slice() {
+    if let [_, PathSegment::Key(list), PathSegment::Index(_), ..] = at.0.as_slice()
+        && matches!(list.as_str(), "containers" | "initContainers")
+    {
         let rest = at.0.split_off(3);
         let own = at.of(returned).and_then(|own| own["name"].as_str()).and_then(|name| find(template, name));
         at = own.map_or_else(|| place(template, ""), |(own, _)| Place([own.0, rest].concat()));

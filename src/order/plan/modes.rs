@@ -29,14 +29,14 @@ pub(super) enum HookReason {
 }
 
 /// Reason why a container requires a gate.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct GateRequirement {
     reason: String,
     /// True if the gate must be in front of the container's command.
     needs_command: bool,
     at: Place,
     span: Option<Range<usize>>,
-    /// Another way out than a gate, as the end of a fix. May be empty.
+    /// Alternative fix, appended to the message; may be empty.
     or: String,
 }
 
@@ -157,10 +157,8 @@ impl ModeResolver<'_> {
         let (mode, at) = self.requested_mode(name);
         let by_mode = || GateRequirement {
             reason: format!("{name} is in {} mode", mode.as_str()),
-            needs_command: false,
             at: at.clone(),
-            span: None,
-            or: String::new(),
+            ..GateRequirement::default()
         };
         let is_requested = matches!(mode, RequestedMode::Entrypoint | RequestedMode::Hold);
         let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(by_mode)) else {
@@ -284,34 +282,32 @@ pub(super) fn required_gates(
             gates.entry(need.until.container.clone()).or_insert(ends);
         }
     }
+    let of_command = |reason, at| GateRequirement { reason, needs_command: true, at, ..GateRequirement::default() };
     for name in names {
         // The sidecar runs the other checks itself.
         let Some(check) = ready_check(declared, graph, name).filter(|check| !check.is_network()) else { continue };
         let (reason, at) =
             (format!("{name} is Ready by {check}"), container_annotation_place(keys::READY_PREFIX, name));
         let or = ", or use a tcp:// or http:// check".to_owned();
-        gates.insert((*name).to_owned(), GateRequirement { reason, needs_command: true, at, span: None, or });
+        gates.insert((*name).to_owned(), GateRequirement { or, ..of_command(reason, at) });
     }
     for (name, checks) in &declared.checks {
         let reason = format!("{name} waits for {}", checks.iter().map(Check::to_string).collect::<Vec<_>>().join(", "));
         let at = container_annotation_place(keys::CHECK_PREFIX, name);
-        let or = String::new();
-        gates.insert(name.clone(), GateRequirement { reason, needs_command: true, at, span: None, or });
+        gates.insert(name.clone(), of_command(reason, at));
     }
     for name in names.iter().filter(|name| !graph.needs(name).is_empty()) {
         let (restarts, at) = provider_restart(declared, name);
         if restarts {
             let reason = format!("{name} restarts with the containers that it waits for");
-            let or = String::new();
-            gates.insert((*name).to_owned(), GateRequirement { reason, needs_command: true, at, span: None, or });
+            gates.insert((*name).to_owned(), of_command(reason, at));
         }
     }
     for item in &declared.sidecars {
         let name = &item.until.container;
         let reason = format!("{name} must stop when the other containers have exited");
         let (at, span) = (annotation_place(keys::JOB_SIDECARS), Some(item.span.clone()));
-        let or = String::new();
-        gates.insert(name.clone(), GateRequirement { reason, needs_command: true, at, span, or });
+        gates.insert(name.clone(), GateRequirement { span, ..of_command(reason, at) });
     }
     gates
 }

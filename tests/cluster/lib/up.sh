@@ -294,7 +294,7 @@ load_foreign() {
     case $context in
     kind-*) kind load image-archive "$1" --name "${context#kind-}" ;;
     k3d-*) k3d image import "$1" --cluster "${context#k3d-}" ;;
-    minikube) minikube image load "$1" ;;
+    minikube) minikube -p minikube image load "$1" ;;
     *) die "the context $context of KUBECONFIG=$KUBECONFIG is not of kind, k3d or minikube: load $1 into its nodes yourself, or push its images to a registry of the cluster" ;;
     esac >&2 || die "$1 was not loaded into the cluster of the context $context"
 }

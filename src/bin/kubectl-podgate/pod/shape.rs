@@ -80,13 +80,14 @@ pub(crate) struct Since {
     pub(crate) by: &'static str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
     Sidecar,
     /// An init container that exits before the next container starts.
     Init,
     /// A container that can take part in the order.
+    #[default]
     Container,
 }
 

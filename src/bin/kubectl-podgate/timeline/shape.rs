@@ -60,7 +60,7 @@ pub(crate) enum Source {
 }
 
 /// Times and bars of one container.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
     pub(crate) name: String,

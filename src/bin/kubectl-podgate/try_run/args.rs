@@ -3,6 +3,7 @@
 use crate::common_args::duration;
 use crate::timeline::Output;
 use clap::Args;
+use podgate::order::declare::spec::SIDECAR_NAME;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -68,7 +69,7 @@ pub(crate) struct Try {
     /// Print in this format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
-    /// Pid of the outer process, and the scratch folder: be the inner process
+    /// Run as the inner process; values: pid of the outer process, scratch folder
     #[arg(long, hide = true, num_args = 2)]
     pub(crate) inner: Vec<String>,
 }
@@ -81,10 +82,8 @@ pub(crate) struct StandIn {
     pub(crate) part: String,
 }
 
-/// Name of podgate's sidecar. No other container can have it.
-pub(crate) const SIDECAR: &str = "podgate";
 /// Names of podgate's sidecar in `--break`, unless the Pod has a container of this name.
-pub(crate) const SIDECAR_NAMES: [&str; 2] = [SIDECAR, "sidecar"];
+pub(crate) const SIDECAR_NAMES: [&str; 2] = [SIDECAR_NAME, "sidecar"];
 
 /// One fault of `--break`.
 #[derive(Debug, Clone, PartialEq, Eq)]

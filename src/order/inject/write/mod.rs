@@ -90,16 +90,26 @@ impl Writer<'_> {
 
     /// Reads the containers from their specs, in the order of the plan.
     fn read_containers(&mut self) -> Result<Vec<Container>, Vec<Finding>> {
-        let policy = parts::spec_place("restartPolicy");
-        let policy = policy.of(self.template).and_then(Value::as_str);
+        let policy = parts::spec_place("restartPolicy").of(self.template).and_then(Value::as_str);
+        let all = self.plan.containers.iter();
+        self.read_all(all.map(|planned| (&*planned.name, Self::container_place(planned))).collect(), policy)
+    }
+
+    /// Reads the native sidecars that podgate probes.
+    fn read_natives(&mut self) -> Result<Vec<Container>, Vec<Finding>> {
+        let field = parts::spec_place("initContainers");
+        let natives = self.plan.init.iter().filter(|init| init.is_probed);
+        self.read_all(natives.map(|init| (&*init.name, field.to(init.index))).collect(), None)
+    }
+
+    /// Reads the containers with these names and places, with their original probes.
+    fn read_all(&mut self, all: Vec<(&str, Place)>, policy: Option<&str>) -> Result<Vec<Container>, Vec<Finding>> {
         let (mut list, mut findings) = (Vec::new(), Vec::new());
-        for planned in &self.plan.containers {
-            match container_list::read_container(self.container_spec(planned), &Self::container_place(planned), policy)
-            {
+        for (name, at) in all {
+            match container_list::read_container(at.of(self.template).unwrap_or(&Value::Null), &at, policy) {
                 Ok(mut container) => {
                     let unknown = self.originals.restore(&mut container).into_iter();
-                    let at = Self::container_place(planned);
-                    findings.extend(unknown.filter_map(|field| self.rewritten_probe(&planned.name, &at, field)));
+                    findings.extend(unknown.filter_map(|field| self.rewritten_probe(name, &at, field)));
                     list.push(container);
                 }
                 Err(found) => findings.extend(found),
@@ -139,25 +149,6 @@ impl Writer<'_> {
         };
         let finding = Finding::error("probe-rewritten", at.to(field), format!("{what}, and {why}"));
         Some(finding.fix(format!("{fix}, or {or}")))
-    }
-
-    /// Reads the native sidecars that podgate probes.
-    fn read_natives(&mut self) -> Result<Vec<Container>, Vec<Finding>> {
-        let field = parts::spec_place("initContainers");
-        let items = parts::items(self.template, &field);
-        let (mut list, mut findings) = (Vec::new(), Vec::new());
-        for init in self.plan.init.iter().filter(|init| init.is_probed) {
-            let at = field.to(init.index);
-            let mut native = container_list::read_container(&items[init.index], &at, None)?;
-            let unknown = self.originals.restore(&mut native).into_iter();
-            findings.extend(unknown.filter_map(|field| self.rewritten_probe(&init.name, &at, field)));
-            list.push(native);
-        }
-        if has_errors(&findings) {
-            return Err(findings);
-        }
-        self.findings.extend(findings);
-        Ok(list)
     }
 
     /// Puts the containers into the order in which the kubelet must start the containers.

@@ -18,12 +18,8 @@ pub(super) fn pod() -> std::io::Result<Value> {
         Ok(json!({"name": name, "image": format!("example.com/{name}"), "command": [name], "readinessProbe": probe}))
     };
     let containers: Vec<Value> = listeners.iter().map(container).collect::<std::io::Result<_>>()?;
-    Ok(json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "example", "annotations": {"podgate.io/order": "db, api, web"}},
-        "spec": {"containers": containers},
-    }))
+    let metadata = json!({"name": "example", "annotations": {"podgate.io/order": "db, api, web"}});
+    Ok(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}))
 }
 
 /// Opens a free port below the ephemeral ports. The kernel gives an ephemeral port to any outgoing connection, possibly

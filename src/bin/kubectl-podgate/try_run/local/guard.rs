@@ -1,9 +1,9 @@
 //! The scratch folder of one run, and the two processes that clean up: no process stays behind, even after SIGKILL.
 //!
 //! The outer process owns the folder. It starts the inner process, which runs the Pod. Both are subreapers: a process of
-//! the Pod that loses its parent becomes their child, even if it has changed its environment, group or session. When the
-//! inner process has ended, the outer one kills its children and removes the folder. If the outer process has ended
-//! first, the inner one does the same.
+//! the Pod that loses its parent becomes their child, even if it has changed its environment, group or session. The inner
+//! process kills its children and removes the folder before it prints the verdict, or when the outer process has ended.
+//! The outer process does the same when the inner process has ended.
 
 use super::supervisor::exit_code;
 use crate::runtime;
@@ -26,6 +26,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Runs the inner process, and cleans up after it. Returns its exit code.
 pub(super) fn run_outer(program: &Path) -> Result<ExitCode, String> {
     let folder = create_folder()?;
+    // A shell that has called `exec` leaves its children to this process.
+    let inherited = children();
     let _ = set_child_subreaper(Some(getpid()));
     let mut inner = Command::new(program);
     let pid = std::process::id().to_string();
@@ -35,7 +37,7 @@ pub(super) fn run_outer(program: &Path) -> Result<ExitCode, String> {
     let pid = Pid::from_child(&inner);
     on_interrupt(move || kill_process(pid, Signal::INT).is_ok());
     let status = inner.wait();
-    kill_children();
+    kill_children(&inherited);
     status.map(|status| ExitCode::from(exit_code(status))).map_err(start_error)
 }
 
@@ -60,10 +62,15 @@ pub(super) fn end_with(outer: &str, folder: &Path) {
         while getppid() == outer {
             std::thread::sleep(PAUSE);
         }
-        kill_children();
-        let _ = std::fs::remove_dir_all(folder);
+        clean_up(&folder);
         std::process::exit(1)
     });
+}
+
+/// Kills all children of this inner process, and removes the scratch folder.
+pub(super) fn clean_up(folder: &Path) {
+    kill_children(&[]);
+    let _ = std::fs::remove_dir_all(folder);
 }
 
 /// Creates the scratch folder. It is removed on drop.
@@ -82,20 +89,24 @@ fn create_folder() -> Result<TempDir, String> {
     })
 }
 
-/// Kills all children. Their own children then become children of this process, and are killed too.
-fn kill_children() {
-    let parent = format!("\nPPid:\t{}\n", std::process::id());
-    let is_child = |status: &[u8]| String::from_utf8_lossy(status).contains(&parent);
+/// Kills all children except `spared`. Their own children then become children of this process, and are killed too.
+fn kill_children(spared: &[Pid]) {
     for _ in 0..ROUNDS {
         while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
-        if wait(WaitOptions::NOHANG).is_err() {
+        let mut left = children();
+        left.retain(|pid| !spared.contains(pid));
+        if left.is_empty() {
             return;
         }
-        let processes = read_dir("/proc").into_iter().flatten().flatten();
-        for entry in processes.filter(|entry| read(entry.path().join("status")).is_ok_and(|status| is_child(&status))) {
-            let pid = entry.file_name().to_str().and_then(|name| Pid::from_raw(name.parse().ok()?));
-            pid.into_iter().for_each(|pid| _ = kill_process(pid, Signal::KILL));
-        }
+        left.into_iter().for_each(|pid| _ = kill_process(pid, Signal::KILL));
         std::thread::sleep(PAUSE);
     }
+}
+
+fn children() -> Vec<Pid> {
+    let parent = format!("\nPPid:\t{}\n", std::process::id());
+    let is_child = |status: &[u8]| String::from_utf8_lossy(status).contains(&parent);
+    let processes = read_dir("/proc").into_iter().flatten().flatten();
+    let own = processes.filter(|entry| read(entry.path().join("status")).is_ok_and(|status| is_child(&status)));
+    own.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
 }

@@ -12,9 +12,6 @@ use crate::timeline::{Output, svg, text};
 use podgate::core::container::Mode;
 use std::process::ExitCode;
 
-/// Width of the chart if standard output is not a terminal.
-const DEFAULT_COLUMNS: usize = 100;
-
 /// Prints the report of a run. Returns the exit code.
 pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
     let (title, args) = (&run.script.title, run.args);
@@ -50,7 +47,8 @@ pub(super) fn live_chart(run: &Run<'_>) -> String {
 }
 
 fn render(timeline: &Timeline, to_text: fn(&Timeline, usize, bool) -> String) -> String {
-    let columns = terminal::size().map_or(DEFAULT_COLUMNS, |(columns, _)| columns);
+    // Standard output may not be a terminal.
+    let columns = terminal::size().map_or(100, |(columns, _)| columns);
     let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
     to_text(timeline, columns, colors)
 }
@@ -92,15 +90,12 @@ fn run_row(own: &History, role: Role, run: Option<&Incarnation>) -> Row {
         name: own.task.name.clone(),
         role,
         mode: if own.task.has_gate { Mode::Entrypoint } else { Mode::None },
-        pulled: None,
-        pull_ms: None,
         created,
         gate: created.filter(|_| !own.task.conditions.is_empty()),
         opened: started.filter(|_| own.task.has_gate),
         started,
         ready: run.and_then(|run| own.ready_at(run)).map(moment),
         ended: run.and_then(|run| run.ended).map(|(at, _)| moment(at)),
-        restarts: 0,
-        bars: Vec::new(),
+        ..Row::default()
     }
 }

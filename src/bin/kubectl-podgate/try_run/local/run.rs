@@ -6,13 +6,14 @@ use super::history::History;
 use super::programs::Programs;
 use super::screen::{self, Screen};
 use super::script::{self, Script};
-use super::supervisor::{Message, Supervised};
+use super::supervisor::{Message, Supervised, kill_group};
 use super::{now_ms, report, source};
 use crate::clock::monotonic_time;
 use crate::output::fail_all;
-use crate::try_run::args::{FaultKind, SIDECAR, Try};
+use crate::try_run::args::{FaultKind, Try};
 use podgate::core::exit::Exit;
 use podgate::core::state::State;
+use podgate::order::declare::spec::SIDECAR_NAME;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -41,7 +42,7 @@ fn rehearse(args: &Try, programs: &Programs, outer: &str, scratch: &Path) -> Res
         fail_all(&[wrong]);
         return Ok(Exit::Usage.into());
     }
-    // Only a process in the terminal's group can read a manifest from the terminal, so this follows.
+    // This leaves the terminal's process group, so the manifest is read first.
     guard::end_with(outer, scratch);
     let (sender, messages) = channel();
     let interrupts = sender.clone();
@@ -52,6 +53,7 @@ fn rehearse(args: &Try, programs: &Programs, outer: &str, scratch: &Path) -> Res
     let followed = run.follow(&messages);
     run.screen.print(i64::MAX, None)?;
     followed?;
+    guard::clean_up(scratch);
     report::print(&run)
 }
 
@@ -189,7 +191,7 @@ impl<'a> Run<'a> {
             && let Some(run) = self.containers[0].history.runs.last_mut()
         {
             run.started = Some(now_ms());
-            self.screen.event(now_ms(), SIDECAR, "started");
+            self.screen.event(now_ms(), SIDECAR_NAME, "started");
             self.containers[0].start_hook(&self.script.sidecar_hook)?;
         }
         for (name, state, at) in changes {
@@ -220,9 +222,8 @@ impl<'a> Run<'a> {
             let is_due = |(target, at): &(usize, Instant)| *target == index && *at <= now && can_occur;
             if let Some(due) = self.kills.iter().position(is_due) {
                 self.kills.remove(due);
-                own.kill();
-                let what =
-                    if own.child.is_some() { "is killed (--break)" } else { "had ended before --break kills it" };
+                kill_group(own.child.as_ref());
+                let what = if own.child.is_some() { "is killed (--break)" } else { "had already ended (--break)" };
                 self.screen.event(now_ms(), &own.history.task.name, what);
             }
         }

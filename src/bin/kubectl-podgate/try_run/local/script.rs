@@ -2,13 +2,14 @@
 
 use super::guard;
 use super::programs::Programs;
-use super::source::Planned;
+use super::source::{self, Planned};
 use super::stage::{self, Part, Stage};
 use super::stand_in::Role;
-use crate::try_run::args::{SIDECAR, Try};
+use crate::try_run::args::Try;
 use podgate::core::command::agent_path;
 use podgate::core::container::Mode;
 use podgate::core::until::{WaitCondition, WantedState};
+use podgate::order::declare::spec::SIDECAR_NAME;
 use podgate::order::dollars;
 use podgate::order::inject::{self, Options};
 use podgate::order::plan::{KnownFacts, Plan};
@@ -57,11 +58,11 @@ pub(super) struct Task {
 
 /// Builds the script: rewrites the template, checks the ports, and injects.
 pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch: &Path) -> Result<Script, String> {
-    let Planned { title, template, plan, warnings } = planned;
+    let Planned { title, template, plan, warnings, .. } = planned;
     let mut stage = Stage {
         args,
         programs,
-        plan,
+        planned,
         parts: BTreeMap::new(),
         notes: warnings.clone(),
         errors: Vec::new(),
@@ -72,12 +73,11 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     if !stage.errors.is_empty() {
         return Err(stage.errors.join("\n"));
     }
-    let injected = inject::inject(&staged, &Options::new(release::sidecar_image()), &KnownFacts::default()).map_err(
-        |findings| findings.iter().map(|one| format!("{title}: {}", one.message)).collect::<Vec<_>>().join("\n"),
-    )?;
+    let injected = inject::inject(&staged, &Options::new(release::sidecar_image()), &KnownFacts::default());
+    let injected = injected.map_err(|findings| source::errors(&findings, |one| format!("{title}: {}", one.message)))?;
     let containers = injected.value["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);
-    let (own, others): (Vec<&Value>, Vec<&Value>) = containers.iter().partition(|one| one["name"] == "podgate");
-    let native = injected.value.pointer("/spec/initContainers/0").filter(|one| one["name"] == "podgate");
+    let (own, others): (Vec<&Value>, Vec<&Value>) = containers.iter().partition(|one| one["name"] == SIDECAR_NAME);
+    let native = injected.value.pointer("/spec/initContainers/0").filter(|one| one["name"] == SIDECAR_NAME);
     let Some(sidecar) = own.first().copied().or(native) else {
         let has_checks = plan.containers.iter().any(|planned| !planned.checks.is_empty());
         let why = if has_checks { "only checks, which try does not run" } else { "nothing from podgate" };
@@ -130,11 +130,11 @@ impl TaskWriter<'_> {
     fn sidecar(&self, container: &Value) -> Task {
         let list = container["env"].as_array().into_iter().flatten().find(|one| one["name"] == "PODGATE_CONTAINERS");
         let list = list.and_then(|one| one["value"].as_str()).unwrap_or_default();
-        let mut environment = self.environment(&self.folders[1], SIDECAR);
+        let mut environment = self.environment(&self.folders[1], SIDECAR_NAME);
         environment.push(("PODGATE_CONTAINERS".into(), dollars::expand(list, &BTreeMap::new()).into()));
         environment.push(("PODGATE_AGENT".into(), self.programs.agent.clone().into()));
         Task {
-            name: SIDECAR.to_owned(),
+            name: SIDECAR_NAME.to_owned(),
             words: self.sidecar_command(&["--publish", "board", "--pod-ips", "127.0.0.1"]),
             environment,
             restart_policy: "Always".to_owned(),
@@ -152,7 +152,7 @@ impl TaskWriter<'_> {
         if !part.is_stand_in {
             let is_own = |name: &OsString| name.to_string_lossy().starts_with("PODGATE_");
             environment.extend(std::env::vars_os().filter(|(name, _)| !is_own(name)));
-            let declared = container.as_object().map(stage::variables).unwrap_or_default();
+            let declared = container.as_object().map(dollars::variables).unwrap_or_default();
             environment.extend(declared.into_iter().map(|(name, value)| (name.into(), value.into())));
         }
         environment.extend(self.environment(&self.folders[1].join(name), name));

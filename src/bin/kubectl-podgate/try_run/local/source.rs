@@ -22,6 +22,8 @@ pub(super) struct Planned {
     /// The template without injected parts.
     pub(super) template: Value,
     pub(super) plan: Plan,
+    /// Native sidecars that run as stand-ins: podgate probes them, and no init container comes after them.
+    pub(super) natives: Vec<String>,
     /// Warnings of the plan, one line each.
     pub(super) warnings: Vec<String>,
 }
@@ -29,15 +31,15 @@ pub(super) struct Planned {
 impl Planned {
     /// Returns a message about a flag that names a container that does not run, or the sidecar with a wrong fault.
     pub(super) fn wrong_name(&self, args: &Try) -> Option<String> {
-        let natives = self.plan.init.iter().filter(|init| init.is_probed).map(|init| init.name.as_str());
-        let all: Vec<&str> = natives.chain(self.plan.containers.iter().map(|planned| planned.name.as_str())).collect();
+        let planned = self.plan.containers.iter().map(|planned| &planned.name);
+        let all: Vec<&str> = self.natives.iter().chain(planned).map(String::as_str).collect();
         let ready = args.ready.iter().map(|(name, _)| ("--ready", name));
         let of_sidecar = |name: &str, kind| SIDECAR_NAMES.contains(&name) && matches!(kind, FaultKind::Kill(_));
         let faults = args.faults.iter().filter(|fault| !of_sidecar(&fault.container, fault.kind));
         let faults = faults.map(|fault| ("--break", &fault.container));
         let (flag, name) = ready.chain(faults).find(|(_, name)| !all.contains(&name.as_str()))?;
-        let hint = "podgate's sidecar can only be killed";
-        Some(format!("{flag} {name}: the Pod has no such container; it has {}; {hint}", all.join(", ")))
+        let hint = if SIDECAR_NAMES.contains(&name.as_str()) { "; podgate's sidecar can only be killed" } else { "" };
+        Some(format!("{flag} {name}: the Pod has no such container; it has {}{hint}", all.join(", ")))
     }
 }
 
@@ -77,8 +79,8 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
         ([(title, source, document, place, template)], _) => {
             plan(title, template, |finding| finding_report(&source.name, document, place, finding).line)
         }
-        ([], _) if !misspelled.is_empty() => Err(misspelled.join("\n")),
         ([], Some(chosen)) if !all.is_empty() => Err(format!("{file}: no {chosen} with an order; the file has {all}")),
+        ([], _) if !misspelled.is_empty() => Err(misspelled.join("\n")),
         ([], _) => Err(format!("{file}: {NO_ORDER}")),
         _ => Err(format!("{file}: several orders ({all}); choose one with --workload")),
     }
@@ -87,11 +89,21 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
 fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Result<Planned, String> {
     let options = Options::new(release::sidecar_image());
     let injected = inject::inject(template, &options, &KnownFacts::default());
-    let Injected { plan, plain, findings, .. } =
-        injected.map_err(|findings| findings.iter().map(&line).collect::<Vec<_>>().join("\n"))?;
+    let Injected { plan, plain, findings, .. } = injected.map_err(|findings| errors(&findings, &line))?;
     let Some(plan) = plan else {
         return Err(format!("{title}: podgate does not inject this Pod; see the label podgate.io/inject"));
     };
     let warnings = findings.iter().filter(|finding| finding.level == Level::Warning).map(line).collect();
-    Ok(Planned { title: title.to_owned(), warnings, plan, template: plain.unwrap_or_else(|| template.clone()) })
+    let template = plain.unwrap_or_else(|| template.clone());
+    let init = template.pointer("/spec/initContainers").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let first = init.iter().rposition(|one| one["restartPolicy"] != "Always").map_or(0, |last| last + 1);
+    let is_probed = |name: &&str| plan.init.iter().any(|init| init.is_probed && init.name == *name);
+    let natives = init[first..].iter().filter_map(|one| one["name"].as_str()).filter(is_probed);
+    Ok(Planned { title: title.to_owned(), natives: natives.map(str::to_owned).collect(), warnings, plan, template })
+}
+
+/// Returns a line for each error.
+pub(super) fn errors(findings: &[Finding], line: impl Fn(&Finding) -> String) -> String {
+    let errors = findings.iter().filter(|finding| finding.level == Level::Error);
+    errors.map(line).collect::<Vec<_>>().join("\n")
 }

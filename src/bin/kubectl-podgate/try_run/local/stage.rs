@@ -3,6 +3,7 @@
 
 use super::example;
 use super::programs::{Programs, find_program};
+use super::source::Planned;
 use super::stand_in::Role;
 use crate::try_run::args::{FaultKind, Try};
 use podgate::core::container::{Container, Handler, Mode, Probe};
@@ -40,7 +41,7 @@ pub(super) struct Part {
 pub(super) struct Stage<'a> {
     pub(super) args: &'a Try,
     pub(super) programs: &'a Programs,
-    pub(super) plan: &'a Plan,
+    pub(super) planned: &'a Planned,
     pub(super) parts: BTreeMap<String, Part>,
     /// Differences from a cluster.
     pub(super) notes: Vec<String>,
@@ -64,35 +65,37 @@ impl Stage<'_> {
             annotations.insert(keys::PUBLISH.to_owned(), "board".into());
         }
         let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
-        let plan = self.plan;
-        let (mut none, mut natives) = (Vec::new(), Vec::new());
+        let Planned { plan, natives, .. } = self.planned;
+        let mut none = Vec::new();
         let init = spec.get_mut("initContainers").and_then(Value::as_array_mut).unwrap_or(&mut none);
-        let is_probed = |one: &Value| plan.init.iter().any(|init| init.is_probed && one["name"] == *init.name);
-        natives.extend(init.extract_if(.., |one| is_probed(one)));
+        let is_moved = |one: &Value| natives.iter().any(|name| one["name"] == **name);
+        let moved: Vec<Value> = init.extract_if(.., |one| is_moved(one)).collect();
         if !init.is_empty() {
             // The order may name them. No container waits for a plain init container.
             init.iter_mut().for_each(|one| *one = json!({"name": one["name"]}));
-            self.notes.push("init containers, and native sidecars without a probe, do not run here".to_owned());
+            self.notes.push(
+                "init containers, and native sidecars before them or without a probe, do not run here".to_owned(),
+            );
         }
         let Some(containers) = spec.get_mut("containers").and_then(Value::as_array_mut) else { return template };
-        containers.splice(..0, natives);
+        containers.splice(..0, moved);
         for container in containers {
             let name = container["name"].as_str().unwrap_or_default().to_owned();
             let planned = plan.get(&name);
             if let Some(fields) = container.as_object_mut() {
                 self.notes.extend(planned.and_then(mode_note));
-                let part = self.rewrite_container(fields, &name, planned.and_then(|planned| planned.command.clone()));
+                let part = self.rewrite_container(fields, &name, planned);
                 self.parts.insert(name, part);
             }
         }
         template
     }
 
-    fn rewrite_container(&mut self, fields: &mut Fields, name: &str, command: Option<Vec<String>>) -> Part {
+    fn rewrite_container(&mut self, fields: &mut Fields, name: &str, planned: Option<&ContainerPlan>) -> Part {
         fields.retain(|key, _| key != "livenessProbe" && key != "terminationMessagePath");
         let has_startup = fields.contains_key("startupProbe");
         self.notes.extend(has_startup.then(|| format!("{name} does not restart here if its startupProbe fails")));
-        let own = self.own_command(fields, name, command);
+        let own = self.own_command(fields, name, planned);
         let parse = |fields: &Fields| serde_json::from_value::<Container>(json!(fields)).unwrap_or_default();
         let container = parse(fields);
         for port in all_ports(fields, &container) {
@@ -113,14 +116,14 @@ impl Stage<'_> {
         }
         let role = match own {
             Ok(command) => {
-                let variables = variables(fields);
+                let variables = dollars::variables(fields);
                 let command = command.iter().map(|word| dollars::expand(word, &variables)).collect();
                 self.notes
                     .extend(variables.get("PATH").map(|_| format!("{name} gets this machine's PATH, not its own")));
                 Role { command, ..Role::default() }
             }
             Err(why) => {
-                self.notes.extend(self.args.processes.then(|| format!("{name} is a stand-in: {why}")));
+                self.notes.extend(self.args.processes.then(|| format!("{name} is a stand-in, because {why}")));
                 let role = self.role(fields, &container);
                 let sleep = fields.get("lifecycle").and_then(|hooks| hooks.get("preStop")?.get("sleep")).cloned();
                 fields.retain(|key, _| !matches!(key.as_str(), "env" | "envFrom" | "workingDir" | "lifecycle"));
@@ -134,20 +137,21 @@ impl Stage<'_> {
     }
 
     /// Returns the container's own command, or the reason for a stand-in.
-    fn own_command(&self, fields: &Fields, name: &str, command: Option<Vec<String>>) -> Result<Vec<String>, String> {
+    fn own_command(&self, fields: &Fields, name: &str, plan: Option<&ContainerPlan>) -> Result<Vec<String>, String> {
         let mut faults = self.args.faults.iter().filter(|fault| fault.container == name);
         let folder = Path::new(fields.get("workingDir").and_then(Value::as_str).unwrap_or_default());
         let reasons = [
-            (faults.any(|fault| !matches!(fault.kind, FaultKind::Kill(_))), "--break needs one"),
-            (self.args.ready.iter().any(|(ready, _)| ready == name), "--ready needs one"),
+            (plan.is_none(), "it is a native sidecar"),
+            (faults.any(|fault| !matches!(fault.kind, FaultKind::Kill(_))), "--break works only with stand-ins"),
+            (self.args.ready.iter().any(|(ready, _)| ready == name), "--ready works only with stand-ins"),
             (fields.get("volumeMounts").is_some_and(|mounts| *mounts != json!([])), "it mounts volumes"),
             (!Path::new(".").join(folder).is_dir(), "its workingDir does not exist here"),
         ];
         let reason = reasons.iter().find_map(|(holds, why)| holds.then(|| (*why).to_owned()));
-        let command = command.filter(|_| self.args.processes);
+        let command = plan.and_then(|plan| plan.command.clone()).filter(|_| self.args.processes);
         let command = reason.map_or_else(|| command.ok_or("its command is not in the manifest".to_owned()), Err)?;
         let program = command.first().map(String::as_str).unwrap_or_default();
-        find_program(program, folder).ok_or_else(|| format!("{program} not found or not executable"))?;
+        find_program(program, folder).ok_or_else(|| format!("{program} is not an executable file here"))?;
         Ok(command)
     }
 
@@ -188,9 +192,8 @@ impl Stage<'_> {
     fn role(&mut self, fields: &mut Fields, container: &Container) -> Role {
         let name = &container.name;
         let (mut ports, mut http) = (all_ports(fields, container), BTreeSet::new());
-        for (field, probe) in
-            [("startupProbe", &container.startup_probe), ("readinessProbe", &container.readiness_probe)]
-        {
+        let probes = [("startupProbe", &container.startup_probe), ("readinessProbe", &container.readiness_probe)];
+        for (field, probe) in probes {
             let (Some(probe), Some(own)) = (probe, fields.get_mut(field).and_then(Value::as_object_mut)) else {
                 continue;
             };
@@ -209,9 +212,9 @@ impl Stage<'_> {
                 Handler::Grpc(_) => Some("gRPC"),
                 Handler::TcpSocket(_) => None,
             };
-            self.notes.extend(unknown.map(|kind| {
-                format!("the {field} of {name} is a TCP probe here, because stand-ins do not speak {kind}")
-            }));
+            let why =
+                |kind| format!("the {field} of {name} is a TCP probe here, because stand-ins do not speak {kind}");
+            self.notes.extend(unknown.map(why));
             own.retain(|key, _| !matches!(key.as_str(), "exec" | "httpGet" | "grpc" | "tcpSocket"));
             own.insert("tcpSocket".to_owned(), json!({"port": port}));
             ports.extend(port);
@@ -236,7 +239,7 @@ impl Stage<'_> {
                 FaultKind::Kill(_) => {}
             }
         }
-        role.exit_ms = required_end(self.plan, name).map(|_| EXIT_DELAY_MS);
+        role.exit_ms = required_end(&self.planned.plan, name).map(|_| EXIT_DELAY_MS);
         if !has_probe && role.exit_ms.is_none() {
             if role.ready_ms != default_ms {
                 self.notes.push(format!("{name} has no startupProbe and no readinessProbe: it is Ready once it runs"));
@@ -250,7 +253,7 @@ impl Stage<'_> {
 /// Returns a note if the container waits in another way in a cluster.
 fn mode_note(planned: &ContainerPlan) -> Option<String> {
     let how = match planned.mode {
-        Mode::Hold => "is held by the kubelet in the cluster; a gate here, which restarts when it times out",
+        Mode::Hold => "is held by the kubelet in the cluster; a gate here, which exits after a time-out",
         Mode::PostStart => "has a postStart hook in the cluster; a gate here",
         Mode::None if !planned.after.is_empty() => "is delayed by other containers' hooks in the cluster; a gate here",
         Mode::Entrypoint | Mode::None => return None,
@@ -289,16 +292,4 @@ fn all_ports(fields: &Fields, container: &Container) -> BTreeSet<u16> {
     let tcp = ports.filter(|port| port.get("protocol").and_then(Value::as_str).is_none_or(|kind| kind == "TCP"));
     let declared = tcp.filter_map(|port| u16::try_from(port.get("containerPort")?.as_u64()?).ok());
     declared.chain(container.probes().filter_map(|probe| container.probe_port(probe))).collect()
-}
-
-/// Returns the container's environment variables that have a value in the manifest.
-pub(super) fn variables(fields: &Fields) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for variable in fields.get("env").and_then(Value::as_array).into_iter().flatten() {
-        if let (Some(name), Some(value)) = (variable["name"].as_str(), variable["value"].as_str()) {
-            let value = dollars::expand(value, &found);
-            found.insert(name.to_owned(), value);
-        }
-    }
-    found
 }

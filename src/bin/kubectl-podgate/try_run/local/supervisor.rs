@@ -52,11 +52,6 @@ impl Supervised {
         self.child.is_none() && self.hook.is_none() && self.start_at.is_none()
     }
 
-    /// Kills the container's processes. The container can start again.
-    pub(super) fn kill(&self) {
-        signal_group(self.child.as_ref());
-    }
-
     /// Starts a hook of the running container.
     pub(super) fn start_hook(&mut self, words: &[String]) -> Result<(), String> {
         self.hook = Some(self.spawn(words, None)?);
@@ -92,8 +87,8 @@ impl Supervised {
             }
         }
         if self.kill_at.is_some_and(|at| at <= now) {
-            signal_group(self.child.as_ref());
-            signal_group(self.hook.as_ref());
+            kill_group(self.child.as_ref());
+            kill_group(self.hook.as_ref());
         }
         if self.child.as_ref().is_some_and(has_ended) {
             let code = reap(self.child.take());
@@ -176,7 +171,7 @@ fn has_ended(child: &Child) -> bool {
 
 /// Kills the rest of an ended process's group, as a container runtime does. Returns the exit code.
 fn reap(child: Option<Child>) -> u8 {
-    signal_group(child.as_ref());
+    kill_group(child.as_ref());
     child.and_then(|mut child| child.wait().ok()).map_or(u8::MAX, exit_code)
 }
 
@@ -185,7 +180,8 @@ pub(super) fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-fn signal_group(child: Option<&Child>) {
+/// Sends SIGKILL to the process group of a child.
+pub(super) fn kill_group(child: Option<&Child>) {
     if let Some(child) = child {
         let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     }
