@@ -276,7 +276,8 @@ fn hidden_volume_stops_the_sidecar() {
     run.wait_for_start("first", 1);
     let canary = gate_folder(&run).join(".canary");
     let in_kubelet = |arguments: &[&str]| {
-        let kubelet = Command::new("pgrep").args(["-x", "kubelet"]).output().expect("pgrep");
+        // A child of the kubelet has the same name until it runs another program.
+        let kubelet = Command::new("pgrep").args(["-o", "-x", "kubelet"]).output().expect("pgrep");
         let kubelet = String::from_utf8(kubelet.stdout).expect("a number");
         let inside = ["--target", kubelet.trim(), "--mount"];
         let status = Command::new("nsenter").args(inside).args(arguments).arg(&canary).status().expect("nsenter(1)");
