@@ -3,6 +3,7 @@
 use crate::sequence::product_changes;
 use crate::{CASES, Case, NAMED, container, lines, ordered, pod, webhook};
 use podgate::order::finding::Finding;
+use podgate::order::inject::inject_again;
 use podgate::order::lint::check_returned;
 use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
@@ -18,7 +19,8 @@ fn template(case: &Case, mode: &str) -> Value {
 }
 
 fn check(template: &Value, returned: &Value) -> Vec<Finding> {
-    check_returned(template, template, returned, &KnownFacts::default())
+    let known = KnownFacts::default();
+    check_returned(template, template, returned, &inject_again(returned, &known), &known)
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn escapees(line: u32) -> (Value, [String; 2]) {
     (pod, times.map(|time| format!("sleep {time} ")))
 }
 
-/// Starts `try` with escapees and a gate that waits. Returns once all of them run.
+/// Starts `try` with processes that hide, and with a gate that waits. Returns when all of them run.
 fn start_escapees(machine: &Machine, line: u32) -> (Child, [String; 2]) {
     let (mut pod, escapees) = escapees(line);
     let mut command = machine.command(&["-", "--processes", "--ready=api=1m", "--break=api@never"]);

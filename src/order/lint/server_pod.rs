@@ -11,8 +11,15 @@ use crate::order::plan::KnownFacts;
 use serde_json::Value;
 
 /// Returns findings about changes that webhooks of the cluster have made to a Pod. `sent` is the Pod that was sent, from
-/// `template`, and `returned` is the server's answer. The findings' places are in `template`.
-pub fn check_returned(template: &Value, sent: &Value, returned: &Value, known: &KnownFacts) -> Vec<Finding> {
+/// `template`, and `returned` is the server's answer. `again` is the result of [`inject::inject_again`] for `returned`;
+/// the caller reports its errors. The findings' places are in `template`.
+pub fn check_returned(
+    template: &Value,
+    sent: &Value,
+    returned: &Value,
+    again: &Result<Option<Value>, Vec<Finding>>,
+    known: &KnownFacts,
+) -> Vec<Finding> {
     let inject = |pod: &Value| inject::inject(pod, &Options::new("podgate"), known).map(|injected| injected.value);
     if !inject::is_injected(returned) && !inject::is_injected(sent) {
         let is_unneeded =
@@ -23,24 +30,23 @@ pub fn check_returned(template: &Value, sent: &Value, returned: &Value, known: &
         return if is_unneeded { Vec::new() } else { vec![finding] };
     }
     let first = if inject::is_injected(sent) { sent.clone() } else { inject(sent).unwrap_or_else(|_| sent.clone()) };
-    // The other webhooks may have added containers of the order, so the final Pod can need other parts.
-    let last = inject::inject_again(returned, known).map(|last| last.unwrap_or_else(|| first.clone()));
-    let mut findings = lost_restart_policies(template, &[&first, last.as_ref().unwrap_or(&first)], returned);
+    // Other webhooks may have added containers of the order. The final Pod then needs other parts than the first one.
+    let last = again.as_ref().map(|again| again.as_ref().unwrap_or(&first));
+    let mut findings = lost_restart_policies(template, &[&first, last.unwrap_or(&first)], returned);
     let moved = super::check_sidecar_position(returned).filter(|_| super::check_sidecar_position(&first).is_none());
     findings.extend(moved.map(|finding| Finding { at: place(template, SIDECAR_NAME), ..finding }));
-    // The caller reports why podgate can't inject the final Pod.
     let Ok(expected) = last else { return findings };
-    let listed = inject::sidecar_list(&expected).unwrap_or_default();
-    findings.extend(check_list_order(&expected, returned));
+    let listed = inject::sidecar_list(expected).unwrap_or_default();
+    findings.extend(check_list_order(expected, returned));
     let version = |pod| inject::injected_version(pod).unwrap_or_default();
-    let (own, other) = (version(&expected), version(returned));
+    let (own, other) = (version(expected), version(returned));
     if own != other && !other.is_empty() {
         let what = format!("podgate {other} has injected this Pod, so podgate {own} does not compare the parts");
         let finding = Finding::note("part-lost", place(template, ""), what);
         findings.push(finding.fix("use the version of the cluster's webhook"));
         return findings;
     }
-    for (name, parts) in inject::lost_parts(&expected, returned) {
+    for (name, parts) in inject::lost_parts(expected, returned) {
         let what = format!(
             "after all webhooks of the cluster, parts of podgate in {name} are missing or different, so the order does not hold: {}",
             parts.join(", ")

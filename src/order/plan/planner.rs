@@ -33,7 +33,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     if has_errors(&findings) {
         return Err(findings);
     }
-    let build = Planner { waiters, ..Planner::new(&spec, &declared, &graph, known, &mut findings) };
+    let build = Planner::new(&spec, &declared, &graph, waiters, known, &mut findings);
     let containers = build.plan_containers(&mut findings);
     if has_errors(&findings) {
         return Err(findings);
@@ -75,6 +75,7 @@ impl<'a> Planner<'a> {
         spec: &'a Spec<'a>,
         declared: &'a Declaration,
         graph: &'a Graph,
+        waiters: BTreeSet<String>,
         known: &KnownFacts,
         findings: &mut Vec<Finding>,
     ) -> Planner<'a> {
@@ -93,7 +94,7 @@ impl<'a> Planner<'a> {
             outlives,
             pre_stop_limits: limits,
             sidecars: declared.sidecars.iter().map(|item| item.until.container.as_str()).collect(),
-            waiters: BTreeSet::new(),
+            waiters,
             kubernetes: known.kubernetes,
         }
     }

@@ -17,8 +17,8 @@ use podgate::order::release;
 use serde_json::{Value, json};
 
 /// Returns findings about the Pod as all webhooks and policies of the cluster leave it. If `is_by_webhook` is true,
-/// podgate's webhook injects the Pod; otherwise the tool does. `unknown` has the errors about containers that the
-/// manifest lacks. The cluster's answer replaces them.
+/// podgate's webhook injects the Pod; otherwise the tool does. `unknown` has the errors about containers that are not
+/// in the manifest. They are dropped if the cluster adds the containers.
 pub(super) async fn check_pod(
     cluster: &Cluster,
     checked: &mut CheckedTemplate<'_>,
@@ -49,11 +49,12 @@ pub(super) async fn check_pod(
     let request = request.map_err(|error| error_chain(&error))?;
     match cluster.with_timeout(cluster.client.request::<Value>(request)).await? {
         Ok(returned) => {
-            let mut found = lint::check_returned(template, &sent, &returned, &known);
+            let again = inject::inject_again(&returned, &known);
+            let mut found = lint::check_returned(template, &sent, &returned, &again, &known);
             // Without podgate's record, no plan is possible.
             let has_plan = inject::is_injected(&returned) || !inject::is_injected(&sent);
             if has_plan && found.iter().all(|finding| finding.rule != "not-injected") {
-                found.extend(check_order(checked, &returned, images, &known));
+                found.extend(check_order(checked, &returned, again, images));
             }
             Ok(found)
         }
@@ -80,11 +81,11 @@ pub(super) fn skipped(why: &str) -> Finding {
 fn check_order(
     checked: &mut CheckedTemplate<'_>,
     returned: &Value,
+    again: Result<Option<Value>, Vec<Finding>>,
     images: &ResolvedImages,
-    known: &KnownFacts,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let again = inject::inject_again(returned, known).map_err(|errors| findings = errors);
+    let again = again.map_err(|errors| findings = errors);
     let last = again.ok().flatten().unwrap_or_else(|| returned.clone());
     if findings.is_empty() {
         let outlook = plan_and_outlook(&last, images, checked.context, &mut findings);

@@ -77,7 +77,7 @@ pub(super) fn clean_up(folder: &Path) {
 fn create_folder() -> Result<TempDir, String> {
     let parent = std::env::temp_dir();
     let create = || {
-        // Roles and arguments contain the path as text.
+        // Command lines and the descriptions of stand-ins contain the path as text.
         parent.to_str().ok_or_else(|| Error::other("the path is not UTF-8"))?;
         let private = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix("podgate-try-").permissions(private).tempdir()?;
