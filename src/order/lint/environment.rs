@@ -115,7 +115,7 @@ fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     };
     for ContainerRef { name, .. } in ended.filter(stays) {
         let what = format!(
-            "{name} fails for good when a container that it waits for exits, because the kubelet does not restart {name}"
+            "{name} fails permanently if a container that it waits for exits, because the kubelet does not restart {name}"
         );
         let fix = format!("set restartPolicy: OnFailure, or {}{name}: ignore", keys::ON_PROVIDER_RESTART_PREFIX);
         findings.push(Finding::warning("restart-fails", spec_place("restartPolicy"), what).fix(fix));
