@@ -58,15 +58,22 @@ struct Way {
     agent: Option<&'static str>,
     /// Creates the Pod. The argument is the time from the start of `db` until `db` is Ready, in milliseconds.
     pod: fn(u64) -> Value,
+    /// Longest pause of the kubelet between two probes of `db`, if `app` waits for the kubelet's probe.
+    probe_period: Duration,
 }
 
 impl Way {
     const fn podgate(label: &'static str, agent: &'static str, pod: fn(u64) -> Value) -> Way {
-        Way { label, agent: Some(agent), pod }
+        Way { label, agent: Some(agent), pod, probe_period: Duration::ZERO }
+    }
+
+    /// A way in which the kubelet must first run a probe of `db`, every `seconds`.
+    const fn probed(label: &'static str, seconds: u64, pod: fn(u64) -> Value) -> Way {
+        Way { label, agent: None, pod, probe_period: Duration::from_secs(seconds) }
     }
 
     const fn other(label: &'static str, pod: fn(u64) -> Value) -> Way {
-        Way { label, agent: None, pod }
+        Way { label, agent: None, pod, probe_period: Duration::ZERO }
     }
 }
 
@@ -96,17 +103,22 @@ struct Times {
     own: Option<f64>,
 }
 
-static WAYS: [Way; 10] = [
+static WAYS: [Way; 13] = [
     Way::podgate("podgate, entrypoint: the server is Ready when it listens", "app", |ms| gates(ready_on_listen(ms))),
     Way::podgate("podgate, entrypoint: the server answers 503 at first", "app", |ms| gates(answers_503_first(ms))),
     Way::podgate("podgate, post-start: the server is Ready when it listens", "db", |ms| hooks(ready_on_listen(ms))),
     Way::podgate("podgate, hold: the server is Ready when it listens", "podgate", |ms| holds(ready_on_listen(ms))),
+    Way::probed("podgate, hold: exec probe every second", 1, |ms| holds(exec_probe(ms, 1))),
+    Way::probed("podgate, hold: exec probe every 10 s (default)", 10, |ms| holds(exec_probe(ms, 10))),
     Way::other(HOLD_BY_HAND, hold_by_hand),
     Way::other("postStart hook that waits for a file (inotify)", file_hook),
     Way::other("wrapper that waits for a file (inotify)", inotify_wrapper),
     Way::other("wrapper that checks for a file every second", polling_wrapper),
     Way::other("postStart hook that polls the server every 0.5 s (as service meshes do)", polling_hook),
-    Way::other("native sidecar with a startupProbe every second", native_sidecar),
+    Way::other("native sidecar with a startupProbe every second", |ms| native_sidecar(db(ms, &[]), http_check())),
+    Way::probed("native sidecar with an exec startupProbe every second", 1, |ms| {
+        native_sidecar(db(ms, &["--touch", READY_FILE]), exec_check(READY_FILE))
+    }),
 ];
 
 fn main() {
@@ -204,6 +216,13 @@ fn answers_503_first(ms: u64) -> Container {
     server("db").http(PORT).ready_after(&format!("{ms}ms"))
 }
 
+/// A server with the image's own command, and with a readiness probe that only the kubelet can run.
+fn exec_probe(ms: u64, period: u32) -> Container {
+    const FILE: &str = "/podgate-self/ready";
+    let db = server("db").ready_after(&format!("{ms}ms")).args(&["--touch", FILE]).probe(exec_check(FILE));
+    db.with(json!({"readinessProbe": {"periodSeconds": period}}))
+}
+
 fn gates(db: Container) -> Value {
     Pod::new("pod", [db.gate(&[]), server("app").gate(&["--until", "db"])]).json()
 }
@@ -225,7 +244,7 @@ fn hold_by_hand(ms: u64) -> Value {
     let from = json!({"volumeName": "shared", "path": "gate", "key": "OPEN"});
     app["env"] = json!([{"name": "GATE", "valueFrom": {"fileKeyRef": from}}]);
     let writer = json!({"name": "writer", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", SCRIPT]});
-    plain(json!([db(ms, &["--touch", "/shared/ready"]), writer, app]), Value::Null)
+    plain(json!([db(ms, &["--touch", READY_FILE]), writer, app]), Value::Null)
 }
 
 /// Waits for the gate file of [`hold_by_hand`], and annotates the Pod.
@@ -242,6 +261,9 @@ fn annotate_when_open(pod: &str) {
     }
     kubectl(&["-n", NAMESPACE, "annotate", "pod", pod, "example.com/release=1"]);
 }
+
+/// File that `db` creates when it is Ready, in a Pod without podgate.
+const READY_FILE: &str = "/shared/ready";
 
 const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";
 
@@ -282,19 +304,19 @@ fn db(ms: u64, more: &[&str]) -> Value {
 fn polling_wrapper(ms: u64) -> Value {
     let mut app = program("app", &[]);
     app["command"] = json!(["/tools/busybox", "sh", "-c", POLLING]);
-    plain(json!([db(ms, &["--touch", "/shared/ready"]), app]), Value::Null)
+    plain(json!([db(ms, &["--touch", READY_FILE]), app]), Value::Null)
 }
 
 fn inotify_wrapper(ms: u64) -> Value {
-    plain(json!([db(ms, &["--touch", "/shared/ready"]), program("app", &["await", "/shared/ready"])]), Value::Null)
+    plain(json!([db(ms, &["--touch", READY_FILE]), program("app", &["await", READY_FILE])]), Value::Null)
 }
 
 /// Creates a Pod whose hook waits for a file. The hook does not use podgate, so the result is the time that every hook
 /// needs for the kubelet and the runtime.
 fn file_hook(ms: u64) -> Value {
-    const FILE: &str = "/shared/ready";
-    let mut db = db(ms, &["--touch", FILE]);
-    db["lifecycle"] = json!({"postStart": {"exec": {"command": ["/testserver", "await", FILE, "check", FILE]}}});
+    let mut db = db(ms, &["--touch", READY_FILE]);
+    let command = json!(["/testserver", "await", READY_FILE, "check", READY_FILE]);
+    db["lifecycle"] = json!({"postStart": {"exec": {"command": command}}});
     plain(json!([db, program("app", &[])]), Value::Null)
 }
 
@@ -307,10 +329,18 @@ fn polling_hook(ms: u64) -> Value {
     plain(json!([db, program("app", &[])]), Value::Null)
 }
 
-fn native_sidecar(ms: u64) -> Value {
-    let mut db = db(ms, &[]);
+fn http_check() -> Value {
+    json!({"httpGet": {"path": "/", "port": PORT}})
+}
+
+fn exec_check(file: &str) -> Value {
+    json!({"exec": {"command": ["/testserver", "check", file]}})
+}
+
+fn native_sidecar(mut db: Value, check: Value) -> Value {
     db["restartPolicy"] = "Always".into();
-    db["startupProbe"] = json!({"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 1, "failureThreshold": 60});
+    db["startupProbe"] = check;
+    pod::merge(&mut db["startupProbe"], json!({"periodSeconds": 1, "failureThreshold": 60}));
     plain(json!([program("app", &[])]), json!([db]))
 }
 
@@ -337,7 +367,8 @@ fn start_pods(row: &Row, names: &[String]) -> (Vec<Times>, f64) {
     }
     // Do not poll before the start is over, because each kubectl call uses a processor for longer than the measured
     // time.
-    std::thread::sleep(Duration::from_millis(longest) + START_TIME * names.len().div_ceil(2) as u32);
+    let start_time = START_TIME * names.len().div_ceil(2) as u32;
+    std::thread::sleep(Duration::from_millis(longest) + row.way.probe_period + start_time);
     let stolen = before.stolen_since();
     let times = names.iter().map(|name| read_times(row.way, name)).collect();
     // Wait for the deletion, because its work would slow down the next start.
