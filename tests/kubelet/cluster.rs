@@ -98,6 +98,29 @@ impl Drop for ApiServerStopped {
     }
 }
 
+/// Guard that runs the component `apiserver` or `kubelet` with the feature gate `EnvFiles` off. Dropping the guard
+/// restarts the component with its default gates.
+pub(crate) struct WithoutEnvFiles(&'static str);
+
+impl WithoutEnvFiles {
+    pub(crate) fn restart(component: &'static str) -> WithoutEnvFiles {
+        run_script(&[&format!("stop-{component}")]);
+        let restarted = WithoutEnvFiles(component);
+        run_script(&[&format!("start-{component}"), "EnvFiles=false"]);
+        restarted
+    }
+}
+
+impl Drop for WithoutEnvFiles {
+    fn drop(&mut self) {
+        for step in ["stop", "start"] {
+            if let Err(error) = try_script(&[&format!("{step}-{}", self.0)], "") {
+                crate::scene::print_line(&format!("cannot {step} the {}: {error}", self.0));
+            }
+        }
+    }
+}
+
 /// Restarts the kubelet, and returns when the kubelet listens again.
 pub(crate) fn restart_kubelet() {
     run_script(&["restart-kubelet", "--kill"]);

@@ -78,7 +78,8 @@ stop_component() { # COMPONENT NAME
     say "stopped the $2"
 }
 
-start_component() { # COMPONENT NAME
+start_component() { # COMPONENT NAME [FEATURE_GATES]
+    local feature_gates=${3:-}
     lock
     if pid_of "$1" >/dev/null; then
         say "the $2 is already running"

@@ -125,8 +125,9 @@ rules:
 END
 }
 
-start() { # COMPONENT: starts it, and returns when it is usable
-    local component=$1
+start() { # COMPONENT: starts it with the feature gates of $feature_gates, and returns when it is usable
+    local component=$1 gates=()
+    [[ -z ${feature_gates:-} ]] || gates=("--feature-gates=$feature_gates")
     case $component in
     etcd)
         launch_inside etcd etcd --name test --data-dir "$state/etcd" --unsafe-no-fsync --log-level warn \
@@ -151,7 +152,7 @@ start() { # COMPONENT: starts it, and returns when it is usable
             --service-account-signing-key-file="$state/pki/service-account.key" \
             --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
             --allow-privileged --kubelet-preferred-address-types=InternalIP --enable-aggregator-routing \
-            --audit-policy-file="$state/audit.yaml" --audit-log-path="$audit_log"
+            --audit-policy-file="$state/audit.yaml" --audit-log-path="$audit_log" "${gates[@]}"
         until_true 60 "the API server is ready" kube-apiserver api_ready
         ;;
     relay)
@@ -171,7 +172,7 @@ start() { # COMPONENT: starts it, and returns when it is usable
         # Keep dead containers until their pod is deleted, for container-times.
         launch_inside kubelet "$k8s_bin/kubelet" --config="$state/kubelet.yaml" \
             --kubeconfig="$state/kubelet.kubeconfig" --root-dir="$state/kubelet" --cert-dir="$state/pki/kubelet" \
-            --hostname-override="$node" --node-ip="$node_ip" --maximum-dead-containers-per-container=50
+            --hostname-override="$node" --node-ip="$node_ip" --maximum-dead-containers-per-container=50 "${gates[@]}"
         ;;
     events)
         launch events ctr -a "$containerd_socket" -n k8s.io events
