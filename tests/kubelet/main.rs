@@ -26,6 +26,7 @@ mod webhook;
 
 mod scenario_chain;
 mod scenario_deletion;
+mod scenario_env_files;
 mod scenario_faults;
 mod scenario_gates;
 mod scenario_graphs;

@@ -52,12 +52,18 @@ fn status_tells_why_the_kubelet_holds_a_container() {
 
 #[test]
 fn row_and_note_follow_the_gate() {
-    let table: [(&str, &str, Change); 10] = [
+    let table: [(&str, &str, Change); 11] = [
         (HELD, "api is held by podgate: waits for db=Ready.", |pod| set_message(pod, "couldn't parse env file")),
         (
             "api|Waiting|ago|CreateContainerConfigError|db=Ready|web",
             "api is stuck: CreateContainerConfigError (configmap \"settings\" not found).",
             |pod| set_message(pod, "configmap \"settings\" not found"),
+        ),
+        (
+            "api|Waiting|ago|CreateContainerConfigError|db=Ready|web",
+            "api cannot start on node node-1: its kubelet is older than 1.35, or has the feature gate EnvFiles off \
+             (missing value for PODGATE_HOLD).",
+            |pod| set_message(pod, "missing value for PODGATE_HOLD"),
         ),
         (
             "api|-||held (CreateContainerConfigError)|db=Ready|web",

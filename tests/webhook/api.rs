@@ -1,4 +1,4 @@
-//! A fake API server with one Secret and one MutatingWebhookConfiguration, for the tests of `--tls self`.
+//! A fake API server with one Secret and one MutatingWebhookConfiguration. It answers dry runs of PodTemplates.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 const SECRET: &str = "/api/v1/namespaces/podgate/secrets/podgate-webhook-tls";
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-podgate-webhook";
+const TEMPLATES: &str = "/api/v1/namespaces/podgate/podtemplates in a dry run";
 
 #[derive(Debug)]
 struct Held {
@@ -21,6 +22,8 @@ struct Held {
     writes: usize,
     /// Minor version of Kubernetes; `None` fails the request for the version.
     minor: Option<u32>,
+    /// Status code of the answer to a PodTemplate with a variable from a file.
+    template_code: u16,
     wrong: Vec<String>,
 }
 
@@ -51,6 +54,7 @@ impl Api {
             conflicts: 0,
             writes: 0,
             minor: Some(36),
+            template_code: 201,
             wrong: Vec::new(),
         }));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -111,6 +115,10 @@ impl Api {
         self.held.lock().unwrap().minor = minor;
     }
 
+    pub(crate) fn set_template_code(&self, code: u16) {
+        self.held.lock().unwrap().template_code = code;
+    }
+
     pub(crate) fn writes(&self) -> usize {
         self.held.lock().unwrap().writes
     }
@@ -135,8 +143,9 @@ fn serve(stream: TcpStream, held: &Mutex<Held>) {
         reader.read_exact(&mut body).unwrap();
         let mut words = line.split(' ');
         let (method, target) = (words.next().unwrap(), words.next().unwrap());
-        let path = target.split('?').next().unwrap();
-        let (status, answer) = answer(&mut held.lock().unwrap(), method, path, &head, &body);
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let path = if query.contains("dryRun=All") { format!("{path} in a dry run") } else { path.to_owned() };
+        let (status, answer) = answer(&mut held.lock().unwrap(), method, &path, &head, &body);
         let answer = answer.to_string();
         let head = format!(
             "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -169,6 +178,16 @@ fn answer(held: &mut Held, method: &str, path: &str, head: &str, body: &[u8]) ->
             },
         ),
         ("GET", CONFIGURATION) => (200, held.configuration.clone()),
+        ("POST", TEMPLATES) => match held.template_code {
+            201 => (201, serde_json::from_slice(body).unwrap()),
+            // The answer of Kubernetes 1.36.3 without the feature gate EnvFiles.
+            422 => failure(
+                422,
+                "PodTemplate \"podgate-env-files\" is invalid: template.spec.containers[0].env[0].valueFrom: Invalid value: \"\": \
+                 must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+            ),
+            code => failure(code, "podtemplates is forbidden"),
+        },
         ("PUT" | "PATCH", SECRET | CONFIGURATION) => {
             let sent: Value = serde_json::from_slice(body).unwrap();
             if held.conflicts > 0 {

@@ -12,7 +12,10 @@ fn webhook_has_minimal_permissions() {
     let objects = injector();
     assert_eq!(
         object(&objects, "Role")["rules"],
-        json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [default("secret")], "verbs": ["get", "update"]}])
+        json!([
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [default("secret")], "verbs": ["get", "update"]},
+            {"apiGroups": [""], "resources": ["podtemplates"], "verbs": ["create"]},
+        ])
     );
     assert_eq!(
         object(&objects, "ClusterRole")["rules"],

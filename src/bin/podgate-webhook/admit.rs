@@ -11,7 +11,6 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use podgate::order::admission::{self, Answer, Outcome};
 use podgate::order::inject;
-use podgate::order::plan::KnownFacts;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,7 +129,7 @@ async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<
 }
 
 fn review(state: &State, body: &[u8]) -> OutcomeReply {
-    let known = KnownFacts { kubernetes: state.kubernetes.get().copied(), ..KnownFacts::default() };
+    let known = state.cluster_facts.get().cloned().unwrap_or_default();
     let inject = |pod: &_| inject::inject(pod, &state.options, &known);
     match admission::answer(body, &inject) {
         Ok(answer) => {

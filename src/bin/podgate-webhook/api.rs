@@ -1,16 +1,21 @@
-//! The client for the API server: for `--tls self`, and for the version of Kubernetes.
+//! The client for the API server: for `--tls self`, and for facts about the cluster.
 
 use crate::args::Args;
 use crate::state::State;
+use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Request;
 use kube::{Client, Config};
 use podgate::core::text::error_chain;
 use podgate::order::kubernetes_version::Version;
+use podgate::order::plan::KnownFacts;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::{debug, info};
+use tokio::time::timeout;
+use tracing::{debug, info, warn};
 
-/// Pause after a failed request for the API server's version.
+/// Pause after a failed request for facts about the cluster.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Returns a client, and the namespace of this Pod or of the kubeconfig's context. The client sends no request yet.
@@ -37,27 +42,59 @@ pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String>
     Ok((client, namespace))
 }
 
-/// Reads the API server's version. Retries until that succeeds. Without access to the API server, the version remains
-/// unknown.
-pub(crate) async fn read_version(args: Args, state: Arc<State>) {
-    let client = match make_client(&args).await {
-        Ok((client, _)) => client,
+/// Asks the API server for its version, and whether it accepts held containers. Retries until it answers. Without
+/// access to the API server, these facts remain unknown.
+pub(crate) async fn read_facts(args: Args, state: Arc<State>) {
+    let (client, namespace) = match make_client(&args).await {
+        Ok(found) => found,
         Err(error) => return debug!(error, "the version of Kubernetes is not known"),
     };
     loop {
         let read = async {
-            let asked = tokio::time::timeout(args.request_timeout, client.apiserver_version()).await;
+            let asked = timeout(args.request_timeout, client.apiserver_version()).await;
             let info = asked.map_err(|_| "time-out".to_owned())?.map_err(|error| error_chain(&error))?;
-            format!("{}.{}", info.major, info.minor).parse::<Version>()
+            let version = format!("{}.{}", info.major, info.minor).parse::<Version>()?;
+            let rejection = timeout(args.request_timeout, env_files_rejection(&client, &namespace)).await;
+            Ok::<_, String>((version, rejection.map_err(|_| "time-out".to_owned())??))
         };
         match read.await {
-            Ok(version) => {
+            Ok((version, rejection)) => {
+                let lacks_env_files = rejection.is_some();
+                let facts = KnownFacts { kubernetes: Some(version), lacks_env_files, ..KnownFacts::default() };
+                let _ = state.cluster_facts.set(facts);
                 info!(%version, "read the version of Kubernetes");
-                let _ = state.kubernetes.set(version);
+                if let Some(answer) = rejection.filter(|_| version >= Version::WITH_HOLD) {
+                    warn!(answer, "hold mode is not possible: the feature gate EnvFiles of the API server is off");
+                }
                 return;
             }
             Err(error) => debug!(error, "can't read the version of Kubernetes; will retry"),
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// Creates a PodTemplate with a variable from a file in a dry run, and returns the API server's answer if it rejects
+/// the variable. Returns `None` if the webhook may not create PodTemplates. The API server drops fields of disabled
+/// features before it validates an object, so its answer to a user names no cause.
+async fn env_files_rejection(client: &Client, namespace: &str) -> Result<Option<String>, String> {
+    let from = json!({"fileKeyRef": {"volumeName": "v", "path": "p", "key": "K"}});
+    let container = json!({"name": "c", "image": "i", "env": [{"name": "K", "valueFrom": from}]});
+    let spec = json!({"containers": [container], "volumes": [{"name": "v", "emptyDir": {}}]});
+    let template = json!({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "podgate-env-files"},
+        "template": {"metadata": {"labels": {"podgate.io/inject": "disabled"}}, "spec": spec}});
+    let parameters = PostParams { dry_run: true, ..PostParams::default() };
+    let request = Request::new(format!("/api/v1/namespaces/{namespace}/podtemplates"));
+    let request =
+        request.create(&parameters, template.to_string().into_bytes()).map_err(|error| error_chain(&error))?;
+    match client.request::<Value>(request).await {
+        Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains("valueFrom") => {
+            Ok(Some(status.message.clone()))
+        }
+        Err(kube::Error::Api(status)) if status.code < 500 => {
+            debug!(answer = status.message, "can't find out whether hold mode is possible");
+            Ok(None)
+        }
+        answer => answer.map(|_| None).map_err(|error| error_chain(&error)),
     }
 }

@@ -5,7 +5,7 @@ use crate::certificate::{ServedCert, Validity};
 use crate::clock::wall_clock;
 use crate::metrics::Metrics;
 use podgate::order::inject::Options;
-use podgate::order::kubernetes_version::Version;
+use podgate::order::plan::KnownFacts;
 use rustls::sign::CertifiedKey;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,8 +20,8 @@ pub(crate) struct State {
     /// Permit for a review. There is only one, which limits memory.
     pub(crate) review_seat: Arc<Semaphore>,
     is_draining: AtomicBool,
-    /// Version of the API server, once it is known.
-    pub(crate) kubernetes: OnceLock<Version>,
+    /// Facts about the cluster, once they are known.
+    pub(crate) cluster_facts: OnceLock<KnownFacts>,
 }
 
 impl State {
@@ -33,7 +33,7 @@ impl State {
             body_budget: BodyBudget::default(),
             review_seat: Arc::new(Semaphore::new(1)),
             is_draining: AtomicBool::new(false),
-            kubernetes: OnceLock::new(),
+            cluster_facts: OnceLock::new(),
         }
     }
 

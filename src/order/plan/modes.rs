@@ -6,7 +6,7 @@
 //! container back, all containers that it waits for, directly or indirectly, must therefore also have hooks.
 
 use super::graph::Graph;
-use super::types::ImageCommand;
+use super::types::{ImageCommand, KnownFacts};
 use crate::core::argv::Check;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -45,7 +45,7 @@ pub(super) struct ModeResolver<'a> {
     pub(super) declared: &'a Declaration,
     pub(super) commands: &'a BTreeMap<String, Vec<String>>,
     pub(super) required_gates: BTreeMap<String, GateRequirement>,
-    pub(super) kubernetes: Option<Version>,
+    pub(super) known: &'a KnownFacts,
 }
 
 impl ModeResolver<'_> {
@@ -117,13 +117,15 @@ impl ModeResolver<'_> {
             return findings.push(Finding { span: gate.span.clone(), ..finding });
         }
         let waits = !self.graph.needs(name).is_empty();
-        let is_old = self.kubernetes.filter(|version| *version < Version::WITH_HOLD);
+        let is_old = self.known.kubernetes.filter(|version| *version < Version::WITH_HOLD);
         let obstacle = if self.declared.publish == Publish::Board {
             format!("needs the API server, but {} is board", keys::PUBLISH)
         } else if !waits {
             return;
         } else if let Some(version) = is_old {
             format!("needs Kubernetes {}, but this is {version}", Version::WITH_HOLD)
+        } else if self.known.lacks_env_files {
+            "needs the feature gate EnvFiles, which is off at this cluster's API server".to_owned()
         } else if self.declared.sidecar_placement == SidecarPlacement::First {
             format!("needs a native sidecar, but {} is first", keys::SIDECAR_POSITION)
         } else if let Some(hook) = hooked.keys().next() {

@@ -11,7 +11,6 @@ use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{self, Declaration, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
-use crate::order::kubernetes_version::Version;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +66,7 @@ struct Planner<'a> {
     sidecars: BTreeSet<&'a str>,
     /// All containers that the annotations let wait, also where Kubernetes keeps the order.
     waiters: BTreeSet<String>,
-    kubernetes: Option<Version>,
+    known: &'a KnownFacts,
 }
 
 impl<'a> Planner<'a> {
@@ -76,7 +75,7 @@ impl<'a> Planner<'a> {
         declared: &'a Declaration,
         graph: &'a Graph,
         waiters: BTreeSet<String>,
-        known: &KnownFacts,
+        known: &'a KnownFacts,
         findings: &mut Vec<Finding>,
     ) -> Planner<'a> {
         let command = |own: &ContainerRef<'_>| {
@@ -95,7 +94,7 @@ impl<'a> Planner<'a> {
             pre_stop_limits: limits,
             sidecars: declared.sidecars.iter().map(|item| item.until.container.as_str()).collect(),
             waiters,
-            kubernetes: known.kubernetes,
+            known,
         }
     }
 
@@ -123,7 +122,7 @@ impl<'a> Planner<'a> {
             declared: self.declared,
             commands: &self.commands,
             required_gates: gates,
-            kubernetes: self.kubernetes,
+            known: self.known,
         };
         let hooked = modes.decide_hooked(&involved, findings);
         self.check_ends(findings);

@@ -99,6 +99,9 @@ pub struct KnownFacts {
     pub images: BTreeMap<String, ImageCommand>,
     /// Version of the cluster's API server; `None` if not known.
     pub kubernetes: Option<Version>,
+    /// True if the API server rejects a variable from a file (`fileKeyRef`), which hold mode needs. The feature gate
+    /// `EnvFiles` is on by default since Kubernetes 1.35, and can be switched off until 1.37.
+    pub lacks_env_files: bool,
 }
 
 /// An image's `Entrypoint` and `Cmd`.

@@ -21,14 +21,14 @@ fn ca_bundle() -> String {
     configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns the output of `kubectl podgate check --server` for a Pod that the webhook injects.
-fn check_output(namespace: &str) -> String {
+/// Returns the output of `kubectl podgate check --server` for `pod`.
+pub(crate) fn check_output(namespace: &str, pod: &Value) -> String {
     let program = option_env!("CARGO_BIN_EXE_kubectl-podgate").unwrap_or("kubectl-podgate");
     let mut command = assert_cmd::Command::new(program);
     if cluster::is_test_cluster() {
         command.env("KUBECONFIG", cluster::run_script(&["kubeconfig"]).trim());
     }
-    command.args(["check", "--server", "-n", namespace, "-"]).write_stdin(ordered_pod("checked").to_string());
+    command.args(["check", "--server", "-n", namespace, "-"]).write_stdin(pod.to_string());
     let output = command.output().expect("kubectl podgate runs");
     String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
 }
@@ -77,7 +77,7 @@ fn kustomize_installs_the_webhook() {
     let installed = InstalledWebhook::by_kustomize(namespace, &["--certificate-life=60s"]);
     let calls = AdmissionCalls::begin(namespace);
     let mut bundles = BTreeSet::from([ca_bundle()]);
-    let before = check_output(namespace);
+    let before = check_output(namespace, &ordered_pod("checked"));
     assert!(before.contains("1 template checked: 0 errors") && !before.contains("missing-webhook"), "{before}");
     assert!(!before.contains("missing-policy"), "{before}");
 
@@ -167,7 +167,7 @@ fn kustomize_installs_the_webhook() {
     // Injected Pods do not need the webhook.
     installed.uninstall();
     install::assert_nothing_left();
-    let after = check_output(namespace);
+    let after = check_output(namespace, &ordered_pod("checked"));
     assert!(after.contains("note[missing-webhook]"), "{after}");
     let pods = kubectl_json(&["-n", namespace, "get", "pods", "-l", "app=stateful"]);
     assert_eq!(pods["items"][0]["status"]["phase"], "Running");
@@ -192,19 +192,21 @@ fn check_server_reports_what_the_cluster_does_to_the_pod() {
         output.contains("1 template checked: 0 errors")
             && !rules.iter().chain(&refused).any(|rule| output.contains(rule))
     };
-    let output = check_output(namespace);
+    let output = check_output(namespace, &ordered_pod("checked"));
     assert!(is_fine(&output), "{output}");
 
     kubectl(&["label", "namespace", namespace, "podgate.io/inject=disabled"]);
     eventually("check reports that the webhook skips the Pod", 30, || {
-        check_output(namespace).contains("error[not-injected]").then_some(())
+        check_output(namespace, &ordered_pod("checked")).contains("error[not-injected]").then_some(())
     });
     kubectl(&["label", "namespace", namespace, "podgate.io/inject-"]);
-    eventually("the webhook injects the Pod", 30, || is_fine(&check_output(namespace)).then_some(()));
+    eventually("the webhook injects the Pod", 30, || {
+        is_fine(&check_output(namespace, &ordered_pod("checked"))).then_some(())
+    });
 
     kubectl(&["label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"]);
     let output = eventually("check reports Pod Security", 30, || {
-        Some(check_output(namespace)).filter(|output| output.contains("error[pod-refused]"))
+        Some(check_output(namespace, &ordered_pod("checked"))).filter(|output| output.contains("error[pod-refused]"))
     });
     assert!(output.contains("violates PodSecurity \"restricted:latest\"") && output.contains("\"db\""), "{output}");
     assert!(!output.contains("\"podgate\""), "podgate's own parts must meet the level: {output}");
@@ -214,7 +216,7 @@ fn check_server_reports_what_the_cluster_does_to_the_pod() {
 
     kubectl(&["-n", namespace, "create", "quota", "small", "--hard=pods=0"]);
     let output = eventually("check reports the quota", 30, || {
-        Some(check_output(namespace)).filter(|output| output.contains("exceeded quota: small"))
+        Some(check_output(namespace, &ordered_pod("checked"))).filter(|output| output.contains("exceeded quota: small"))
     });
     assert!(output.contains("error[pod-refused]") && output.contains("podgate.io/sidecar-resources"), "{output}");
     let pods = kubectl(&["-n", namespace, "get", "pods", "-o", "name"]);

@@ -159,7 +159,7 @@ pub(crate) fn plan_and_outlook(
     let resolved = images.for_template(template);
     // Omit the notes, which are about pinned images: `check` pins no image.
     findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
-    let known = KnownFacts { images: resolved.commands, kubernetes: context.kubernetes };
+    let known = KnownFacts { images: resolved.commands, kubernetes: context.kubernetes, ..KnownFacts::default() };
     // The image name does not affect the findings.
     let injected = inject::inject(template, &Options::new("podgate"), &known);
     let Injected { findings: found, plan: planned, plain, .. } =

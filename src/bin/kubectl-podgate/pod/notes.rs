@@ -87,7 +87,7 @@ pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
     }
     for row in &view.containers {
         notes.extend(hold_note(row).filter(|_| !view.deleting));
-        note_stuck(row, &mut notes);
+        note_stuck(view, row, &mut notes);
         note_disagreement(facts, row, &mut notes);
     }
     if view.containers.iter().any(|row| row.kubelet.is_held) {
@@ -178,7 +178,7 @@ fn note_deletion(facts: &Facts<'_>, notes: &mut Vec<String>) {
     });
 }
 
-fn note_stuck(row: &Row, notes: &mut Vec<String>) {
+fn note_stuck(view: &View, row: &Row, notes: &mut Vec<String>) {
     let fatal_reasons =
         ["CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", CONFIG_ERROR];
     let is_stuck = |reason: &&str| fatal_reasons.contains(reason) && !row.kubelet.is_held;
@@ -186,6 +186,10 @@ fn note_stuck(row: &Row, notes: &mut Vec<String>) {
     let Some(reason) = row.stuck.as_deref().or(of_kubelet) else { return };
     let problem = match reason {
         REASON_ENDED => "has ended, and the kubelet will not restart it".to_owned(),
+        CONFIG_ERROR if row.kubelet.knows_no_env_files() => format!(
+            "cannot start on node {}: its kubelet is older than 1.35, or has the feature gate EnvFiles off",
+            view.node.as_deref().unwrap_or_default()
+        ),
         reason => format!("is stuck: {reason}"),
     };
     let message = row.kubelet.message.as_deref().map(|message| format!(" ({})", message.trim())).unwrap_or_default();

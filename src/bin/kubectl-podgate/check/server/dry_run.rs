@@ -27,7 +27,11 @@ pub(super) async fn check_pod(
     is_by_webhook: bool,
 ) -> Result<Vec<Finding>, String> {
     let template = checked.template;
-    let known = KnownFacts { images: images.for_template(template).commands, kubernetes: checked.context.kubernetes };
+    let known = KnownFacts {
+        images: images.for_template(template).commands,
+        kubernetes: checked.context.kubernetes,
+        ..KnownFacts::default()
+    };
     let sent = match inject::inject(template, &Options::new(release::sidecar_image()), &known) {
         Ok(injected) if !is_by_webhook && !checked.is_injected => injected.value,
         _ => template.clone(),

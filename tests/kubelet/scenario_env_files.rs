@@ -1,0 +1,65 @@
+//! Clusters without the feature gate `EnvFiles`, which hold mode needs. Kubernetes 1.35 to 1.37 can switch it off.
+
+use crate::clock::eventually;
+use crate::cluster::{TESTSERVER_IMAGE, WithoutEnvFiles, kubectl, try_script};
+use crate::pod::{Pod, server};
+use crate::scenario_view::run_podgate;
+use crate::scene::Scene;
+use crate::webhook::check_output;
+use crate::webhook::install::{self, InstalledWebhook, NAMESPACE};
+use serde_json::{Value, json};
+
+/// A Pod of images without `command`, so `api` is held.
+fn declared_pod() -> Value {
+    let container = |name: &str| json!({"name": name, "image": TESTSERVER_IMAGE, "args": ["--ready-after", "1s"]});
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "declared", "annotations": {"podgate.io/order": "db, api"}},
+        "spec": {"containers": [container("db"), container("api")]}})
+}
+
+/// Creates a Pod, which must fail, and returns the error message.
+fn creation_error(namespace: &str, pod: &Value) -> String {
+    let created = try_script(&["kubectl", "-n", namespace, "create", "-f", "-"], &pod.to_string());
+    created.expect_err("the API server rejects the Pod")
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn api_server_without_env_files_rejects_held_pods_alone() {
+    let _lock = install::install_lock();
+    let Some(scene) = Scene::exclusive("no-env-files") else { return };
+    let namespace = scene.namespace.as_str();
+    let _gates = WithoutEnvFiles::restart("apiserver");
+    let held = Pod::new("held", [server("db"), server("api").held(&["--until", "db"])]).json();
+    let error = creation_error(namespace, &held);
+    assert!(error.contains("env[0].valueFrom: Invalid value"), "{error}");
+
+    let _webhook = InstalledWebhook::by_kustomize(namespace, &[]);
+    let log = || kubectl(&["-n", NAMESPACE, "logs", "-l", "app.kubernetes.io/component=webhook", "--tail=-1"]);
+    eventually("both replicas know", 60, || (log().matches("hold mode is not possible").count() == 2).then_some(()));
+    let error = creation_error(namespace, &declared_pod());
+    scene.report(&error);
+    assert!(error.contains("needs the feature gate EnvFiles, which is off at this cluster's API server"), "{error}");
+
+    let output = check_output(namespace, &declared_pod());
+    scene.report(&output);
+    assert!(output.contains("EnvFiles"), "{output}");
+}
+
+/// The API server accepts the Pod, but the kubelet of its node does not know the variable.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn kubelet_without_env_files_starts_no_held_container_alone() {
+    let Some(scene) = Scene::exclusive("no-env-files-node") else { return };
+    scene.grant_pod_access();
+    let _gates = WithoutEnvFiles::restart("kubelet");
+    let run = scene.create(&Pod::new("held", [server("db"), server("api").held(&["--until", "db"])]));
+    // The sidecar opens the gate of api, and the kubelet still cannot create it.
+    let status = eventually("status names the cause", 60, || {
+        let (_, status) = run_podgate(&run, &["status"]);
+        status.contains("feature gate EnvFiles off").then_some(status)
+    });
+    scene.report(&status);
+    assert!(run.log("db").time_of("start").is_some());
+    assert_eq!(run.log("api").time_of("start"), None, "order broken: api started");
+}
