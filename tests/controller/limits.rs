@@ -3,6 +3,7 @@
 use super::*;
 use crate::api::Api;
 use podgate::core::report::{GateState, PreStopState};
+use podgate::edge::tether::Tether;
 use serde_json::{Value, json};
 
 /// Returns a Pod with two gated containers, `evil` and `db`, and a native sidecar.
@@ -58,4 +59,26 @@ fn annotations_are_written_again_after_a_restore_of_etcd() {
     std::thread::sleep(Duration::from_secs(1));
     api.restore(&gated());
     until("db is Waiting in the API again", is_published);
+}
+
+#[test]
+fn flood_of_reports_changes_the_board_at_a_limited_rate() {
+    let pod = Pod::new();
+    let _sidecar = pod.sidecar(r#"[{"name":"evil","mode":"entrypoint"},{"name":"db","mode":"entrypoint"}]"#, &[]);
+    let _tether = Tether::take(&pod.path("self/evil")).unwrap();
+    let (start, before) = (Instant::now(), pod.board().revision);
+    for round in 0.. {
+        if start.elapsed() > Duration::from_secs(6) {
+            break;
+        }
+        pod.report("evil", opened(&format!("t{round}")));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (changes, seconds) = (pod.board().revision - before, start.elapsed().as_secs());
+    assert!((10..=62 + seconds).contains(&changes), "{changes} changes in {seconds} s");
+    let waiting = Report { gate: Some(GateState::Waiting), ticket: Some("last".to_owned()), ..Report::default() };
+    pod.report("evil", waiting);
+    pod.report("db", opened("t"));
+    until("db is Ready", || pod.state("db") == State::Ready);
+    until("the last report of evil counts", || pod.board().heard_tickets.get("evil").is_some_and(|t| t == "last"));
 }

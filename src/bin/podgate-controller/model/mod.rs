@@ -7,7 +7,7 @@
 //! | [`hold_gate`] | the gate of a held container, and the requests to the kubelet to create the container |
 //! | [`pending_ack`] | the checks before a gate may open |
 //! | [`ready_filter`] | a filter for the kubelet's `ready` status |
-//! | [`rate_limit`] | a limit on the API requests that one container can cause |
+//! | [`rate_limit`] | limits on what one container can cause |
 //! | [`shutdown`] | the delay of the sidecar's exit after SIGTERM |
 //! | [`status_trust`] | the decision whether the kubelet's status is current |
 //! | [`milestones`] | the times at which each container reached each state |

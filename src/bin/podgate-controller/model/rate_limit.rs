@@ -1,33 +1,47 @@
-//! Limits how often one container can cause requests to the API server. No I/O.
+//! Limits what one container can cause: requests to the API server, restarts of its probes, and changes of the board.
+//! No I/O.
 
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Number of requests that a container can cause in one burst.
-const BURST: u32 = 10;
-/// Interval between the requests after a burst.
-const INTERVAL: Duration = Duration::from_secs(10);
-
-/// Token bucket of one container.
+/// Token bucket of one container: `BURST` tokens, then one each `SECONDS`.
 #[derive(Debug, Default)]
-pub(crate) struct TokenBucket {
+pub(crate) struct TokenBucket<const BURST: u32 = 10, const SECONDS: u64 = 10> {
     full_at: Option<Instant>,
 }
 
-impl TokenBucket {
+/// Limits the changes of a container's folder. A restart causes about six changes, so ten restarts in a row pass.
+pub(crate) type ReportBucket = TokenBucket<60, 1>;
+
+impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
+    const INTERVAL: Duration = Duration::from_secs(SECONDS);
+
     /// Takes a token.
     ///
     /// # Errors
     /// If the bucket is empty, returns the time of the next token.
     pub(crate) fn take(&mut self, now: Instant) -> Result<(), Instant> {
-        let full_at = self.full_at.map_or(now, |at| at.max(now)) + INTERVAL;
-        if full_at > now + INTERVAL * BURST {
-            return Err(full_at - INTERVAL * BURST);
+        match self.ready_at() {
+            Some(at) if at > now => Err(at),
+            _ => {
+                self.reserve(now);
+                Ok(())
+            }
         }
-        self.full_at = Some(full_at);
-        Ok(())
+    }
+
+    /// Takes a token, or the next token if the bucket is empty. Returns the time from which the token is valid.
+    pub(crate) fn reserve(&mut self, now: Instant) -> Instant {
+        let at = self.ready_at().map_or(now, |at| at.max(now));
+        self.full_at = Some(self.full_at.map_or(at, |full_at| full_at.max(at)) + Self::INTERVAL);
+        at
+    }
+
+    /// Returns the time of the next token, which may be in the past; `None` while the bucket is certainly not empty.
+    pub(crate) fn ready_at(&self) -> Option<Instant> {
+        self.full_at?.checked_sub(Self::INTERVAL * (BURST - 1))
     }
 }
 
@@ -104,13 +118,16 @@ mod tests {
 
     #[test]
     fn bucket_allows_a_burst_and_then_one_token_per_interval() {
-        let (mut bucket, start) = (TokenBucket::default(), now());
-        assert!((0..BURST).all(|_| bucket.take(start).is_ok()));
+        const INTERVAL: Duration = Duration::from_secs(10);
+        let (mut bucket, start) = (<TokenBucket>::default(), now());
+        assert!((0..10).all(|_| bucket.take(start).is_ok()));
         assert_eq!(bucket.take(start), Err(start + INTERVAL));
         assert_eq!(bucket.take(start + INTERVAL), Ok(()));
         assert_eq!(bucket.take(start + INTERVAL), Err(start + INTERVAL * 2));
         let later = start + INTERVAL * 100;
         assert_eq!((0..100).filter(|_| bucket.take(later).is_ok()).count(), 10);
+        assert_eq!([(); 3].map(|()| bucket.reserve(later)), [1, 2, 3].map(|tokens| later + INTERVAL * tokens));
+        assert_eq!(bucket.take(later), Err(later + INTERVAL * 4), "reserved tokens are taken");
     }
 
     #[test]

@@ -3,16 +3,17 @@
 use super::Outcome;
 use super::attempt::attempt;
 use crate::clock::now;
+use crate::model::rate_limit::TokenBucket;
 use crate::probe::precise_timer::PreciseTimer;
 use crate::probe::sock_diag::SockDiag;
 use futures::FutureExt;
-use futures::future::LocalBoxFuture;
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::future::{LocalBoxFuture, poll_fn};
 use podgate::core::container::Container;
 use podgate::core::probe::{ProbeProgress, ProbeVerdict, interval};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
@@ -44,18 +45,27 @@ pub(crate) struct Prober {
     pod_ip: IpAddr,
     min_interval: Duration,
     lanes: BTreeMap<String, ProbeLane>,
-    /// Running attempts. Each carries the `run` of its lane, so that results of an earlier incarnation are ignored.
-    attempts: FuturesUnordered<LocalBoxFuture<'static, (u64, Attempt)>>,
+    starts: BTreeMap<String, ProbeStart>,
     sock_diag: SockDiag,
     timer: PreciseTimer,
+}
+
+/// Start of the probing of a container's current incarnation. The limit is needed because a container can report any
+/// number of incarnations.
+struct ProbeStart {
+    run: u64,
+    earliest: Instant,
+    limit: TokenBucket,
 }
 
 struct ProbeLane {
     container: Container,
     progress: ProbeProgress,
+    /// Start of probing, which can be in the future.
     since: Instant,
     run: u64,
-    is_attempting: bool,
+    /// The running attempt. It ends with the lane, so that a container has at most one attempt.
+    attempt: Option<LocalBoxFuture<'static, Attempt>>,
     port: Option<u16>,
     /// Time of the next check for a listening socket; `None` if no further check is needed or the check has failed.
     listen_check_at: Option<Instant>,
@@ -74,12 +84,55 @@ struct Confirmation {
 
 impl ProbeLane {
     fn due(&self) -> Option<Instant> {
-        if self.is_attempting || self.progress.is_finished() && self.confirmation.is_none() {
+        if self.attempt.is_some() || self.progress.is_finished() && self.confirmation.is_none() {
             return None;
         }
         let wait = if self.is_expedited { self.progress.earliest_attempt() } else { self.progress.next_due() };
         let regular = self.since + wait;
-        Some(self.confirmation.map_or(regular, |confirming| confirming.due.min(regular)))
+        Some(self.confirmation.map_or(regular, |confirming| confirming.due.max(self.since).min(regular)))
+    }
+
+    fn start_attempt(&mut self, pod_ip: IpAddr) {
+        self.is_expedited = false;
+        let (container, probe, started_at) = (self.container.clone(), self.progress.probe().clone(), now());
+        let attempt = async move {
+            // A panic fails only this attempt.
+            let outcome = AssertUnwindSafe(attempt(&container, &probe, pod_ip)).catch_unwind().await;
+            let outcome = outcome.unwrap_or_else(|_| Outcome {
+                success: false,
+                detail: "the attempt panicked".to_owned(),
+                warning: None,
+            });
+            Attempt { container: container.name, outcome, started_at, duration: started_at.elapsed() }
+        };
+        self.attempt = Some(attempt.boxed_local());
+    }
+
+    /// Records the end of the attempt. Returns the new verdict on the container.
+    fn on_attempt_end(&mut self, attempt: &Attempt, min_interval: Duration) -> ProbeVerdict {
+        let Attempt { container, outcome, started_at, .. } = attempt;
+        self.attempt = None;
+        if let Some(confirming) = &mut self.confirmation
+            && confirming.since <= *started_at
+        {
+            let here = now();
+            let elapsed = here.saturating_duration_since(confirming.since);
+            confirming.due = here + interval(elapsed, MAX_CONFIRM_INTERVAL, min_interval);
+            if outcome.success {
+                self.confirmation = None;
+            }
+        }
+        self.progress.record(now().saturating_duration_since(self.since), outcome.success);
+        // The probe of the next stage may have another port.
+        self.port = self.container.probe_port(self.progress.probe());
+        if self.progress.verdict() == ProbeVerdict::Passed {
+            self.listen_check_at = None;
+        }
+        if let Some(warning) = &outcome.warning {
+            warn!(%container, %warning, "probe succeeded with a warning");
+        }
+        debug!(%container, success = outcome.success, detail = %outcome.detail, "probed");
+        self.progress.verdict()
     }
 }
 
@@ -89,7 +142,7 @@ impl Prober {
             pod_ip,
             min_interval,
             lanes: BTreeMap::new(),
-            attempts: FuturesUnordered::new(),
+            starts: BTreeMap::new(),
             sock_diag: SockDiag::default(),
             timer: PreciseTimer::default(),
         }
@@ -97,21 +150,36 @@ impl Prober {
 
     /// Starts probing a container. `run` differs between incarnations. `has_passed` means that the container has already
     /// passed its probes in this incarnation. Does nothing if the container has no probe or is already being probed.
+    /// Drops the attempt of an earlier incarnation. A container that restarts too often is probed later.
     pub(crate) fn start(&mut self, container: &Container, run: u64, has_passed: bool) {
         if self.lanes.get(&container.name).is_some_and(|lane| lane.run == run) {
             return;
         }
+        self.stop(&container.name);
         let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
         let Some(progress) = ProbeProgress::new(startup, readiness, self.min_interval) else { return };
         let progress = if has_passed { progress.resumed() } else { progress };
-        let since = now();
+        let here = now();
+        let start = self.starts.entry(container.name.clone()).or_insert_with(|| ProbeStart {
+            run,
+            earliest: here,
+            limit: TokenBucket::default(),
+        });
+        if start.run != run {
+            start.run = run;
+            // An incarnation that was never probed leaves its start to the next one.
+            if start.earliest <= here {
+                start.earliest = start.limit.reserve(here);
+            }
+        }
+        let since = start.earliest.max(here);
         let port = container.probe_port(progress.probe());
         let lane = ProbeLane {
             container: container.clone(),
             progress,
             since,
             run,
-            is_attempting: false,
+            attempt: None,
             port,
             listen_check_at: port.map(|_| since),
             is_expedited: false,
@@ -138,12 +206,13 @@ impl Prober {
     }
 
     pub(crate) fn stop(&mut self, container: &str) {
-        self.lanes.remove(container);
+        if self.lanes.remove(container).is_some_and(|lane| lane.attempt.is_some()) {
+            debug!(%container, "dropped a probe attempt, because the incarnation has ended");
+        }
     }
 
     pub(crate) fn clear(&mut self) {
         self.lanes.clear();
-        self.attempts = FuturesUnordered::new();
     }
 
     /// Waits for the next event. Waits forever while no container is probed. Cancel-safe.
@@ -153,19 +222,20 @@ impl Prober {
             if let Some(event) = self.check_ports(here) {
                 return event;
             }
-            self.start_due_attempts(here);
-            let next =
-                self.lanes.values().filter_map(|lane| lane.due().into_iter().chain(lane.listen_check_at).min()).min();
+            for lane in self.lanes.values_mut().filter(|lane| lane.due().is_some_and(|due| due <= here)) {
+                lane.start_attempt(self.pod_ip);
+            }
+            let next = self.next_due();
             tokio::select! {
-                Some((run, attempt)) = self.attempts.next() => {
-                    if let Some(verdict) = self.on_attempt_end(run, &attempt) {
-                        return ProbeEvent::AttemptEnded(attempt, verdict);
-                    }
-                }
+                event = attempt_end(&mut self.lanes, self.min_interval) => return event,
                 () = self.timer.sleep_until(next.unwrap_or(here)), if next.is_some() => {}
-                else => std::future::pending().await,
             }
         }
+    }
+
+    /// Returns the time of the next attempt or of the next check for a listening socket.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.lanes.values().filter_map(|lane| lane.due().into_iter().chain(lane.listen_check_at).min()).min()
     }
 
     /// Checks the ports that are due for listening sockets.
@@ -195,56 +265,18 @@ impl Prober {
         }
         None
     }
+}
 
-    fn start_due_attempts(&mut self, here: Instant) {
-        for (name, lane) in &mut self.lanes {
-            if lane.due().is_none_or(|due| due > here) {
-                continue;
-            }
-            (lane.is_attempting, lane.is_expedited) = (true, false);
-            let (name, run, ip) = (name.clone(), lane.run, self.pod_ip);
-            let (container, probe) = (lane.container.clone(), lane.progress.probe().clone());
-            self.attempts.push(
-                async move {
-                    // A panic fails only this attempt.
-                    let outcome = AssertUnwindSafe(attempt(&container, &probe, ip)).catch_unwind().await;
-                    let outcome = outcome.unwrap_or_else(|_| Outcome {
-                        success: false,
-                        detail: "the attempt panicked".to_owned(),
-                        warning: None,
-                    });
-                    (run, Attempt { container: name, outcome, started_at: here, duration: here.elapsed() })
-                }
-                .boxed_local(),
-            );
-        }
-    }
-
-    /// Returns the new verdict on the container; `None` if the attempt belongs to an earlier incarnation.
-    fn on_attempt_end(&mut self, run: u64, attempt: &Attempt) -> Option<ProbeVerdict> {
-        let Attempt { container, outcome, started_at, .. } = attempt;
-        let lane = self.lanes.get_mut(container).filter(|lane| lane.run == run)?;
-        lane.is_attempting = false;
-        if let Some(confirming) = &mut lane.confirmation
-            && confirming.since <= *started_at
-        {
-            let here = now();
-            let elapsed = here.saturating_duration_since(confirming.since);
-            confirming.due = here + interval(elapsed, MAX_CONFIRM_INTERVAL, self.min_interval);
-            if outcome.success {
-                lane.confirmation = None;
+/// Waits for the end of an attempt. Waits forever while no attempt runs. Cancel-safe.
+async fn attempt_end(lanes: &mut BTreeMap<String, ProbeLane>, min_interval: Duration) -> ProbeEvent {
+    poll_fn(|context| {
+        for lane in lanes.values_mut() {
+            if let Some(Poll::Ready(ended)) = lane.attempt.as_mut().map(|attempt| attempt.poll_unpin(context)) {
+                let verdict = lane.on_attempt_end(&ended, min_interval);
+                return Poll::Ready(ProbeEvent::AttemptEnded(ended, verdict));
             }
         }
-        lane.progress.record(now().saturating_duration_since(lane.since), outcome.success);
-        // The probe of the next stage may have another port.
-        lane.port = lane.container.probe_port(lane.progress.probe());
-        if lane.progress.verdict() == ProbeVerdict::Passed {
-            lane.listen_check_at = None;
-        }
-        if let Some(warning) = &outcome.warning {
-            warn!(%container, %warning, "probe succeeded with a warning");
-        }
-        debug!(%container, success = outcome.success, detail = %outcome.detail, "probed");
-        Some(lane.progress.verdict())
-    }
+        Poll::Pending
+    })
+    .await
 }

@@ -3,6 +3,7 @@
 mod grpc;
 mod http;
 mod https;
+mod prober;
 
 use super::attempt::{MAX_LINE_BYTES, attempt};
 use super::*;

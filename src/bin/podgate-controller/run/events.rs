@@ -67,9 +67,17 @@ impl Controller {
     }
 
     pub(super) fn on_reports(&mut self) {
+        self.report_retry_at = None;
         for FolderChange { container, report, is_rewritten, is_tether_held, is_last_check } in
             self.folders.take_changes()
         {
+            let (limit, is_skipped_rewrite) = self.report_limits.entry(container.clone()).or_default();
+            *is_skipped_rewrite |= is_rewritten;
+            if let Err(at) = limit.take(now()) {
+                self.folders.recheck(&container);
+                self.report_retry_at = Some(self.report_retry_at.map_or(at, |known| known.min(at)));
+                continue;
+            }
             debug!(%container, ?report, held = is_tether_held, "report or tether changed");
             let mut is_listening = false;
             let may_have_ended = |track: &&ContainerTrack| !is_tether_held && track.ends_on_tether_drop();
@@ -81,6 +89,7 @@ impl Controller {
                     continue;
                 }
             }
+            let is_rewritten = std::mem::take(is_skipped_rewrite);
             let folder = FolderState { report, is_rewritten, is_tether_held, is_listening };
             if self.pod.on_report(&container, folder, now()) {
                 self.wake_up(container);

@@ -12,7 +12,7 @@ use crate::input::folders::{Folders, IDLE_REREAD_INTERVAL, REREAD_INTERVAL};
 use crate::input::pod_facts::PodFacts;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::PodModel;
-use crate::model::rate_limit::{SnapshotLimiter, TokenBucket};
+use crate::model::rate_limit::{ReportBucket, SnapshotLimiter, TokenBucket};
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::shutdown::Shutdown;
 use crate::model::status_trust::StatusTrust;
@@ -107,6 +107,10 @@ struct Controller {
     /// Gate files; `None` if no container is held.
     hold_files: Option<HoldFiles>,
     folders: Folders,
+    /// Limits how often the folder of each container is evaluated. True if a rewritten report has been skipped.
+    report_limits: BTreeMap<String, (ReportBucket, bool)>,
+    /// Time to evaluate the folders that a rate limit has skipped.
+    report_retry_at: Option<Instant>,
     prober: Prober,
     ready_filters: BTreeMap<String, ReadyFilter>,
     published_states: BTreeMap<String, State>,
@@ -185,6 +189,8 @@ impl Controller {
             board,
             hold_files,
             folders: Folders::new(&args.self_dir, &args.podinfo),
+            report_limits: BTreeMap::new(),
+            report_retry_at: None,
             prober: Prober::new(ip, args.probe_floor),
             ready_filters: BTreeMap::new(),
             published_states: BTreeMap::new(),
@@ -271,6 +277,7 @@ impl Controller {
         let due = self.ready_filters.values().filter_map(ReadyFilter::due);
         due.chain(self.board.retry_at())
             .chain(self.wake_up_at.as_ref().map(|(at, _)| *at))
+            .chain(self.report_retry_at)
             .chain(self.api_limiter.retry_at())
             .chain(self.outdated_facts.as_ref().and_then(|_| self.status_trust.due()))
             .chain(self.api_wait_until)
@@ -282,6 +289,9 @@ impl Controller {
     fn tick(&mut self) {
         if let Some((_, container)) = self.wake_up_at.take_if(|(at, _)| *at <= now()) {
             self.wake_up(container);
+        }
+        if self.report_retry_at.is_some_and(|at| at <= now()) {
+            self.on_reports();
         }
         if self.api_limiter.retry_at().is_some_and(|at| at <= now())
             && let Some(snapshot) = self.pod.published().cloned()
