@@ -1,6 +1,7 @@
 //! Gate of one held container. The kubelet does not create the container while the gate is closed. No I/O.
 
 use crate::model::pending_ack::PendingAck;
+use crate::model::rate_limit::TokenBucket;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Times of the release patches after the first one, from the opening of the gate or from the container's last end. The
@@ -20,10 +21,9 @@ const LATER_INTERVAL: Duration = Duration::from_secs(300);
 /// Pause before the next attempt to write or remove a gate file.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Longest expected time from the closing of a gate to the start of a container that has passed the open gate: the
-/// kubelet has read the file, but the runtime still creates the container.
+/// kubelet has read the file, but the runtime still creates the container. A shorter opening does not stop the time
+/// limit: the kubelet may not have had the time to create the container.
 const CREATION_TIME: Duration = Duration::from_secs(15);
-/// Shortest pause between two release patches. A gate whose condition flaps must not flood the API server.
-const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct HoldGate {
@@ -31,8 +31,10 @@ pub(crate) struct HoldGate {
     /// Time of the last opening or closing, by the wall clock, to compare with the kubelet's times.
     changed_at: SystemTime,
     pub(super) opened_at: Instant,
-    /// Time since which the container does not run, or the time at which the gate was closed.
-    pub(super) waiting_since: Instant,
+    /// Time since which the container does not run, or the time of the last opening or closing.
+    waiting_since: Instant,
+    /// Earlier parts of this wait. Time with an open gate does not count, unless shorter than `CREATION_TIME`.
+    waited: Duration,
     pub(super) has_timed_out: bool,
     /// True if the gate opens without its conditions, because the wait has timed out.
     pub(super) is_skipped: bool,
@@ -43,6 +45,8 @@ pub(crate) struct HoldGate {
     /// Checks that are still needed before the gate opens.
     pub(super) confirmation: Option<PendingAck>,
     last_request_at: Option<Instant>,
+    /// Limits the release patches, because a condition that flaps must not flood the API server.
+    requests: TokenBucket,
     /// Time of the next attempt to write or remove the gate file, after a failure.
     pub(super) retry_at: Option<Instant>,
 }
@@ -55,27 +59,39 @@ impl HoldGate {
             changed_at: wall_clock,
             opened_at: now,
             waiting_since: now,
+            waited: Duration::ZERO,
             has_timed_out: false,
             is_skipped: false,
             was_open: false,
             has_passed: false,
             confirmation: None,
             last_request_at: None,
+            requests: TokenBucket::default(),
             retry_at: None,
         }
     }
 
     /// Records that the gate file was written or removed.
     pub(crate) fn set_open(&mut self, is_open: bool, now: Instant, wall_clock: SystemTime) {
-        *self = HoldGate {
-            is_open,
-            has_timed_out: self.has_timed_out && !is_open,
-            is_skipped: self.is_skipped,
-            was_open: true,
-            has_passed: self.has_passed,
-            last_request_at: self.last_request_at,
-            ..HoldGate::new(now, wall_clock)
-        };
+        if !self.is_open || now.saturating_duration_since(self.opened_at) < CREATION_TIME {
+            self.waited += now.saturating_duration_since(self.waiting_since);
+        }
+        (self.is_open, self.was_open, self.changed_at) = (is_open, true, wall_clock);
+        (self.opened_at, self.waiting_since) = (now, now);
+        (self.confirmation, self.retry_at) = (None, None);
+        self.has_timed_out &= !is_open;
+    }
+
+    /// Begins a new wait, because the container runs or has run.
+    pub(super) fn restart_wait(&mut self, now: Instant) {
+        (self.waiting_since, self.waited) = (now, Duration::ZERO);
+        (self.has_timed_out, self.is_skipped) = (false, false);
+    }
+
+    /// Returns the time at which a wait with this time limit ends; `None` if no time limit is pending.
+    pub(super) fn deadline(&self, limit: Duration) -> Option<Instant> {
+        let is_pending = !self.is_open && !self.has_timed_out && !self.is_skipped;
+        is_pending.then(|| self.waiting_since + limit.saturating_sub(self.waited))
     }
 
     /// Records that the gate file could not be written or removed.
@@ -90,17 +106,20 @@ impl HoldGate {
             return None;
         }
         let Some(last) = self.last_request_at else { return Some(self.opened_at) };
-        if last < self.opened_at {
-            return Some(self.opened_at.max(last + MIN_INTERVAL));
-        }
-        let after = ended_at.map_or(last, |ended_at| ended_at.max(last));
-        let bases = [Some(self.opened_at), ended_at].into_iter().flatten();
-        let planned = bases.flat_map(|base| REQUEST_TIMES.map(|pause| base + pause)).filter(|at| *at > after).min();
-        Some(planned.unwrap_or(last + LATER_INTERVAL))
+        let next = if last < self.opened_at {
+            self.opened_at
+        } else {
+            let after = ended_at.map_or(last, |ended_at| ended_at.max(last));
+            let bases = [Some(self.opened_at), ended_at].into_iter().flatten();
+            let planned = bases.flat_map(|base| REQUEST_TIMES.map(|pause| base + pause)).filter(|at| *at > after).min();
+            planned.unwrap_or(last + LATER_INTERVAL)
+        };
+        Some(self.requests.ready_at().map_or(next, |at| at.max(next)))
     }
 
     pub(super) fn note_request(&mut self, now: Instant) {
         self.last_request_at = Some(now);
+        self.requests.reserve(now);
     }
 
     /// Returns true if a container with this start time cannot have passed the gate while the gate was open. `resumed`
@@ -127,7 +146,8 @@ mod tests {
             gate.note_request(at);
             at.duration_since(start).as_secs_f64()
         };
-        assert_eq!([(); 5].map(|()| next(None)), [0.0, 1.2, 3.0, 10.1, 20.1]);
+        let times = [0.0, 1.2, 3.0, 10.1, 20.1, 40.1, 80.1, 160.1, 300.1];
+        assert_eq!([(); 9].map(|()| next(None)), times, "the rate limit delays none of them");
         let ended_at = Some(start + Duration::from_secs(600));
         assert_eq!([(); 4].map(|()| next(ended_at)), [601.2, 603.0, 610.1, 620.1]);
         // A back-off of 300 s that began 200 s before the opening.
@@ -153,17 +173,5 @@ mod tests {
         assert!(!gate.is_violated_by(at(300), false));
         gate.set_open(false, now(), at(400));
         assert!(!gate.is_violated_by(at(401), false));
-    }
-
-    #[test]
-    fn flapping_gate_makes_at_most_one_request_a_second() {
-        let start = now();
-        let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH);
-        gate.set_open(true, start, SystemTime::UNIX_EPOCH);
-        gate.note_request(start);
-        let later = start + Duration::from_millis(100);
-        gate.set_open(false, later, SystemTime::UNIX_EPOCH);
-        gate.set_open(true, later, SystemTime::UNIX_EPOCH);
-        assert_eq!(gate.next_request(None), Some(start + MIN_INTERVAL));
     }
 }

@@ -35,7 +35,7 @@ impl PodModel {
             gate.has_passed = !has_ended && (gate.has_passed || is_running && gate.is_open);
             // A short run may end before its start was observed.
             if is_running || ended_at.is_some_and(|at| gate.is_open && at >= gate.opened_at) {
-                (gate.waiting_since, gate.has_timed_out, gate.is_skipped) = (now, false, false);
+                gate.restart_wait(now);
             }
             let open = if !is_met && !gate.is_skipped {
                 gate.confirmation = None;
@@ -120,9 +120,8 @@ impl ContainerTrack {
 
     /// Returns the time at which the wait of the held container times out.
     fn hold_deadline(&self, resumed: bool) -> Option<Instant> {
-        let gate = self.hold.as_ref().filter(|gate| !gate.is_open && !gate.has_timed_out && !gate.is_skipped)?;
         let limit = Duration::from_secs(self.spec.timeout_seconds?.into());
-        self.may_be_held(resumed).then(|| gate.waiting_since + limit)
+        self.hold.as_ref()?.deadline(limit).filter(|_| self.may_be_held(resumed))
     }
 
     /// Returns the time of the next action for the gate of the held container.

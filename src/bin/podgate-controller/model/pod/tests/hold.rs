@@ -164,3 +164,107 @@ fn start_behind_a_closed_gate_is_a_violation() {
     pod.receive_status("api", Kubelet { running_since: at(60), ..running("a2", true) });
     assert_eq!(pod.state_of("api"), State::Violated);
 }
+
+/// A Pod at a moment of the test, with a held container `api` that waits for `db`.
+struct Flapping {
+    pod: PodModel,
+    at: Instant,
+}
+
+impl Flapping {
+    fn new(json: &str) -> Flapping {
+        let (mut pod, at) = (new_pod(false, json), now());
+        pod.update_gates(at, wall_clock(), |_, _| true);
+        Flapping { pod, at }
+    }
+
+    /// Keeps `db` Ready or not Ready for the given time. Applies time limits when they are due.
+    fn hold_for(&mut self, is_ready: bool, time: Duration) {
+        let verdict = if is_ready { ProbeVerdict::Passed } else { ProbeVerdict::Failing };
+        // The second success confirms the first.
+        for _ in 0..2 {
+            self.pod.on_probe("db", verdict, is_ready, self.at);
+            self.pod.follow_conditions(self.at);
+        }
+        self.at += time;
+        self.pod.tick(self.at);
+        self.pod.follow_conditions(self.at);
+    }
+
+    fn is_open(&self) -> bool {
+        self.pod.track("api").unwrap().hold.as_ref().unwrap().is_open
+    }
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// The container never runs in these cases. Its limit is 60 s.
+#[test]
+fn closed_time_counts_over_all_openings() {
+    for (name, closed_and_open, is_timed_out) in [
+        ("short of the limit", &[(20, 20), (20, 20), (19, 0)][..], false),
+        ("closed time sums up", &[(20, 20), (20, 20), (20, 0)], true),
+        ("an open hour does not count", &[(20, 3600), (39, 0)], false),
+        ("the limit after an open hour", &[(20, 3600), (40, 0)], true),
+        ("an hour open at once", &[(0, 3600), (59, 0)], false),
+        ("openings too short to create the container", &[(1, 1); 30], true),
+        ("hardly ever closed", &[(0, 14), (0, 14), (0, 14), (0, 14), (4, 0)], true),
+    ] {
+        let mut flapping = Flapping::new(HELD);
+        for (closed, open) in closed_and_open {
+            flapping.hold_for(false, seconds(*closed));
+            if *open > 0 {
+                flapping.hold_for(true, seconds(*open));
+            }
+        }
+        flapping.hold_for(false, Duration::ZERO);
+        assert_eq!(flapping.pod.state_of("api") == State::TimedOut, is_timed_out, "{name}");
+    }
+}
+
+#[test]
+fn gate_of_a_flapping_condition_opens_after_a_time_out_if_declared() {
+    let continues = HELD.replace(r#""timeoutSeconds":60"#, r#""timeoutSeconds":60,"continueOnTimeout":true"#);
+    let mut flapping = Flapping::new(&continues);
+    for _ in 0..29 {
+        flapping.hold_for(false, seconds(1));
+        assert!(!flapping.is_open());
+        flapping.hold_for(true, seconds(1));
+    }
+    flapping.hold_for(false, seconds(2));
+    assert!(flapping.is_open(), "without the condition");
+    flapping.hold_for(false, seconds(1));
+    assert!(flapping.is_open(), "until the container runs");
+}
+
+#[test]
+fn run_of_the_container_resets_its_closed_time() {
+    let mut flapping = Flapping::new(HELD);
+    flapping.hold_for(false, seconds(50));
+    flapping.hold_for(true, seconds(1));
+    flapping.pod.on_pod_update(&pod_facts("api", running("a1", true)), true, flapping.at);
+    flapping.hold_for(true, seconds(1));
+    flapping.pod.on_pod_update(&pod_facts("api", ended("a1", 1)), true, flapping.at);
+    flapping.hold_for(false, seconds(59));
+    assert_ne!(flapping.pod.state_of("api"), State::TimedOut);
+    flapping.hold_for(false, seconds(1));
+    assert_eq!(flapping.pod.state_of("api"), State::TimedOut);
+}
+
+#[test]
+fn flapping_condition_cannot_flood_the_api_server() {
+    let mut flapping = Flapping::new(&HELD.replace(r#","timeoutSeconds":60"#, ""));
+    let mut requests = 0;
+    for _ in 0..100 {
+        flapping.hold_for(false, Duration::from_millis(100));
+        flapping.hold_for(true, Duration::from_millis(900));
+        requests += flapping.pod.take_release_requests(flapping.at).len();
+    }
+    assert!((10..=20).contains(&requests), "{requests} requests");
+    let start = flapping.at;
+    let due = flapping.pod.due().unwrap();
+    assert!((start..=start + seconds(10)).contains(&due), "a delayed request is not lost");
+    assert_eq!(flapping.pod.take_release_requests(due), ["api"]);
+}
