@@ -2,7 +2,9 @@
 //! `LocalSet`.
 
 use crate::api::{self, ApiState, PodIdentity};
+use crate::clock::now;
 use crate::input::pod_facts::PodFacts;
+use crate::model::rate_limit::restart_delay;
 use crate::output::metrics::Metrics;
 use futures::FutureExt;
 use podgate::core::annotations::Annotations;
@@ -12,9 +14,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::error;
-
-/// Pause before the restart of a task that panicked.
-const RESTART_DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) struct ApiTask {
     shared: Rc<ApiState>,
@@ -58,9 +57,12 @@ impl ApiTask {
 /// Runs a task and restarts it whenever it panics.
 fn supervise<F: Future<Output = ()> + 'static>(mut task: impl FnMut() -> F + 'static) -> JoinHandle<()> {
     tokio::task::spawn_local(async move {
+        let (mut delay, mut since) = (Duration::ZERO, now());
         while AssertUnwindSafe(task()).catch_unwind().await.is_err() {
             error!("a task that uses the API panicked; restarting the task");
-            tokio::time::sleep(RESTART_DELAY).await;
+            delay = restart_delay(delay, since.elapsed());
+            tokio::time::sleep(delay).await;
+            since = now();
         }
     })
 }

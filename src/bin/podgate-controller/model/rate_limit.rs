@@ -1,10 +1,21 @@
 //! Limits what one container can cause: requests to the API server, restarts of its probes, and changes of the board.
-//! No I/O.
+//! Also limits how often parts of the sidecar restart after a panic. No I/O.
 
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+
+/// Pause before the first restart after a panic.
+const RESTART_DELAY: Duration = Duration::from_millis(100);
+/// Longest pause before a restart after a panic.
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(5);
+
+/// Returns the pause before a restart after a panic. `last` is the previous pause, at first zero; `ran_for` is the time
+/// from the last start to the panic.
+pub(crate) fn restart_delay(last: Duration, ran_for: Duration) -> Duration {
+    if ran_for > MAX_RESTART_DELAY { RESTART_DELAY } else { (last * 2).clamp(RESTART_DELAY, MAX_RESTART_DELAY) }
+}
 
 /// Token bucket of one container: `BURST` tokens, then one each `SECONDS`.
 #[derive(Debug, Default)]
@@ -128,6 +139,15 @@ mod tests {
         assert_eq!((0..100).filter(|_| bucket.take(later).is_ok()).count(), 10);
         assert_eq!([(); 3].map(|()| bucket.reserve(later)), [1, 2, 3].map(|tokens| later + INTERVAL * tokens));
         assert_eq!(bucket.take(later), Err(later + INTERVAL * 4), "reserved tokens are taken");
+    }
+
+    #[test]
+    fn restarts_back_off_until_a_long_run() {
+        let short = Duration::from_millis(10);
+        let delays = std::iter::successors(Some(Duration::ZERO), |last| Some(restart_delay(*last, short)));
+        let delays: Vec<_> = delays.skip(1).take(9).map(|delay| delay.as_millis()).collect();
+        assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000]);
+        assert_eq!(restart_delay(MAX_RESTART_DELAY, Duration::from_secs(60)), RESTART_DELAY);
     }
 
     #[test]

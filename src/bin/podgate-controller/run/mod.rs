@@ -12,7 +12,7 @@ use crate::input::folders::{Folders, IDLE_REREAD_INTERVAL, REREAD_INTERVAL};
 use crate::input::pod_facts::PodFacts;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::PodModel;
-use crate::model::rate_limit::{ReportBucket, SnapshotLimiter, TokenBucket};
+use crate::model::rate_limit::{ReportBucket, SnapshotLimiter, TokenBucket, restart_delay};
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::shutdown::Shutdown;
 use crate::model::status_trust::StatusTrust;
@@ -45,8 +45,8 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, info};
 
-/// Pause before the main loop restarts after a panic.
-const RETRY_DELAY: Duration = Duration::from_millis(100);
+/// Pause between two attempts to take the lock.
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 /// Time limit for reading the containers from the API, without `--containers`.
 const FIRST_POD_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -62,8 +62,9 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
             return Exit::BadSetup.into();
         }
     };
+    let mut delay = Duration::ZERO;
     loop {
-        let tasks = LocalSet::new();
+        let (tasks, since) = (LocalSet::new(), now());
         let result = AssertUnwindSafe(run_controller(&args, &mut signals)).catch_unwind();
         match tasks.block_on(&runtime, result) {
             Ok(Ok(exit)) => return exit.into(),
@@ -75,7 +76,8 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
             // the sidecar.
             Err(_) => {
                 error!("the controller panicked; restarting");
-                std::thread::sleep(RETRY_DELAY);
+                delay = restart_delay(delay, since.elapsed());
+                std::thread::sleep(delay);
             }
         }
     }
@@ -228,7 +230,7 @@ impl Controller {
         }
         while !controller.board.try_lock()? {
             debug!("an earlier controller still holds the lock");
-            tokio::time::sleep(RETRY_DELAY / 10).await;
+            tokio::time::sleep(LOCK_RETRY_DELAY).await;
         }
         // The earlier controller may have opened gates.
         controller.close_gates();
