@@ -3,7 +3,7 @@
 
 use crate::support::{Scene, Shell, Volume, annotations_text, snapshot, wait_until};
 use podgate::core::sources::{PodView, Source, choose_source};
-use podgate::core::state::State;
+use podgate::core::state::{Phase, State};
 use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
 use podgate::edge::watch::{SLOW_REREAD, WakeReason, Watch, WatchMethod};
@@ -161,4 +161,24 @@ fn the_board_takes_precedence_over_the_volume() {
     }
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
+}
+
+/// A manifest can contain all annotations of a snapshot, but not the id of a sandbox that does not exist yet.
+#[test]
+fn states_from_a_manifest_release_nothing() {
+    for id in ["0-0-0", "0-0-00000001", "0-1-0", "3f2a9c1e-0-0"] {
+        for phase in Phase::ALL {
+            let mut scene = Scene::new();
+            scene.snapshot.sandbox = id.parse().unwrap();
+            scene.snapshot.phase = phase;
+            scene.snapshot.states.insert("db".to_owned(), State::Ready);
+            Volume::new(&scene.podinfo).write(&annotations_text(&scene.snapshot));
+            let hook = scene.hook().flag("timeout", "20ms");
+            let gate = scene.gate().flag("until", "db").flag("timeout", "20ms").with_command(&["echo", "opened"]);
+            for agent in [hook, gate] {
+                let run = agent.run();
+                run.assert_failed(75, "the downward-API volume belongs to another sandbox");
+            }
+        }
+    }
 }
