@@ -22,6 +22,9 @@ pub struct GateSpec<'a> {
     pub conditions: &'a [WaitCondition],
     /// True if the gate gives up as soon as a condition can't be met without intervention.
     pub fail_fast: bool,
+    /// True if the gate opens at its time limit in any case. It then gives up no condition before: another container
+    /// could otherwise open it early, for example by its own end.
+    pub opens_at_limit: bool,
 }
 
 /// Kind of a gate.
@@ -108,6 +111,9 @@ pub enum Obstacle {
     /// A check has not passed.
     #[error("{0}")]
     CheckPending(String),
+    /// A condition can't be met, but the gate keeps waiting (`opens_at_limit`).
+    #[error("a change ({0})")]
+    NeverMet(GiveUpReason),
     /// The report for the sidecar can't be written.
     #[error("can't report to the sidecar ({0}); mount this container's own folder there")]
     ReportFailed(String),
@@ -163,6 +169,15 @@ pub enum Decision {
 
 /// Decides whether a gate opens, waits or gives up.
 pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> Decision {
+    match decide_now(view, spec, observed) {
+        Decision::GiveUp(why) if spec.opens_at_limit && why.exit_code() == Exit::NeverMet => {
+            Decision::Closed(vec![Obstacle::NeverMet(why)])
+        }
+        decision => decision,
+    }
+}
+
+fn decide_now(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> Decision {
     let mut obstacles = Vec::new();
     match view {
         PodView::Snapshot(snapshot, source) => {
@@ -240,4 +255,52 @@ fn ended_predecessor(snapshot: &Snapshot, own: &str) -> Option<(String, State)> 
     let before = snapshot.order.iter().take_while(|name| *name != own);
     let restarts = before.filter(|name| !snapshot.has_ended_for_good(name));
     restarts.filter_map(|name| Some((name.clone(), *snapshot.states.get(name)?))).find(|(_, state)| state.has_ended())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::snapshot::REASON_ENDED;
+
+    /// Returns the decision of a gate for each reason to give up, with the reason's exit code.
+    fn decisions(opens_at_limit: bool) -> Vec<(Decision, Exit)> {
+        let states = ["first", "migrate"].map(|name| (name, State::Failed));
+        let states = [states.as_slice(), &[("db", State::Started), ("api", State::Waiting)]].concat();
+        let mut snapshot = Snapshot::new("0-1-0".parse().unwrap(), "e1", &states);
+        snapshot.stuck.insert("migrate".to_owned(), REASON_ENDED.to_owned());
+        snapshot.stuck.insert("db".to_owned(), "CrashLoopBackOff".to_owned());
+        let decide = |kind, until: &str, phase, impossible_check: Option<&str>| {
+            let conditions = [until.parse().unwrap()];
+            let spec = GateSpec { kind, conditions: &conditions, fail_fast: true, opens_at_limit };
+            let impossible_check = impossible_check.map(str::to_owned);
+            let observed = Observations { impossible_check, waited: SETTLE_TIME, ..Observations::default() };
+            decide(&PodView::Snapshot(Snapshot { phase, ..snapshot.clone() }, Source::Board), &spec, &observed)
+        };
+        let (hook, gate) = (GateKind::Hook("api"), GateKind::Entrypoint("t"));
+        vec![
+            (decide(gate, "db", Phase::Starting, None), Exit::NeverMet),
+            (decide(gate, "migrate", Phase::Starting, None), Exit::NeverMet),
+            (decide(gate, "api", Phase::Starting, Some("file:///x can't pass")), Exit::NeverMet),
+            (decide(hook, "api", Phase::Starting, None), Exit::NeverMet),
+            (decide(gate, "web", Phase::Starting, None), Exit::BadSetup),
+            (decide(gate, "api", Phase::Terminating, None), Exit::Terminated),
+        ]
+    }
+
+    #[test]
+    fn gate_that_opens_at_its_limit_gives_up_no_condition() {
+        for (decision, exit) in decisions(false) {
+            assert!(matches!(&decision, Decision::GiveUp(why) if why.exit_code() == exit), "{decision:?}");
+        }
+        for (decision, exit) in decisions(true) {
+            let is_right = match &decision {
+                Decision::Closed(obstacles) => {
+                    exit == Exit::NeverMet && matches!(obstacles[..], [Obstacle::NeverMet(_)])
+                }
+                Decision::GiveUp(why) => exit != Exit::NeverMet && why.exit_code() == exit,
+                Decision::Open(_) => false,
+            };
+            assert!(is_right, "{decision:?}");
+        }
+    }
 }

@@ -245,7 +245,6 @@ fn each_cause_has_its_exit_code() {
         .arg("--fail-fast")
         .run()
         .assert_failed(69, "db=Ready can't be met: the container is Failed and will not be restarted");
-    scene.hook().arg("--fail-fast").flag("on-timeout", "continue").run().assert_released();
     scene.set_state("db", State::Ready);
     scene.hook().run().assert_released();
     assert_eq!(scene.termination_message(), "", "the message is not cleared on release");

@@ -1,7 +1,7 @@
 //! Tests of a waiting hook: its messages, reports and wake-ups, and the events that end its wait.
 
 use crate::support::{Scene, wait_until};
-use podgate::core::snapshot::REASON_ENDED;
+use podgate::core::snapshot::{REASON_ENDED, Snapshot};
 use podgate::core::state::{Phase, State};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -42,6 +42,49 @@ fn phases_terminating_and_started_end_the_wait() {
         scene.publish(|s| s.phase = phase);
         hook.wait().assert_released();
         assert!(scene.log_text().contains(message));
+    }
+}
+
+/// Another container can cause each of these ends, and so must not release a container before the time limit.
+#[test]
+fn on_timeout_continue_releases_only_at_the_time_limit() {
+    let limit = Duration::from_secs(2);
+    let stuck = |s: &mut Snapshot| _ = s.stuck.insert("db".to_owned(), "CrashLoopBackOff".to_owned());
+    let own_stuck = |s: &mut Snapshot| _ = s.stuck.insert("api".to_owned(), "CrashLoopBackOff".to_owned());
+    let ended = |s: &mut Snapshot| {
+        s.states.insert("db".to_owned(), State::Failed);
+        s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned());
+    };
+    let failed = |s: &mut Snapshot| _ = s.states.insert("db".to_owned(), State::Failed);
+    let nothing = |_: &mut Snapshot| {};
+    type Change = fn(&mut Snapshot);
+    let cases: [(bool, Change, &str); 5] = [
+        (true, stuck, "stuck in CrashLoopBackOff"),
+        (true, ended, "will not be restarted"),
+        (false, own_stuck, "stuck in CrashLoopBackOff"),
+        (false, failed, "db is Failed, and the kubelet restarts it only after this hook returns"),
+        (true, nothing, "step.err exists, so the previous step failed"),
+    ];
+    for (is_gate, change, message) in cases {
+        let mut scene = Scene::with_sidecar();
+        let agent = if is_gate { scene.gate() } else { scene.bare_hook() };
+        let agent = agent.flag("container", "api").flag("until", if is_gate { "db" } else { "api" });
+        let agent = agent.arg("--fail-fast").flag("timeout", "2s").flag("on-timeout", "continue");
+        let agent = agent.flag("check", format!("file://{}", scene.root.join("step").display()));
+        let agent = if is_gate { agent.with_command(&["true"]) } else { agent };
+        let agent = agent.spawn_waiting();
+        if message.starts_with("step") {
+            std::fs::write(scene.root.join("step.err"), "").unwrap();
+        }
+        scene.publish(change);
+        wait_until("the message names the reason", || {
+            let text = scene.termination_message();
+            text.contains("waiting for a change (") && text.contains(message)
+        });
+        let run = agent.wait();
+        assert_eq!(run.code, 0, "{run:?}");
+        assert!(run.took >= limit, "{message}: released after {:?}", run.took);
+        assert!(scene.log_text().contains("continuing (--on-timeout=continue)"), "{}", scene.log_text());
     }
 }
 

@@ -1,6 +1,6 @@
 //! `podgate post-start`: a container's postStart hook, which returns when the container is Ready.
 
-use crate::args::{MessageArgs, PostStart};
+use crate::args::{MessageArgs, OnFailure, PostStart};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::failure::Failure;
@@ -57,12 +57,16 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
         hook_command::run("postStart", command, since + waits.timeout)?;
     }
     let wait = Wait {
-        spec: GateSpec { kind: GateKind::Hook(&container), conditions: &conditions, fail_fast: waits.fail_fast },
+        spec: GateSpec {
+            kind: GateKind::Hook(&container),
+            conditions: &conditions,
+            fail_fast: waits.fail_fast,
+            opens_at_limit: waits.on_timeout == OnFailure::Continue,
+        },
         sources: &sources,
         signals: None,
         since,
         timeout: waits.timeout,
-        on_timeout: waits.on_timeout,
     };
     let checks = Checks::new(waits.check, waits.check_timeout, since);
     let fallback = Checks::new(fallback_check, waits.check_timeout, since);

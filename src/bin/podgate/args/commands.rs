@@ -34,11 +34,12 @@ file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount p
 A check of file:///PATH fails for good if PATH.err exists.
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the hook fails as soon as a
-dependency has ended for good, is in back-off or can't pull its image.
+dependency has ended for good, is in back-off or can't pull its image. With --on-timeout continue,
+the hook never fails early: it waits until its time limit.
 
 Exit codes:
-  0    released: the conditions hold, the Pod has started before or is being deleted, or the hook
-       continues because of --on-timeout continue
+  0    released: the conditions hold, the Pod has started before or is being deleted, or the time
+       limit has passed with --on-timeout continue
   64   invalid flag or argument
   69   the condition can't be met, or a container before this one has ended
   75   timed out
@@ -71,7 +72,8 @@ file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount p
 A check of file:///PATH fails for good if PATH.err exists.
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate fails as soon as a
-dependency has ended for good, is in back-off or can't pull its image.
+dependency has ended for good, is in back-off or can't pull its image. With --on-timeout continue,
+the gate never fails early: it waits until its time limit.
 
 The kubelet considers a waiting container running. Use `podgate opened` as its startupProbe, so that
 its other probes start only after the command.
@@ -149,7 +151,7 @@ pub(crate) struct WaitArgs {
     /// Wait at most this long; in a hook, this includes --then
     #[arg(long, value_name = "DURATION", env = "PODGATE_TIMEOUT", default_value = "5m", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// If the wait fails: fail (exit code 75 or 69), or continue
+    /// At the time limit: fail (exit code 75), or continue
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_TIMEOUT", default_value = "fail")]
     pub(crate) on_timeout: OnFailure,
     /// Poll this often if the sidecar's FIFO and inotify do not work

@@ -4,7 +4,7 @@
 mod exec;
 mod parent;
 
-use crate::args::{Entrypoint, MessageArgs, TetherMode};
+use crate::args::{Entrypoint, MessageArgs, OnFailure, TetherMode};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::failure::Failure;
@@ -58,12 +58,12 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
             kind: GateKind::Entrypoint(&ticket),
             conditions: &args.waits.until,
             fail_fast: args.waits.fail_fast,
+            opens_at_limit: args.waits.on_timeout == OnFailure::Continue,
         },
         sources: &sources,
         signals: Some(&signals),
         since,
         timeout: args.waits.timeout,
-        on_timeout: args.waits.on_timeout,
     };
     let checks = Checks::new(std::mem::take(&mut args.waits.check), args.waits.check_timeout, since);
     let none = Checks::new([], args.waits.check_timeout, since);

@@ -1,6 +1,5 @@
 //! The wait loop: read the sources, decide, sleep until something may have changed.
 
-use crate::args::OnFailure;
 use crate::check::Checks;
 use crate::clock::now;
 use crate::failure::Failure;
@@ -27,7 +26,6 @@ pub(crate) struct Wait<'a> {
     pub(crate) signals: Option<&'a SignalFd>,
     pub(crate) since: Instant,
     pub(crate) timeout: Duration,
-    pub(crate) on_timeout: OnFailure,
 }
 
 impl Wait<'_> {
@@ -73,7 +71,7 @@ impl Wait<'_> {
                     info!(waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX), "released: {opening}");
                     return Ok(());
                 }
-                Decision::GiveUp(ending) => return self.fail_or_continue(ending.exit_code(), ending.to_string()),
+                Decision::GiveUp(ending) => return Err(Failure::new(ending.exit_code(), ending.to_string())),
                 Decision::Closed(mut obstacles) => {
                     // Report only while waiting: a restarted container that is released at once must not wake an idle
                     // sidecar.
@@ -94,7 +92,11 @@ impl Wait<'_> {
             if left.is_zero() {
                 let limit = humantime::format_duration(self.timeout);
                 let why = format!("timed out after {limit}, still waiting for {}", join_obstacles(&reason));
-                return self.fail_or_continue(Exit::TimedOut, why);
+                if self.spec.opens_at_limit {
+                    warn!("{why}; continuing (--on-timeout=continue)");
+                    return Ok(());
+                }
+                return Err(Failure::new(Exit::TimedOut, why));
             }
             let next =
                 if dead { checks.next_due().into_iter().chain(fallback.next_due()).min() } else { checks.next_due() };
@@ -107,16 +109,6 @@ impl Wait<'_> {
                 return Err(Failure::by_signal(signal, &when));
             }
         }
-    }
-
-    /// Returns a failure with `exit` and `why`. With `--on-timeout continue`, continues after a timeout or if a
-    /// condition can't be met. An invalid setup and the pod's deletion always fail.
-    fn fail_or_continue(&self, exit: Exit, why: String) -> Result<(), Failure> {
-        if self.on_timeout == OnFailure::Continue && matches!(exit, Exit::TimedOut | Exit::NeverMet) {
-            warn!("{why}; continuing (--on-timeout=continue)");
-            return Ok(());
-        }
-        Err(Failure::new(exit, why))
     }
 
     /// Returns true if no sidecar holds the lock on the board. Until [`SETTLE_TIME`], the sidecar counts as alive if
