@@ -4,7 +4,7 @@
 //! reader never sees a partial file.
 
 use crate::edge::process::random_id;
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -79,6 +79,29 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {max} bytes")));
     }
     Ok(bytes)
+}
+
+/// Opens the file, FIFO or character device `path` for appending, and creates a missing file (mode 0644). Does not wait
+/// for the reader of a FIFO. Fails if the last part of the path is a link, because another container may share the
+/// folder. Follows the links that the kernel and the container runtime create, such as `/proc/1/fd/2`.
+pub fn open_for_append(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags | link_flag(path), Mode::from_raw_mode(0o644)) {
+        Err(Errno::LOOP) => {
+            return Err(io::Error::other("podgate does not follow this link; use the path of the file"));
+        }
+        Err(Errno::NXIO) => return Err(io::Error::other("not a file, or a FIFO without a reader")),
+        other => File::from(other?),
+    };
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    let is_valid = matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::CharacterDevice);
+    if is_valid { Ok(file) } else { Err(not_regular()) }
+}
+
+/// Returns the flag that forbids a link at `path`, unless only the kernel and the runtime create links in its folder.
+pub fn link_flag(path: &Path) -> OFlags {
+    let is_system = |folder: &Path| folder == Path::new("/dev") || folder.starts_with("/proc");
+    if path.parent().is_some_and(is_system) { OFlags::empty() } else { OFlags::NOFOLLOW }
 }
 
 /// Replaces the file `name` in `folder` atomically. Omits `fsync`, because the volumes are in memory. On failure, no

@@ -66,6 +66,40 @@ fn a_copy_that_cannot_be_opened_is_a_setup_error() {
     }
 }
 
+/// Another container can create a link in a shared folder.
+#[test]
+fn output_never_goes_through_a_link() {
+    for flag in ["--stdout", "--stderr", "--log-to", "--termination-log"] {
+        let scene = Scene::new();
+        let (victim, link) = (scene.root.join("victim"), scene.root.join("link"));
+        fs::write(&victim, "podgate: content").unwrap();
+        for target in [&victim, &scene.root.join("missing")] {
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            let agent = scene.gate().without_flag(&flag[2..]).arg(flag).arg(&link);
+            let run = agent.with_command(&["sh", "-c", "echo out; echo err >&2"]).run();
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "podgate: content", "{flag}");
+            assert!(!scene.root.join("missing").exists(), "{flag}");
+            if flag.starts_with("--std") {
+                assert_eq!(run.code, 78, "{run:?}");
+                assert!(run.stderr.contains("podgate does not follow this link"), "{run:?}");
+            } else {
+                assert_eq!(run.code, 0, "{run:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn output_may_go_to_the_links_of_the_container_runtime() {
+    let scene = Scene::new();
+    for path in ["/dev/stderr", "/proc/self/fd/2", "/dev/null"] {
+        let run = parent(&scene, &["--stdout", path], "echo out").run();
+        let errors = if path == "/dev/null" { "" } else { "out\n" };
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "out\n", errors), "{path}");
+    }
+}
+
 #[test]
 fn a_slow_reader_loses_no_output_and_delays_no_signal() {
     let scene = Scene::new();

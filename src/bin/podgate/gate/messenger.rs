@@ -4,10 +4,9 @@ use crate::args::LogArgs;
 use crate::failure::Failure;
 use crate::gate::output;
 use podgate::core::gate::Obstacle;
+use podgate::edge::files::open_for_append;
 use podgate::edge::log::{self, Target};
-use rustix::fs::{Mode, OFlags};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing::{error, info};
 
@@ -31,7 +30,7 @@ impl Messenger {
         by_default: Option<Target>,
     ) -> Messenger {
         let (target, log_error) = match &logs.log_to {
-            Some(path) => match open_log(path) {
+            Some(path) => match open_for_append(path) {
                 Ok(file) => (Some(Target::File(file)), None),
                 Err(error) => (None, Some(format!("{}: {error}", path.display()))),
             },
@@ -77,12 +76,6 @@ impl Messenger {
             output::write_termination_message(path, line);
         }
     }
-}
-
-fn open_log(path: &Path) -> std::io::Result<File> {
-    // Non-blocking, because a FIFO may have no reader.
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?.into())
 }
 
 /// Joins the reasons for a wait into one text.

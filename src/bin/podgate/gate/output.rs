@@ -2,6 +2,7 @@
 //! find the reason for a wait or a failure in the termination message.
 
 use podgate::core::{names, text};
+use podgate::edge::files::link_flag;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -37,6 +38,6 @@ pub(crate) fn clear_termination_message(path: &Path) {
 
 fn open_existing(path: &Path, flags: OFlags) -> Option<File> {
     // Never create the file, because it exists only inside a container.
-    let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = flags | link_flag(path) | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
 }

@@ -1,6 +1,7 @@
 //! `--stdout`, `--stderr`: copies the command's output to the container's own output and to a file.
 
 use crate::failure::Failure;
+use podgate::edge::files::open_for_append;
 use podgate::edge::watch::wait_until_ready;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
@@ -86,14 +87,14 @@ impl Tee {
     /// end too.
     pub(super) fn new(to: BorrowedFd<'static>, path: &Path) -> Result<(Tee, PipeWriter), Failure> {
         let what = format!("can't copy the command's output to {}", path.display());
-        // Append, because both streams may go to one file. Non-blocking, because a FIFO may have no reader.
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND;
-        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(Failure::setup_error(&what))?;
+        // Append, because both streams may go to one file.
+        let file = open_for_append(path).map_err(Failure::setup_error(&what))?;
+        // Only a file has a length: other kinds reject this call.
+        let _ = file.set_len(0);
         let (from, into) = io::pipe().map_err(Failure::setup_error(&what))?;
         // Only podgate holds the read end, so the flag affects no other process.
         rustix::io::ioctl_fionbio(&from, true).map_err(Failure::setup_error(&what))?;
-        let (to, file) = (Some(Output::new(to)), Some(file.into()));
+        let (to, file) = (Some(Output::new(to)), Some(file));
         Ok((Tee { from: Some(from), to, file, path: path.to_owned(), pending: Vec::new() }, into))
     }
 
