@@ -39,6 +39,14 @@ pub fn open_file_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> 
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
 }
 
+/// Returns false if the kernel's cache has no such `path`: it does not exist, or is in a remote file system. Does not
+/// wait for a file system. Returns true if the kernel can't tell: Linux before 5.12, or a sandbox without openat2.
+pub fn may_exist(path: &str) -> bool {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
+    !matches!(found, Err(Errno::AGAIN | Errno::NOENT))
+}
+
 fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
@@ -164,6 +172,15 @@ mod tests {
         let mode = std::fs::metadata(folder.path().join("report")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o644);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn cached_path_may_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file").display().to_string();
+        assert!(!may_exist(&path));
+        std::fs::write(&path, "").unwrap();
+        assert!(may_exist(&path) && !may_exist(&format!("{path}.err")));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod becoming;
 mod checks;
 mod cli;
+mod dead_mount;
 mod denied_calls;
 mod entrypoint;
 mod hostile_board;

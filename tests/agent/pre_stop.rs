@@ -167,8 +167,8 @@ fn command_failure_becomes_the_hooks_failure() {
     hook(&shell("echo no way >&2; exit 7")).assert_failed(7, "own preStop command");
     hook(&shell("echo no way >&2; exit 7")).assert_failed(7, "exited with 7: no way");
     hook(&shell("kill -9 $$")).assert_failed(137, "exited with 137");
-    hook(r#"["/nonexistent/command"]"#).assert_failed(127, "was not found");
-    hook(r#"["/"]"#).assert_failed(126, "can't be executed");
+    hook(r#"["/nonexistent/command"]"#).assert_failed(127, "command not found");
+    hook(r#"["/"]"#).assert_failed(126, "is a directory");
 }
 
 #[test]

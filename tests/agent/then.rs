@@ -40,9 +40,9 @@ fn command_failure_becomes_the_hooks_failure() {
     run.assert_failed(7, "exited with 7: no such database");
     assert_eq!(scene.termination_message(), run.stderr.trim_end());
     self::run(&shell("kill -9 $$")).assert_failed(137, "exited with 137");
-    self::run(r#"["/nonexistent/command"]"#).assert_failed(127, "was not found");
-    self::run(r#"["/etc/passwd"]"#).assert_failed(126, "can't be executed");
-    self::run(r#"["/"]"#).assert_failed(126, "can't be executed");
+    self::run(r#"["/nonexistent/command"]"#).assert_failed(127, "command not found");
+    self::run(r#"["/etc/passwd"]"#).assert_failed(126, "permission denied");
+    self::run(r#"["/"]"#).assert_failed(126, "is a directory");
     self::run(&shell("exit 255")).assert_failed(255, "exited with 255");
 }
 

@@ -22,6 +22,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// This program, for child processes that run a subcommand.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
 fn main() -> ExitCode {
     let command = match args::parse() {
         Ok(args) => args.command,
@@ -32,6 +35,10 @@ fn main() -> ExitCode {
         args::Command::Entrypoint(args) => return entrypoint::run(*args),
         args::Command::PreStop(args) => return pre_stop::run(*args),
         args::Command::Hold => return tether_process::run(),
+        args::Command::Exec { command } => ("exec", entrypoint::exec::replace_process(&command)),
+        args::Command::PostFile { path, code, success } => {
+            ("post-file", entrypoint::parent::post_file::write(&path, success, code))
+        }
         args::Command::Opened(args) => ("opened", opened::run(&args)),
         args::Command::Install { dir } => ("install", install_into(&dir)),
         args::Command::Check(args) => ("check", check::run(&args)),
@@ -55,7 +62,7 @@ fn main() -> ExitCode {
 }
 
 fn install_into(folder: &Path) -> Result<(), Failure> {
-    install::install(Path::new("/proc/self/exe"), folder, names::AGENT_FILE).map_err(|error| {
+    install::install(Path::new(OWN_PROGRAM), folder, names::AGENT_FILE).map_err(|error| {
         let why = format!("{}: {error}; use a folder that this user can write", folder.display());
         Failure::new(Exit::BadSetup, why)
     })

@@ -17,7 +17,7 @@ fn spawn(own: &Path) -> io::Result<()> {
     // The hook's caller may wait until all copies of the other descriptors are closed.
     inherit_only(inherited.as_fd());
     // The kubelet waits until the hook's output is closed, so the process must not inherit it.
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(crate::OWN_PROGRAM);
     command.arg("hold").env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().map(drop)
 }

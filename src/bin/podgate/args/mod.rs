@@ -11,6 +11,7 @@ use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand}
 use podgate::core::argv::Check;
 use podgate::core::exit::Exit;
 use podgate::core::names;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,6 +64,20 @@ pub(crate) enum Command {
     /// Hold the tether for `post-start --tether` until the container ends
     #[command(hide = true)]
     Hold,
+    /// Replace this process with the command of a hook
+    #[command(hide = true)]
+    Exec {
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Write the post file of `entrypoint --post-file`
+    #[command(hide = true)]
+    PostFile {
+        path: PathBuf,
+        code: u8,
+        #[arg(long)]
+        success: bool,
+    },
     /// Print the version
     Version,
 }
@@ -73,7 +88,7 @@ pub(crate) struct CheckArgs {
     /// unix:///PATH or mount:///PATH
     #[arg(value_name = "URL")]
     pub(crate) check: Check,
-    /// Run a mount check in this process, which may then block
+    /// Run the check in this process, which may then block
     #[arg(long, hide = true)]
     pub(crate) direct: bool,
     /// Wait at most this long for the check

@@ -1,5 +1,5 @@
-//! `exec:["COMMAND","ARG"]`: a command that runs inside the container like an `exec` probe. Its children end with the
-//! command.
+//! Child processes of checks: the command of `exec:["COMMAND","ARG"]`, and `podgate check --direct` for each check that
+//! may block. Their own children end with them.
 
 use crate::clock::now;
 use podgate::core::argv::Argv;
@@ -12,9 +12,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest wait for the end of killed processes. SIGKILL does not immediately end a process that waits for a disk or a
-/// debugger.
-const REAP_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of attempts, one per millisecond, to reap killed processes. SIGKILL does not end a process that waits
+/// for a dead mount. Counted instead of timed, because a lack of CPU delays this process as much as the others.
+const REAP_ATTEMPTS: u32 = 100;
 
 /// Kinds of children that this process may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,7 @@ pub(super) enum ChildScope {
     /// Only checks. Podgate kills all processes that a check leaves behind.
     ChecksOnly,
     /// Checks and other processes of the container, because podgate is process 1 or the parent of the command. Podgate
-    /// can't distinguish the orphans of other processes from those of a check. Therefore a separate `podgate check`
-    /// process runs each command.
+    /// can't distinguish the orphans of other processes from those of a check.
     WithOthers,
 }
 
@@ -31,6 +30,8 @@ pub(super) enum ChildScope {
 pub(super) struct RunningCheck {
     child: Child,
     child_scope: ChildScope,
+    /// True for a `podgate check` process, which kills the orphans of its command itself.
+    is_helper: bool,
     watch: ChildWatch,
     pub(super) deadline: Instant,
     /// Time of the next poll. If the command ends earlier, the caller polls earlier.
@@ -55,7 +56,8 @@ impl RunningCheck {
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         // Exclude other children of the hook, such as the tether process.
         let earlier_children = all_children();
-        let stderr = if program == super::OWN_PROGRAM { Stdio::piped() } else { Stdio::null() };
+        let is_helper = program == crate::OWN_PROGRAM;
+        let stderr = if is_helper { Stdio::piped() } else { Stdio::null() };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).process_group(0);
         die_with_parent(&mut command);
@@ -69,6 +71,7 @@ impl RunningCheck {
             watch,
             child,
             child_scope: children,
+            is_helper,
             deadline,
             is_group_killed: false,
             status: None,
@@ -90,7 +93,7 @@ impl RunningCheck {
             self.next_poll = now + self.watch.poll_interval(self.deadline.saturating_duration_since(now));
             return None;
         }
-        Some(match self.kill_and_reap() {
+        Some(match self.kill_and_reap(self.child_scope == ChildScope::ChecksOnly && !(ended && self.is_helper)) {
             _ if !ended => Err("timed out".to_owned()),
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(match (status.code(), status.signal()) {
@@ -119,17 +122,17 @@ impl RunningCheck {
         (!reason.is_empty() && !reason.ends_with('…')).then(|| reason.to_owned())
     }
 
-    /// Kills the command's process group and its orphans. Returns the command's exit status.
-    fn kill_and_reap(&mut self) -> io::Result<ExitStatus> {
+    /// Kills the command's process group and, if `with_orphans`, the orphans. Returns the command's exit status.
+    fn kill_and_reap(&mut self, with_orphans: bool) -> io::Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
         }
         // Kill the group before reaping the command. After that, the group's id may be reused.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         self.is_group_killed = true;
-        let limit = now() + REAP_TIMEOUT;
-        let status = reap_until(limit, || self.child.try_wait());
-        if self.child_scope == ChildScope::WithOthers {
+        let mut attempts = REAP_ATTEMPTS;
+        let status = reap(&mut attempts, || self.child.try_wait());
+        if !with_orphans {
             return status;
         }
         // Killing a process may create new orphans, so repeat this step.
@@ -141,34 +144,36 @@ impl RunningCheck {
             }
             for pid in left {
                 let _ = kill_process(pid, Signal::KILL);
-                let _ = reap_until(limit, || Ok(waitpid(Some(pid), WaitOptions::NOHANG)?));
+                let _ = reap(&mut attempts, || Ok(waitpid(Some(pid), WaitOptions::NOHANG)?));
             }
         }
         status
     }
 }
 
-/// Repeats `reap` until the call returns a status. Fails at `limit`.
-fn reap_until<T>(limit: Instant, mut reap: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+/// Repeats `try_reap` until the call returns a status. Fails when no `attempts` are left.
+fn reap<T>(attempts: &mut u32, mut try_reap: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
     loop {
-        match reap()? {
+        match try_reap()? {
             Some(status) => return Ok(status),
-            None if now() >= limit => return Err(io::ErrorKind::TimedOut.into()),
+            None if *attempts == 0 => return Err(io::ErrorKind::TimedOut.into()),
             None => std::thread::sleep(Duration::from_millis(1)),
         }
+        *attempts -= 1;
     }
 }
 
 impl Drop for RunningCheck {
     fn drop(&mut self) {
         if !self.is_group_killed {
-            let _ = self.kill_and_reap();
+            let _ = self.kill_and_reap(self.child_scope == ChildScope::ChecksOnly);
         }
     }
 }
 
-pub(super) fn run_to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
-    let mut running = RunningCheck::start(argv, now() + limit, ChildScope::ChecksOnly)?;
+/// Runs a command to its end, at most for `limit`. The error is a short description of the result.
+pub(super) fn run_to_end(argv: &Argv, limit: Duration, children: ChildScope) -> Result<(), String> {
+    let mut running = RunningCheck::start(argv, now() + limit, children)?;
     loop {
         if let Some(outcome) = running.poll(now()) {
             return outcome;

@@ -9,6 +9,7 @@ use exec::{ChildScope, RunningCheck};
 use podgate::core::argv::{Argv, Check};
 use podgate::core::exit::Exit;
 use podgate::core::probe::interval;
+use podgate::edge::files;
 use rustix::event::PollFd;
 use rustix::process::{Pid, WaitStatus};
 use std::net::IpAddr;
@@ -21,10 +22,10 @@ const EXEC_PERIOD_MIN: Duration = Duration::from_millis(50);
 /// Time limit for a network check, which blocks the agent.
 const NET_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Program of a `podgate check` child process: the agent's own.
-const OWN_PROGRAM: &str = "/proc/self/exe";
-/// Extra time for a `podgate check` child process, in addition to the check's own time limit.
+/// Extra time for a `podgate check` child process that runs a command, in addition to the command's time limit.
 const HELPER_EXTRA_TIME: Duration = Duration::from_secs(1);
+/// Longest interval between two child processes that look for a path, while the kernel's cache has no such path.
+const SEARCH_PERIOD_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
@@ -51,12 +52,14 @@ struct Entry {
     /// Last result, or `None` once the check has passed.
     pending: Option<String>,
     due: Instant,
+    /// Until this time, a child process starts only if the path may exist.
+    search_due: Instant,
 }
 
 impl Checks {
     /// Creates a list of checks. `timeout` is the time limit for one attempt.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
-        let entry = |check| Entry { check, pending: Some("not run yet".to_owned()), due: now };
+        let entry = |check| Entry { check, pending: Some("not run yet".to_owned()), due: now, search_due: now };
         // Process 1 also has children that are not checks: the kernel makes it the parent of all orphans of the
         // container.
         let is_first = rustix::process::getpid() == Pid::INIT;
@@ -72,8 +75,7 @@ impl Checks {
         }
     }
 
-    /// Runs each check command in a separate `podgate check` process, because this process also has the container's
-    /// command as a child.
+    /// Kills no orphans of a check, because this process also has the container's command as a child.
     pub(crate) fn with_command(self) -> Checks {
         Checks { child_scope: ChildScope::WithOthers, ..self }
     }
@@ -102,14 +104,16 @@ impl Checks {
 
     /// Returns the reason why a check can't pass any more; `None` if every check still can.
     pub(crate) fn impossible_reason(&self) -> Option<String> {
-        self.entries
-            .iter()
-            .filter(|entry| entry.pending.is_some())
-            .find_map(|entry| net::impossible_reason(&entry.check))
+        self.entries.iter().find_map(|Entry { check, pending, .. }| match (check, pending.as_deref()) {
+            (Check::File { path, .. }, Some(why @ net::PREVIOUS_STEP_FAILED)) => {
+                Some(format!("{check} can't pass: {} exists, so {why}", net::failure_file(path)))
+            }
+            _ => None,
+        })
     }
 
-    /// Runs the checks that are due. Network and file checks have finished on return. A command is only started, and
-    /// later calls poll the result. Network checks do not run beyond `deadline`.
+    /// Runs the checks that are due. A network check has finished on return. A child process is only started, and later
+    /// calls poll its result. Network checks do not run beyond `deadline`.
     pub(crate) fn run_due(&mut self, now: Instant, deadline: Instant) {
         if let Some((index, running)) = &mut self.running
             && let Some(outcome) = running.poll(now)
@@ -118,9 +122,15 @@ impl Checks {
             self.stuck = self.running.take().map(|(_, check)| check);
             let outcome = match self.expected {
                 Expected::Pass => hide_helper_error(&self.entries[index].check, outcome),
-                Expected::Closed => net::closed_outcome(outcome.is_ok(), is_late),
+                Expected::Closed => {
+                    net::closed_outcome(outcome.is_ok(), is_late || outcome.is_err_and(|why| why == net::NO_ANSWER))
+                }
             };
             self.record_outcome(index, outcome, now);
+            if is_late {
+                // Even a look into the cache may block in a file system that does not answer.
+                self.entries[index].search_due = now;
+            }
         }
         self.stuck.take_if(|check| !check.is_running());
         for index in 0..self.entries.len() {
@@ -128,7 +138,7 @@ impl Checks {
             if entry.pending.is_none() || entry.due > now {
                 continue;
             }
-            match self.child_argv(&entry.check) {
+            match child_argv(&entry.check, self.timeout) {
                 None => {
                     let left = deadline.saturating_duration_since(clock::now());
                     let limit = self.timeout.min(NET_TIMEOUT).min(left);
@@ -139,12 +149,12 @@ impl Checks {
                     self.record_outcome(index, outcome, now);
                 }
                 Some(_) if self.stuck.is_some() => self.entries[index].due = now + PERIOD_MAX,
-                // Run one command at a time. A slow command delays the other commands at most by its time limit.
+                Some(_) if entry.search_due > now && !may_pass(&entry.check) => {
+                    self.entries[index].due = now + self.interval(now, Duration::ZERO);
+                }
+                // Run one child process at a time. A slow one delays the others at most by its time limit.
                 Some(argv) if self.running.is_none() => {
-                    let most = match self.child_scope {
-                        ChildScope::ChecksOnly => self.timeout,
-                        ChildScope::WithOthers => self.timeout + HELPER_EXTRA_TIME,
-                    };
+                    let most = self.timeout + extra_time(&entry.check);
                     match RunningCheck::start(&argv, now + most, self.child_scope) {
                         Ok(running) => self.running = Some((index, running)),
                         Err(error) => self.record_outcome(index, Err(error), now),
@@ -161,11 +171,20 @@ impl Checks {
     }
 
     fn record_outcome(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
-        let floor =
-            if self.child_argv(&self.entries[index].check).is_some() { EXEC_PERIOD_MIN } else { Duration::ZERO };
+        let has_child = self.needs_child(&self.entries[index].check);
+        let pause = self.interval(now, if has_child { EXEC_PERIOD_MIN } else { Duration::ZERO });
+        let search_period = (now.saturating_duration_since(self.since) / 10).clamp(PERIOD_MAX, SEARCH_PERIOD_MAX);
         let entry = &mut self.entries[index];
         entry.pending = outcome.err();
-        entry.due = now + interval(now.saturating_duration_since(self.since), PERIOD_MAX, floor);
+        (entry.due, entry.search_due) = (now + pause, now + search_period);
+    }
+
+    fn interval(&self, now: Instant, floor: Duration) -> Duration {
+        interval(now.saturating_duration_since(self.since), PERIOD_MAX, floor)
+    }
+
+    fn needs_child(&self, check: &Check) -> bool {
+        child_argv(check, self.timeout).is_some()
     }
 
     /// Returns the time of the next call of [`run_due`](Checks::run_due), or `None` once all checks have passed.
@@ -173,46 +192,42 @@ impl Checks {
         let running = self.running.as_ref().map(|(index, running)| (*index, running.next_poll));
         let idle = |(index, entry): (usize, &Entry)| {
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
-            // While a command runs, no other command can start.
-            (is_idle && (running.is_none() || self.child_argv(&entry.check).is_none())).then_some(entry.due)
+            // While a child process runs, no other can start.
+            (is_idle && (running.is_none() || !self.needs_child(&entry.check))).then_some(entry.due)
         };
         self.entries.iter().enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
     }
 
-    /// Returns a descriptor that becomes readable when the running command has ended.
+    /// Returns a descriptor that becomes readable when the running child process has ended.
     pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
         self.running.as_ref().and_then(|(_, running)| running.poll_fd())
     }
-
-    fn child_argv(&self, check: &Check) -> Option<Argv> {
-        match (check, self.child_scope) {
-            // A separate podgate process can distinguish the check's orphans from those of the container's command.
-            (Check::Exec(_), ChildScope::WithOthers) => {
-                own_check_argv(check, Some(&format!("--check-timeout={}us", self.timeout.as_micros())))
-            }
-            _ => child_argv(check),
-        }
-    }
 }
 
-/// Returns the command for a check that needs a child process. DNS lookups and dead mounts may block for long.
-fn child_argv(check: &Check) -> Option<Argv> {
+/// Returns the `podgate check` command for a check that may block in the kernel; `None` for an address and a port. DNS
+/// lookups, dead mounts and a command on a dead mount may block for long.
+fn child_argv(check: &Check, limit: Duration) -> Option<Argv> {
+    if let Check::Tcp { host, .. } | Check::Http { host, .. } = check
+        && (host == "localhost" || host.parse::<IpAddr>().is_ok())
+    {
+        return None;
+    }
+    let limit = format!("--check-timeout={}us", limit.as_micros());
+    Argv::new([crate::OWN_PROGRAM, "check", "--direct", &limit, &check.to_string()].map(str::to_owned).to_vec()).ok()
+}
+
+/// Returns the time that the child process of `check` gets in addition to the check's time limit.
+fn extra_time(check: &Check) -> Duration {
+    if matches!(check, Check::Exec(_)) { HELPER_EXTRA_TIME } else { Duration::ZERO }
+}
+
+/// Returns false if a path that decides `check` is not in the kernel's cache. Does not block.
+fn may_pass(check: &Check) -> bool {
     match check {
-        Check::Exec(argv) => Some(argv.clone()),
-        Check::File { .. } | Check::Unix(_) => None,
-        Check::Mount(_) => own_check_argv(check, Some("--direct")),
-        Check::Tcp { host, .. } | Check::Http { host, .. } => {
-            let literal = host == "localhost" || host.parse::<IpAddr>().is_ok();
-            if literal { None } else { own_check_argv(check, None) }
-        }
+        Check::File { path, .. } => files::may_exist(path) || files::may_exist(&net::failure_file(path)),
+        Check::Unix(path) => files::may_exist(path),
+        _ => true,
     }
-}
-
-/// Returns the command line of `podgate check` for `check`, with `flag`.
-fn own_check_argv(check: &Check, flag: Option<&str>) -> Option<Argv> {
-    let check = check.to_string();
-    let words = [OWN_PROGRAM, "check", &check].into_iter().chain(flag);
-    Argv::new(words.map(str::to_owned).collect()).ok()
 }
 
 /// Replaces the error of a `podgate check` child process that looks up a name: the resolver's text would not help.
@@ -222,17 +237,23 @@ fn hide_helper_error(check: &Check, outcome: Result<(), String>) -> Result<(), S
 
 /// Runs a check once, within `limit`. The error is a short description of the result.
 pub(crate) fn run_once(check: &Check, limit: Duration) -> Result<(), String> {
-    match child_argv(check) {
-        Some(argv) => hide_helper_error(check, exec::run_to_end(&argv, limit)),
+    match child_argv(check, limit) {
+        Some(argv) => exec::run_to_end(&argv, limit + extra_time(check), ChildScope::ChecksOnly),
         None => net::run_check(check, limit),
     }
 }
 
+/// Runs one of podgate's own subcommands to its end, within `limit`. The error is a short description of the result.
+pub(crate) fn run_helper(argv: &Argv, limit: Duration) -> Result<(), String> {
+    exec::run_to_end(argv, limit, ChildScope::WithOthers)
+}
+
 pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
-    let outcome = match &args.check {
-        Check::Exec(argv) => exec::run_to_end(argv, args.check_timeout),
-        Check::Mount(_) if !args.direct => run_once(&args.check, args.check_timeout),
-        other => net::run_check(other, args.check_timeout),
+    let (check, limit) = (&args.check, args.check_timeout);
+    let outcome = match check {
+        _ if !args.direct => run_once(check, limit).map_err(|why| format!("{check}: {why}")),
+        Check::Exec(argv) => exec::run_to_end(argv, limit, ChildScope::ChecksOnly),
+        _ => net::run_check(check, limit),
     };
-    outcome.map_err(|why| Failure::new(Exit::NeverMet, format!("{}: {why}", args.check)))
+    outcome.map_err(|why| Failure::new(Exit::NeverMet, why))
 }

@@ -1,4 +1,5 @@
-//! Checks without a command: `file://`, `tcp://`, `http://`, `unix://`, `mount://`.
+//! Checks without a command: `file://`, `tcp://`, `http://`, `unix://`, `mount://`. All but those of an address block
+//! while a server or a file system does not answer, so they need a child process.
 
 use crate::clock::now;
 use podgate::core::argv::Check;
@@ -14,15 +15,18 @@ use std::time::Duration;
 /// Size limit for the status line, in bytes.
 const STATUS_LINE_MAX: usize = 1024;
 
+/// Result of a check whose address does not answer within the time limit.
+pub(super) const NO_ANSWER: &str = "no answer in time";
+/// Result of a `file://` check that can't pass any more: the previous step has written `PATH.err`.
+pub(super) const PREVIOUS_STEP_FAILED: &str = "the previous step failed";
+
 /// Runs a check once, within `limit`. The error is a short description of the result.
 pub(super) fn run_check(check: &Check, limit: Duration) -> Result<(), String> {
     match check {
-        Check::File { path, needs_content: content } => match fs::metadata(path) {
-            Ok(status) if *content && !status.is_file() => Err("not a regular file".to_owned()),
-            Ok(status) if *content && status.len() == 0 => Err("empty".to_owned()),
-            Ok(_) => Ok(()),
-            Err(error) => Err(describe(&error)),
-        },
+        Check::File { path, needs_content } => check_file(path, *needs_content).map_err(|why| {
+            let has_failed = fs::symlink_metadata(failure_file(path)).is_ok();
+            if has_failed { PREVIOUS_STEP_FAILED.to_owned() } else { why }
+        }),
         Check::Tcp { host, port } => connect(host, *port, limit).map(drop).map_err(|e| describe(&e)),
         Check::Http { host, port, path } => match get_status(host, *port, path, limit) {
             Ok(200..=399) => Ok(()),
@@ -33,6 +37,20 @@ pub(super) fn run_check(check: &Check, limit: Duration) -> Result<(), String> {
         Check::Mount(path) => check_mount(path),
         Check::Exec(_) => Err("needs a child process".to_owned()),
     }
+}
+
+fn check_file(path: &str, needs_content: bool) -> Result<(), String> {
+    match fs::metadata(path) {
+        Ok(status) if needs_content && !status.is_file() => Err("not a regular file".to_owned()),
+        Ok(status) if needs_content && status.len() == 0 => Err("empty".to_owned()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(describe(&error)),
+    }
+}
+
+/// Returns the file that the previous step writes if it fails.
+pub(super) fn failure_file(path: &str) -> String {
+    format!("{path}.err")
 }
 
 /// Connects to a stream socket. Does not block if the socket's backlog is full.
@@ -51,7 +69,7 @@ fn connect_unix(path: &str) -> Result<(), String> {
     })
 }
 
-/// Checks that `path` is a mount point and that its file system answers. Blocks while the file system does not answer.
+/// Checks that `path` is a mount point and that its file system answers.
 fn check_mount(path: &str) -> Result<(), String> {
     let failed = |error: io::Error| describe(&error);
     let path = fs::canonicalize(path).map_err(failed)?;
@@ -82,7 +100,7 @@ pub(super) fn check_closed(check: &Check, limit: Duration) -> Result<(), String>
 pub(super) fn closed_outcome(answered: bool, is_late: bool) -> Result<(), String> {
     match (answered, is_late) {
         (true, _) => Err("accepts connections".to_owned()),
-        (false, true) => Err("no answer in time".to_owned()),
+        (false, true) => Err(NO_ANSWER.to_owned()),
         (false, false) => Ok(()),
     }
 }
@@ -91,20 +109,11 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
-/// Returns the reason why this check can't pass any more: the previous step has written `PATH.err`. Otherwise `None`.
-pub(super) fn impossible_reason(check: &Check) -> Option<String> {
-    let Check::File { path, .. } = check else { return None };
-    let failed = format!("{path}.err");
-    fs::symlink_metadata(&failed)
-        .is_ok()
-        .then(|| format!("{check} can't pass: {failed} exists, so the previous step failed"))
-}
-
 fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "not found".to_owned(),
         io::ErrorKind::ConnectionRefused => "refused".to_owned(),
-        _ if is_timeout(error) => "no answer in time".to_owned(),
+        _ if is_timeout(error) => NO_ANSWER.to_owned(),
         _ => error.to_string(),
     }
 }

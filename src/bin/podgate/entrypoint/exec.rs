@@ -41,6 +41,14 @@ pub(super) fn exec_command(
     Err(exec_failure(&command, &error))
 }
 
+/// Replaces this process with a hook's command, in a child of the hook: execve may block on a dead mount. Returns only
+/// on failure.
+pub(crate) fn replace_process(words: &[OsString]) -> Result<(), Failure> {
+    let mut command = command(words)?;
+    let error = command.exec();
+    Err(exec_failure(&command, &error))
+}
+
 /// Describes why `command` can't run. As in a shell, the exit code is 127 if the command was not found, otherwise 126.
 pub(super) fn exec_failure(command: &Command, error: &io::Error) -> Failure {
     let name = command.get_program().to_string_lossy();

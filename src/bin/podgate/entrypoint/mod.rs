@@ -1,8 +1,8 @@
 //! `podgate entrypoint`: a gate in front of a container's own command. When the conditions hold, podgate replaces
 //! itself with the command. If a flag requires a parent, podgate runs the command as a child instead.
 
-mod exec;
-mod parent;
+pub(crate) mod exec;
+pub(crate) mod parent;
 
 use crate::args::{Entrypoint, MessageArgs, OnFailure, TetherMode};
 use crate::check::Checks;

@@ -22,9 +22,6 @@ pub(crate) fn run(hook: &str, command: &Argv, deadline: Instant) -> Result<(), F
         Ok(Some((0, _))) => return Ok(()),
         Ok(Some((code, output))) => (code, format!("exited with {code}: {output}")),
         Ok(None) => (Exit::TimedOut.code(), "was still running at the time limit and was killed".to_owned()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            (Exit::CommandNotFound.code(), format!("was not found: {error}"))
-        }
         Err(error) => (Exit::CannotExecute.code(), format!("can't be executed: {error}")),
     };
     Err(Failure(code, format!("the container's own {hook} command {command} {why}")))
@@ -33,15 +30,16 @@ pub(crate) fn run(hook: &str, command: &Argv, deadline: Instant) -> Result<(), F
 /// Returns the exit code and the end of the output, or `None` if the command was killed at the deadline. Drains the
 /// output through a pipe: the command never blocks, and orphans can't keep the hook's own output open.
 fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String)>> {
-    let (program, arguments) = command.as_slice().split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (mut output, input) = io::pipe()?;
     rustix::io::ioctl_fionbio(&output, true)?;
     let mut child = {
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);
-        die_with_parent(&mut command);
-        command.spawn()?
-        // Dropping `command` closes the parent's copies of the write end.
+        // Spawning waits for execve, which may block on a dead mount. So podgate's own program starts first.
+        let mut starter = Command::new(crate::OWN_PROGRAM);
+        starter.args(["exec", "--"]).args(command.as_slice());
+        starter.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);
+        die_with_parent(&mut starter);
+        starter.spawn()?
+        // Dropping `starter` closes the parent's copies of the write end.
     };
     let pid = Pid::from_child(&child);
     let watch = ChildWatch::new(&child);
@@ -50,8 +48,8 @@ fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String
     loop {
         let left = deadline.saturating_duration_since(now());
         if left.is_zero() {
+            // Don't wait for the end of the command, which may be waiting for a dead mount.
             let _ = kill_process_group(pid, Signal::KILL);
-            let _ = child.wait();
             return Ok(None);
         }
         let timeout = Timespec::try_from(watch.poll_interval(left.min(Duration::from_secs(1)))).ok();

@@ -3,7 +3,7 @@
 mod breakpoint;
 mod child;
 mod dependencies;
-mod post_file;
+pub(crate) mod post_file;
 mod supervise;
 mod tee;
 mod verdict;
@@ -129,7 +129,7 @@ fn finish(
         warn!("exiting with 0 (--on-error=continue)");
     }
     if let Some(path) = &args.post_file
-        && let Err(error) = post_file::write(path, exit == 0, code)
+        && let Err(error) = post_file::write_in_child(path, exit == 0, code)
     {
         let why = format!(
             "can't write the post file {}: {error}; containers that wait for it are not released",
@@ -154,8 +154,8 @@ fn finish(
 /// Writes the post file of a command that never ran, if its path is valid.
 pub(super) fn report_never_ran(post_file: Option<&Path>, failed: &Failure) {
     if let Some(path) = post_file.filter(|path| post_file::validate_path(path).is_ok())
-        && let Err(error) = post_file::write(path, false, failed.0)
+        && let Err(error) = post_file::write_in_child(path, false, failed.0)
     {
-        warn!(%error, file = %path.display(), "can't write the post file");
+        warn!(error, file = %path.display(), "can't write the post file");
     }
 }
