@@ -21,6 +21,8 @@ fn both_commands_reject_the_same_mistakes() {
     let label = CHAIN.replace("      annotations:", "      labels:").replace(order, "podgate.io/order: db");
     let of_service =
         "apiVersion: v1\nkind: Service\nmetadata:\n  labels: {podgate.io/ordr: x}\n---\n".to_owned() + CHAIN;
+    let foreign = CHAIN.replace("podgate.io/order", "podgate/order");
+    let beside = CHAIN.replace(order, &format!("{order}\n        podgate.com/timeout: 5m"));
     let cut = CHAIN
         .replace(&format!("annotations:\n        {order}"), "annotations: {podgate.io/order: db, api & cache, web}");
     let list = CHAIN.replace(order, "podgate.io/order: [db, api]");
@@ -32,6 +34,8 @@ fn both_commands_reject_the_same_mistakes() {
         (on_the_deployment, "misplaced", "move it to spec.template.metadata.annotations"),
         (label, "not-a-label", "move it to metadata.annotations"),
         (of_service, "unknown-key", "did you mean podgate.io/order?"),
+        (foreign, "unknown-key", "did you mean podgate.io/order?"),
+        (beside, "unknown-key", "did you mean podgate.io/timeout?"),
         (cut, "cut-at-comma", "put the order in quotes: podgate.io/order: \"db, api & cache, web\""),
         (list, "bad-value", "write one string: \"db, api\""),
         (arrow, "bad-order", "write db, api"),
@@ -67,18 +71,38 @@ spec:
     assert!((strict, injected) == (1, 0) && out.contains("pod.yaml:24:23: warning"), "{out}");
 }
 
+/// A Pod that was read from a cluster has a uid. `check` can examine it, and `inject` can prepare it for another cluster.
 #[test]
-fn keys_of_running_pods_are_at_most_a_warning() {
-    let live = "\
+fn states_in_a_manifest_are_errors_except_in_a_pod_from_a_cluster() {
+    let manifest = "\
 apiVersion: v1
 kind: Pod
 metadata:
   name: shop
   annotations: {status.podgate.io/db: Ready, sandbox.podgate.io/id: x, override.podgate.io/db: Ready}
 spec:
-  containers: [{name: db}]
+  containers: [{name: db, command: [db]}, {name: api, command: [api]}]
 ";
-    let (_, injected, out) = check_and_inject(live);
-    assert_eq!((injected, out.matches("warning[copied-state]").count()), (0, 3), "{out}");
-    assert!(!out.contains("error[") && !out.contains(": error:"), "{out}");
+    let ordered = manifest.replace("annotations: {", "annotations: {podgate.io/order: 'db, api', ");
+    for text in [manifest, &ordered] {
+        let (_, injected, out) = check_and_inject(text);
+        let count = |text: &str| out.matches(text).count();
+        assert_eq!((injected, count("error[copied-state]"), count("warning[copied-state]")), (1, 2, 1), "{out}");
+        assert_eq!(count("remove this annotation: podgate writes it into the running Pod"), 4, "{out}");
+        let live = text.replace("  name: shop\n", "  name: shop\n  uid: 705ab4f5-6393-11e8-b7cc-42010a800002\n");
+        let (_, injected, out) = check_and_inject(&live);
+        assert_eq!((injected, out.matches("warning[copied-state]").count()), (0, 3), "{out}");
+        assert!(!out.contains("error[") && !out.contains(": error:"), "{out}");
+    }
+    // `uninject` removes what `inject` has added, whatever the sidecar has written since.
+    let (folder, _) = file(&ordered.replace("status.podgate.io/db: Ready, sandbox.podgate.io/id: x, ", ""));
+    let run = |command: &str| {
+        let output = program(folder.path()).current_dir(folder.path()).args([command, "pod.yaml"]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let injected = run("inject").1.replace("annotations: {", "annotations: {status.podgate.io/db: Ready, ");
+    assert!(injected.contains("podgate.io/injected") && injected.contains("status.podgate.io"), "{injected}");
+    std::fs::write(folder.path().join("pod.yaml"), injected).unwrap();
+    let (code, plain) = run("uninject");
+    assert!(code == Some(0) && !plain.contains("podgate.io/injected"), "{plain}");
 }

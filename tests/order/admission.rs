@@ -1,7 +1,8 @@
 use podgate::order::admission::{Answer, Outcome, VALUES_MAX, answer};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
-use podgate::order::inject::Injected;
+use podgate::order::inject::{Injected, Options};
+use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 
 fn pod() -> Value {
@@ -107,6 +108,30 @@ fn pod_with_podgate_keys_but_no_order_is_denied_or_warned() {
     let warning = warned.body["response"]["warnings"][0].as_str().unwrap();
     assert!(warned.outcome == Outcome::Passed && warning.contains("podgate.io/timeout has no effect"), "{warning}");
     assert_eq!(answer_with(typo, "disabled").body["response"], json!({"uid": "705ab4f5", "allowed": true}));
+}
+
+/// The API server sends such a Pod because of its order, or because of the copied state itself.
+#[test]
+fn pod_with_a_copied_state_or_a_near_miss_is_denied() {
+    let inject = |pod: &Value| podgate::order::inject::inject(pod, &Options::new("podgate"), &KnownFacts::default());
+    for order in [json!({"podgate.io/order": "a, b"}), json!({})] {
+        for (field, key, fix) in [
+            ("annotations", "status.podgate.io/a", "remove this annotation: podgate writes it into the running Pod"),
+            ("annotations", "sandbox.podgate.io/id", "remove this annotation: podgate writes it into the running Pod"),
+            ("labels", "status.podgate.io/a", "remove this label"),
+            ("annotations", "podgate.com/order", "did you mean podgate.io/order?"),
+            ("annotations", "order.podgate.io", "did you mean podgate.io/order?"),
+            ("labels", "podgate/order", "did you mean podgate.io/order?"),
+        ] {
+            let container = |name: &str| json!({"name": name, "image": "x", "command": [name]});
+            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shop", "annotations": order},
+                "spec": {"containers": [container("a"), container("b")]}});
+            pod["metadata"][field][key] = "0-0-0".into();
+            let denied = answer(review(&pod).to_string().as_bytes(), &inject).unwrap();
+            assert_eq!(denied.outcome, Outcome::Refused, "{pod}");
+            assert!(denied.message.contains(key) && denied.message.contains(fix), "{}", denied.message);
+        }
+    }
 }
 
 #[test]

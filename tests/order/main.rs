@@ -8,6 +8,7 @@ mod grammar;
 mod lint;
 mod migrate;
 mod misplaced;
+mod near_keys;
 mod patch;
 mod plan;
 mod pod_templates;

@@ -2,43 +2,82 @@
 
 use super::grammar::quoted;
 use super::keys::{self, annotation_place, is_declared};
-use super::nearest::nearest;
+use super::nearest::{is_one_edit, nearest};
 use super::reader::read_annotations;
 use super::spec::Spec;
 use crate::core::names;
 use crate::order::edit::Place;
-use crate::order::finding::{Finding, has_errors};
+use crate::order::finding::{Finding, Level, has_errors};
 use serde_json::Value;
 
-/// Prefixes of the annotations that the webhook, the sidecar or a user writes on a Pod.
-const WRITTEN_PREFIXES: [&str; 4] =
-    [names::STATUS_PREFIX, names::SANDBOX_PREFIX, names::OVERRIDE_PREFIX, keys::UNKNOWN_CONTAINERS];
+/// Prefixes of the annotations in which the sidecar publishes states.
+const STATE_PREFIXES: [&str; 2] = [names::STATUS_PREFIX, names::SANDBOX_PREFIX];
+/// Prefixes of the annotations that the webhook or a user writes on a Pod.
+const WRITTEN_PREFIXES: [&str; 2] = [names::OVERRIDE_PREFIX, keys::UNKNOWN_CONTAINERS];
+/// Maximum length of a key in Kubernetes, in bytes: 253 for the domain, 63 for the name.
+const KEY_MAX: usize = 253 + 1 + 63;
 
-/// Returns true if the domain of `key` is one of podgate's domains, or similar to one.
+/// Returns true if the domain of `key` is one of podgate's domains, or if `key` resembles a key of podgate.
 pub(crate) fn concerns_podgate(key: &str) -> bool {
-    key.split_once('/').is_some_and(|(domain, _)| is_own(domain) || similar_domain(domain).is_some())
+    has_own_domain(key) || is_near_miss(key)
 }
 
-fn is_own(domain: &str) -> bool {
-    domain == keys::DOMAIN || domain.strip_suffix(keys::DOMAIN).is_some_and(|sub| sub.ends_with('.'))
+fn has_own_domain(key: &str) -> bool {
+    let is_own = |domain: &str| {
+        domain == keys::DOMAIN || domain.strip_suffix(keys::DOMAIN).is_some_and(|sub| sub.ends_with('.'))
+    };
+    key.split_once('/').is_some_and(|(domain, _)| is_own(domain))
 }
 
-/// Returns the domain of podgate that the user probably meant by `domain`.
-fn similar_domain(domain: &str) -> Option<&'static str> {
-    // Skip the many domains without a similar part, because computing the similarity is expensive.
-    let is_candidate = ["pod", "gate"].iter().any(|part| domain.to_lowercase().contains(part));
-    if is_candidate { nearest(domain, domains()) } else { None }
+/// Returns true if `key` is not podgate's, but the user probably meant a key of podgate:
+///
+/// - The domain contains `podgate`, in any case and with any punctuation: `podgate/order`, `Pod-Gate.com/order`.
+/// - The domain differs in one character from one of podgate's: `pogate.io/order`.
+/// - The key has no domain and contains `podgate.io`: `podgate.io.order`.
+/// - The key consists of `podgate` and the name of a key: `podgate-order`, `order/podgate.io`.
+///
+/// Takes time linear in the length of `key`, because the webhook compares each key of a Pod.
+fn is_near_miss(key: &str) -> bool {
+    if key.len() > KEY_MAX {
+        return false;
+    }
+    let names = || pod_keys().filter_map(|known| known.split_once('/')).map(|(_, name)| squeeze(name));
+    let is_name = || name_beside_podgate(key).is_some_and(|found| names().any(|name| name == found));
+    match key.rsplit_once('/') {
+        Some((domain, _)) => {
+            let near = |known: &str| known.len().abs_diff(domain.len()) <= 2 && is_one_edit(domain, known);
+            squeeze(domain).contains("podgate") || container_domains().chain([keys::DOMAIN]).any(near) || is_name()
+        }
+        None => squeeze(key).contains("podgateio") || is_name(),
+    }
 }
 
-fn domains() -> impl Iterator<Item = &'static str> {
-    let of_one = keys::CONTAINER_PREFIXES.into_iter().map(|prefix| prefix.trim_end_matches('/'));
-    of_one.chain([keys::DOMAIN])
+/// Returns the letters and digits of `text` in lower case. Omits the words `gateway` and `gatekeeper`, so that
+/// `pod-gateway` does not contain `podgate`.
+fn squeeze(text: &str) -> String {
+    let letters = text.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase());
+    letters.collect::<String>().replace("gateway", "").replace("gatekeeper", "")
+}
+
+/// Returns the letters of `key` without `podgateio` or `podgate`; `None` if `key` contains neither.
+fn name_beside_podgate(key: &str) -> Option<String> {
+    let letters = squeeze(key);
+    let (before, after) = letters.split_once("podgateio").or_else(|| letters.split_once("podgate"))?;
+    Some(format!("{before}{after}"))
+}
+
+/// Returns the keys for the whole Pod: annotations, and at the end the label.
+fn pod_keys() -> impl Iterator<Item = &'static str> {
+    keys::POD_KEYS.into_iter().chain([keys::INJECT])
+}
+
+fn container_domains() -> impl Iterator<Item = &'static str> {
+    keys::CONTAINER_PREFIXES.into_iter().map(|prefix| prefix.trim_end_matches('/'))
 }
 
 /// Returns a finding if no program reads `key` in `field`, which is `annotations` or `labels` of a template. Returns
 /// `None` for the keys of other tools.
 pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
-    let (domain, name) = key.split_once('/')?;
     let is_label = field == "labels";
     if keys::is_annotation(key) {
         let what = format!("{key} is an annotation and has no effect as a label");
@@ -48,32 +87,56 @@ pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
         let what = format!("{key} is a label and has no effect as an annotation");
         return (!is_label).then(|| Finding::error("not-an-annotation", at, what).fix("move it to metadata.labels"));
     }
+    if STATE_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
+        let what = format!("{key} describes a running Pod, so it must not be in a manifest");
+        let fix = format!("remove this {}: podgate writes it into the running Pod", kind(is_label));
+        return Some(Finding::error("copied-state", at, what).fix(fix));
+    }
     if WRITTEN_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
         let what = format!("podgate ignores {key} in a manifest, because this key is for running Pods only");
         return Some(Finding::warning("copied-state", at, what).fix("remove it"));
     }
-    if !is_own(domain) {
-        let near = similar_domain(domain)?;
-        let what = format!("podgate ignores {}, because the domain is not one of podgate's", quoted(key));
-        return Some(Finding::warning("unknown-key", at, what).fix(format!("did you mean {near}/{name}?")));
+    if !concerns_podgate(key) {
+        return None;
     }
-    let meant = match domain {
-        keys::DOMAIN => {
-            let label = is_label.then_some(keys::INJECT);
-            nearest(key, keys::POD_KEYS.into_iter().chain(label)).map(str::to_owned)
-        }
-        _ => nearest(domain, domains()).map(|near| format!("{near}/{name}")),
-    };
+    let what = format!("podgate does not know the {} {}", kind(is_label), quoted(key));
+    Some(Finding::error("unknown-key", at, what).fix(suggestion(key, is_label)))
+}
+
+fn kind(is_label: bool) -> &'static str {
+    if is_label { "label" } else { "annotation" }
+}
+
+/// Returns the fix for an unknown key: the key that the user probably meant.
+fn suggestion(key: &str, is_label: bool) -> String {
+    let (domain, name) = key.rsplit_once('/').unwrap_or(("", key));
+    let of_one = |word: &str| keys::CONTAINER_PREFIXES.iter().find(|prefix| prefix.split('.').next() == Some(word));
+    let first = domain.split('.').next().unwrap_or_default().to_lowercase();
+    let of_container = of_one(&first).map(|prefix| prefix.trim_end_matches('/'));
+    if let Some(near) = of_container.or_else(|| nearest(domain, container_domains())) {
+        return format!("did you mean {near}/{name}?");
+    }
+    let known = || pod_keys().filter(|known| is_label || *known != keys::INJECT);
+    let nearest_to = |name: &str| nearest(&format!("{}/{name}", keys::DOMAIN), known());
     // Keys such as `podgate.io/after` and `podgate.io/command` lack the container name.
-    let of_one =
-        keys::CONTAINER_PREFIXES.iter().find(|prefix| domain == keys::DOMAIN && prefix.split('.').next() == Some(name));
-    let fix = match (of_one, meant) {
-        (Some(prefix), _) => format!("write {prefix}CONTAINER"),
-        (None, Some(meant)) => format!("did you mean {meant}?"),
-        (None, None) => "use one of the keys in docs/declaring.md".to_owned(),
-    };
-    let what = format!("podgate does not know the {} {}", if is_label { "label" } else { "annotation" }, quoted(key));
-    Some(Finding::error("unknown-key", at, what).fix(fix))
+    match (nearest_to(name), of_one(name)) {
+        (Some(meant), _) => format!("did you mean {meant}?"),
+        (None, Some(prefix)) => format!("write {prefix}CONTAINER"),
+        (None, None) => match name_beside_podgate(key).and_then(|name| nearest_to(&name)) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => "use one of the keys in docs/declaring.md".to_owned(),
+        },
+    }
+}
+
+/// Turns the errors about published states into warnings if `template` is a Pod that was read from a cluster. The API
+/// server gives a Pod its uid after all webhooks.
+pub(super) fn accept_states_of_live_pod(template: &Value, findings: &mut [Finding]) {
+    let uid = Place::root().to("metadata").to("uid");
+    if uid.of(template).is_some() {
+        let copied = findings.iter_mut().filter(|finding| finding.rule == "copied-state");
+        copied.for_each(|finding| finding.level = Level::Warning);
+    }
 }
 
 /// Checks the keys and settings of a template that declares no order.

@@ -4,7 +4,7 @@ use super::check_list;
 use super::declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
 use super::flow_cut;
 use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
-use super::key_check::check_key;
+use super::key_check::{accept_states_of_live_pod, check_key};
 use super::keys::{self, annotation_place};
 use super::nearest::did_you_mean;
 use super::spec::{ContainerRef, Spec, string_list};
@@ -44,7 +44,9 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
             _ => reader.read_annotation(key, value),
         }
     }
-    reader.declaration
+    let declaration = reader.declaration;
+    accept_states_of_live_pod(template, findings);
+    declaration
 }
 
 /// Returns the annotations or labels of a template, sorted by key: serde_json's map order depends on a crate feature.
@@ -88,10 +90,9 @@ impl Reader<'_, '_> {
 
     fn read_annotation(&mut self, key: &str, value: &Value) {
         let at = annotation_place(key);
-        let Some((domain, name)) = key.split_once('/') else { return };
-        if !keys::is_annotation(key) {
+        let Some((domain, name)) = key.split_once('/').filter(|_| keys::is_annotation(key)) else {
             return self.findings.extend(check_key(key, "annotations", at));
-        }
+        };
         // In YAML, a key without a value is null. Parse null as an empty text, so that podgate reports an empty list.
         let text = value.as_str().or((value.is_null() && keys::is_declaring(key)).then_some(""));
         let Some(text) = text else {
