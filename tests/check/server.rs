@@ -7,6 +7,7 @@ use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 
 /// Starts an API server of this minor version and returns its address. Access reviews report the verbs in `allowed` as
 /// allowed. If `denies` is true, the server denies the reviews themselves.
@@ -16,21 +17,35 @@ fn serve(minor: &'static str, allowed: &'static [&'static str], denies: bool) ->
 
 /// Starts a server like [`serve`] that also has these MutatingWebhookConfigurations.
 fn serve_with(minor: &'static str, allowed: &'static [&'static str], denies: bool, configurations: Value) -> String {
-    serve_without(minor, allowed, denies, configurations, None)
+    serve_policies(minor, allowed, denies, configurations, shipped_policy)
 }
 
-/// Starts a server like [`serve_with`] that lacks podgate's policy or binding: the objects of the kind `lacks`.
-fn serve_without(
+/// Returns the object of podgate's manifests at this path: `policies/NAME` or `policybindings/NAME`.
+fn shipped_policy(path: &str) -> Option<Value> {
+    let (kind, name) = path.split_once('/').unwrap();
+    let texts = ["policy.yaml", "injector/unknown-containers.yaml"]
+        .map(|file| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(file)).unwrap());
+    let objects = texts.iter().flat_map(|text| text.split("\n---\n")).map(|text| serde_saphyr::from_str(text).unwrap());
+    let is_wanted = |object: &Value| {
+        let plural = object["kind"].as_str().unwrap().to_lowercase().replace("policy", "policies");
+        let plural = plural.replace("policiesbinding", "policybindings");
+        plural == format!("validatingadmission{kind}") && object["metadata"]["name"] == name
+    };
+    objects.into_iter().find(is_wanted)
+}
+
+/// Starts a server like [`serve_with`] with other policies.
+fn serve_policies(
     minor: &'static str,
     allowed: &'static [&'static str],
     denies: bool,
     configurations: Value,
-    lacks: Option<&'static str>,
+    policies: impl Fn(&str) -> Option<Value> + Send + 'static,
 ) -> String {
     let has_webhook = configurations.to_string().contains("pods.podgate.io")
         || configurations.to_string().contains("\"app.kubernetes.io/component\":\"webhook\"");
     let admit = move |pod: Value| Answer::Json(201, if has_webhook { injected(&pod) } else { with_defaults(pod) });
-    serve_api(minor, allowed, denies, configurations, lacks, admit).address
+    serve_api(minor, allowed, denies, configurations, policies, admit).address
 }
 
 /// Returns the Pod as podgate's webhook leaves it in a cluster. The webhook has other settings than the tool.
@@ -98,7 +113,7 @@ pub(crate) fn serve_pods(
     configurations: Value,
     admit: impl FnMut(Value) -> Answer + Send + 'static,
 ) -> FakeApiServer {
-    serve_api(minor, allowed, denies, configurations, None, admit)
+    serve_api(minor, allowed, denies, configurations, shipped_policy, admit)
 }
 
 fn serve_api(
@@ -106,7 +121,7 @@ fn serve_api(
     allowed: &'static [&'static str],
     denies: bool,
     configurations: Value,
-    lacks: Option<&'static str>,
+    policies: impl Fn(&str) -> Option<Value> + Send + 'static,
     mut admit: impl FnMut(Value) -> Answer + Send + 'static,
 ) -> FakeApiServer {
     let list = json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {}, "items": configurations});
@@ -133,14 +148,8 @@ fn serve_api(
         if of("GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations") {
             return Answer::Json(200, list.clone());
         }
-        let policies = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
-        let group = "/apis/admissionregistration.k8s.io/v1";
-        if policies.iter().any(|kind| of("GET", &format!("{group}/{kind}/podgate-unknown-containers"))) {
-            let kind = request.path.split('/').nth(4).unwrap_or_default();
-            return match lacks == Some(kind) {
-                true => error_status(404, "NotFound", "not found"),
-                false => Answer::Json(200, json!({"metadata": {"name": "podgate-unknown-containers"}})),
-            };
+        if let Some(object) = request.path.strip_prefix("/apis/admissionregistration.k8s.io/v1/validatingadmission") {
+            return policies(object).map_or(error_status(404, "NotFound", "not found"), |it| Answer::Json(200, it));
         }
         let is_review = of("POST", "/apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews");
         assert!(is_review, "{request:?}");
@@ -245,17 +254,71 @@ fn webhook_is_found_by_name_or_label() {
     }
 }
 
+/// Change of an object: a field of its spec with a new value, or `None` to remove the object.
+type Change = Option<(&'static str, Value)>;
+
+/// Returns the shipped policies with `change` in the object at `path`.
+fn changed(path: &'static str, change: Change) -> impl Fn(&str) -> Option<Value> + Send + 'static {
+    move |asked| {
+        let mut object = shipped_policy(asked)?;
+        if asked == path {
+            let (field, value) = change.clone()?;
+            object["spec"][field] = value;
+        }
+        Some(object)
+    }
+}
+
+/// Removes or weakens each policy of podgate and its binding.
 #[test]
-fn missing_policy_against_unknown_containers_is_reported() {
-    for (kind, name) in [
-        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
-        ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+fn missing_or_weakened_policy_is_reported() {
+    let of_policy: [(Change, &str); 4] = [
+        (None, "the cluster does not have the ValidatingAdmissionPolicy NAME: "),
+        (Some(("failurePolicy", json!("Ignore"))), "policy NAME has no effect, because its failurePolicy is Ignore"),
+        (Some(("validations", json!([]))), "policy NAME has no effect, because it has no validations"),
+        (Some(("validations", Value::Null)), "policy NAME has no effect, because it has no validations"),
+    ];
+    let of_binding: [(Change, &str); 4] = [
+        (None, "the cluster does not have the ValidatingAdmissionPolicyBinding NAME: "),
+        (Some(("validationActions", json!(["Warn", "Audit"]))), "its binding does not have the action Deny"),
+        (Some(("validationActions", Value::Null)), "its binding does not have the action Deny"),
+        (Some(("policyName", json!("other"))), "its binding names another policy"),
+    ];
+    let unknown_containers = ["policies/podgate-unknown-containers", "policybindings/podgate-unknown-containers"];
+    let own_pod = ["policies/podgate-own-pod", "policybindings/podgate-own-pod"];
+    for ([policy, binding], level, code, effect, fix) in [
+        (unknown_containers, "warning", 0, "a Pod whose order names an unknown container", "manifests/injector again"),
+        (
+            own_pod,
+            "error",
+            1,
+            "worker in shop may change every Pod of the namespace",
+            "manifests/policy.yaml, or upgrade",
+        ),
     ] {
-        let server = serve_without("36", ALL, false, json!([configuration()]), Some(kind));
-        let (code, out, err) = with_server(&server, POD);
-        assert_eq!((code, err.as_str()), (0, ""), "{out}");
-        let what = format!("warning[missing-policy]: the cluster does not have the {name} podgate-unknown-containers");
-        assert!(out.contains(&what) && out.contains("manifests/injector"), "{out}");
+        let changes = of_policy.iter().map(|it| (policy, it)).chain(of_binding.iter().map(|it| (binding, it)));
+        for (path, (change, expected)) in changes {
+            let policies = changed(path, change.clone());
+            let server = serve_policies("36", ALL, false, json!([configuration()]), policies);
+            let (exit, out, err) = with_server(&server, POD);
+            assert_eq!((exit, err.as_str()), (code, ""), "{path}: {out}");
+            let expected = expected.replace("NAME", path.split_once('/').unwrap().1);
+            assert_eq!(out.matches("[missing-policy]").count(), 1, "{out}");
+            for text in [&format!("{level}[missing-policy]"), expected.as_str(), effect, fix] {
+                assert!(out.contains(text), "{path}: {text:?} is missing in {out}");
+            }
+        }
+    }
+}
+
+/// Without `patch` there is nothing to limit. The policy does not limit an account that may also update Pods.
+#[test]
+fn policy_is_needed_only_for_the_rights_that_it_limits() {
+    for allowed in [&["watch"][..], &["watch", "patch", "update"]] {
+        let missing = changed("policies/podgate-own-pod", None);
+        let server = serve_policies("36", allowed, false, json!([configuration()]), missing);
+        let (code, out, _) = with_server(&server, POD);
+        assert!(code == 0 && !out.contains("missing-policy"), "{allowed:?}: {out}");
     }
 }
 

@@ -50,7 +50,7 @@ pub const RULES: &[Rule] = &[
     rule("liveness-kills", "A livenessProbe fails while the container waits"),
     rule("migrated", "The order of another tool was converted to annotations"),
     rule("misplaced", "An annotation or label is not on a Pod or Pod template"),
-    rule("missing-policy", "The webhook's policy against unknown containers is missing"),
+    rule("missing-policy", "A policy of podgate is missing or has no effect"),
     rule("missing-rbac", "The Pod's service account lacks rights that the sidecar needs"),
     rule("missing-webhook", "A Pod is not injected, and the cluster has no webhook"),
     rule("mode-conflict", "A container needs a gate but must use a hook"),

@@ -1,7 +1,7 @@
 //! Creates a template's Pod in a dry run, and checks the Pod that the API server returns. Nothing is created.
 
 use super::super::analyze::{CheckedTemplate, plan_and_outlook};
-use super::webhook::POLICY_NAME;
+use super::policy::UNKNOWN_CONTAINERS;
 use crate::cluster::Cluster;
 use crate::registry::images::ResolvedImages;
 use kube::api::PostParams;
@@ -64,7 +64,7 @@ pub(super) async fn check_pod(
         }
         Err(kube::Error::Api(status)) if status.code != 401 => {
             let refusal = lint::check_refusal(status.code, &status.message);
-            let is_policy = status.message.contains(POLICY_NAME);
+            let is_policy = status.message.contains(UNKNOWN_CONTAINERS);
             let text = format!("{};", status.message);
             let is_named = |finding: &Finding| text.contains(&format!("{};", finding.message));
             unknown.retain(|finding| refusal.level == Level::Note || is_policy && is_named(finding));

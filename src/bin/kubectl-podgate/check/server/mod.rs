@@ -2,10 +2,11 @@
 //!
 //! - Checks the templates for the cluster's Kubernetes version.
 //! - Reports a missing webhook if a Pod is not injected yet.
-//! - Reports missing permissions of the Pods' service accounts.
+//! - Reports missing permissions of the Pods' service accounts, and permissions that no policy limits.
 //! - Reports what the cluster's webhooks and policies do to each Pod, by a dry run.
 
 mod dry_run;
+mod policy;
 mod rbac;
 mod webhook;
 
@@ -48,7 +49,7 @@ pub(super) async fn analyze_with_cluster<'a>(
         let is_by_webhook = !template.is_injected && matches!(known.webhook, Some((true, _)));
         let images = if is_by_webhook { &ResolvedImages::default() } else { images };
         let found = dry_run::check_pod(&known.cluster, template, unknown, images, is_by_webhook).await?;
-        template.findings.extend(found.into_iter().chain(known.rights_finding(template).await?));
+        template.findings.extend(found.into_iter().chain(known.rights_findings(template).await?));
     }
     Ok(analysis.finish())
 }
@@ -59,7 +60,7 @@ struct ClusterAnswers {
     /// True if the cluster has podgate's webhook, and a finding about it.
     webhook: Option<(bool, Option<Finding>)>,
     /// Findings about permissions, by namespace and service account.
-    rights: BTreeMap<(String, String), Option<Finding>>,
+    rights: BTreeMap<(String, String), Vec<Finding>>,
 }
 
 impl ClusterAnswers {
@@ -70,15 +71,15 @@ impl ClusterAnswers {
         Ok(self.webhook.clone().and_then(|(_, finding)| finding).filter(|_| !template.is_injected))
     }
 
-    async fn rights_finding(&mut self, template: &CheckedTemplate<'_>) -> Result<Option<Finding>, String> {
+    async fn rights_findings(&mut self, template: &CheckedTemplate<'_>) -> Result<Vec<Finding>, String> {
         if !matches!(&template.outlook, Some((plan, _)) if plan.publish == Publish::Api) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let namespace = template.namespace.unwrap_or(&self.cluster.namespace);
         let key = (namespace.to_owned(), template.service_account.to_owned());
         if !self.rights.contains_key(&key) {
-            let finding = rbac::check_rights(&self.cluster, &key.0, &key.1).await?;
-            self.rights.insert(key.clone(), finding);
+            let findings = rbac::check_rights(&self.cluster, &key.0, &key.1).await?;
+            self.rights.insert(key.clone(), findings);
         }
         Ok(self.rights[&key].clone())
     }

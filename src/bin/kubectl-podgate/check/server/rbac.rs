@@ -1,5 +1,6 @@
-//! Check that a Pod's service account has the permissions that podgate's sidecar needs.
+//! Checks that a Pod's service account has the permissions that podgate's sidecar needs, and no more.
 
+use super::policy::{OWN_POD, check_policy};
 use crate::cluster::Cluster;
 use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
@@ -9,19 +10,22 @@ use podgate::order::finding::Finding;
 
 /// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 2] = ["watch", "patch"];
+/// Verb that the sidecar does not need. The policy does not limit an account that has it.
+const WIDER_VERB: &str = "update";
 
-/// Returns a finding if the service account lacks a permission, or if this can't be checked.
-pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Option<Finding>, String> {
+/// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if this can't be
+/// checked.
+pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Vec<Finding>, String> {
     let at = Place::root().to("spec").to("serviceAccountName");
     let unknown = |why: &str| {
         let message = format!(
             "can't check whether the service account {account} in {namespace} has the permissions of podgate's sidecar: {why}"
         );
-        Ok(Some(Finding::note("missing-rbac", at.clone(), message)))
+        Ok(vec![Finding::note("missing-rbac", at.clone(), message)])
     };
     let api: Api<LocalSubjectAccessReview> = Api::namespaced(cluster.client.clone(), namespace);
     let mut missing = Vec::new();
-    for verb in VERBS {
+    for verb in VERBS.into_iter().chain([WIDER_VERB]) {
         let review = LocalSubjectAccessReview {
             metadata: kube::core::ObjectMeta { namespace: Some(namespace.to_owned()), ..Default::default() },
             spec: SubjectAccessReviewSpec {
@@ -53,14 +57,22 @@ pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
             Err(error) => return Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
         }
     }
-    if missing.is_empty() {
-        return Ok(None);
+    let mut findings = Vec::new();
+    if missing.ends_with(&[WIDER_VERB]) && !missing.contains(&"patch") {
+        let effect = format!("the service account {account} in {namespace} may change every Pod of the namespace");
+        let fix = "apply podgate's manifests/policy.yaml, or upgrade its Helm chart";
+        let finding = |what| Finding::error("missing-policy", at.clone(), what).fix(fix);
+        findings.extend(check_policy(cluster, OWN_POD, &effect, finding).await?);
     }
-    let message = format!(
-        "the service account {account} in {namespace} may not {} pods: the order holds, but a held container starts up to 90 s late, \
-         states are not published, a deletion during the start is noticed late, and the sidecar misses what only the kubelet knows",
-        missing.join(", ")
-    );
-    let fix = "bind podgate's role to the account (manifests/rolebinding.yaml), or set podgate.io/publish: board";
-    Ok(Some(Finding::warning("missing-rbac", at, message).fix(fix)))
+    missing.retain(|verb| *verb != WIDER_VERB);
+    if !missing.is_empty() {
+        let message = format!(
+            "the service account {account} in {namespace} may not {} pods: the order holds, but a held container starts up to 90 s late, \
+             states are not published, a deletion during the start is noticed late, and the sidecar misses what only the kubelet knows",
+            missing.join(", ")
+        );
+        let fix = "bind podgate's role to the account (manifests/rolebinding.yaml), or set podgate.io/publish: board";
+        findings.push(Finding::warning("missing-rbac", at, message).fix(fix));
+    }
+    Ok(findings)
 }

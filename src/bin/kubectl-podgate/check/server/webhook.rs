@@ -1,10 +1,9 @@
 //! Checks that podgate's webhook is in the cluster. A Pod that declares an order needs the webhook if its manifest is
 //! not injected.
 
+use super::policy::{UNKNOWN_CONTAINERS, check_policy};
 use crate::cluster::Cluster;
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{Api, ListParams};
 use podgate::core::text::error_chain;
 use podgate::order::edit::Place;
@@ -12,8 +11,6 @@ use podgate::order::finding::Finding;
 
 /// Name of the webhook inside the MutatingWebhookConfiguration, the same in all of podgate's manifests.
 const WEBHOOK_NAME: &str = "pods.podgate.io";
-/// Name of the policy that denies Pods with unknown containers, and of its binding.
-pub(super) const POLICY_NAME: &str = "podgate-unknown-containers";
 
 /// Returns true if the cluster has podgate's webhook. Adds a finding if the webhook or its policy is missing, or if this
 /// can't be checked.
@@ -22,7 +19,13 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Fin
     let asked = tokio::time::timeout(cluster.request_timeout, api.list(&ListParams::default())).await;
     let at = Place::root().to("metadata").to("annotations");
     match asked.map_err(|_| cluster.timeout_message())? {
-        Ok(list) if list.items.iter().any(is_podgate_webhook) => Ok((true, check_policy(cluster, at).await?)),
+        Ok(list) if list.items.iter().any(is_podgate_webhook) => {
+            // The webhook itself denies no Pod with an unknown container.
+            let effect = "a Pod whose order names an unknown container starts in no order";
+            let fix = "apply podgate's manifests/injector again, or upgrade its Helm chart";
+            let finding = |what| Finding::warning("missing-policy", at.clone(), what).fix(fix);
+            Ok((true, check_policy(cluster, UNKNOWN_CONTAINERS, effect, finding).await?))
+        }
         Ok(_) => {
             let message = "the cluster does not have podgate's webhook: if you apply this manifest as it is, its containers start \
                            in no order";
@@ -33,30 +36,6 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Fin
         Err(kube::Error::Api(status)) if status.code == 403 => {
             let message = format!("can't check whether the cluster has podgate's webhook: {}", status.message);
             Ok((false, Some(Finding::note("missing-webhook", at, message))))
-        }
-        Err(error) => Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
-    }
-}
-
-/// Returns a finding if the webhook's policy or its binding is missing. The webhook itself denies no Pod with an unknown
-/// container.
-async fn check_policy(cluster: &Cluster, at: Place) -> Result<Option<Finding>, String> {
-    let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client.clone());
-    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client.clone());
-    let both = async { tokio::try_join!(policies.get_opt(POLICY_NAME), bindings.get_opt(POLICY_NAME)) };
-    match tokio::time::timeout(cluster.request_timeout, both).await.map_err(|_| cluster.timeout_message())? {
-        Ok((Some(_), Some(_))) => Ok(None),
-        Ok((policy, _)) => {
-            let kind = if policy.is_none() { "ValidatingAdmissionPolicy" } else { "ValidatingAdmissionPolicyBinding" };
-            let message = format!(
-                "the cluster does not have the {kind} {POLICY_NAME}: a Pod whose order names an unknown container starts in no order"
-            );
-            let fix = "apply podgate's manifests/injector again, or upgrade its Helm chart";
-            Ok(Some(Finding::warning("missing-policy", at, message).fix(fix)))
-        }
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            let message = format!("can't check whether the cluster has the policy {POLICY_NAME}: {}", status.message);
-            Ok(Some(Finding::note("missing-policy", at, message)))
         }
         Err(error) => Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
     }

@@ -1,0 +1,60 @@
+//! Checks that one of podgate's policies is in the cluster, is bound, and denies.
+
+use crate::cluster::Cluster;
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use kube::api::Api;
+use podgate::core::text::error_chain;
+use podgate::order::finding::{Finding, Level};
+
+/// Name of the policy that denies Pods with unknown containers, and of its binding.
+pub(super) const UNKNOWN_CONTAINERS: &str = "podgate-unknown-containers";
+/// Name of the policy that limits the sidecar's role to the sidecar's own Pod, and of its binding.
+pub(super) const OWN_POD: &str = "podgate-own-pod";
+
+/// Returns a finding if the policy `name` or its binding is missing or has no effect. `effect` says what happens then;
+/// `finding` creates the finding from the message. If this can't be checked, the finding is a note.
+pub(super) async fn check_policy(
+    cluster: &Cluster,
+    name: &str,
+    effect: &str,
+    finding: impl FnOnce(String) -> Finding,
+) -> Result<Option<Finding>, String> {
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client.clone());
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client.clone());
+    let both = async { tokio::try_join!(policies.get_opt(name), bindings.get_opt(name)) };
+    let (policy, binding) = match cluster.with_timeout(both).await? {
+        Ok(both) => both,
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            let what = format!("can't check whether the cluster has the policy {name}: {}", status.message);
+            return Ok(Some(Finding { level: Level::Note, fix: String::new(), ..finding(what) }));
+        }
+        Err(error) => return Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
+    };
+    let problem = match (&policy, &binding) {
+        (None, _) => format!("the cluster does not have the ValidatingAdmissionPolicy {name}"),
+        (_, None) => format!("the cluster does not have the ValidatingAdmissionPolicyBinding {name}"),
+        (Some(policy), Some(binding)) => match weakness(policy, binding, name) {
+            Some(why) => format!("the cluster's policy {name} has no effect, because {why}"),
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(finding(format!("{problem}: {effect}"))))
+}
+
+/// Returns the reason why a policy denies nothing, or not always. Does not evaluate its expressions.
+fn weakness(
+    policy: &ValidatingAdmissionPolicy,
+    binding: &ValidatingAdmissionPolicyBinding,
+    name: &str,
+) -> Option<&'static str> {
+    let (policy, binding) = (policy.spec.as_ref(), &binding.spec);
+    let validations = policy.and_then(|spec| spec.validations.as_ref()).map_or(0, Vec::len);
+    let denies = binding.validation_actions.iter().any(|action| action == "Deny");
+    let reasons = [
+        (validations == 0, "it has no validations"),
+        (policy.is_some_and(|spec| spec.failure_policy.as_deref() == Some("Ignore")), "its failurePolicy is Ignore"),
+        (binding.policy_name != name, "its binding names another policy"),
+        (!denies, "its binding does not have the action Deny"),
+    ];
+    reasons.into_iter().find_map(|(holds, why)| holds.then_some(why))
+}
