@@ -1,10 +1,9 @@
-//! No process and no file stays behind, even if a process hides or `try` is killed.
+//! No process and no file stays behind. After SIGKILL, only the folder stays.
 
 use super::{Machine, scenarios, signal};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -26,78 +25,53 @@ fn wait_until(what: &str, is_reached: impl Fn() -> bool) {
     }
 }
 
-/// Returns a Pod with processes that leave their environment, parent and session, and the arguments of these.
-fn escapees(line: u32) -> (Value, [String; 2]) {
-    let times =
-        [1, 2].map(|number| format!("{}", (u64::from(std::process::id()) * 1000 + u64::from(line)) * 10 + number));
-    let mut pod = scenarios::chain();
-    let script = format!("env -i sleep {} & (env -i setsid sleep {} &) & wait", times[0], times[1]);
-    pod["spec"]["containers"][0]["command"] = serde_json::json!(["sh", "-c", script]);
-    (pod, times.map(|time| format!("sleep {time} ")))
+/// Starts `try` with gates that wait, and one that stays the parent of its container.
+fn start(machine: &Machine) -> (Child, BufReader<impl Read + use<>>) {
+    let flags = ["--ready=db=1m", "--timeout=2m"];
+    let (child, out) = machine.start_until(&flags, "db       started");
+    assert!(machine.processes().len() >= 4, "{:?}", machine.processes());
+    (child, out)
 }
 
-/// Starts `try` with processes that hide, and with a gate that waits. Returns when all of them run.
-fn start_escapees(machine: &Machine, line: u32) -> (Child, [String; 2]) {
-    let (mut pod, escapees) = escapees(line);
-    let mut command = machine.command(&["-", "--processes", "--ready=api=1m", "--break=api@never"]);
-    pod["spec"]["containers"][1]["readinessProbe"] = serde_json::json!({"exec": {"command": ["x"]}});
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(pod.to_string().as_bytes()).unwrap();
-    wait_until("the start", || escapees.iter().all(|words| !pids(|line| line == words).is_empty()));
-    wait_until("the start of gates", || machine.processes().len() >= 5);
-    (child, escapees)
-}
-
-fn assert_gone(escapees: &[String; 2]) {
-    wait_until("the end of processes", || pids(|line| escapees.iter().any(|words| line == words)).is_empty());
-}
-
-/// Returns the pid of the inner process.
-fn inner(outer: &Child) -> Pid {
-    let words = format!(" try --inner {} ", outer.id());
-    Pid::from_raw(pids(|line| line.contains(&words))[0]).unwrap()
-}
-
+/// SIGTERM and SIGHUP stop the containers in order, as Ctrl-C does.
 #[test]
-fn processes_that_hide_end_with_the_run() {
-    let machine = Machine::new();
-    for flags in [&["--processes"][..], &["--processes", "--stop"]] {
-        let (pod, escapees) = escapees(line!() + flags.len() as u32);
-        let run = machine.run_manifest(&pod, flags);
-        assert_eq!(run.code, 0, "{run:?}");
-        assert!(pids(|line| escapees.iter().any(|words| line == words)).is_empty());
+fn nothing_is_left_after_a_signal() {
+    for by in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let machine = Machine::new();
+        let (mut child, mut out) = start(&machine);
+        signal(&child, by);
+        let mut text = String::new();
+        out.read_to_string(&mut text).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(3), "{text}");
+        assert!(text.contains("the Pod stops") && text.contains("db       ended (SIGTERM)"), "{text}");
     }
 }
 
+/// The folder may stay.
 #[test]
-fn processes_that_hide_end_after_sigkill_of_either_process() {
+fn no_process_is_left_after_sigkill() {
+    for wait_ms in [0, 3, 10, 30, 100, 300, 1000] {
+        let machine = Machine::new();
+        let mut pod = scenarios::chain();
+        pod["metadata"]["annotations"]["podgate.io/job-sidecars"] = "db".into();
+        let mut command = machine.command(&["-", "--stop"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(pod.to_string().as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        // A stopped process cannot clean up.
+        signal(&child, Signal::STOP);
+        signal(&child, Signal::KILL);
+        child.wait().unwrap();
+        wait_until("the end of all processes", || machine.processes().is_empty());
+        for entry in fs::read_dir(machine.folder.path()).unwrap() {
+            fs::remove_dir_all(entry.unwrap().path()).unwrap();
+        }
+    }
     let machine = Machine::new();
-    let (mut outer, escapees) = start_escapees(&machine, line!());
-    signal(&outer, Signal::KILL);
-    outer.wait().unwrap();
-    machine.assert_clean();
-    assert_gone(&escapees);
-
-    let (mut outer, escapees) = start_escapees(&machine, line!());
-    kill_process(inner(&outer), Signal::KILL).unwrap();
-    assert_eq!(outer.wait().unwrap().code(), Some(137));
-    machine.assert_clean();
-    assert_gone(&escapees);
-}
-
-/// Only the folder, and processes that hide, may stay.
-#[test]
-fn sidecar_and_gates_end_after_sigkill_of_both_processes() {
-    let machine = Machine::new();
-    let (mut outer, _out) = machine.start_until(&["--ready", "db=1m"], "db       started");
-    assert!(machine.processes().len() >= 4, "{:?}", machine.processes());
-    let inner = inner(&outer);
-    // A stopped process cannot clean up.
-    signal(&outer, Signal::STOP);
-    kill_process(inner, Signal::KILL).unwrap();
-    signal(&outer, Signal::KILL);
-    outer.wait().unwrap();
-    wait_until("the end of sidecar and gates", || machine.processes().is_empty());
+    let (mut child, _out) = start(&machine);
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    wait_until("the end of all processes", || machine.processes().is_empty());
     for entry in fs::read_dir(machine.folder.path()).unwrap() {
         fs::remove_dir_all(entry.unwrap().path()).unwrap();
     }

@@ -1,5 +1,5 @@
 //! Random delays, faults and time limits: no container starts before its conditions hold, no gate waits longer than its
-//! limit, no run takes longer than its limit, and nothing stays behind.
+//! limit, no run takes longer than its limit, each fault occurs or is reported, and nothing stays behind.
 
 use super::{Machine, Outcome, scenarios};
 use proptest::prelude::*;
@@ -59,6 +59,29 @@ fn first_fault(events: &[(f64, String)], limit: Option<f64>) -> Option<String> {
     None
 }
 
+/// Returns true if the events show that the fault has occurred.
+fn has_shown(fault: &str, events: &[(f64, String)]) -> bool {
+    let (name, kind) = fault.split_once('@').unwrap();
+    let name = if name == "sidecar" { "podgate" } else { name };
+    let (kind, after) = kind.split_once(':').unwrap_or((kind, "0ms"));
+    let delay = after.strip_suffix("ms").unwrap().parse::<f64>().unwrap() / 1000.0;
+    let times = |what: &str| {
+        let wanted = format!("{name} {what}");
+        events.iter().filter(move |(_, event)| event.starts_with(&wanted)).map(|(at, _)| *at).collect::<Vec<_>>()
+    };
+    match kind {
+        "crash" => !times("ended (exit code 1)").is_empty(),
+        "kill" => !times("is killed").is_empty() && !times("ended (SIGKILL)").is_empty(),
+        // Times are rounded to 10 ms.
+        "slow" => {
+            let ready = times("Ready");
+            times("started").iter().any(|started| ready.iter().any(|ready| ready - started >= delay - 0.02))
+        }
+        "never" => times("Ready").is_empty() && !times("started").is_empty(),
+        _ => false,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 4, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
@@ -81,7 +104,14 @@ proptest! {
         let Outcome { code, out, err } =
             machine.run_manifest(&pod, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
         prop_assert!(since.elapsed() < LIMIT + Duration::from_secs(3), "{arguments:?} took {:?}", since.elapsed());
-        prop_assert!(code == 0 || code == 3, "{arguments:?}: {code}\n{out}\n{err}");
+        if code == 64 {
+            prop_assert!(err.contains("exclude each other"), "{arguments:?}: {err}");
+            return Ok(());
+        }
+        prop_assert!([0, 3, 4].contains(&code), "{arguments:?}: {code}\n{out}\n{err}");
+        prop_assert!((code == 4) == out.contains("did not occur"), "{arguments:?}: {code}\n{out}\n{err}");
+        let unseen = faults.iter().find(|fault| !has_shown(fault, &events(&err)));
+        prop_assert!(code != 0 || unseen.is_none(), "{unseen:?} did not occur: {arguments:?}\n{out}\n{err}");
         let found = first_fault(&events(&err), timeout_ms.map(|ms| ms as f64 / 1000.0));
         prop_assert!(found.is_none(), "{found:?}: {timeout} {arguments:?}\n{err}");
         machine.assert_clean();

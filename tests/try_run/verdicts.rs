@@ -4,7 +4,7 @@ use super::{Machine, Outcome, QUICK, scenarios};
 use serde_json::{Value, json};
 
 /// Returns a Pod with this order, and these containers with their fields.
-fn pod(order: &str, containers: &[(&str, Value)]) -> Value {
+pub(super) fn pod(order: &str, containers: &[(&str, Value)]) -> Value {
     let mut pod = scenarios::chain();
     pod["metadata"]["annotations"]["podgate.io/order"] = order.into();
     pod["spec"]["containers"] = containers
@@ -18,12 +18,8 @@ fn pod(order: &str, containers: &[(&str, Value)]) -> Value {
     pod
 }
 
-fn shell(script: &str) -> Value {
-    json!({"command": ["sh", "-c", script]})
-}
-
 /// Asserts the exit code, and that the output contains the texts.
-fn assert_outcome(run: &Outcome, code: i32, texts: &[&str]) {
+pub(super) fn assert_outcome(run: &Outcome, code: i32, texts: &[&str]) {
     assert_eq!(run.code, code, "{}{}", run.out, run.err);
     for text in texts {
         assert!(run.out.contains(text) || run.err.contains(text), "{text:?} is missing in {}{}", run.out, run.err);
@@ -32,9 +28,6 @@ fn assert_outcome(run: &Outcome, code: i32, texts: &[&str]) {
 
 #[test]
 fn container_that_crashes_at_its_start_is_not_complete() {
-    let own = pod("db, api", &[("db", json!({"command": ["sleep", "60"]})), ("api", json!({"command": ["false"]}))]);
-    let run = Machine::new().run_manifest(&own, &["--processes", "--timeout=4s"]);
-    assert_outcome(&run, 3, &["api exited twice (exit code 1, exit code 1) and was restarted once."]);
     let stand_in = pod("db, api", &[("db", json!({})), ("api", json!({}))]);
     let run = Machine::new().run_manifest(&stand_in, &["--break=api@crash:1ms", "--timeout=3s"]);
     assert_outcome(&run, 3, &["ended (exit code 1); restarts in 10s"]);
@@ -42,9 +35,9 @@ fn container_that_crashes_at_its_start_is_not_complete() {
 
 #[test]
 fn crash_before_the_stop_changes_the_verdict() {
-    // Without a stop, the run would end after 1 s. With `--stop`, the containers run for 2.1 s.
-    let own = pod("db, api", &[("db", json!({"command": ["sleep", "60"]})), ("api", shell("sleep 1.6; exit 1"))]);
-    let run = Machine::new().run_manifest(&own, &["--processes", "--stop", "--timeout=5s"]);
+    // The second run of api is complete after 1 s. With `--stop`, the containers run for 2.1 s, and api crashes again.
+    let own = pod("db, api", &[("db", json!({})), ("api", json!({}))]);
+    let run = Machine::new().run_manifest(&own, &["--break=api@crash:1600ms", "--stop", "--timeout=7s"]);
     assert_outcome(&run, 3, &["ended (exit code 1); restarts in 10s"]);
 }
 
@@ -72,9 +65,10 @@ fn user_container_may_be_named_sidecar() {
     let rows: Vec<(&str, u64)> =
         rows.map(|row| (row["name"].as_str().unwrap(), row["restarts"].as_u64().unwrap())).collect();
     assert_eq!((run.code, rows), (0, vec![("podgate", 1), ("sidecar", 0), ("api", 0)]), "{}", run.err);
-    let run = Machine::new().run_manifest(&own, &["--break=sidecar@slow:1s", "--timeout=1ms"]);
-    let note = "sidecar has no startupProbe and no readinessProbe: it is Ready once it runs";
-    assert_outcome(&run, 3, &[note, "podgate's sidecar was not ready in time."]);
+    let run = Machine::new().run_manifest(&own, &["--break=sidecar@slow:1s"]);
+    assert_outcome(&run, 64, &["--break sidecar@slow:1s: sidecar has no startupProbe and no readinessProbe"]);
+    let run = Machine::new().run_manifest(&own, &["--timeout=1ms"]);
+    assert_outcome(&run, 3, &["podgate's sidecar was not ready in time."]);
 }
 
 #[test]
@@ -90,8 +84,6 @@ fn native_sidecar_with_a_readiness_probe_is_a_stand_in() {
     assert_outcome(&run, 0, &["mesh does not restart here if its startupProbe fails"]);
     run.assert_events(&["api waits for mesh=Ready", "mesh started", "mesh Ready", "api started"]);
     assert!(!run.out.contains("do not run here"), "{}", run.out);
-    let run = Machine::new().run_manifest(&own, &["--processes"]);
-    assert_outcome(&run, 0, &["mesh is a stand-in, because it is a native sidecar"]);
     // An init container that comes after the sidecar cannot wait for a stand-in, which starts with the others.
     let migrate = json!({"name": "migrate", "image": "x"});
     own["spec"]["initContainers"].as_array_mut().unwrap().push(migrate);
@@ -143,22 +135,6 @@ fn unreadable_document_is_reported() {
         std::fs::write(&path, format!("{}\n---\n{document}\n", scenarios::chain())).unwrap();
         assert_outcome(&machine.run(&[path.to_str().unwrap()]), code, &[expected]);
     }
-}
-
-#[test]
-fn broken_stop_order_exits_with_2() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("runs");
-    std::fs::write(&file, "").unwrap();
-    let db = shell(&format!("while [ -e {} ]; do sleep 0.05; done", file.display()));
-    let api = shell(&format!("trap 'rm {}; sleep 0.6; exit 0' TERM; while :; do sleep 0.05; done", file.display()));
-    let own = pod("db, api", &[("db", db), ("api", api)]);
-    let run = Machine::new().run_manifest(&own, &["--processes", "--stop"]);
-    assert_outcome(
-        &run,
-        2,
-        &["The order of Pod/chain was broken.", "db stopped before api: the stop order was not kept."],
-    );
 }
 
 #[test]

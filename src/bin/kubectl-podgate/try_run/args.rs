@@ -11,14 +11,15 @@ use std::time::Duration;
 const HELP: &str = "\
 Plans the Pod as `inject` does, then runs podgate's real sidecar and real gates as processes. It needs no
 root and no cluster. All containers share this machine's network. Each container is a stand-in: a small
-program that opens the declared ports, answers the declared probes and becomes Ready after --ready. A
-stand-in exits with 0 if another container waits for its exit. A container that has a hook in the cluster
-has a gate here; the output says so. With json and svg, events and logs go to standard error.
+program that opens the declared ports, answers the declared probes and becomes Ready after --ready. No
+command of the manifest runs. A stand-in exits with 0 if another container waits for its exit. A
+container that has a hook in the cluster has a gate here; the output says so. With json and svg, events
+and logs go to standard error.
 
 Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second
-Ctrl-C stops at once. No process, file or port stays behind.
+Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a folder stays in TMPDIR.
 
-Faults for --break:
+Faults for --break (never and slow replace --ready):
   db@never         db never becomes Ready
   db@slow:20s      db becomes Ready after 20 s
   db@crash:3s      db exits with 1, 3 s after each of its starts
@@ -36,6 +37,7 @@ Exit codes:
   1    the Pod can't be run here: wrong manifest, port in use, program missing
   2    a container started before its conditions held, or stopped too early (--stop)
   3    not all containers became Ready within --timeout or before Ctrl-C
+  4    a fault of --break did not occur, for example because the container had ended before
   64   wrong flag or argument";
 
 /// Preview a Pod's start on this machine, without a cluster, with faults on demand (Linux)
@@ -54,9 +56,6 @@ pub(crate) struct Try {
     /// Cause a fault, such as db@never (all forms below); repeatable
     #[arg(long = "break", value_name = "NAME@FAULT")]
     pub(crate) faults: Vec<Fault>,
-    /// Run a container's own command if it exists here and needs no volume
-    #[arg(long)]
-    pub(crate) processes: bool,
     /// Stop the containers in order at the end, with their preStop hooks
     #[arg(long)]
     pub(crate) stop: bool,
@@ -69,9 +68,6 @@ pub(crate) struct Try {
     /// Print in this format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
-    /// Run as the inner process; values: pid of the outer process, scratch folder
-    #[arg(long, hide = true, num_args = 2)]
-    pub(crate) inner: Vec<String>,
 }
 
 /// Play a container of try
@@ -88,6 +84,8 @@ pub(crate) const SIDECAR_NAMES: [&str; 2] = [SIDECAR_NAME, "sidecar"];
 /// One fault of `--break`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
+    /// The value of `--break`.
+    pub(crate) text: String,
     pub(crate) container: String,
     pub(crate) kind: FaultKind,
 }
@@ -116,7 +114,7 @@ impl FromStr for Fault {
             ("kill", Some(time)) => FaultKind::Kill(time),
             _ => return Err(format!("{fault:?} is not a fault; write never, slow:20s, crash:3s or kill:2s")),
         };
-        Ok(Fault { container: name.to_owned(), kind })
+        Ok(Fault { text: text.to_owned(), container: name.to_owned(), kind })
     }
 }
 

@@ -1,10 +1,14 @@
 //! What happened to each container, and the verdict on it. Pure.
 
 use super::script::Task;
+use super::stand_in::CRASH_CODE;
+use crate::try_run::args::{Fault, FaultKind};
 use podgate::core::until::WaitCondition;
 use podgate::core::until::WantedState::{self, Completed, Exited, Ready, Started};
 use std::fmt::Write as _;
 
+/// Exit code of a process that SIGKILL has ended.
+pub(super) const SIGKILLED: u8 = 137;
 /// Time by which a condition may seem to hold late, in milliseconds, if `try` only observes it from outside.
 const OBSERVATION_SLACK_MS: i64 = 200;
 /// Time that podgate may need to notice that a condition no longer holds, in milliseconds.
@@ -40,9 +44,17 @@ pub(super) enum Outcome {
     InOrder = 0,
     Broken = 2,
     Incomplete = 3,
+    FaultMissing = 4,
 }
 
 impl History {
+    /// Adds an event of a stand-in in the run with this index: its start, or that it begins to pass its probes.
+    pub(super) fn on_event(&mut self, run: usize, is_ready: bool, at: i64) {
+        let Some(run) = self.runs.get_mut(run) else { return };
+        let at = if self.task.has_probe { at } else { run.ready.map_or(at, |ready| ready.min(at)) };
+        *(if is_ready { &mut run.passes } else { &mut run.started }) = Some(at);
+    }
+
     /// Returns true if the container has done what the order asks for: its end, or a run that is Ready. A container
     /// that the kubelet does not restart may also end with 0.
     pub(super) fn is_complete(&self) -> bool {
@@ -80,7 +92,7 @@ impl History {
     fn held(&self, want: WantedState, at: i64) -> bool {
         self.runs.iter().any(|run| {
             let is_ready = want == Ready;
-            let from = match is_ready && self.task.is_stand_in && self.task.has_probe {
+            let from = match is_ready && self.task.has_probe {
                 true => run.passes,
                 // The sidecar may observe a start or an end earlier than `try`.
                 false => self.reached(run, want).map(|at| at - OBSERVATION_SLACK_MS),
@@ -165,6 +177,33 @@ fn start_sentence(own: &History, all: &[History]) -> Option<String> {
     Some(text + ".")
 }
 
+/// Returns true if a fault of the container `own` has occurred. `killed` is the index of the run that was killed for it.
+pub(super) fn has_occurred(own: &History, fault: FaultKind, killed: Option<usize>) -> bool {
+    let has_ended = |run: &Incarnation, with: u8| run.ended.is_some_and(|(_, code)| code == with);
+    match fault {
+        FaultKind::Never => own.runs.iter().any(|run| run.started.is_some()),
+        // The delay has passed, or is the reason why the container is not complete.
+        FaultKind::Slow(_) => {
+            let is_pending = |run: &Incarnation| run.started.is_some() && run.ended.is_none() && !own.is_complete();
+            own.runs.iter().any(|run| run.passes.is_some()) || own.runs.last().is_some_and(is_pending)
+        }
+        FaultKind::Crash(_) => own.runs.iter().any(|run| has_ended(run, CRASH_CODE)),
+        FaultKind::Kill(_) => killed.and_then(|index| own.runs.get(index)).is_some_and(|run| has_ended(run, SIGKILLED)),
+    }
+}
+
+/// Returns a sentence about a fault of the container `own` that has not occurred.
+pub(super) fn missing_sentence(own: &History, fault: &Fault) -> String {
+    let name = &own.task.name;
+    let is_kill = matches!(fault.kind, FaultKind::Kill(_));
+    let why = match own.runs.last().map(|run| run.ended) {
+        Some(Some((_, code))) => format!("{name} had ended ({})", describe_exit(code)),
+        _ if !is_kill && own.runs.iter().all(|run| run.started.is_none()) => format!("{name} did not start"),
+        _ => "the run ended first".to_owned(),
+    };
+    format!("--break {} did not occur: {why}.", fault.text)
+}
+
 /// Returns a sentence about the restarts of a container, if any.
 fn restart_sentence(own: &History) -> Option<String> {
     let ends: Vec<String> = own.runs.iter().filter_map(|run| run.ended).map(|(_, code)| describe_exit(code)).collect();
@@ -195,7 +234,7 @@ pub(super) fn stop_sentences(all: &[History], stopped_at: i64) -> Vec<(bool, Str
 
 pub(super) fn describe_exit(code: u8) -> String {
     match code {
-        137 => "SIGKILL".to_owned(),
+        SIGKILLED => "SIGKILL".to_owned(),
         143 => "SIGTERM".to_owned(),
         code => format!("exit code {code}"),
     }
@@ -203,4 +242,64 @@ pub(super) fn describe_exit(code: u8) -> String {
 
 fn describe_ms(ms: i64) -> String {
     if ms < 1000 { format!("{ms} ms") } else { format!("{:.1} s", ms as f64 / 1000.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(name: &str, outlives: &[&str], runs: &[Incarnation]) -> History {
+        let outlives = outlives.iter().map(ToString::to_string).collect();
+        History { task: Task { name: name.to_owned(), outlives, ..Task::default() }, runs: runs.to_vec() }
+    }
+
+    /// Podgate keeps the stop order of stand-ins, so no run of `try` shows the opposite.
+    #[test]
+    fn stop_order_is_broken_if_a_container_stops_before_another() {
+        for (db_at, api_at, expected) in [
+            (1500, 1000, vec![(true, "db stopped 500 ms after api.".to_owned())]),
+            (1000, 1000, vec![(true, "db stopped 0 ms after api.".to_owned())]),
+            (999, 1000, vec![(false, "db stopped before api: the stop order was not kept.".to_owned())]),
+            // A container that ended before the stop has no place in the stop order.
+            (1500, 800, vec![]),
+            (800, 1500, vec![]),
+        ] {
+            let end = |at| [Incarnation { ended: Some((at, 0)), ..Incarnation::default() }];
+            let all = [history("db", &["api"], &end(db_at)), history("api", &[], &end(api_at))];
+            assert_eq!(stop_sentences(&all, 900), expected, "{db_at} {api_at}");
+        }
+    }
+
+    #[test]
+    fn each_fault_has_its_own_evidence() {
+        let run = |started, passes, ended: Option<u8>| Incarnation {
+            started,
+            passes,
+            ended: ended.map(|code| (9, code)),
+            ..Incarnation::default()
+        };
+        let (never, slow) = (FaultKind::Never, FaultKind::Slow(std::time::Duration::ZERO));
+        let (crash, kill) = (FaultKind::Crash(std::time::Duration::ZERO), FaultKind::Kill(std::time::Duration::ZERO));
+        for (runs, killed, occurred) in [
+            (vec![], None, vec![]),
+            (vec![run(None, None, None)], None, vec![]),
+            // The gate times out.
+            (vec![run(None, None, Some(75))], None, vec![]),
+            (vec![run(Some(1), None, None)], None, vec![never, slow]),
+            (vec![run(Some(1), None, Some(0))], None, vec![never]),
+            (vec![run(Some(1), Some(2), Some(0))], None, vec![never, slow]),
+            (vec![run(Some(1), None, Some(1))], None, vec![never, crash]),
+            (vec![run(Some(1), None, Some(1)), run(None, None, None)], None, vec![never, crash]),
+            (vec![run(None, None, Some(137))], Some(0), vec![kill]),
+            // The container is killed for another fault, or ends by itself just before it is killed.
+            (vec![run(None, None, Some(137))], None, vec![]),
+            (vec![run(None, None, Some(0))], Some(0), vec![]),
+            (vec![run(None, None, Some(137)), run(None, None, None)], Some(1), vec![]),
+        ] {
+            let mut own = history("db", &[], &runs);
+            own.task.has_probe = true;
+            let found = [never, slow, crash, kill].into_iter().filter(|fault| has_occurred(&own, *fault, killed));
+            assert_eq!(found.collect::<Vec<_>>(), occurred, "{runs:?}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Finds podgate's own programs.
 
 use rustix::fs::{Access, access};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Paths of the programs that a run needs.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ impl Programs {
         let own = std::env::current_exe().map_err(|error| format!("can't find this program's own file: {error}"))?;
         let find = |name: &str| {
             let beside = Some(own.with_file_name(name)).filter(|path| path.is_file());
-            beside.or_else(|| find_program(name, Path::new(""))).ok_or_else(|| {
+            beside.or_else(|| find_in_path(name)).ok_or_else(|| {
                 let folder = own.with_file_name("");
                 let fix = "run `make agent controller` in podgate's source, and copy both programs to PATH";
                 format!("{name} is neither in {} nor in PATH; {fix}", folder.display())
@@ -28,11 +28,8 @@ impl Programs {
     }
 }
 
-/// Returns the path of a program in PATH. A name with a slash is a path from `folder`.
-pub(super) fn find_program(name: &str, folder: &Path) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH").filter(|_| !name.contains('/')).unwrap_or_default();
-    // For a name with a slash, the only path is empty.
-    let folders = std::env::split_paths(&folders).filter(|path| name.contains('/') || path.is_absolute());
-    let mut paths = folders.map(|path| folder.join(path).join(name));
+fn find_in_path(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut paths = std::env::split_paths(&folders).filter(|path| path.is_absolute()).map(|path| path.join(name));
     paths.find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())
 }

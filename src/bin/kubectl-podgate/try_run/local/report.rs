@@ -17,7 +17,12 @@ pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
     let (title, args) = (&run.script.title, run.args);
     let (start, stopped) = (outcome(&run.at_stop), run.histories());
     let stops = if args.stop { stop_sentences(&stopped, run.stopped_at) } else { Vec::new() };
-    let outcome = if stops.iter().all(|(is_kept, _)| *is_kept) { start } else { Outcome::Broken };
+    let missing = run.missing_faults();
+    let outcome = match start {
+        _ if stops.iter().any(|(is_kept, _)| !is_kept) => Outcome::Broken,
+        Outcome::InOrder | Outcome::Incomplete if !missing.is_empty() => Outcome::FaultMissing,
+        other => other,
+    };
     let (shown, to) = if args.stop { (&stopped, now_ms()) } else { (&run.at_stop, run.judged_at) };
     let mut timeline = timeline(title, shown, run.zero, to + ((to - run.zero) / 24).max(100));
     let took = format_seconds(run.judged_at - run.zero);
@@ -25,11 +30,12 @@ pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
         Outcome::InOrder => format!("The order was kept: {title} started in {took}."),
         Outcome::Broken => format!("The order of {title} was broken."),
         Outcome::Incomplete => format!("Not all containers of {title} were Ready after {took}."),
+        Outcome::FaultMissing => format!("Not all faults of {title} occurred, so this run does not show their effect."),
     };
     timeline.started = start == Outcome::InOrder;
     let is_timeout = i64::try_from(args.timeout.as_millis()).is_ok_and(|limit| run.judged_at - run.zero >= limit);
     timeline.notes = sentences(&run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
-    timeline.notes.extend(stops.into_iter().map(|(_, text)| text));
+    timeline.notes.extend(stops.into_iter().map(|(_, text)| text).chain(missing));
     write_stdout(&match args.output {
         Output::Text => format!("\n{}", render(&timeline, text::render)),
         Output::Json => to_json(&timeline)?,

@@ -2,21 +2,20 @@
 
 use super::board::BoardReader;
 use super::guard;
-use super::history::History;
+use super::history::{History, SIGKILLED, has_occurred, missing_sentence};
 use super::programs::Programs;
 use super::screen::{self, Screen};
 use super::script::{self, Script};
-use super::supervisor::{Message, Supervised, kill_group};
+use super::supervisor::{Message, Supervised, has_ended, kill_group};
 use super::{now_ms, report, source};
 use crate::clock::monotonic_time;
 use crate::output::fail_all;
-use crate::try_run::args::{FaultKind, Try};
+use crate::try_run::args::{Fault, FaultKind, Try};
 use podgate::core::exit::Exit;
 use podgate::core::state::State;
 use podgate::order::declare::spec::SIDECAR_NAME;
-use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Interval at which the main loop looks at processes and the board.
@@ -26,35 +25,45 @@ const SIDECAR_GRACE: Duration = Duration::from_secs(5);
 /// Shortest run of a container before its stop, in milliseconds. The sidecar ignores a tether that is released earlier,
 /// because a program may close inherited descriptors at its start.
 const LINGER_MS: i64 = 2100;
+/// Maximum number of messages that wait for the main loop. The main loop handles at most as many at once.
+const MESSAGES_MAX: usize = 256;
 
 pub(crate) fn run(args: &Try) -> ExitCode {
-    let code = Programs::find().and_then(|programs| match args.inner.as_slice() {
-        [outer, folder] => rehearse(args, &programs, outer, Path::new(folder)),
-        _ => guard::run_outer(&programs.own),
-    });
+    let code = Programs::find().and_then(|programs| rehearse(args, &programs));
     code.unwrap_or_else(|message| fail_all(&message.lines().map(str::to_owned).collect::<Vec<_>>()))
 }
 
-/// Runs the Pod in this scratch folder. An error has one line for each problem.
-fn rehearse(args: &Try, programs: &Programs, outer: &str, scratch: &Path) -> Result<ExitCode, String> {
+/// Runs the Pod. An error has one line for each problem.
+fn rehearse(args: &Try, programs: &Programs) -> Result<ExitCode, String> {
     let planned = source::read(args)?;
-    if let Some(wrong) = planned.wrong_name(args) {
+    if let Some(wrong) = planned.wrong_flag(args) {
         fail_all(&[wrong]);
         return Ok(Exit::Usage.into());
     }
-    // This leaves the terminal's process group, so the manifest is read first.
-    guard::end_with(outer, scratch);
-    let (sender, messages) = channel();
+    let (sender, messages) = sync_channel(MESSAGES_MAX);
     let interrupts = sender.clone();
     guard::on_interrupt(move || interrupts.send(Message::Interrupt).is_ok());
-    let script = script::write(args, &planned, programs, scratch)?;
+    let scratch = guard::create_folder()?;
+    let script = script::write(args, &planned, programs, scratch.path())?;
     let mut run = Run::new(args, &script, &sender);
     run.screen.announce(&script)?;
     let followed = run.follow(&messages);
+    // A script can read the verdict and end this process at once.
+    run.containers.iter_mut().for_each(Supervised::kill);
+    drop(scratch);
     run.screen.print(i64::MAX, None)?;
     followed?;
-    guard::clean_up(scratch);
     report::print(&run)
+}
+
+/// A fault of `--break`.
+#[derive(Debug)]
+struct PendingFault<'a> {
+    fault: &'a Fault,
+    /// Index of the container.
+    container: usize,
+    /// Index of the run that was killed for this fault.
+    killed: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -79,8 +88,9 @@ pub(super) struct Run<'a> {
     /// Start of the Pod, in milliseconds since 1970.
     pub(super) zero: i64,
     deadline: Instant,
-    /// Containers to kill, by their index.
-    kills: Vec<(usize, Instant)>,
+    /// Time at which the Pod starts.
+    start: Instant,
+    faults: Vec<PendingFault<'a>>,
     /// Histories at the time of the verdict.
     pub(super) at_stop: Vec<History>,
     is_interrupted: bool,
@@ -90,17 +100,15 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a Try, script: &'a Script, sender: &Sender<Message>) -> Run<'a> {
+    fn new(args: &'a Try, script: &'a Script, sender: &SyncSender<Message>) -> Run<'a> {
         let (zero, now) = (now_ms(), monotonic_time());
         let supervise = |task: &script::Task| Supervised::new(task.clone(), sender.clone());
         let mut containers: Vec<Supervised> = script.tasks.iter().map(supervise).collect();
         containers[0].start_at = Some(now);
         // A name that no container has is that of the sidecar.
         let index = |name: &str| script.tasks.iter().position(|task| task.name == name).unwrap_or_default();
-        let kills = args.faults.iter().filter_map(|fault| match fault.kind {
-            FaultKind::Kill(after) => Some((index(&fault.container), now + after)),
-            _ => None,
-        });
+        let faults = args.faults.iter();
+        let faults = faults.map(|fault| PendingFault { fault, container: index(&fault.container), killed: None });
         Run {
             args,
             script,
@@ -110,7 +118,8 @@ impl<'a> Run<'a> {
             phase: Phase::Boot,
             zero,
             deadline: now + args.timeout,
-            kills: kills.collect(),
+            start: now,
+            faults: faults.collect(),
             at_stop: Vec::new(),
             is_interrupted: false,
             judged_at: zero,
@@ -122,7 +131,7 @@ impl<'a> Run<'a> {
     fn follow(&mut self, messages: &Receiver<Message>) -> Result<(), String> {
         loop {
             let first = messages.recv_timeout(TICK).ok();
-            for message in first.into_iter().chain(messages.try_iter()) {
+            for message in first.into_iter().chain(messages.try_iter().take(MESSAGES_MAX)) {
                 if matches!(message, Message::Interrupt) && std::mem::replace(&mut self.is_interrupted, true) {
                     return Ok(());
                 }
@@ -149,19 +158,19 @@ impl<'a> Run<'a> {
         match message {
             Message::Log { name, line } => self.screen.log(&name, &line),
             Message::StandIn { name, run, is_ready, at } => {
-                let Some(own) = self.containers.iter_mut().find(|own| own.history.task.name == name) else { return };
-                let (task, Some(run)) = (&own.history.task, own.history.runs.get_mut(run)) else { return };
-                let at = if task.has_probe { at } else { run.ready.map_or(at, |ready| ready.min(at)) };
-                if is_ready {
-                    run.passes = Some(at);
-                    return;
+                // On a busy machine, this thread may read the line of an earlier event after the verdict.
+                let judged = self.at_stop.iter_mut().filter(|_| at <= self.judged_at);
+                let live = self.containers.iter_mut().map(|own| &mut own.history);
+                for own in judged.chain(live).filter(|own| own.task.name == name) {
+                    own.on_event(run, is_ready, at);
                 }
-                run.started = Some(at);
-                let what = if task.has_probe { "started" } else { "started, Ready (no probe)" };
-                self.screen.event(at, &name, what);
+                if !is_ready && let Some(own) = self.containers.iter().find(|own| own.history.task.name == name) {
+                    let what = if own.history.task.has_probe { "started" } else { "started, Ready (no probe)" };
+                    self.screen.event(at, &name, what);
+                }
             }
             Message::Interrupt => {
-                self.screen.event(now_ms(), "", "Ctrl-C: stopping in order; press it again to stop at once");
+                self.screen.event(now_ms(), "", "Ctrl-C or a signal: stopping in order; the next one stops at once");
                 self.judge(monotonic_time());
             }
         }
@@ -177,7 +186,7 @@ impl<'a> Run<'a> {
         }
         match self.containers[0].history.runs.last() {
             // A killed sidecar starts again.
-            Some(run) if run.ended.is_some_and(|(_, code)| code != 137) && matches!(self.phase, Phase::Boot) => {
+            Some(run) if run.ended.is_some_and(|(_, code)| code != SIGKILLED) && matches!(self.phase, Phase::Boot) => {
                 Err("podgate's sidecar ended before it was ready; see its log above".to_owned())
             }
             _ => Ok(()),
@@ -214,19 +223,29 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Kills the containers whose time has come. A fault waits until its container runs, and each needs a run of its
+    /// own. After the verdict, a fault would not show.
     fn cause_faults(&mut self, now: Instant) {
-        let is_booting = matches!(self.phase, Phase::Boot);
-        for (index, own) in self.containers.iter().enumerate() {
-            // A fault waits until its container runs. Each kill needs a run of its own.
-            let can_occur = own.child.is_some() || own.is_over() && !is_booting;
-            let is_due = |(target, at): &(usize, Instant)| *target == index && *at <= now && can_occur;
-            if let Some(due) = self.kills.iter().position(is_due) {
-                self.kills.remove(due);
-                kill_group(own.child.as_ref());
-                let what = if own.child.is_some() { "is killed (--break)" } else { "had already ended (--break)" };
-                self.screen.event(now_ms(), &own.history.task.name, what);
+        for at in 0..self.faults.len() {
+            let PendingFault { fault, container, killed } = self.faults[at];
+            let own = &self.containers[container];
+            let Some(child) = own.child.as_ref().filter(|child| !has_ended(child)) else { continue };
+            let last = own.history.runs.len().checked_sub(1);
+            let is_due = matches!(fault.kind, FaultKind::Kill(after) if self.start + after <= now);
+            let is_taken = self.faults.iter().any(|other| other.container == container && other.killed == last);
+            if killed.is_none() && is_due && !is_taken && matches!(self.phase, Phase::Boot | Phase::Run) {
+                kill_group(Some(child));
+                self.screen.event(now_ms(), &own.history.task.name, "is killed (--break)");
+                self.faults[at].killed = last;
             }
         }
+    }
+
+    /// Returns a sentence for each fault that had not occurred at the verdict.
+    pub(super) fn missing_faults(&self) -> Vec<String> {
+        let own = |fault: &PendingFault<'_>| &self.at_stop[fault.container];
+        let missing = self.faults.iter().filter(|one| !has_occurred(own(one), one.fault.kind, one.killed));
+        missing.map(|one| missing_sentence(own(one), one.fault)).collect()
     }
 
     /// Moves to the next phase if it is due. Returns true after the last phase.
@@ -261,16 +280,14 @@ impl<'a> Run<'a> {
         Ok(false)
     }
 
-    /// Returns true if nothing is left to see: all faults have occurred, and all containers are complete or over.
+    /// Returns true if nothing is left to see: all faults have occurred, and all containers are complete, or are over.
     fn is_settled(&self) -> bool {
-        let fatal = self.args.faults.iter().filter(|one| matches!(one.kind, FaultKind::Crash(_) | FaultKind::Kill(_)));
-        let is_settled = |own: &Supervised| {
-            let History { task, runs } = &own.history;
-            let ends = runs.iter().filter(|run| run.ended.is_some()).count();
-            let faults = fatal.clone().filter(|fault| fault.container == task.name).count();
-            own.is_over() || ends >= faults && own.history.is_settled(now_ms())
+        let has_occurred = |one: &PendingFault<'_>| {
+            let own = &self.containers[one.container];
+            own.is_over() || has_occurred(&own.history, one.fault.kind, one.killed)
         };
-        self.kills.is_empty() && self.containers.iter().all(is_settled)
+        self.faults.iter().all(has_occurred)
+            && self.containers.iter().all(|own| own.is_over() || own.history.is_settled(now_ms()))
     }
 
     /// Ends the start. Later events do not change the verdict.

@@ -3,7 +3,7 @@
 use super::guard;
 use super::programs::Programs;
 use super::source::{self, Planned};
-use super::stage::{self, Part, Stage};
+use super::stage::{self, Stage};
 use super::stand_in::Role;
 use crate::try_run::args::Try;
 use podgate::core::command::agent_path;
@@ -15,7 +15,7 @@ use podgate::order::inject::{self, Options};
 use podgate::order::plan::{KnownFacts, Plan};
 use podgate::order::release;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,8 +40,6 @@ pub(super) struct Task {
     pub(super) name: String,
     pub(super) words: Vec<String>,
     pub(super) environment: Vec<(OsString, OsString)>,
-    /// Working directory; `None` for that of `try`.
-    pub(super) folder: Option<PathBuf>,
     /// Command of the preStop hook.
     pub(super) pre_stop: Option<Vec<String>>,
     /// `Always`, `OnFailure` or `Never`.
@@ -51,7 +49,6 @@ pub(super) struct Task {
     pub(super) outlives: Vec<String>,
     pub(super) has_gate: bool,
     pub(super) has_probe: bool,
-    pub(super) is_stand_in: bool,
     /// End of this container that the order asks for: `Completed` or `Exited`.
     pub(super) required_end: Option<WantedState>,
 }
@@ -63,7 +60,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
         args,
         programs,
         planned,
-        parts: BTreeMap::new(),
+        probed: BTreeSet::new(),
         notes: warnings.clone(),
         errors: Vec::new(),
         ports: BTreeMap::new(),
@@ -85,7 +82,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     };
     let writer = TaskWriter {
         pod: &injected.value,
-        parts: &stage.parts,
+        probed: &stage.probed,
         plan,
         local: injected.plan.as_ref().unwrap_or(plan),
         programs,
@@ -103,7 +100,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
 
 struct TaskWriter<'a> {
     pod: &'a Value,
-    parts: &'a BTreeMap<String, Part>,
+    probed: &'a BTreeSet<String>,
     /// The plan for a cluster.
     plan: &'a Plan,
     /// The plan of the stage, in which every container of the order has a gate.
@@ -123,7 +120,7 @@ impl TaskWriter<'_> {
 
     /// Returns a command line that runs `command` until `try` ends, even by SIGKILL.
     fn bind(&self, command: Vec<String>) -> Vec<String> {
-        let role = Role { command, is_silent: true, ..Role::default() };
+        let role = Role { command, ..Role::default() };
         vec![self.programs.own.display().to_string(), "stand-in".to_owned(), json!(role).to_string()]
     }
 
@@ -131,7 +128,7 @@ impl TaskWriter<'_> {
         let list = container["env"].as_array().into_iter().flatten().find(|one| one["name"] == "PODGATE_CONTAINERS");
         let list = list.and_then(|one| one["value"].as_str()).unwrap_or_default();
         let mut environment = self.environment(&self.folders[1], SIDECAR_NAME);
-        environment.push(("PODGATE_CONTAINERS".into(), dollars::expand(list, &BTreeMap::new()).into()));
+        environment.push(("PODGATE_CONTAINERS".into(), dollars::unescape(list).into()));
         environment.push(("PODGATE_AGENT".into(), self.programs.agent.clone().into()));
         Task {
             name: SIDECAR_NAME.to_owned(),
@@ -144,32 +141,19 @@ impl TaskWriter<'_> {
 
     fn task(&self, container: &Value) -> Task {
         let name = container["name"].as_str().unwrap_or_default();
-        let part = self.parts.get(name).cloned().unwrap_or_default();
         let (planned, local) = (self.plan.get(name), self.local.get(name));
-        // The gate runs exec probes only if another container waits for the result. In a cluster, the kubelet runs them.
-        let is_unprobed = part.has_exec_probe && !local.is_some_and(|planned| planned.needs_parent);
-        let mut environment = Vec::new();
-        if !part.is_stand_in {
-            let is_own = |name: &OsString| name.to_string_lossy().starts_with("PODGATE_");
-            environment.extend(std::env::vars_os().filter(|(name, _)| !is_own(name)));
-            let declared = container.as_object().map(dollars::variables).unwrap_or_default();
-            environment.extend(declared.into_iter().map(|(name, value)| (name.into(), value.into())));
-        }
-        environment.extend(self.environment(&self.folders[1].join(name), name));
         let own_end = planned.filter(|planned| !planned.stop_after.is_empty()).map(|_| WantedState::Completed);
         let policy = container["restartPolicy"].as_str().or(self.pod["spec"]["restartPolicy"].as_str());
         Task {
             name: name.to_owned(),
             words: self.relocate(&container["command"]),
-            environment,
-            folder: container["workingDir"].as_str().map(PathBuf::from).filter(|folder| folder.is_dir()),
+            environment: self.environment(&self.folders[1].join(name), name),
             pre_stop: container.pointer("/lifecycle/preStop/exec/command").map(|words| self.relocate(words)),
             restart_policy: policy.unwrap_or("Always").to_owned(),
             conditions: local.map(|planned| planned.after.clone()).unwrap_or_default(),
             outlives: planned.or(local).map(|planned| planned.outlives.clone()).unwrap_or_default(),
             has_gate: local.is_some_and(|planned| planned.mode != Mode::None),
-            has_probe: part.has_probe && !is_unprobed,
-            is_stand_in: part.is_stand_in,
+            has_probe: self.probed.contains(name),
             required_end: stage::required_end(self.plan, name).or(own_end),
         }
     }

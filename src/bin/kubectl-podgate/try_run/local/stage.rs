@@ -2,22 +2,20 @@
 //! get commands and probes that work here.
 
 use super::example;
-use super::programs::{Programs, find_program};
+use super::programs::Programs;
 use super::source::Planned;
 use super::stand_in::Role;
 use crate::try_run::args::{FaultKind, Try};
-use podgate::core::container::{Container, Handler, Mode, Probe};
+use podgate::core::container::{Container, Handler, Mode};
 use podgate::core::text::error_chain;
 use podgate::core::until::WantedState;
 use podgate::order::declare::keys;
-use podgate::order::dollars;
 use podgate::order::inject::without_nulls;
 use podgate::order::plan::{ContainerPlan, Plan};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
 use std::time::Duration;
 
 /// Delay until a stand-in is Ready, without `--ready`.
@@ -28,21 +26,12 @@ const EXIT_DELAY_MS: u64 = 300;
 /// A container's fields.
 type Fields = Map<String, Value>;
 
-/// A container's part in the run.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Part {
-    pub(super) is_stand_in: bool,
-    /// True if a startup or readiness probe determines Ready.
-    pub(super) has_probe: bool,
-    /// True if the container's own command runs, and one of these probes is a command. Only the gate can run it.
-    pub(super) has_exec_probe: bool,
-}
-
 pub(super) struct Stage<'a> {
     pub(super) args: &'a Try,
     pub(super) programs: &'a Programs,
     pub(super) planned: &'a Planned,
-    pub(super) parts: BTreeMap<String, Part>,
+    /// Containers for which a startup or readiness probe determines Ready.
+    pub(super) probed: BTreeSet<String>,
     /// Differences from a cluster.
     pub(super) notes: Vec<String>,
     /// Reasons why the Pod can't be run.
@@ -84,79 +73,42 @@ impl Stage<'_> {
             let planned = plan.get(&name);
             if let Some(fields) = container.as_object_mut() {
                 self.notes.extend(planned.and_then(mode_note));
-                let part = self.rewrite_container(fields, &name, planned);
-                self.parts.insert(name, part);
+                self.rewrite_container(fields, &name);
             }
         }
         template
     }
 
-    fn rewrite_container(&mut self, fields: &mut Fields, name: &str, planned: Option<&ContainerPlan>) -> Part {
+    /// Makes the container a stand-in.
+    fn rewrite_container(&mut self, fields: &mut Fields, name: &str) {
         fields.retain(|key, _| key != "livenessProbe" && key != "terminationMessagePath");
         let has_startup = fields.contains_key("startupProbe");
         self.notes.extend(has_startup.then(|| format!("{name} does not restart here if its startupProbe fails")));
-        let own = self.own_command(fields, name, planned);
         let parse = |fields: &Fields| serde_json::from_value::<Container>(json!(fields)).unwrap_or_default();
         let container = parse(fields);
         for port in all_ports(fields, &container) {
-            if let Some(other) = self.check_port(port, name, own.is_err()) {
+            if let Some(other) = self.check_port(port, name) {
                 fields.values_mut().for_each(|value| move_port(value, port, other));
             }
         }
         let container = parse(fields);
-        let part = Part {
-            is_stand_in: own.is_err(),
-            has_probe: container.probes().next().is_some(),
-            has_exec_probe: own.is_ok() && container.probes().any(Probe::is_exec),
-        };
+        if container.probes().next().is_some() {
+            self.probed.insert(name.to_owned());
+        }
+        let role = self.role(fields, &container);
+        let hooks = fields.remove("lifecycle").unwrap_or_default();
+        let sleep = hooks.get("preStop").and_then(|hook| hook.get("sleep"));
         for hook in ["postStart", "preStop"] {
-            let is_dropped = |handler: &Value| hook == "postStart" || own.is_err() && handler.get("sleep").is_none();
-            let is_dropped = fields.get("lifecycle").and_then(|hooks| hooks.get(hook)).is_some_and(is_dropped);
+            let is_dropped = hooks.get(hook).is_some() && (hook == "postStart" || sleep.is_none());
             self.notes.extend(is_dropped.then(|| format!("the {hook} hook of {name} does not run here")));
         }
-        let role = match own {
-            Ok(command) => {
-                let variables = dollars::variables(fields);
-                let command = command.iter().map(|word| dollars::expand(word, &variables)).collect();
-                self.notes
-                    .extend(variables.get("PATH").map(|_| format!("{name} gets this machine's PATH, not its own")));
-                Role { command, ..Role::default() }
-            }
-            Err(why) => {
-                self.notes.extend(self.args.processes.then(|| format!("{name} is a stand-in, because {why}")));
-                let role = self.role(fields, &container);
-                let sleep = fields.get("lifecycle").and_then(|hooks| hooks.get("preStop")?.get("sleep")).cloned();
-                fields.retain(|key, _| !matches!(key.as_str(), "env" | "envFrom" | "workingDir" | "lifecycle"));
-                fields.extend(sleep.map(|sleep| ("lifecycle".to_owned(), json!({"preStop": {"sleep": sleep}}))));
-                role
-            }
-        };
-        fields.remove("args");
+        fields.extend(sleep.map(|sleep| ("lifecycle".to_owned(), json!({"preStop": {"sleep": sleep}}))));
+        fields.retain(|key, _| !matches!(key.as_str(), "args" | "env" | "envFrom" | "workingDir"));
         fields.insert("command".to_owned(), json!([self.programs.own, "stand-in", json!(role).to_string()]));
-        part
-    }
-
-    /// Returns the container's own command, or the reason for a stand-in.
-    fn own_command(&self, fields: &Fields, name: &str, plan: Option<&ContainerPlan>) -> Result<Vec<String>, String> {
-        let mut faults = self.args.faults.iter().filter(|fault| fault.container == name);
-        let folder = Path::new(fields.get("workingDir").and_then(Value::as_str).unwrap_or_default());
-        let reasons = [
-            (plan.is_none(), "it is a native sidecar"),
-            (faults.any(|fault| !matches!(fault.kind, FaultKind::Kill(_))), "--break works only with stand-ins"),
-            (self.args.ready.iter().any(|(ready, _)| ready == name), "--ready works only with stand-ins"),
-            (fields.get("volumeMounts").is_some_and(|mounts| *mounts != json!([])), "it mounts volumes"),
-            (!Path::new(".").join(folder).is_dir(), "its workingDir does not exist here"),
-        ];
-        let reason = reasons.iter().find_map(|(holds, why)| holds.then(|| (*why).to_owned()));
-        let command = plan.and_then(|plan| plan.command.clone()).filter(|_| self.args.processes);
-        let command = reason.map_or_else(|| command.ok_or("its command is not in the manifest".to_owned()), Err)?;
-        let program = command.first().map(String::as_str).unwrap_or_default();
-        find_program(program, folder).ok_or_else(|| format!("{program} is not an executable file here"))?;
-        Ok(command)
     }
 
     /// Checks that a container can open its port. Returns a free port if only root can open this one.
-    fn check_port(&mut self, port: u16, name: &str, may_move: bool) -> Option<u16> {
+    fn check_port(&mut self, port: u16, name: &str) -> Option<u16> {
         if let Some((other, _)) = self.ports.get(&port) {
             let what = format!("{other} and {name} both use port {port}, but a Pod's containers share the ports");
             self.errors.push(what);
@@ -164,7 +116,7 @@ impl Stage<'_> {
         }
         match self.reserve_port(port, name) {
             Ok(_) => None,
-            Err(error) if error.kind() == ErrorKind::PermissionDenied && may_move => {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 let other = self.reserve_port(0, name).ok()?;
                 self.notes.push(format!("port {port} of {name} is port {other} here, because it needs root"));
                 Some(other)
@@ -225,7 +177,7 @@ impl Stage<'_> {
     }
 
     /// Adds the times of `--ready`, `--break` and the order to a role.
-    fn add_times(&mut self, mut role: Role, name: &str, has_probe: bool) -> Role {
+    fn add_times(&self, mut role: Role, name: &str, has_probe: bool) -> Role {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let given = self.args.ready.iter().rfind(|(ready, _)| ready == name).map(|(_, delay)| *delay);
         let example = example::READY.iter().find(|(ready, _)| self.args.file.is_none() && *ready == name);
@@ -235,15 +187,13 @@ impl Stage<'_> {
             match fault.kind {
                 FaultKind::Never => role.ready_ms = None,
                 FaultKind::Slow(delay) => role.ready_ms = Some(ms(delay)),
-                FaultKind::Crash(delay) => role.crash = Some((ms(delay), format!("{name}@crash:{delay:?}"))),
+                FaultKind::Crash(delay) => role.crash = Some((ms(delay), fault.text.clone())),
                 FaultKind::Kill(_) => {}
             }
         }
         role.exit_ms = required_end(&self.planned.plan, name).map(|_| EXIT_DELAY_MS);
+        // Without probes, a container is Ready once it runs.
         if !has_probe && role.exit_ms.is_none() {
-            if role.ready_ms != default_ms {
-                self.notes.push(format!("{name} has no startupProbe and no readinessProbe: it is Ready once it runs"));
-            }
             role.ready_ms = Some(0);
         }
         role

@@ -4,6 +4,7 @@ use super::now_ms;
 use crate::output::fail;
 use crate::try_run::args::StandIn;
 use podgate::core::exit::Exit;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -17,21 +18,25 @@ use std::time::Duration;
 /// Part that a stand-in plays, passed as JSON. Times are in milliseconds.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Role {
-    /// Run this command instead. Like a stand-in, it ends with the process that started it.
+    /// Become this command of podgate instead: a gate, a hook or the sidecar. Like a stand-in, it ends with the process
+    /// that started it.
     pub(super) command: Vec<String>,
-    /// True if the command is a gate, a hook or the sidecar: not the start of a container.
-    pub(super) is_silent: bool,
     /// Ports on which it answers HTTP requests: 503 until Ready, then 200.
     pub(super) http: Vec<u16>,
     /// Ports that it opens once Ready.
     pub(super) ports: Vec<u16>,
     /// Time until Ready; `None` for never.
     pub(super) ready_ms: Option<u64>,
-    /// Time until it exits with 1, and the value of `--break` that demands it.
+    /// Time until it exits with [`CRASH_CODE`], and the value of `--break` that demands it.
     pub(super) crash: Option<(u64, String)>,
     /// Time between Ready and its exit with 0.
     pub(super) exit_ms: Option<u64>,
 }
+
+/// Exit code after the fault `crash`. Neither a gate nor another fault has this code.
+pub(super) const CRASH_CODE: u8 = 1;
+/// Exit code if a port can't be opened.
+const PORT_CODE: u8 = 71;
 
 /// First character of a line that the stand-in writes for `try`, followed by an event and its time.
 const EVENT_MARK: char = '\u{1f}';
@@ -48,25 +53,35 @@ fn write_event(word: &str) {
     let _ = writeln!(out, "{EVENT_MARK}{word} {}", now_ms()).and_then(|()| out.flush());
 }
 
+/// Makes the kernel kill this process when the process that started it has ended. Returns false if `try` has already
+/// gone: it no longer reads standard output.
+fn end_with_parent() -> bool {
+    let is_set = set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
+    let out = std::io::stdout();
+    let mut polled = [PollFd::new(&out, PollFlags::empty())];
+    let is_known = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok();
+    is_set && is_known && !polled[0].revents().contains(PollFlags::ERR)
+}
+
 pub(crate) fn run(args: &StandIn) -> ExitCode {
     let role: Role = match serde_json::from_str(&args.part) {
         Ok(role) => role,
         Err(error) => return fail(&format!("stand-in is for try alone: {error}")),
     };
-    // The setting survives the start of the container's own command below.
-    let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    if !role.is_silent {
-        write_event("started");
+    // The setting survives the start of the command below.
+    if !end_with_parent() {
+        return fail("stand-in is for try alone, and try has ended");
     }
     if let Some((program, arguments)) = role.command.split_first() {
         let error = Command::new(program).args(arguments).exec();
         fail(&format!("{program}: {error}"));
         return Exit::CannotExecute.into();
     }
+    write_event("started");
     if let Some((ms, fault)) = role.crash {
         std::thread::spawn(move || {
             sleep(Some(ms));
-            crash(&format!("exiting with 1 (--break {fault})"));
+            crash(CRASH_CODE, &format!("exiting with 1 (--break {fault})"));
         });
     }
     let is_ready = Arc::new(AtomicBool::new(false));
@@ -89,18 +104,18 @@ fn sleep(ms: Option<u64>) {
     std::thread::sleep(ms.map_or(Duration::MAX, Duration::from_millis));
 }
 
-/// Prints a message, and ends the process with exit code 1 from any thread.
+/// Prints a message, and ends the process from any thread.
 #[allow(clippy::disallowed_methods, reason = "only exit ends the process from a thread")]
-fn crash(message: &str) -> ! {
+fn crash(code: u8, message: &str) -> ! {
     let _ = writeln!(std::io::stderr(), "stand-in: {message}");
-    std::process::exit(1)
+    std::process::exit(code.into())
 }
 
 /// Listens on a local port in a thread of its own.
 fn listen(port: u16, is_ready: &Arc<AtomicBool>, is_http: bool) {
     let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Ok(listener) => listener,
-        Err(error) => crash(&format!("port {port}: {error}")),
+        Err(error) => crash(PORT_CODE, &format!("port {port}: {error}")),
     };
     let is_ready = Arc::clone(is_ready);
     std::thread::spawn(move || {

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 /// Delay of the first restart: the kubelet notices an end within about one second.
@@ -16,6 +16,8 @@ const FIRST_RESTART: Duration = Duration::from_secs(1);
 /// Back-off of the second restart. It doubles with each further restart.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);
+/// Maximum length of a line in a log, in bytes.
+const LINE_MAX: u64 = 4096;
 
 /// Message from a thread to the main loop.
 #[derive(Debug)]
@@ -38,11 +40,11 @@ pub(super) struct Supervised {
     pub(super) start_at: Option<Instant>,
     /// Time at which SIGKILL follows.
     kill_at: Option<Instant>,
-    messages: Sender<Message>,
+    messages: SyncSender<Message>,
 }
 
 impl Supervised {
-    pub(super) fn new(task: Task, messages: Sender<Message>) -> Supervised {
+    pub(super) fn new(task: Task, messages: SyncSender<Message>) -> Supervised {
         let history = History { task, runs: Vec::new() };
         Supervised { history, child: None, hook: None, start_at: None, kill_at: None, messages }
     }
@@ -69,6 +71,12 @@ impl Supervised {
                 Ok(())
             }
         }
+    }
+
+    /// Kills the container and its hook at once.
+    pub(super) fn kill(&mut self) {
+        reap(self.child.take());
+        reap(self.hook.take());
     }
 
     fn send_stop_signal(&self) {
@@ -131,31 +139,39 @@ impl Supervised {
         let mut command = Command::new(program);
         // In a process group of its own, Ctrl-C does not reach the process.
         command.args(arguments).env_clear().envs(self.history.task.environment.iter().cloned()).process_group(0);
-        self.history.task.folder.iter().for_each(|folder| _ = command.current_dir(folder));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn();
         let mut child = child.map_err(|error| format!("{name}: can't start {program}: {}", error_chain(&error)))?;
-        let pipes: [Option<Box<dyn Read + Send>>; 2] =
-            [child.stdout.take().map(|pipe| Box::new(pipe) as _), child.stderr.take().map(|pipe| Box::new(pipe) as _)];
-        for pipe in pipes.into_iter().flatten() {
-            let (name, messages) = (name.clone(), self.messages.clone());
-            std::thread::spawn(move || forward_lines(pipe, &name, run, &messages));
+        if let Some(pipe) = child.stdout.take() {
+            self.forward(pipe, run);
+        }
+        if let Some(pipe) = child.stderr.take() {
+            self.forward(pipe, None);
         }
         Ok(child)
     }
+
+    /// Starts a thread that sends each line of a pipe to the main loop. Only a pipe with a `run` has events.
+    fn forward(&self, pipe: impl Read + Send + 'static, run: Option<usize>) {
+        let (name, messages) = (self.history.task.name.clone(), self.messages.clone());
+        std::thread::spawn(move || forward_lines(pipe, &name, run, &messages));
+    }
 }
 
-/// Sends each line of a pipe to the main loop.
-fn forward_lines(pipe: impl Read, name: &str, run: Option<usize>, messages: &Sender<Message>) {
+/// Sends each line of a pipe as a message. Splits a line longer than [`LINE_MAX`]; only its beginning can be an event.
+/// Waits while too many messages have not been read yet.
+fn forward_lines(pipe: impl Read, name: &str, run: Option<usize>, messages: &SyncSender<Message>) {
     let mut pipe = BufReader::new(pipe);
-    let mut bytes = Vec::new();
-    while pipe.read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
+    let (mut bytes, mut is_beginning) = (Vec::new(), true);
+    while pipe.by_ref().take(LINE_MAX).read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
         let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+        let event = run.filter(|_| is_beginning).and_then(|run| Some((run, parse_event(&line)?)));
+        is_beginning = bytes.ends_with(b"\n");
         bytes.clear();
         let name = name.to_owned();
-        let message = match (parse_event(&line), run) {
-            (Some((is_ready, at)), Some(run)) => Message::StandIn { name, run, is_ready, at },
-            _ => Message::Log { name, line },
+        let message = match event {
+            Some((run, (is_ready, at))) => Message::StandIn { name, run, is_ready, at },
+            None => Message::Log { name, line },
         };
         if messages.send(message).is_err() {
             return;
@@ -164,7 +180,7 @@ fn forward_lines(pipe: impl Read, name: &str, run: Option<usize>, messages: &Sen
 }
 
 /// Returns true if the process has ended. It stays a zombie, so that its process group can still be killed.
-fn has_ended(child: &Child) -> bool {
+pub(super) fn has_ended(child: &Child) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
 }
@@ -175,7 +191,7 @@ fn reap(child: Option<Child>) -> u8 {
     child.and_then(|mut child| child.wait().ok()).map_or(u8::MAX, exit_code)
 }
 
-pub(super) fn exit_code(status: ExitStatus) -> u8 {
+fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
@@ -184,5 +200,40 @@ pub(super) fn exit_code(status: ExitStatus) -> u8 {
 pub(super) fn kill_group(child: Option<&Child>) {
     if let Some(child) = child {
         let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    /// Returns the events and the lengths of the log lines in `text`.
+    fn read(text: &str, run: Option<usize>) -> (Vec<(bool, i64)>, Vec<usize>) {
+        let (sender, receiver) = sync_channel(1);
+        let bytes = text.as_bytes().to_vec();
+        let thread = std::thread::spawn(move || forward_lines(bytes.as_slice(), "db", run, &sender));
+        let (mut events, mut logs) = (Vec::new(), Vec::new());
+        for message in receiver {
+            match message {
+                Message::StandIn { is_ready, at, .. } => events.push((is_ready, at)),
+                Message::Log { line, .. } => logs.push(line.len()),
+                Message::Interrupt => {}
+            }
+        }
+        assert!(thread.join().is_ok());
+        (events, logs)
+    }
+
+    #[test]
+    fn lines_are_limited_and_only_their_beginning_is_an_event() {
+        let event = "\u{1f}ready 7\n";
+        assert_eq!(read(&format!("a\n{event}\n"), Some(0)), (vec![(true, 7)], vec![1, 0]));
+        assert_eq!(read(event, None), (vec![], vec![8]));
+        for length in [1, 4094, 4095, 4096, 4097, 8191, 8192, 100_000] {
+            let (events, logs) = read(&format!("{}{event}{event}", "x".repeat(length)), Some(0));
+            assert_eq!((events, logs.iter().sum::<usize>()), (vec![(true, 7)], length + 8), "{length}");
+            assert!(logs.iter().all(|length| *length <= 4096), "{length}");
+        }
     }
 }
