@@ -17,7 +17,8 @@ container that has a hook in the cluster has a gate here; the output says so. Wi
 and logs go to standard error.
 
 Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second
-Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a folder stays in TMPDIR.
+Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a folder in TMPDIR
+stays.
 
 Faults for --break (never and slow replace --ready):
   db@never         db never becomes Ready
