@@ -5,7 +5,7 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use podgate::edge::bell::Ringer;
 use podgate::edge::files::replace;
-use podgate::edge::lock::{self, HeldLock};
+use podgate::edge::lock;
 use podgate::edge::sandbox::sandbox_id;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -63,7 +63,7 @@ pub(crate) struct Scene {
     root: tempfile::TempDir,
     pub(crate) board: PathBuf,
     ringer: Option<Ringer>,
-    _lock: HeldLock,
+    _lock: std::fs::File,
     snapshot: Snapshot,
 }
 
@@ -75,7 +75,7 @@ impl Scene {
             std::fs::create_dir(root.path().join(folder)).unwrap();
         }
         std::fs::write(root.path().join("message"), "").unwrap();
-        let lock = lock::take(&board.join(names::CONTROLLER_FILE)).unwrap().unwrap();
+        let lock = lock::take(&board, names::CONTROLLER_FILE).unwrap().unwrap();
         let ringer = (method == Method::Bell).then(|| Ringer::new(&board, names::BELL_FILE));
         let states = [("db", State::Started), ("api", State::Waiting), ("web", State::Waiting)];
         let snapshot = Snapshot::new(sandbox_id(), "e", &states);

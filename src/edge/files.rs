@@ -114,12 +114,15 @@ pub fn link_flag(path: &Path) -> OFlags {
 
 /// Replaces the file `name` in `folder` atomically. Omits `fsync`, because the volumes are in memory. On failure, no
 /// partial file is left under `name`.
-pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
+///
+/// Returns the new file, open for reading since its creation. While it is open, the kernel denies other processes a
+/// write lease (`F_SETLEASE`), with which a process of the same user id could delay each reader.
+pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
     replace_via(folder, &format!(".{name}.tmp"), name, content, mode)
 }
 
 /// Replaces the file like [`replace`], but through the file `temporary`. If a file has two writers, each needs its own.
-pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
+pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
     let folder = open_folder(folder)?;
     // Remove the temporary file of a writer that was killed.
     let temporary = match rustix::fs::unlinkat(folder.as_fd(), temporary, AtFlags::empty()) {
@@ -128,14 +131,17 @@ pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], m
         Err(_) => format!("{temporary}.{}", random_id(4)?),
     };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let written = || -> io::Result<()> {
+    let written = || -> io::Result<File> {
         let file = rustix::fs::openat(folder.as_fd(), &temporary, flags, Mode::from_raw_mode(0o600))?;
         let mut file = File::from(file);
         file.write_all(content)?;
         rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let readable = rustix::fs::openat(folder.as_fd(), &temporary, flags, Mode::empty())?;
         // An open write descriptor would make exec fail with ETXTBSY.
         drop(file);
-        Ok(rustix::fs::renameat(folder.as_fd(), &temporary, folder.as_fd(), name)?)
+        rustix::fs::renameat(folder.as_fd(), &temporary, folder.as_fd(), name)?;
+        Ok(readable.into())
     };
     written().inspect_err(|_| {
         let _ = rustix::fs::unlinkat(folder.as_fd(), &temporary, AtFlags::empty());

@@ -1,33 +1,62 @@
-//! Open-file-description locks on files of the board. The kernel releases them when the holder's process ends.
+//! Open-file-description locks on named files. The kernel releases them when the holder's process ends.
+//!
+//! Another container can open a file through a read-only mount and keep a read lock on that file for any time. A process
+//! therefore locks a new file before the file gets its name. A query uses the file that has the name now.
 
+use crate::edge::files;
 use crate::edge::sys::{OfdLock, ofd_lock};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
-/// A held lock, released on drop.
-#[derive(Debug)]
-#[must_use = "dropping this releases the lock"]
-pub struct HeldLock {
-    _file: File,
-}
-
-/// Takes the write lock on `path`. Creates a missing file. Returns `None` if another process holds the lock.
-pub fn take(path: &Path) -> io::Result<Option<HeldLock>> {
+/// Takes the write lock on the file `name` in `folder`. Replaces an earlier file and its locks. The lock is held until
+/// the returned file is closed. Returns `None` if no file can be created and another process has locked the existing
+/// file.
+pub fn take(folder: &Path, name: &str) -> io::Result<Option<File>> {
+    let folder = files::open_folder(folder)?;
+    if let Ok(file) = create_locked(&folder, name) {
+        return Ok(Some(file.into()));
+    }
+    // The volume is full, or its file system lacks O_TMPFILE.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
-    let taken = ofd_lock(file.as_fd(), OfdLock::TakeWrite)?;
-    Ok(taken.then_some(HeldLock { _file: file }))
+    let file = rustix::fs::openat(&folder, name, flags, Mode::from_raw_mode(0o644))?;
+    Ok(ofd_lock(file.as_fd(), OfdLock::TakeWrite)?.then(|| file.into()))
 }
 
-/// Returns true if a process holds the write lock on `path`, and false if the file is missing.
+fn create_locked(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(folder, ".", flags, Mode::from_raw_mode(0o644))?;
+    // Override the umask, because other containers must be able to query the lock.
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
+    if !ofd_lock(file.as_fd(), OfdLock::TakeWrite)? {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let temporary = format!(".{name}.tmp");
+    let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let link = || rustix::fs::linkat(rustix::fs::CWD, &own, folder, &temporary, AtFlags::SYMLINK_FOLLOW);
+    match link() {
+        // A process was killed between the two steps and has left this file behind.
+        Err(Errno::EXIST) => {
+            rustix::fs::unlinkat(folder, &temporary, AtFlags::empty())?;
+            link()?;
+        }
+        other => other?,
+    }
+    rustix::fs::renameat(folder, &temporary, folder, name)?;
+    Ok(file)
+}
+
+/// Returns true if a process holds the write lock on the file `path`, and false if the file is missing.
 pub fn is_held(path: &Path) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => ofd_lock(file.as_fd(), OfdLock::QueryWrite),
-        Err(rustix::io::Errno::NOENT) => Ok(false),
+        // Another container has a lease on the file (F_SETLEASE), which the kernel denies while the holder of the lock
+        // has the file open.
+        Err(Errno::NOENT | Errno::AGAIN) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,17 +1,17 @@
 //! The tether: a lock in a container's own folder held exactly as long as the container's process runs.
 //!
 //! An open-file-description lock belongs to the open file, not to a process. The lock survives `execve`, and the kernel
-//! releases it when the last descriptor is closed, at the latest when the process ends. The lock is taken before the
-//! file gets its name, so that no other process can take it first.
+//! releases it when the last descriptor is closed, at the latest when the process ends.
 
 use crate::core::names::TETHER_FILE;
-use crate::edge::files;
 use crate::edge::sys::{OfdLock, ofd_lock};
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::{Errno, FdFlags};
+use crate::edge::{files, lock};
+use rustix::fs::OFlags;
+use rustix::io::FdFlags;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// Lowest number of the inherited descriptor. Programs may expect lower numbers to be free.
 const MIN_DESCRIPTOR: i32 = 400;
@@ -20,55 +20,24 @@ const MIN_DESCRIPTOR: i32 = 400;
 #[derive(Debug)]
 #[must_use = "dropping this releases the tether"]
 pub struct Tether {
-    file: OwnedFd,
+    file: File,
 }
 
 impl Tether {
     /// Takes the tether in the container's own folder. Replaces the file of an earlier process.
     pub fn take(folder: &Path) -> io::Result<Tether> {
-        let handle = files::open_folder(folder)?;
-        match create_locked(&handle) {
-            Ok(file) => Ok(Tether { file }),
-            // The volume is full, or the file system lacks O_TMPFILE: use the file that the sidecar created.
-            Err(_) => {
-                let file = files::open_file_beneath(handle.as_fd(), Path::new(TETHER_FILE), OFlags::RDWR)?;
-                if !ofd_lock(file.as_fd(), OfdLock::TakeWrite)? {
-                    return Err(io::Error::new(io::ErrorKind::WouldBlock, "the tether can't be locked"));
-                }
-                Ok(Tether { file: file.into() })
-            }
-        }
+        let locked = lock::take(folder, TETHER_FILE)?;
+        let file = locked.ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "the tether can't be locked"))?;
+        Ok(Tether { file })
     }
 
     /// Returns a copy of the descriptor that survives `execve` and is inherited by children.
     pub fn inheritable_copy(&self) -> io::Result<OwnedFd> {
-        let copy = rustix::io::fcntl_dupfd_cloexec(&self.file, MIN_DESCRIPTOR).or_else(|_| self.file.try_clone())?;
+        let copy = rustix::io::fcntl_dupfd_cloexec(&self.file, MIN_DESCRIPTOR)
+            .or_else(|_| self.file.try_clone().map(OwnedFd::from))?;
         rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
         Ok(copy)
     }
-}
-
-fn create_locked(folder: &OwnedFd) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(folder, ".", flags, Mode::from_raw_mode(0o644))?;
-    // Override the umask, because the sidecar must be able to query the lock.
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
-    if !ofd_lock(file.as_fd(), OfdLock::TakeWrite)? {
-        return Err(io::ErrorKind::WouldBlock.into());
-    }
-    let temporary = format!(".{TETHER_FILE}.tmp");
-    let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let link = || rustix::fs::linkat(rustix::fs::CWD, &own, folder, &temporary, AtFlags::SYMLINK_FOLLOW);
-    match link() {
-        // A process was killed between the two steps and has left this file behind.
-        Err(Errno::EXIST) => {
-            rustix::fs::unlinkat(folder, &temporary, AtFlags::empty())?;
-            link()?;
-        }
-        other => other?,
-    }
-    rustix::fs::renameat(folder, &temporary, folder, TETHER_FILE)?;
-    Ok(file)
 }
 
 /// Returns true if a process holds the tether in the folder `name` beneath `root`. Returns false if the tether is
@@ -85,6 +54,7 @@ pub fn is_held(root: &Path, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::Mode;
 
     fn folder() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();

@@ -3,7 +3,6 @@
 use super::*;
 use crate::api::{Api, in_namespaces};
 use crate::clock_step::library;
-use podgate::edge::lock;
 use serde_json::json;
 use std::fs;
 
@@ -12,14 +11,17 @@ fn signal_ends_the_sidecar_before_it_has_set_up_the_board() {
     for fault in ["unwritable", "locked"] {
         let pod = Pod::new();
         let board = pod.path("board");
-        let _held = lock::take(&board.join(names::CONTROLLER_FILE)).unwrap().filter(|_| fault == "locked");
+        let volume = fs::File::open(pod.path("self")).unwrap();
         if fault == "unwritable" {
             fs::create_dir_all(board.join(names::ANNOTATIONS_FILE).join("file")).unwrap();
+        } else {
+            volume.lock().unwrap();
         }
         let mut command = pod.command(&["--publish", "board", "--containers", "[]"]);
+        command.stderr(fs::File::create(pod.path("log")).unwrap());
         let sidecar = Sidecar { child: Some(command.spawn().unwrap()) };
-        until("the sidecar has created its agent", || board.join("bin/podgate").exists());
-        std::thread::sleep(Duration::from_millis(100));
+        let log = || fs::read_to_string(pod.path("log")).unwrap();
+        until("the sidecar waits", || ["retrying", "waiting for a lock"].iter().any(|text| log().contains(text)));
         assert_eq!(sidecar.end(Signal::TERM).status.code(), Some(143), "{fault}");
     }
 }

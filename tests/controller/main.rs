@@ -8,6 +8,7 @@ mod api_server;
 mod clock_step;
 mod faults;
 mod gates;
+mod hostile_locks;
 mod kubelet_status;
 mod limits;
 mod privacy;
@@ -86,7 +87,7 @@ impl Pod {
 
     fn report_to(&self, folder: &Path, report: Report) -> std::io::Result<()> {
         let report = Report { sandbox: Some(sandbox_id()), epoch: self.board().epoch, started: true, ..report };
-        files::replace(folder, names::REPORT_FILE, report.to_text().as_bytes(), 0o644)
+        files::replace(folder, names::REPORT_FILE, report.to_text().as_bytes(), 0o644).map(drop)
     }
 }
 

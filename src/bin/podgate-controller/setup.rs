@@ -2,9 +2,55 @@
 
 use crate::api::PodIdentity;
 use crate::args::{PublishTarget, RunArgs};
+use crate::clock::now;
 use podgate::core::container::{Container, Mode};
 use podgate::core::names;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tracing::warn;
+
+/// Pause between two attempts to take a lock.
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
+/// Time after which a wait for a lock is logged.
+const LOCK_WARNING_DELAY: Duration = Duration::from_secs(1);
+
+/// Waits until no other sidecar of the Pod runs, and returns the lock that keeps others waiting. Two sidecars would both
+/// write the board and open gates. That can happen if the runtime reports the end of a container too early, or if a Pod
+/// written by hand has two sidecars.
+///
+/// The lock is on the folder `self_dir` itself. Other containers mount only folders beneath it, so they can't take this
+/// lock. They can take read locks on each file of the board.
+pub(crate) async fn exclude_other_sidecars(self_dir: &Path) -> Result<File, String> {
+    let why = "another sidecar of this Pod runs, or a container mounts this whole volume; containers need a subPath";
+    let error = |error| format!("can't lock --self {}: {error}; mount an emptyDir there", self_dir.display());
+    let folder = File::open(self_dir).map_err(error)?;
+    let try_lock = || match folder.try_lock() {
+        Ok(()) => Ok(Some(())),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(failed)) => Err(error(failed)),
+    };
+    wait_for_lock(self_dir, why, try_lock).await?;
+    Ok(folder)
+}
+
+/// Calls `try_lock` until it returns a lock. Logs the reason `why` if that takes long.
+pub(crate) async fn wait_for_lock<T>(
+    path: &Path,
+    why: &str,
+    mut try_lock: impl FnMut() -> Result<Option<T>, String>,
+) -> Result<T, String> {
+    let (since, mut has_warned) = (now(), false);
+    loop {
+        if let Some(lock) = try_lock()? {
+            return Ok(lock);
+        }
+        if since.elapsed() >= LOCK_WARNING_DELAY && !std::mem::replace(&mut has_warned, true) {
+            warn!(path = %path.display(), "waiting for a lock: {why}");
+        }
+        tokio::time::sleep(LOCK_RETRY_DELAY).await;
+    }
+}
 
 /// Returns the identity of the sidecar's own Pod; `None` with `--publish board`.
 pub(crate) fn pod_identity(args: &RunArgs) -> Result<Option<PodIdentity>, String> {

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 }
 
 fn install_into(folder: &Path) -> Result<(), Failure> {
-    install::install(Path::new(OWN_PROGRAM), folder, names::AGENT_FILE).map_err(|error| {
+    install::install(Path::new(OWN_PROGRAM), folder, names::AGENT_FILE).map(drop).map_err(|error| {
         let why = format!("{}: {error}; use a folder that this user can write", folder.display());
         Failure::new(Exit::BadSetup, why)
     })

@@ -12,7 +12,7 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use podgate::edge::bell::Ringer;
 use podgate::edge::files::replace;
-use podgate::edge::lock::{self, HeldLock};
+use podgate::edge::lock;
 use podgate::edge::sandbox::sandbox_id;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(crate) struct Scene {
     pub(crate) log: PathBuf,
     pub(crate) snapshot: Snapshot,
     ringer: Option<Ringer>,
-    lock: Option<HeldLock>,
+    lock: Option<std::fs::File>,
 }
 
 impl Scene {
@@ -74,7 +74,7 @@ impl Scene {
     pub(crate) fn start_sidecar(&mut self) {
         self.ringer = Some(Ringer::new(&self.board, names::BELL_FILE));
         self.publish(|_| {});
-        self.lock = lock::take(&self.board.join(names::CONTROLLER_FILE)).unwrap();
+        self.lock = lock::take(&self.board, names::CONTROLLER_FILE).unwrap();
         assert!(self.lock.is_some());
     }
 

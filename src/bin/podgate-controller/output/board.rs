@@ -1,10 +1,18 @@
-//! Writes the board: the annotations file, the bell and the lock.
+//! Writes the board: the agent, the annotations file, the bell and the lock.
+//!
+//! Other containers can open these files, and keep them open after the sidecar has replaced them.
 
 use crate::clock::now;
+use crate::setup::wait_for_lock;
 use podgate::core::annotations::{self, Annotations};
 use podgate::core::names;
 use podgate::edge::bell::Ringer;
-use podgate::edge::{files, lock, source};
+use podgate::edge::{files, install, lock, source};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
@@ -13,7 +21,12 @@ use tracing::{error, info, warn};
 pub(crate) struct Board {
     folder: PathBuf,
     ringer: Ringer,
-    lock: Option<lock::HeldLock>,
+    lock: Option<File>,
+    /// The current annotations file. A lease of another container would delay its readers, but the kernel denies write
+    /// leases on a file that another process has open.
+    open_annotations: Option<File>,
+    /// The agent, open for the same reason.
+    open_agent: Option<File>,
     /// True after the sidecar has logged that it can't create the bell. Prevents repeated warnings.
     is_bell_broken: bool,
     /// Annotations that could not be written, and the time of the next attempt.
@@ -25,13 +38,46 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Board {
     pub(crate) fn new(folder: &Path) -> Board {
-        let ringer = Ringer::new(folder, names::BELL_FILE);
-        Board { folder: folder.to_owned(), ringer, lock: None, is_bell_broken: false, unwritten: None }
+        Board {
+            folder: folder.to_owned(),
+            ringer: Ringer::new(folder, names::BELL_FILE),
+            lock: None,
+            open_annotations: None,
+            open_agent: None,
+            is_bell_broken: false,
+            unwritten: None,
+        }
     }
 
-    /// Returns the annotations of an earlier epoch; none if the board has no readable annotations.
-    pub(crate) fn previous_annotations(&self) -> Annotations {
+    /// Returns the annotations of an earlier epoch; none if the board has no readable annotations. Without them, the
+    /// revision would decrease, and ends of containers would not count. So if another container has a lease on the file,
+    /// waits until the kernel removes the lease, usually after 45 s.
+    pub(crate) async fn previous_annotations(&self) -> Annotations {
+        let path = self.folder.join(names::ANNOTATIONS_FILE);
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || match rustix::fs::open(&path, flags, Mode::empty()) {
+            Err(Errno::AGAIN) => Ok(None),
+            opened => Ok(Some(opened)),
+        };
+        let _open =
+            wait_for_lock(&path, "another container has a lease on this file, which ends on its own", open).await;
         source::read_board_annotations(&self.folder).unwrap_or_default()
+    }
+
+    /// Installs the agent from the file `from`. Keeps a file with the same content: a deleted file uses the volume's
+    /// memory as long as a container has it open, so new files would fill the volume after some restarts.
+    pub(crate) fn install_agent(&mut self, from: &Path) -> io::Result<()> {
+        let (program, bin) = (std::fs::read(from)?, self.folder.join(names::BIN_DIR));
+        let existing = || -> io::Result<Option<File>> {
+            let (bin, name) = (files::open_folder(&bin)?, Path::new(names::AGENT_FILE));
+            let file = files::open_file_beneath(bin.as_fd(), name, OFlags::RDONLY)?;
+            Ok((files::read_beneath(bin.as_fd(), name, program.len())? == program).then_some(file))
+        };
+        self.open_agent = match existing() {
+            Ok(Some(file)) => Some(file),
+            _ => Some(install::install(from, &bin, names::AGENT_FILE)?),
+        };
+        Ok(())
     }
 
     /// Writes `annotations`, then rings the bell. If the write fails, keeps `annotations` for [`retry`](Board::retry).
@@ -51,8 +97,13 @@ impl Board {
             Err(error) if before.is_none() => {
                 error!(%error, board = %self.folder.display(), "can't write the board; retrying");
             }
-            Ok(()) if before.is_some() => info!("the board can be written again"),
-            _ => {}
+            Ok(file) => {
+                self.open_annotations = Some(file);
+                if before.is_some() {
+                    info!("the board can be written again");
+                }
+            }
+            Err(_) => {}
         }
     }
 
@@ -67,14 +118,18 @@ impl Board {
         }
     }
 
-    /// Takes the lock that the sidecar's hook waits for. Returns false while an earlier sidecar process holds the lock.
-    pub(crate) fn try_lock(&mut self) -> Result<bool, String> {
-        if self.lock.is_none() {
-            let path = self.folder.join(names::CONTROLLER_FILE);
-            let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";
-            self.lock = lock::take(&path).map_err(|error| format!("can't lock {}: {error}; {hint}", path.display()))?;
-        }
-        Ok(self.lock.is_some())
+    /// Takes the lock that shows agents and the sidecar's hook that a sidecar runs and has set up the board.
+    pub(crate) async fn lock(&mut self) -> Result<(), String> {
+        let path = self.folder.join(names::CONTROLLER_FILE);
+        let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";
+        let take = || {
+            lock::take(&self.folder, names::CONTROLLER_FILE)
+                .map_err(|error| format!("can't lock {}: {error}; {hint}", path.display()))
+        };
+        let why =
+            "the board's file system can't create unnamed files (O_TMPFILE), and a container has locked this file";
+        self.lock = Some(wait_for_lock(&path, why, take).await?);
+        Ok(())
     }
 
     /// Returns true if the sidecar's hook has succeeded in this epoch.

@@ -32,7 +32,7 @@ impl HoldFiles {
         if open {
             // The kubelet's parser requires the single quotes.
             let line = format!("{}='{}'\n", names::HOLD_KEY, names::HOLD_VALUE);
-            files::replace(&self.folder, container, line.as_bytes(), 0o444)
+            files::replace(&self.folder, container, line.as_bytes(), 0o444).map(drop)
         } else {
             remove(&self.folder.join(container))
         }

@@ -20,7 +20,7 @@ use crate::output::board::Board;
 use crate::output::hold_files::HoldFiles;
 use crate::output::metrics::{self, Metrics};
 use crate::probe::prober::Prober;
-use crate::setup::{default_agent_path, pod_identity};
+use crate::setup::{default_agent_path, exclude_other_sidecars, pod_identity};
 use crate::signals::Signals;
 use futures::FutureExt;
 use podgate::core::annotations::Annotations;
@@ -29,11 +29,11 @@ use podgate::core::exit::Exit;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::{Phase, State};
 use podgate::core::{container_list, names};
-use podgate::edge::install;
 use podgate::edge::log::{self, Target};
 use podgate::edge::process::{process_age, random_id};
 use podgate::edge::sandbox::sandbox_id;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -43,10 +43,8 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
-use tracing::{debug, error, info};
+use tracing::{error, info};
 
-/// Pause between two attempts to take the lock.
-const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 /// Time limit for reading the containers from the API, without `--containers`.
 const FIRST_POD_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -106,6 +104,8 @@ struct Controller {
     outdated_facts: Option<PodFacts>,
     pod: PodModel,
     board: Board,
+    /// Lock that keeps other sidecars of the Pod waiting.
+    _only_sidecar: File,
     /// Gate files; `None` if no container is held.
     hold_files: Option<HoldFiles>,
     folders: Folders,
@@ -140,8 +140,8 @@ struct Controller {
 }
 
 impl Controller {
-    /// Resets the board, installs the agent, creates the folders, publishes the first snapshot, and then takes the
-    /// lock.
+    /// Waits until no other sidecar runs, installs the agent, creates the folders, publishes the first snapshot, and then
+    /// takes the lock on the board.
     async fn start(args: &RunArgs) -> Result<Controller, String> {
         let identity = pod_identity(args)?;
         let declared = args.containers.clone().unwrap_or_default();
@@ -150,12 +150,13 @@ impl Controller {
                 return Err(format!("{flag} {}: no such folder; mount a volume there", folder.display()));
             }
         }
+        let only_sidecar = exclude_other_sidecars(&args.self_dir).await?;
         let holds = declared.iter().any(|container| container.mode == Mode::Hold);
         let (hold, canary) = (Path::new(names::HOLD_DIR), Path::new(names::HOLD_CANARY_DIR));
         let hold_files = holds.then(|| HoldFiles::new(hold, canary)).transpose()?;
         let sandbox = sandbox_id();
-        let board = Board::new(&args.board);
-        let previous = board.previous_annotations();
+        let mut board = Board::new(&args.board);
+        let previous = board.previous_annotations().await;
         let found = Snapshot::from_annotations(&previous).ok();
         let resumed = found.as_ref().is_some_and(|found| found.sandbox.matches(&sandbox));
         let revision = found.as_ref().map_or(0, |found| found.revision);
@@ -174,9 +175,9 @@ impl Controller {
 
         let agent = args.agent.clone().map_or_else(default_agent_path, Ok);
         let agent = agent.map_err(|e| format!("can't find the agent: {e}; pass its path with --agent"))?;
-        let bin = args.board.join(names::BIN_DIR);
-        install::install(&agent, &bin, names::AGENT_FILE)
-            .map_err(|e| format!("can't install {} into {}: {e}", agent.display(), bin.display()))?;
+        board
+            .install_agent(&agent)
+            .map_err(|e| format!("can't install {} into {}: {e}", agent.display(), args.board.display()))?;
 
         let metrics = Rc::new(Metrics::default());
         let (sender, pod_updates) = mpsc::channel(4);
@@ -189,6 +190,7 @@ impl Controller {
             outdated_facts: None,
             pod,
             board,
+            _only_sidecar: only_sidecar,
             hold_files,
             folders: Folders::new(&args.self_dir, &args.podinfo),
             report_limits: BTreeMap::new(),
@@ -228,12 +230,7 @@ impl Controller {
                 controller.update();
             }
         }
-        while !controller.board.try_lock()? {
-            debug!("an earlier controller still holds the lock");
-            tokio::time::sleep(LOCK_RETRY_DELAY).await;
-        }
-        // The earlier controller may have opened gates.
-        controller.close_gates();
+        controller.board.lock().await?;
         // The folders may already contain reports.
         controller.on_reports();
         controller.update();

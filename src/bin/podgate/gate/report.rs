@@ -132,6 +132,6 @@ pub(crate) fn write_report(folder: &Path, temporary: &str, report: &Report) -> i
         Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
             overwrite(folder, names::REPORT_FILE, report.to_padded_text().as_bytes())
         }
-        other => other,
+        other => other.map(drop),
     }
 }
