@@ -115,7 +115,7 @@ pub enum Obstacle {
     #[error("a change ({0})")]
     NeverMet(GiveUpReason),
     /// The report for the sidecar can't be written.
-    #[error("can't report to the sidecar ({0}); mount this container's own folder there")]
+    #[error("can't report to the sidecar ({0})")]
     ReportFailed(String),
 }
 

@@ -4,8 +4,9 @@
 //! container that the report belongs to. A report counts only if its sandbox and epoch are current.
 
 use crate::core::annotations::{self, Torn};
+use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names::is_container_name;
-use crate::core::sandbox::SandboxId;
+use crate::core::sandbox::{SandboxId, fnv1a};
 use crate::core::snapshot::is_plain_word;
 use crate::core::until::WaitCondition;
 use crate::core::words::words;
@@ -22,12 +23,27 @@ const STOPPING: &str = "stopping";
 const TICKET: &str = "ticket";
 const PROCESS: &str = "process";
 const WATCHING: &str = "watching";
-/// Filler that sorts after all other keys and is never read.
-const PADDING: &str = "~";
+const KEYS: [&str; 12] =
+    [SANDBOX, EPOCH, AGENT, GATE, WAITING_FOR, STARTED, CHECK, EXIT_CODE, STOPPING, TICKET, PROCESS, WATCHING];
+/// Start of the last line of a padded report: a key that sorts after all others. The value is the hash of the lines
+/// before it, and filler.
+const PADDING: &str = "\n~=\"";
+/// Length of the hash in hexadecimal digits.
+const HASH_LENGTH: usize = 8;
 
-/// Size in bytes (one page) of the report file that the sidecar creates in each folder before a container can fill the
-/// volume.
-pub const RESERVED_SIZE: usize = 4096;
+/// Maximum length of the epoch and the agent's version, in bytes.
+const WORD_MAX: usize = 64;
+/// Size of a page of memory, in which a volume allocates.
+const PAGE: usize = 4096;
+/// Space for the keys of a report other than its list of conditions, in bytes.
+const OTHER_KEYS_SIZE: usize = 512;
+
+/// Returns the size in bytes of the file that the sidecar reserves for the reports of a container with these conditions,
+/// before another container can fill the volume.
+pub fn reserved_size(conditions: &[WaitCondition]) -> usize {
+    let list = Report { waiting_for: conditions.to_vec(), ..Report::default() };
+    (list.to_text().len() + OTHER_KEYS_SIZE).next_multiple_of(PAGE)
+}
 
 words! {
     /// State of an entrypoint gate.
@@ -117,27 +133,30 @@ impl Report {
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
 
-    /// Returns the text of the report file, padded to [`RESERVED_SIZE`] bytes to overwrite the reserved file in place.
-    pub fn to_padded_text(&self) -> String {
+    /// Returns the text of the report file, padded to at least `size` bytes. Overwriting a file of `size` bytes with this
+    /// text needs no further space. A mixture of the old and the new file is not a valid report.
+    pub fn to_padded_text(&self, size: usize) -> String {
         let mut text = self.to_text();
-        let frame = "\n=\"\"".len() + PADDING.len();
-        if let Some(room) = RESERVED_SIZE.checked_sub(text.len() + frame) {
-            text.push_str(&format!("\n{PADDING}=\"{}\"", "-".repeat(room)));
-        }
+        let hash = fnv1a(text.as_bytes());
+        let filler = size.saturating_sub(text.len() + PADDING.len() + HASH_LENGTH + "\"".len());
+        text.push_str(&format!("{PADDING}{hash:0HASH_LENGTH$x}{}\"", "-".repeat(filler)));
         text
     }
 
-    /// Parses a report. Skips invalid values. Fails if the file is incomplete.
+    /// Parses a report. Skips invalid values, and items of a list beyond [`CONTAINERS_MAX`]: the author is another
+    /// container, which must not fill the sidecar's memory. Fails if the file is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Report, Torn> {
-        let found = annotations::read(bytes, |_| true)?;
+        check_hash(bytes)?;
+        let found = annotations::read(bytes, |key| KEYS.contains(&key))?;
         let get = |key: &str| found.get(key).map(String::as_str);
         let is = |key: &str, value: &str| get(key) == Some(value);
+        let word = |key: &str| get(key).filter(|word| word.len() <= WORD_MAX).unwrap_or_default().to_owned();
         Ok(Report {
             sandbox: get(SANDBOX).and_then(|v| v.parse().ok()),
-            epoch: get(EPOCH).unwrap_or_default().to_owned(),
-            agent_version: get(AGENT).unwrap_or_default().to_owned(),
+            epoch: word(EPOCH),
+            agent_version: word(AGENT),
             gate: get(GATE).and_then(|v| v.parse().ok()),
-            waiting_for: get(WAITING_FOR).unwrap_or_default().split(',').filter_map(|item| item.parse().ok()).collect(),
+            waiting_for: read_list(get(WAITING_FOR), |item| item.parse().ok()),
             started: is(STARTED, "true"),
             check_passed: is(CHECK, "passed"),
             exit_code: get(EXIT_CODE).and_then(|v| v.parse().ok()),
@@ -151,10 +170,7 @@ impl Report {
                 let (pid, start) = text.split_once(':')?;
                 Some(Process { pid: pid.parse().ok()?, start_ticks: start.parse().ok()? })
             }),
-            watched_containers: {
-                let names = get(WATCHING).unwrap_or_default().split(',');
-                names.filter(|name| is_container_name(name)).map(str::to_owned).collect()
-            },
+            watched_containers: read_list(get(WATCHING), |name| is_container_name(name).then(|| name.to_owned())),
         })
     }
 
@@ -167,6 +183,29 @@ impl Report {
     pub fn has_gate_opened(&self) -> bool {
         self.gate == Some(GateState::Opened)
     }
+}
+
+/// Checks the hash of a padded report.
+fn check_hash(bytes: &[u8]) -> Result<(), Torn> {
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+    let (text, last) = bytes.split_at(end);
+    match last.strip_prefix(PADDING.as_bytes()) {
+        Some(hash) if !hash.starts_with(format!("{:0HASH_LENGTH$x}", fnv1a(text)).as_bytes()) => {
+            Err(Torn { line: text.split(|byte| *byte == b'\n').count() + 1, what: "the hash does not match" })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the distinct valid items among the first [`CONTAINERS_MAX`] of a list.
+fn read_list<T: PartialEq>(text: Option<&str>, parse: impl Fn(&str) -> Option<T>) -> Vec<T> {
+    let mut items = Vec::new();
+    for item in text.unwrap_or_default().split(',').take(CONTAINERS_MAX).filter_map(parse) {
+        if !items.contains(&item) {
+            items.push(item);
+        }
+    }
+    items
 }
 
 #[cfg(test)]
@@ -193,11 +232,69 @@ mod tests {
         assert_eq!(Report::parse(Report::default().to_text().as_bytes()), Ok(Report::default()));
     }
 
+    fn many(prefix: &str, count: usize) -> Vec<WaitCondition> {
+        let name = |number| format!("{prefix}-{number:04}-{}", "x".repeat(50)).parse().unwrap();
+        (0..count).map(name).collect()
+    }
+
+    /// Returns the report of an agent with long values in each key.
+    fn longest(waiting_for: Vec<WaitCondition>) -> Report {
+        Report {
+            sandbox: Some(format!("3f2a9c1e-{}-1a0c5f3b", u64::MAX).parse().unwrap()),
+            epoch: "0123456789abcdef".to_owned(),
+            agent_version: "1.23.456-rc.7".to_owned(),
+            gate: Some(GateState::Waiting),
+            waiting_for,
+            started: true,
+            check_passed: true,
+            exit_code: Some(i32::MIN),
+            stopping: PreStopState::Finished,
+            ticket: Some("3f2a9c1e".to_owned()),
+            process: Some(Process { pid: u32::MAX, start_ticks: u64::MAX }),
+            watched_containers: Vec::new(),
+        }
+    }
+
     #[test]
-    fn padded_report_has_the_reserved_size_and_same_content() {
-        let report = Report { epoch: "e1".to_owned(), started: true, ..Report::default() };
-        assert_eq!(report.to_padded_text().len(), RESERVED_SIZE);
-        assert_eq!(Report::parse(report.to_padded_text().as_bytes()), Ok(report));
+    fn each_report_fits_into_the_reserved_file() {
+        for count in 0..=CONTAINERS_MAX {
+            let report = longest(many("db", count));
+            let size = reserved_size(&report.waiting_for);
+            let text = report.to_padded_text(size);
+            assert_eq!(text.len(), size, "{count} conditions");
+            assert_eq!(Report::parse(text.as_bytes()), Ok(report));
+        }
+        assert_eq!(reserved_size(&[]), PAGE);
+    }
+
+    /// A process that is killed while it overwrites a file leaves the start of the new file and the end of the old one.
+    #[test]
+    fn mixture_of_two_reports_is_torn() {
+        let (old, new) = (longest(many("db", 90)), longest(many("api", 60)));
+        let size = reserved_size(&old.waiting_for);
+        let (old_text, new_text) = (old.to_padded_text(size), new.to_padded_text(size));
+        for at in 0..=size {
+            let mixture = format!("{}{}", &new_text[..at], &old_text[at..]);
+            match Report::parse(mixture.as_bytes()) {
+                Ok(found) => assert!(found == old && mixture == old_text || found == new, "{at}: {found:?}"),
+                Err(_) => assert!(mixture != old_text && mixture != new_text, "{at}"),
+            }
+        }
+    }
+
+    #[test]
+    fn lists_and_words_of_a_report_have_a_maximum() {
+        const FILE_MAX: usize = crate::core::names::BOARD_FILE_MAX;
+        for key in KEYS {
+            let distinct: Vec<String> = (0..5000).map(|number| format!("db-{number}")).collect();
+            for value in ["a".repeat(FILE_MAX), "a,".repeat(FILE_MAX / 2), "-".repeat(FILE_MAX), distinct.join(",")] {
+                let report = Report::parse(format!("{key}=\"{value}\"").as_bytes()).unwrap();
+                let text = report.to_text();
+                assert!(text.len() <= CONTAINERS_MAX * "db-123=Ready,".len() + 100, "{key}: {} bytes", text.len());
+            }
+        }
+        let twice = Report::parse(b"waiting-for=\"a,b,a=Ready,a=Exited\"\nwatching=\"a,a\"").unwrap();
+        assert_eq!((twice.waiting_for.len(), twice.watched_containers.len()), (3, 1));
     }
 
     #[test]

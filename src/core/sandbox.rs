@@ -88,7 +88,7 @@ impl FromStr for SandboxId {
     type Err = InvalidSandboxId;
 
     fn from_str(text: &str) -> Result<Self, InvalidSandboxId> {
-        let parts: Vec<&str> = text.split('-').collect();
+        let parts: Vec<&str> = text.splitn(4, '-').collect();
         let [boot, cookie, root] = parts[..] else { return Err(InvalidSandboxId) };
         // Integer parsers of std accept a leading plus sign, which is not valid in an id.
         if !(boot == "0" || is_boot_prefix(boot)) || text.contains('+') {

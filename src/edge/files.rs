@@ -148,11 +148,21 @@ pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], m
     })
 }
 
-/// Overwrites the start of the file `name` in `folder` in place, even if the volume is full. Readers may see a torn
-/// file.
+/// Returns the size in bytes of the file `name` in `folder`, at most `max`; 0 without such a file.
+pub fn size(folder: &Path, name: &str, max: usize) -> usize {
+    let size = rustix::fs::lstat(folder.join(name)).map_or(0, |status| status.st_size);
+    usize::try_from(size).unwrap_or(0).min(max)
+}
+
+/// Overwrites the file `name` in `folder` in place, even if the volume is full. Readers may see a torn file. Fails and
+/// changes nothing if the file does not have the size of `content`, because a volume that is full can't extend the file.
 pub fn overwrite(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let folder = open_folder(folder)?;
-    open_file_beneath(folder.as_fd(), Path::new(name), OFlags::WRONLY)?.write_all(content)
+    let mut file = open_file_beneath(folder.as_fd(), Path::new(name), OFlags::WRONLY)?;
+    if file.metadata()?.len() != u64::try_from(content.len()).unwrap_or(u64::MAX) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.write_all(content)
 }
 
 #[cfg(test)]
@@ -194,8 +204,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(overwrite(folder.path(), "report", b"x").is_err());
         std::fs::write(folder.path().join("report"), "old!").unwrap();
-        overwrite(folder.path(), "report", b"new").unwrap();
+        overwrite(folder.path(), "report", b"new!").unwrap();
         assert_eq!(std::fs::read(folder.path().join("report")).unwrap(), b"new!");
+        for other in [b"new".as_slice(), b"newer"] {
+            assert_eq!(overwrite(folder.path(), "report", other).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        }
         symlink("report", folder.path().join("link")).unwrap();
         assert!(overwrite(folder.path(), "link", b"x").is_err());
     }

@@ -3,7 +3,7 @@
 
 use crate::rungs::shell_with_inotify_limit;
 use crate::support::{Agent, Scene, Shell, Volume, annotations_text, wait_until};
-use podgate::core::report::GateState;
+use podgate::core::report::{GateState, Report, reserved_size};
 use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::{Phase, State};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -354,32 +354,54 @@ fn gate_needs_a_writable_folder_but_no_free_space() {
         eprintln!("skipped: no mounts in a user namespace here");
         return;
     }
-    // The sidecar has already reserved space for the report when another container fills the volume.
-    let fill = format!(
-        "head -c 4096 /dev/zero >{self_folder}/report; : >{self_folder}/tether; cat /dev/zero >{self_folder}/x 2>/dev/null"
-    );
-    assert_ne!(shell.run(&fill), 0);
+    let conditions =
+        |count| -> Vec<String> { (0..count).map(|number| format!("{}-{number}", "x".repeat(60))).collect() };
     let errors = scene.root.join("errors");
     let stderr_text = || fs::read_to_string(&errors).unwrap();
-    shell.start_agent(&waits_for_db(&scene).with_command(&["sh", "-c", "exit 7"]), &errors);
-    wait_until("the gate waits", || scene.termination_message().contains(": waiting for"));
-    assert!(!scene.termination_message().contains("can't report"), "{}", scene.termination_message());
-    // This process cannot read the tmpfs on the gate's folder, so the shell copies the report.
-    assert_eq!(shell.run(&format!("cp {self_folder}/report {}", scene.root.join("copy").display())), 0);
-    let report = fs::read(scene.root.join("copy")).unwrap();
-    let ticket = podgate::core::report::Report::parse(&report).unwrap().ticket.unwrap();
-    scene.publish(|s| {
-        s.heard_tickets.insert("api".to_owned(), ticket);
-        s.states.insert("db".to_owned(), State::Ready);
-    });
-    assert_eq!(shell.wait_for_agent(), 7, "{}", stderr_text());
+    for count in [0, 90] {
+        // The sidecar has already reserved space for the report when another container fills the volume.
+        let until: Vec<_> =
+            conditions(count).iter().chain([&"db".to_owned()]).map(|one| one.parse().unwrap()).collect();
+        fs::write(scene.root.join("reserved"), Report::default().to_padded_text(reserved_size(&until))).unwrap();
+        let fill = format!(
+            "cat {}/reserved >{self_folder}/report; : >{self_folder}/tether; cat /dev/zero >{self_folder}/x 2>/dev/null",
+            scene.root.display()
+        );
+        assert_ne!(shell.run(&format!("rm -f {self_folder}/*; {fill}")), 0);
+        scene.set_state("db", State::Started);
+        fs::write(&scene.termination, "").unwrap();
+        // The second start of the gate uses the file that the first has left.
+        for start in 0..2 {
+            let gate = conditions(count).iter().fold(waits_for_db(&scene), |gate, one| gate.flag("until", one));
+            shell.start_agent(&gate.with_command(&["sh", "-c", "exit 7"]), &errors);
+            // This process cannot read the tmpfs on the gate's folder, so the shell copies the report.
+            let copy = scene.root.join("copy");
+            let mut read = || {
+                assert_eq!(shell.run(&format!("cp {self_folder}/report {}", copy.display())), 0);
+                let report = Report::parse(&fs::read(&copy).unwrap()).unwrap();
+                (report.gate == Some(GateState::Waiting) && report.epoch == "e1").then_some(report)
+            };
+            let mut found = None;
+            wait_until("the gate has reported", || {
+                found = read();
+                found.is_some()
+            });
+            let report = found.unwrap();
+            assert_eq!(report.waiting_for.len(), until.len());
+            scene.publish(|s| {
+                s.heard_tickets.insert("api".to_owned(), report.ticket.unwrap());
+                s.states.extend(until.iter().map(|one| (one.container.clone(), State::Ready)));
+            });
+            assert_eq!(shell.wait_for_agent(), 7, "{count} conditions, start {start}: {}", stderr_text());
+        }
+    }
 
     assert_eq!(shell.run(&format!("mount -o remount,bind,ro {self_folder}")), 0);
     fs::write(&scene.termination, "").unwrap();
     shell.start_agent(&waits_for_db(&scene).flag("timeout", "100ms").with_command(ECHO_RAN), &errors);
     assert_eq!(shell.wait_for_agent(), 75);
     assert!(
-        stderr_text().contains("can't report to the sidecar") && stderr_text().contains("Read-only"),
+        stderr_text().contains("can't report to the sidecar") && stderr_text().contains("Read-only file system"),
         "{}",
         stderr_text()
     );

@@ -152,7 +152,7 @@ fn missing_report_is_a_setup_error_with_a_fix() {
     probe(Path::new("/nonexistent")).run().assert_failed(78, "no gate has reported in /nonexistent");
     probe(Path::new("/etc/passwd")).run().assert_failed(78, "no gate has reported in /etc/passwd");
     // Neither the sidecar's initial report nor the report of a postStart hook is the report of a gate.
-    for report in [Report::default().to_padded_text(), Report { started: true, ..Report::default() }.to_text()] {
+    for report in [Report::default().to_padded_text(4096), Report { started: true, ..Report::default() }.to_text()] {
         fs::write(scene.self_folder.join("report"), report).unwrap();
         run_probe(&scene).assert_failed(78, "run podgate entrypoint as this container's command");
         run_probe_or_waiting(&scene).assert_failed(78, "no gate has reported");

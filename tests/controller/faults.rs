@@ -106,3 +106,34 @@ fn container_cannot_hide_the_reports_of_others_from_a_restarted_sidecar() {
         }
     }
 }
+
+/// Each container writes the largest report that the sidecar reads, with each kind of list.
+#[test]
+fn reports_of_hostile_containers_use_little_memory() {
+    const HOSTILE: usize = 8;
+    let pod = Pod::new();
+    let name = |number| format!("evil-{number}");
+    let list: Vec<_> = (0..HOSTILE).map(|number| json!({"name": name(number), "mode": "entrypoint"})).collect();
+    let sidecar = pod.sidecar(&serde_json::Value::from(list).to_string(), &[]);
+    let rss = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", sidecar.child.as_ref().unwrap().id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().trim();
+        line.trim_end_matches(" kB").parse::<usize>().unwrap()
+    };
+    let before = rss();
+    let lists = [names::BOARD_FILE_MAX - 1000, 0].map(|size| "a,".repeat(size / 2));
+    for (round, (waiting_for, watching)) in [(&lists[0], &lists[1]), (&lists[1], &lists[0])].into_iter().enumerate() {
+        for number in 0..HOSTILE {
+            let (sandbox, epoch) = (sandbox_id(), pod.board().epoch);
+            let text = format!(
+                "epoch=\"{epoch}\"\ngate=\"waiting\"\nsandbox=\"{sandbox}\"\nticket=\"t{round}\"\n\
+                 waiting-for=\"{waiting_for}\"\nwatching=\"{watching}\""
+            );
+            files::replace(&pod.path("self").join(name(number)), names::REPORT_FILE, text.as_bytes(), 0o644).unwrap();
+        }
+        let is_heard = |number| pod.board().heard_tickets.get(&name(number)) == Some(&format!("t{round}"));
+        until("each report is read", || (0..HOSTILE).all(is_heard));
+    }
+    let growth = rss().saturating_sub(before);
+    assert!(growth < 8 * 1024, "{HOSTILE} containers made the sidecar grow by {growth} kB");
+}

@@ -4,7 +4,8 @@ use crate::clock::now;
 use crate::input::report_file::{Stamp, make_folder, read_report};
 use crate::probe::precise_timer::PreciseTimer;
 use inotify::{Inotify, WatchMask};
-use podgate::core::report::Report;
+use podgate::core::container::Container;
+use podgate::core::report::{Report, reserved_size};
 use podgate::edge::tether;
 use std::collections::BTreeMap;
 use std::io;
@@ -35,8 +36,8 @@ const RECHECK_DELAYS: [Duration; 4] =
 pub(crate) struct Folders {
     root: PathBuf,
     inotify: Option<AsyncFd<Inotify>>,
-    /// Folders that could not be created or watched yet.
-    unwatched: Vec<PathBuf>,
+    /// Folders that could not be created or watched yet, with the size of their reports.
+    unwatched: Vec<(PathBuf, usize)>,
     has_warned: bool,
     /// Kernel timer. Tokio's timer would wake the idle sidecar more than once for each check.
     timer: PreciseTimer,
@@ -91,29 +92,29 @@ impl Folders {
             last_event: None,
         };
         if podinfo.is_dir() {
-            folders.prepare(podinfo.to_owned());
+            folders.prepare(podinfo.to_owned(), 0);
         }
         folders
     }
 
     /// Creates and watches a folder for each new container. If this fails, the sidecar polls all folders, and
     /// [`changed`](Folders::changed) tries again.
-    pub(crate) fn create<'a>(&mut self, containers: impl Iterator<Item = &'a str>) {
-        for name in containers {
+    pub(crate) fn create<'a>(&mut self, containers: impl Iterator<Item = &'a Container>) {
+        for Container { name, until, .. } in containers {
             if !self.last_seen.contains_key(name) {
                 self.last_seen.insert(name.to_owned(), LastSeen::default());
-                self.prepare(self.root.join(name));
+                self.prepare(self.root.join(name), reserved_size(until));
             }
         }
     }
 
-    fn prepare(&mut self, path: PathBuf) {
-        let made = if path.parent() == Some(&self.root) { make_folder(&path) } else { Ok(()) };
+    fn prepare(&mut self, path: PathBuf, report_size: usize) {
+        let made = if path.parent() == Some(&self.root) { make_folder(&path, report_size) } else { Ok(()) };
         if let Err(error) = made.and_then(|()| self.watch(&path)) {
             if !std::mem::replace(&mut self.has_warned, true) {
                 warn!(%error, path = %path.display(), "can't create or watch a folder; polling every 100 ms instead");
             }
-            self.unwatched.push(path);
+            self.unwatched.push((path, report_size));
         }
     }
 
@@ -149,7 +150,7 @@ impl Folders {
         self.gap = if has_event { (self.gap * 2).clamp(Duration::from_millis(1), MAX_GAP) } else { Duration::ZERO };
         if !has_event && is_polling && self.last_retry.elapsed() >= reread {
             self.last_retry = now();
-            std::mem::take(&mut self.unwatched).into_iter().for_each(|path| self.prepare(path));
+            std::mem::take(&mut self.unwatched).into_iter().for_each(|(path, size)| self.prepare(path, size));
         }
         // After an event, check again if any tether was held. After a poll, check again only if a held tether was
         // released.
@@ -220,7 +221,8 @@ mod tests {
     fn folders(containers: &[&str]) -> (tempfile::TempDir, Folders) {
         let root = tempfile::tempdir().unwrap();
         let mut folders = Folders::new(root.path(), root.path());
-        folders.create(containers.iter().copied());
+        let container = |name: &&str| Container { name: (*name).to_owned(), ..Container::default() };
+        folders.create(containers.iter().map(container).collect::<Vec<_>>().iter());
         (root, folders)
     }
 
@@ -230,7 +232,8 @@ mod tests {
         let (root, mut folders) = runtime.block_on(async { folders(&["db"]) });
         folders.take_changes();
         let report = Report { started: true, ..Report::default() };
-        files::overwrite(&root.path().join("db"), "report", report.to_padded_text().as_bytes()).unwrap();
+        files::overwrite(&root.path().join("db"), "report", report.to_padded_text(reserved_size(&[])).as_bytes())
+            .unwrap();
         let (stamp, _) = read_report(root.path(), "db").unwrap();
         folders.last_seen.get_mut("db").unwrap().stamp = Some(stamp);
         let changes = folders.take_changes();

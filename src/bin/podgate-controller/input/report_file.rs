@@ -16,8 +16,9 @@ use tracing::debug;
 /// these values.
 pub(crate) type Stamp = (u64, i64, i64);
 
-/// Creates a container's folder, and creates its tether and report files in advance.
-pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+/// Creates a container's folder, and creates its tether and report files in advance, with `report_size` bytes for the
+/// report.
+pub(crate) fn make_folder(path: &Path, report_size: usize) -> io::Result<()> {
     match rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)) {
         // The container may run with any user id, so any user may write. Only that container mounts this folder. Use
         // chmod, because the umask limits the mode of mkdir.
@@ -26,8 +27,8 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error.into()),
     }
     // Another container may fill the volume later. The padded file reserves the space for this container's report.
-    for (name, text) in [(names::TETHER_FILE, String::new()), (names::REPORT_FILE, Report::default().to_padded_text())]
-    {
+    let report = Report::default().to_padded_text(report_size);
+    for (name, text) in [(names::TETHER_FILE, String::new()), (names::REPORT_FILE, report)] {
         if let Err(error) = create_file(&path.join(name), text.as_bytes()) {
             debug!(%error, path = %path.display(), name, "can't reserve a file");
         }

@@ -105,7 +105,6 @@ impl Controller {
     }
 
     pub(super) fn create_folders(&mut self) {
-        let names = self.pod.tracks().iter().map(|track| track.spec.name.as_str());
-        self.folders.create(names);
+        self.folders.create(self.pod.tracks().iter().map(|track| &track.spec));
     }
 }

@@ -6,7 +6,7 @@ use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::PodView;
 use podgate::core::until::WaitCondition;
-use podgate::edge::files::{open_folder, overwrite, read_beneath, replace_via};
+use podgate::edge::files::{open_folder, overwrite, read_beneath, replace_via, size};
 use podgate::edge::process;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -101,7 +101,11 @@ impl Reporter {
                 self.error = None;
             }
             Err(error) => {
-                let error = format!("{}: {error}", self.folder.display());
+                let fix = match is_full(&error) {
+                    true => "a container has filled the volume podgate-self; delete files in its folder",
+                    false => "mount this container's own folder there",
+                };
+                let error = format!("{}: {error}; {fix}", self.folder.display());
                 // Without a sidecar, the folder may be missing too.
                 if self.error.is_none() && !self.current.epoch.is_empty() {
                     warn!(error, "can't report to the sidecar");
@@ -126,12 +130,17 @@ pub(crate) fn read_report(folder: &Path) -> io::Result<Report> {
 
 /// Writes `report` into the container's own folder through the file `temporary`. A preStop hook uses another temporary
 /// file, because the hook may write at the same time as the container's agent.
+///
+/// The file never becomes smaller. So the space that the sidecar has reserved remains, and the next report can overwrite
+/// the file even if another container has filled the volume.
 pub(crate) fn write_report(folder: &Path, temporary: &str, report: &Report) -> io::Result<()> {
-    match replace_via(folder, temporary, names::REPORT_FILE, report.to_text().as_bytes(), 0o644) {
-        // Another container has filled the volume. Use the page that the sidecar has reserved.
-        Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
-            overwrite(folder, names::REPORT_FILE, report.to_padded_text().as_bytes())
-        }
+    let text = report.to_padded_text(size(folder, names::REPORT_FILE, names::BOARD_FILE_MAX));
+    match replace_via(folder, temporary, names::REPORT_FILE, text.as_bytes(), 0o644) {
+        Err(error) if is_full(&error) => overwrite(folder, names::REPORT_FILE, text.as_bytes()),
         other => other.map(drop),
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
