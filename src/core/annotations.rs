@@ -5,11 +5,19 @@
 //! torn, so that a half-written file never makes a container *ready*. The reader decodes only the values that the
 //! caller requests.
 
+use crate::core::sandbox::fnv1a;
 use std::collections::BTreeMap;
 
 /// Maximum length of an annotation's value, in bytes. The admission policy in `manifests/policy.yaml` enforces this
 /// limit.
 pub const VALUE_MAX: usize = 4096;
+
+/// Size of a page of memory, in which a volume allocates.
+pub const PAGE: usize = 4096;
+/// Start of the last line of a padded file. The key sorts after all others.
+const PADDING: &str = "\n~=\"";
+/// Length of the hash in a padded file, in hexadecimal digits.
+const HASH_LENGTH: usize = 8;
 
 /// Single-letter escapes and their bytes.
 const ESCAPES: [(u8, u8); 9] = [
@@ -51,14 +59,38 @@ pub fn write(annotations: &Annotations) -> String {
     out
 }
 
+/// Adds a last line with a hash of `text` and with filler, to at least `size` bytes. A file of that size can be
+/// overwritten in place with the result, even if the volume is full. [`read`] rejects a mixture of two padded files.
+pub fn pad(mut text: String, size: usize) -> String {
+    let hash = fnv1a(text.as_bytes());
+    let filler = size.saturating_sub(text.len() + PADDING.len() + HASH_LENGTH + "\"".len());
+    text.push_str(&format!("{PADDING}{hash:0HASH_LENGTH$x}{}\"", "-".repeat(filler)));
+    text
+}
+
+/// Checks the hash of a padded file.
+fn check_hash(bytes: &[u8]) -> Result<(), Torn> {
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+    let (text, last) = bytes.split_at(end);
+    match last.strip_prefix(PADDING.as_bytes()) {
+        Some(hash) if !hash.starts_with(format!("{:0HASH_LENGTH$x}", fnv1a(text)).as_bytes()) => {
+            let line = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
+            Err(Torn { line, what: "the hash does not match" })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Reads the annotations whose key `wanted` accepts. Fails if a line is not `key="value"`, even if `wanted` rejects its
-/// key. An accepted value with invalid escapes is skipped, so that one bad annotation can't hide the others.
+/// key, or if the hash of a padded file does not match. An accepted value with invalid escapes is skipped, so that one bad
+/// annotation can't hide the others.
 pub fn read(bytes: &[u8], mut wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Torn> {
     let mut found = Annotations::new();
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if text.is_empty() {
         return Ok(found);
     }
+    check_hash(text)?;
     for (index, line) in text.split(|b| *b == b'\n').enumerate() {
         let torn = |what| Torn { line: index + 1, what };
         let at = line.iter().position(|b| *b == b'=').ok_or(torn("no '='"))?;

@@ -6,7 +6,7 @@
 use crate::core::annotations::{self, Torn};
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names::is_container_name;
-use crate::core::sandbox::{SandboxId, fnv1a};
+use crate::core::sandbox::SandboxId;
 use crate::core::snapshot::is_plain_word;
 use crate::core::until::WaitCondition;
 use crate::core::words::words;
@@ -25,16 +25,8 @@ const PROCESS: &str = "process";
 const WATCHING: &str = "watching";
 const KEYS: [&str; 12] =
     [SANDBOX, EPOCH, AGENT, GATE, WAITING_FOR, STARTED, CHECK, EXIT_CODE, STOPPING, TICKET, PROCESS, WATCHING];
-/// Start of the last line of a padded report: a key that sorts after all others. The value is the hash of the lines
-/// before it, and filler.
-const PADDING: &str = "\n~=\"";
-/// Length of the hash in hexadecimal digits.
-const HASH_LENGTH: usize = 8;
-
 /// Maximum length of the epoch and the agent's version, in bytes.
 const WORD_MAX: usize = 64;
-/// Size of a page of memory, in which a volume allocates.
-const PAGE: usize = 4096;
 /// Space for the keys of a report other than its list of conditions, in bytes.
 const OTHER_KEYS_SIZE: usize = 512;
 
@@ -42,7 +34,7 @@ const OTHER_KEYS_SIZE: usize = 512;
 /// before another container can fill the volume.
 pub fn reserved_size(conditions: &[WaitCondition]) -> usize {
     let list = Report { waiting_for: conditions.to_vec(), ..Report::default() };
-    (list.to_text().len() + OTHER_KEYS_SIZE).next_multiple_of(PAGE)
+    (list.to_text().len() + OTHER_KEYS_SIZE).next_multiple_of(annotations::PAGE)
 }
 
 words! {
@@ -133,20 +125,14 @@ impl Report {
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
 
-    /// Returns the text of the report file, padded to at least `size` bytes. Overwriting a file of `size` bytes with this
-    /// text needs no further space. A mixture of the old and the new file is not a valid report.
+    /// Returns the text of the report file, padded to at least `size` bytes (see [`annotations::pad`]).
     pub fn to_padded_text(&self, size: usize) -> String {
-        let mut text = self.to_text();
-        let hash = fnv1a(text.as_bytes());
-        let filler = size.saturating_sub(text.len() + PADDING.len() + HASH_LENGTH + "\"".len());
-        text.push_str(&format!("{PADDING}{hash:0HASH_LENGTH$x}{}\"", "-".repeat(filler)));
-        text
+        annotations::pad(self.to_text(), size)
     }
 
     /// Parses a report. Skips invalid values, and items of a list beyond [`CONTAINERS_MAX`]: the author is another
     /// container, which must not fill the sidecar's memory. Fails if the file is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Report, Torn> {
-        check_hash(bytes)?;
         let found = annotations::read(bytes, |key| KEYS.contains(&key))?;
         let get = |key: &str| found.get(key).map(String::as_str);
         let is = |key: &str, value: &str| get(key) == Some(value);
@@ -182,18 +168,6 @@ impl Report {
     /// Returns true if the gate has opened.
     pub fn has_gate_opened(&self) -> bool {
         self.gate == Some(GateState::Opened)
-    }
-}
-
-/// Checks the hash of a padded report.
-fn check_hash(bytes: &[u8]) -> Result<(), Torn> {
-    let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
-    let (text, last) = bytes.split_at(end);
-    match last.strip_prefix(PADDING.as_bytes()) {
-        Some(hash) if !hash.starts_with(format!("{:0HASH_LENGTH$x}", fnv1a(text)).as_bytes()) => {
-            Err(Torn { line: text.split(|byte| *byte == b'\n').count() + 1, what: "the hash does not match" })
-        }
-        _ => Ok(()),
     }
 }
 
@@ -264,7 +238,7 @@ mod tests {
             assert_eq!(text.len(), size, "{count} conditions");
             assert_eq!(Report::parse(text.as_bytes()), Ok(report));
         }
-        assert_eq!(reserved_size(&[]), PAGE);
+        assert_eq!(reserved_size(&[]), annotations::PAGE);
     }
 
     /// A process that is killed while it overwrites a file leaves the start of the new file and the end of the old one.

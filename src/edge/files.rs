@@ -3,6 +3,7 @@
 //! Reads of untrusted files follow no links, never block and limit the size. [`replace`] uses `rename(2)`, so that a
 //! reader never sees a partial file.
 
+use crate::core::annotations::PAGE;
 use crate::edge::process::random_id;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -115,8 +116,8 @@ pub fn link_flag(path: &Path) -> OFlags {
 /// Replaces the file `name` in `folder` atomically. Omits `fsync`, because the volumes are in memory. On failure, no
 /// partial file is left under `name`.
 ///
-/// Returns the new file, open for reading since its creation. While it is open, the kernel denies other processes a
-/// write lease (`F_SETLEASE`), with which a process of the same user id could delay each reader.
+/// Returns the new file, open since its creation; for writing too, unless it is a program. While it is open, the kernel
+/// denies other processes a lease (`F_SETLEASE`), with which a process of the same user id could delay its users.
 pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
     replace_via(folder, &format!(".{name}.tmp"), name, content, mode)
 }
@@ -136,12 +137,13 @@ pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], m
         let mut file = File::from(file);
         file.write_all(content)?;
         rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let readable = rustix::fs::openat(folder.as_fd(), &temporary, flags, Mode::empty())?;
-        // An open write descriptor would make exec fail with ETXTBSY.
-        drop(file);
+        if mode & 0o111 != 0 {
+            // An open write descriptor would make exec fail with ETXTBSY.
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            file = rustix::fs::openat(folder.as_fd(), &temporary, flags, Mode::empty())?.into();
+        }
         rustix::fs::renameat(folder.as_fd(), &temporary, folder.as_fd(), name)?;
-        Ok(readable.into())
+        Ok(file)
     };
     written().inspect_err(|_| {
         let _ = rustix::fs::unlinkat(folder.as_fd(), &temporary, AtFlags::empty());
@@ -154,12 +156,33 @@ pub fn size(folder: &Path, name: &str, max: usize) -> usize {
     usize::try_from(size).unwrap_or(0).min(max)
 }
 
-/// Overwrites the file `name` in `folder` in place, even if the volume is full. Readers may see a torn file. Fails and
-/// changes nothing if the file does not have the size of `content`, because a volume that is full can't extend the file.
+/// Replaces the file like [`replace_via`]. If the volume is full, overwrites the file in place, and returns `None`. Readers
+/// may then see a torn file, so `content` must be [padded](crate::core::annotations::pad) to the size of the file.
+pub fn replace_or_overwrite(
+    folder: &Path,
+    temporary: &str,
+    name: &str,
+    content: &[u8],
+    mode: u32,
+) -> io::Result<Option<File>> {
+    match replace_via(folder, temporary, name, content, mode) {
+        Err(error) if is_full(&error) => overwrite(folder, name, content).map(|()| None),
+        other => other.map(Some),
+    }
+}
+
+/// Returns true if the volume, or its user's share of it, is full.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Overwrites the file `name` in `folder` in place. Fails and changes nothing if the file has not enough pages, because a
+/// full volume can't extend the file, or if an end of the old content would remain.
 pub fn overwrite(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let folder = open_folder(folder)?;
     let mut file = open_file_beneath(folder.as_fd(), Path::new(name), OFlags::WRONLY)?;
-    if file.metadata()?.len() != u64::try_from(content.len()).unwrap_or(u64::MAX) {
+    let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    if !(size..=size.next_multiple_of(PAGE)).contains(&content.len()) {
         return Err(io::ErrorKind::StorageFull.into());
     }
     file.write_all(content)
@@ -206,8 +229,10 @@ mod tests {
         std::fs::write(folder.path().join("report"), "old!").unwrap();
         overwrite(folder.path(), "report", b"new!").unwrap();
         assert_eq!(std::fs::read(folder.path().join("report")).unwrap(), b"new!");
-        for other in [b"new".as_slice(), b"newer"] {
-            assert_eq!(overwrite(folder.path(), "report", other).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        overwrite(folder.path(), "report", &[b'x'; PAGE]).unwrap();
+        for size in [0, 3, PAGE - 1, PAGE + 1] {
+            let error = overwrite(folder.path(), "report", &vec![b'y'; size]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         }
         symlink("report", folder.path().join("link")).unwrap();
         assert!(overwrite(folder.path(), "link", b"x").is_err());

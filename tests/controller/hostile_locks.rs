@@ -2,6 +2,7 @@
 //! has a read-only mount. It may have the sidecar's user id, as on OpenShift.
 
 use super::*;
+use podgate::core::report::GateState;
 use podgate::edge::lock;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -145,4 +146,66 @@ fn lease_on_a_file_of_a_running_sidecar_is_denied() {
         let opened = rustix::fs::open(pod.path("board").join(file), flags, rustix::fs::Mode::empty());
         assert!(opened.is_ok(), "{file}: {opened:?}");
     }
+}
+
+/// A deleted file uses the memory of the volume as long as a container has it open.
+#[test]
+fn board_is_written_although_its_old_files_fill_the_volume() {
+    let pod = Pod::new();
+    let board = pod.path("board").display().to_string();
+    let containers = r#"[{"name":"db","mode":"entrypoint"},{"name":"web","mode":"entrypoint"}]"#;
+    let mut command = pod.command(&["--publish", "board", "--containers", containers]);
+    command.env("PODGATE_AGENT", "agent");
+    std::fs::write(pod.path("agent"), "a small agent").unwrap();
+    let setup = format!("mount -t tmpfs -o size=64k none {board}");
+    let Some(mut command) = api::in_namespaces(&command, &setup) else { return };
+    command.stderr(Stdio::null());
+    let sidecar = Sidecar { child: Some(command.spawn().unwrap()) };
+    let board = PathBuf::from(format!("/proc/{}/root{board}", sidecar.child.as_ref().unwrap().id()));
+    let read = || source::read_board(&board).ok();
+    until("the board is set up", || read().is_some() && lock::is_held(&board.join(names::CONTROLLER_FILE)).unwrap());
+    let report = |container: &str, round: usize| {
+        let gate = Some(if round == 0 { GateState::Waiting } else { GateState::Opened });
+        let board = read().unwrap();
+        let report = Report { gate, ticket: Some(format!("t{round}")), ..Report::default() };
+        let report = Report { sandbox: Some(board.sandbox), epoch: board.epoch, started: round > 0, ..report };
+        files::replace(&pod.path("self").join(container), names::REPORT_FILE, report.to_text().as_bytes(), 0o644)
+            .unwrap();
+    };
+    let mut open = Vec::new();
+    for round in 0..24 {
+        open.push(File::open(board.join(names::ANNOTATIONS_FILE)).unwrap());
+        let before = read().unwrap().revision;
+        report("db", round);
+        until("the board shows the change", || read().is_some_and(|board| board.revision > before));
+    }
+    let inodes: std::collections::BTreeSet<u64> = open.iter().map(|file| file.metadata().unwrap().ino()).collect();
+    assert!(inodes.len() < open.len(), "the volume is not full");
+    report("web", 1);
+    until("web is Ready", || read().is_some_and(|board| board.states["web"] == State::Ready));
+}
+
+#[test]
+fn open_ends_of_the_bell_do_not_block_the_sidecar() {
+    let pod = Pod::new();
+    let _sidecar = pod.sidecar(DB, &[]);
+    let bell = pod.path("board").join(names::BELL_FILE);
+    let open = |flags| rustix::fs::open(&bell, flags | rustix::fs::OFlags::NONBLOCK, rustix::fs::Mode::empty());
+    // None of them ever reads. Root can also open the bell for writing.
+    let mut held: Vec<_> = (0..64).map(|_| open(rustix::fs::OFlags::RDONLY).unwrap()).collect();
+    held.extend(open(rustix::fs::OFlags::RDWR));
+    pod.report("db", Report::default());
+    until("db is Ready", || pod.state("db") == State::Ready);
+}
+
+/// A container owns the files in its own folder, so it can take leases on them.
+#[test]
+fn lease_in_a_folder_does_not_delay_the_reports_of_others() {
+    let pod = Pod::new();
+    let _sidecar = pod.sidecar(r#"[{"name":"evil","mode":"post-start"},{"name":"db","mode":"post-start"}]"#, &[]);
+    let mut neighbors = [names::REPORT_FILE, names::TETHER_FILE]
+        .map(|file| Neighbor::spawn(&pod.path("self/evil").join(file), "fcntl.fcntl(f, 1024, fcntl.F_WRLCK)"));
+    neighbors.iter_mut().for_each(|neighbor| neighbor.wait_for(2));
+    pod.report("db", Report::default());
+    until("db is Ready", || pod.state("db") == State::Ready);
 }

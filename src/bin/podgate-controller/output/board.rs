@@ -33,6 +33,8 @@ pub(crate) struct Board {
     unwritten: Option<(Annotations, Instant)>,
 }
 
+/// Space on the board for longer states, in bytes.
+const HEADROOM: usize = 1024;
 /// Pause before the next attempt to write the board.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
@@ -83,8 +85,15 @@ impl Board {
     /// Writes `annotations`, then rings the bell. If the write fails, keeps `annotations` for [`retry`](Board::retry).
     /// If creating the bell fails, agents use inotify.
     pub(crate) fn publish(&mut self, annotations: Annotations) {
+        // Old files that containers keep open may fill the volume. The padding makes it possible to overwrite the last
+        // file in place then, and leaves space for longer states.
         let text = annotations::write(&annotations);
-        let written = files::replace(&self.folder, names::ANNOTATIONS_FILE, text.as_bytes(), 0o444);
+        let size = (text.len() + HEADROOM).next_multiple_of(annotations::PAGE);
+        let size = size.max(files::size(&self.folder, names::ANNOTATIONS_FILE, names::BOARD_FILE_MAX));
+        let text = annotations::pad(text, size.min(names::BOARD_FILE_MAX));
+        let temporary = format!(".{}.tmp", names::ANNOTATIONS_FILE);
+        let written =
+            files::replace_or_overwrite(&self.folder, &temporary, names::ANNOTATIONS_FILE, text.as_bytes(), 0o644);
         if written.is_ok()
             && let Err(error) = self.ringer.ring()
             && !std::mem::replace(&mut self.is_bell_broken, true)
@@ -98,7 +107,7 @@ impl Board {
                 error!(%error, board = %self.folder.display(), "can't write the board; retrying");
             }
             Ok(file) => {
-                self.open_annotations = Some(file);
+                self.open_annotations = file.or(self.open_annotations.take());
                 if before.is_some() {
                     info!("the board can be written again");
                 }
@@ -152,6 +161,7 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         board.retry();
         assert_eq!(board.retry_at(), None);
-        assert_eq!(std::fs::read_to_string(folder.join("annotations")).unwrap(), "a=\"1\"");
+        let text = std::fs::read_to_string(folder.join("annotations")).unwrap();
+        assert!(text.starts_with("a=\"1\"\n~=") && text.len() == annotations::PAGE, "{text}");
     }
 }

@@ -6,7 +6,7 @@ use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::PodView;
 use podgate::core::until::WaitCondition;
-use podgate::edge::files::{open_folder, overwrite, read_beneath, replace_via, size};
+use podgate::edge::files::{is_full, open_folder, read_beneath, replace_or_overwrite, size};
 use podgate::edge::process;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -135,12 +135,5 @@ pub(crate) fn read_report(folder: &Path) -> io::Result<Report> {
 /// the file even if another container has filled the volume.
 pub(crate) fn write_report(folder: &Path, temporary: &str, report: &Report) -> io::Result<()> {
     let text = report.to_padded_text(size(folder, names::REPORT_FILE, names::BOARD_FILE_MAX));
-    match replace_via(folder, temporary, names::REPORT_FILE, text.as_bytes(), 0o644) {
-        Err(error) if is_full(&error) => overwrite(folder, names::REPORT_FILE, text.as_bytes()),
-        other => other.map(drop),
-    }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    replace_or_overwrite(folder, temporary, names::REPORT_FILE, text.as_bytes(), 0o644).map(drop)
 }
