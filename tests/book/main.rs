@@ -13,6 +13,7 @@ use assert_cmd::cargo::cargo_bin;
 use page::Page;
 use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 fn tool(arguments: &[&str], input: &str) -> Output {
@@ -117,4 +118,27 @@ fn each_command_uses_existing_flags() {
         }
     }
     assert!(seen >= 10, "{seen} commands");
+}
+
+/// Each row of the tables names the tests that prove it.
+#[test]
+fn each_test_on_the_page_about_shared_objects_exists() {
+    let mut sources = String::new();
+    let mut folders = ["tests", "src"].map(|folder| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder)).to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match entry.extension().is_some_and(|extension| extension == "rs") {
+                true => sources += &fs::read_to_string(entry).unwrap(),
+                false if entry.is_dir() => folders.push(entry),
+                false => {}
+            }
+        }
+    }
+    let page = Page::read("docs/shared-objects.md");
+    let rows = page.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.rsplit('|').nth(1));
+    let names: Vec<&str> = rows.flat_map(|tests| tests.split('`').skip(1).step_by(2)).collect();
+    assert!(names.len() > 40, "{names:?}");
+    for name in names.iter().filter(|name| !name.starts_with("TODO(")) {
+        assert!(sources.contains(&format!("fn {name}(")), "there is no test {name}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::clock::eventually;
 use crate::cluster::requests_of;
-use crate::orders::chain_containers;
+use crate::orders::{chain_containers, gated_chain_containers};
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use std::fs;
@@ -94,4 +94,30 @@ fn order_survives_a_neighbor_that_lies_about_itself() {
 #[ignore = "needs a cluster: make e2e"]
 fn order_survives_a_neighbor_that_combines_attacks() {
     assert_order_survives("hostile-all", &["bell", "links", "fill"]);
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn order_survives_a_neighbor_that_locks_the_board() {
+    assert_order_survives("hostile-locks", &["locks"]);
+}
+
+/// Kills the sidecar while a container holds locks on each file of the board.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn restarted_sidecar_starts_beside_a_neighbor_that_locks_the_board() {
+    let scene = Scene::shared("hostile-restart");
+    if !Scene::can_inject_faults("hostile-restart") {
+        return;
+    }
+    scene.grant_pod_access();
+    let mallory = server("mallory").running_as_root().args(&["--hostile", "locks"]);
+    let [db, api, web] = gated_chain_containers("12s", &[]);
+    let run = scene.create(&Pod::new("hostile-restart", [mallory, db, api, web]));
+    run.wait_for_start("db", 1);
+    eventually("mallory has opened the board's files", 30, || run.log("mallory").time_of("hostile locks"));
+    run.signal("podgate", "KILL");
+    let up = run.wait_until_up();
+    run.assert_order(&["db", "api", "web"]);
+    assert_eq!(up.kubelet_status("podgate")["restartCount"], 1);
 }

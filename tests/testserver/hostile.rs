@@ -4,10 +4,10 @@ use crate::event::log;
 use podgate::core::report::{GateState, PreStopState, Report};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::{annotations, names};
-use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, fcntl_lock, flock, mknodat, open};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::str::FromStr;
@@ -25,6 +25,8 @@ pub(crate) enum Attack {
     Links,
     /// Writes a new false report about its own container twenty times a second.
     Lies,
+    /// Keeps each file of the board open for ever, and keeps locks on the files.
+    Locks,
 }
 
 impl FromStr for Attack {
@@ -36,7 +38,8 @@ impl FromStr for Attack {
             "fill" => Ok(Attack::Fill),
             "links" => Ok(Attack::Links),
             "lies" => Ok(Attack::Lies),
-            _ => Err("must be bell, fill, links or lies"),
+            "locks" => Ok(Attack::Locks),
+            _ => Err("must be bell, fill, links, lies or locks"),
         }
     }
 }
@@ -48,6 +51,7 @@ pub(crate) fn run(attack: Attack) {
         Attack::Fill => fill(),
         Attack::Links => links(),
         Attack::Lies => lies(),
+        Attack::Locks => locks(),
     }
 }
 
@@ -166,5 +170,30 @@ fn lies() {
             }
         }
         sleep(Duration::from_millis(50));
+    }
+}
+
+fn locks() {
+    const FILES: [&str; 5] =
+        [names::CONTROLLER_FILE, names::ANNOTATIONS_FILE, names::BELL_FILE, "hooked", "bin/podgate"];
+    let mut held: Vec<(u64, File)> = Vec::new();
+    loop {
+        for name in FILES {
+            let path = Path::new(names::BOARD_DIR).join(name);
+            // The kernel releases the locks of a process on a file when the process closes any descriptor of it.
+            let Ok(inode) = fs::symlink_metadata(&path).map(|metadata| metadata.ino()) else { continue };
+            if held.iter().any(|(known, _)| *known == inode) {
+                continue;
+            }
+            let file = open(&path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).map(File::from);
+            log("hostile locks", &format!("{name}: {:?}", file.as_ref().map(|_| "open")));
+            held.extend(file.map(|file| (inode, file)));
+        }
+        for (_, file) in &held {
+            let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
+            // Succeeds at the moment when the sidecar ends.
+            let _ = fcntl_lock(file, FlockOperation::NonBlockingLockShared);
+        }
+        sleep(Duration::from_millis(2));
     }
 }

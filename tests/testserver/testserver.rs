@@ -86,7 +86,7 @@ struct Server {
     /// Keep running after SIGTERM
     #[arg(long)]
     ignore_term: bool,
-    /// Attack the other containers: bell, fill, links, lies; repeatable
+    /// Attack the other containers: bell, fill, links, lies, locks; repeatable
     #[arg(long, value_name = "ATTACK")]
     hostile: Vec<hostile::Attack>,
 }
