@@ -69,6 +69,8 @@ fn nothing_that_a_neighbor_keeps_on_a_file_stops_a_restarted_sidecar() {
             let mut neighbor = Neighbor::spawn(&pod.path("board").join(file), attack);
             first.end(Signal::KILL);
             neighbor.wait_for(2);
+            let is_alive = lock::is_held(&pod.path("board").join(names::CONTROLLER_FILE)).unwrap();
+            assert!(!is_alive, "{what} on {file}: agents believe that the sidecar runs");
             // Fails if the sidecar does not start.
             let _second = pod.sidecar(DB, &[]);
             assert!(pod.board().revision > revision, "{what} on {file}: the revision has decreased");
