@@ -365,6 +365,12 @@ fn refusals_name_the_way_out() {
         ),
         (
             422,
+            "Pod \"p-x7k2p\" is invalid: spec.containers[1].env[0].valueFrom: Invalid value: \"\": must specify one of: \
+             `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+            "its feature gate EnvFiles is off",
+        ),
+        (
+            422,
             "Pod \"p-x7k2p\" is invalid: spec.containers[0].image: Required value",
             "change the field that the message names",
         ),

@@ -33,6 +33,9 @@ fn api_server_without_env_files_rejects_held_pods_alone() {
     let held = Pod::new("held", [server("db"), server("api").held(&["--until", "db"])]).json();
     let error = creation_error(namespace, &held);
     assert!(error.contains("env[0].valueFrom: Invalid value"), "{error}");
+    // Without the webhook, `check` injects the Pod itself.
+    let output = check_output(namespace, &declared_pod());
+    assert!(output.contains("its feature gate EnvFiles is off"), "{output}");
 
     let _webhook = InstalledWebhook::by_kustomize(namespace, &[]);
     let log = || kubectl(&["-n", NAMESPACE, "logs", "-l", "app.kubernetes.io/component=webhook", "--tail=-1"]);

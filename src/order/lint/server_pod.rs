@@ -175,7 +175,11 @@ pub fn check_refusal(code: u16, message: &str) -> Finding {
             format!("can't create this Pod in a dry run, so podgate did not check the changes of the cluster: {text}");
         return Finding::note("dry-run-skipped", at, what);
     }
-    let fix = if has("violates PodSecurity") && has(&format!("\"{SIDECAR_NAME}\"")) {
+    let fix = if has(".valueFrom: Invalid value") && !has("fileKeyRef") {
+        // The API server has dropped `fileKeyRef` and lists the sources that it knows.
+        "this API server cannot hold containers: it is older than Kubernetes 1.35, or its feature gate EnvFiles is off; switch \
+         the gate on, or give the held containers a command"
+    } else if has("violates PodSecurity") && has(&format!("\"{SIDECAR_NAME}\"")) {
         "set the named fields; another webhook has changed those of podgate's sidecar: let it skip that container"
     } else if has("violates PodSecurity") {
         "set the named fields in the manifest; podgate's own parts meet the level restricted"
