@@ -8,6 +8,7 @@
 //! | [`grammar`] | grammar of an order |
 //! | `check_list` | lists of checks |
 //! | `correct` | correction of lists in another syntax |
+//! | `distance` | similarity of words |
 //! | `declaration` | types for all settings that annotations can declare |
 //! | `reader` | conversion of annotations to a declaration |
 //! | [`spec`] | containers in the `spec` of a template |
@@ -16,6 +17,7 @@
 mod check_list;
 mod correct;
 mod declaration;
+mod distance;
 mod flow_cut;
 pub mod grammar;
 mod key_check;

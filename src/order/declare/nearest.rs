@@ -1,6 +1,6 @@
 //! Suggestions for mistyped words.
 
-use strsim::osa_distance;
+use super::distance::distance;
 
 /// Returns the word in `known` that is most similar to `word`; `None` if no word is similar enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -11,8 +11,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known
         .into_iter()
         .filter(near)
-        .map(|other| (osa_distance(&word, &other.to_lowercase()), other))
-        .filter(|(distance, other)| *distance <= limit(other))
+        .filter_map(|other| Some((distance(word.as_bytes(), other.to_lowercase().as_bytes(), limit(other))?, other)))
         .min()
         .map(|(_, other)| other)
 }
