@@ -81,10 +81,13 @@ pub(super) fn argv(words: &[String]) -> Option<Argv> {
 /// Returns the name of the first variable that the kubelet would replace.
 pub(super) fn expand_word(word: &str, is_set: impl Fn(&str) -> bool) -> Result<String, String> {
     let (mut expanded, mut rest) = (String::new(), word);
+    // Without this bound, each `$(` would search the whole rest for `)`.
+    let close = word.rfind(')').map(|at| word.len() - at);
     while let Some((before, after)) = rest.split_once('$') {
         expanded.push_str(before);
         expanded.push('$');
-        rest = match after.strip_prefix('(').and_then(|after| after.split_once(')')) {
+        let name = after.strip_prefix('(').filter(|after| close.is_some_and(|close| close <= after.len()));
+        rest = match name.and_then(|after| after.split_once(')')) {
             Some((name, _)) if is_set(name) => return Err(name.to_owned()),
             Some((name, after)) => {
                 expanded.push_str(&format!("({name})"));
@@ -133,6 +136,9 @@ mod tests {
         ] {
             assert_eq!(expand(word).as_deref(), Ok(expanded), "{word}");
         }
+        // An unfinished reference must not search the whole rest of the word, or this word would take minutes.
+        let unfinished = format!("){}", "$(".repeat(1 << 20));
+        assert_eq!(expand(&unfinished).as_deref(), Ok(unfinished.as_str()));
         for word in ["$(PORT)", "x$(hostname)$(PORT)", "$$$(PORT)"] {
             assert_eq!(expand(word), Err("PORT".to_owned()), "{word}");
         }

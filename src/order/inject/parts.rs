@@ -49,8 +49,11 @@ pub(super) const AGENT_FIELDS: [(&str, &str); 4] =
 
 /// Returns the command line in the field `short` (see [`AGENT_FIELDS`]); `None` if the program is not podgate's agent.
 pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> {
+    agent_words(field_place(&Place::root(), short).of(container), short)
+}
+
+fn agent_words(found: Option<&Value>, short: &str) -> Option<Vec<String>> {
     let (_, subcommand) = AGENT_FIELDS.iter().find(|(field, _)| *field == short)?;
-    let found = field_place(&Place::root(), short).of(container);
     let mut words = if short == "command" { string_list(found) } else { exec_words(found) }?;
     // Another webhook can put its own program in front of a probe's command.
     if short != "command" && words.get(1).is_some_and(|word| *word == agent_path()) {
@@ -59,12 +62,16 @@ pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> 
     matches!(words.as_slice(), [program, first, ..] if *program == agent_path() && first == subcommand).then_some(words)
 }
 
+/// Maximum number of words of a gate that `inject` inserts, or `uninject` removes, one by one, which keeps the comments
+/// in a YAML list. Each such edit moves all later words, so a single edit replaces the words of a longer gate.
+pub(super) const SINGLE_WORDS_MAX: usize = 32;
+
 /// Returns the field with podgate's gate, and the index of the `--` behind the gate. The field is `command`, or `args` if
 /// another webhook has moved the whole command there and put its own program into `command`.
 pub(super) fn find_gate(container: &Value) -> Option<(&'static str, usize)> {
     ["command", "args"].into_iter().find_map(|field| {
-        let moved = json!({"command": container.get(field)});
-        Some((field, agent_line(&moved, "command")?.iter().position(|word| word == "--")?))
+        let words = agent_words(container.get(field), "command")?;
+        Some((field, words.iter().position(|word| word == "--")?))
     })
 }
 

@@ -162,11 +162,11 @@ fn restore_container(
         restore_field(editor, &place.to("args"), Some(&Value::Array(words)))?;
     } else if let Some((_, end)) = gate {
         let at = place.to("command");
-        if end + 1 == parts::items(injected, &Place::root().to("command")).len()
-            || of.no.contains("command")
-            || of.was.contains_key("command")
-        {
+        let rest = &parts::items(injected, &Place::root().to("command"))[end + 1..];
+        if rest.is_empty() || of.no.contains("command") || of.was.contains_key("command") {
             restore_field(editor, &at, of.was.get("command"))?;
+        } else if end >= parts::SINGLE_WORDS_MAX {
+            restore_field(editor, &at, Some(&rest.to_vec().into()))?;
         } else {
             for _ in 0..=end {
                 editor.edit(at.to(0), Op::Remove)?;

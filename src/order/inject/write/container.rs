@@ -11,6 +11,7 @@ use crate::order::inject::{checks, parts, user_hooks};
 use crate::order::plan::ContainerPlan;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Writer<'_> {
@@ -51,9 +52,9 @@ impl Writer<'_> {
         let command = place.to("command");
         let written = parts::string_list(own.spec.get("command")).unwrap_or_default();
         let gate = own.gate();
-        if written.is_empty() {
-            let words = [gate, self.explicit_command(own, place)?].concat();
-            self.editor.edit(command, Op::Set(json!(words)))?;
+        if written.is_empty() || gate.len() > parts::SINGLE_WORDS_MAX {
+            let words = if written.is_empty() { self.explicit_command(own, place)? } else { written };
+            self.editor.edit(command, Op::Set(json!([gate, words].concat())))?;
         } else {
             for (at, word) in gate.into_iter().enumerate() {
                 self.editor.edit(command.to(at), Op::Insert(word.into()))?;
@@ -178,7 +179,8 @@ impl Writer<'_> {
 fn expand_probes(container: &mut Container, spec: &Value, place: &Place) -> Result<(), Finding> {
     let Container { name, startup_probe, readiness_probe, .. } = container;
     let env = parts::items(spec, &Place::root().to("env"));
-    let is_set = |name: &str| env.iter().any(|one| parts::item_name(one) == Some(name));
+    let set: BTreeSet<&str> = env.iter().filter_map(parts::item_name).collect();
+    let is_set = |name: &str| set.contains(name);
     for (field, probe) in [("startupProbe", startup_probe), ("readinessProbe", readiness_probe)] {
         let Some(Probe { handler: Handler::Exec(exec), .. }) = probe else { continue };
         for word in &mut exec.command {

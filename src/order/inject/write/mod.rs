@@ -104,12 +104,12 @@ impl Writer<'_> {
 
     /// Reads the containers with these names and places, with their original probes.
     fn read_all(&mut self, all: Vec<(&str, Place)>, policy: Option<&str>) -> Result<Vec<Container>, Vec<Finding>> {
-        let (mut list, mut findings) = (Vec::new(), Vec::new());
+        let (mut list, mut findings, waiters) = (Vec::new(), Vec::new(), Waiters::of(self.plan));
         for (name, at) in all {
             match container_list::read_container(at.of(self.template).unwrap_or(&Value::Null), &at, policy) {
                 Ok(mut container) => {
                     let unknown = self.originals.restore(&mut container).into_iter();
-                    findings.extend(unknown.filter_map(|field| self.rewritten_probe(name, &at, field)));
+                    findings.extend(unknown.filter_map(|field| self.rewritten_probe(name, &at, field, &waiters)));
                     list.push(container);
                 }
                 Err(found) => findings.extend(found),
@@ -124,12 +124,14 @@ impl Writer<'_> {
 
     /// Reports a probe of the container `name` at `at` that Istio has rewritten and whose original is not known, if a
     /// container waits for the probe.
-    fn rewritten_probe(&self, name: &str, at: &Place, field: &str) -> Option<Finding> {
+    fn rewritten_probe(&self, name: &str, at: &Place, field: &str, waiters: &Waiters<'_>) -> Option<Finding> {
         let (planned, proxy) = (self.plan.get(name), istio::PROXY);
         let is_ready = |until: &WaitCondition| until.container == name && until.want == WantedState::Ready;
-        let has_check = planned.is_some_and(|planned| planned.ready.is_some());
-        let mut others = self.plan.containers.iter().filter(|_| !has_check);
-        let waiter = others.find(|other| other.after.iter().any(is_ready))?;
+        if planned.is_some_and(|planned| planned.ready.is_some()) {
+            return None;
+        }
+        let (waiter, _) = waiters.0.get(name)?.iter().find(|(_, want)| *want == WantedState::Ready)?;
+        let waiter = self.plan.get(waiter)?;
         let what = format!(
             "Istio has rewritten the {field} of {name}, which {} waits for, but {} of {proxy} has no valid original of it: only \
              {proxy} can answer",
@@ -137,7 +139,7 @@ impl Writer<'_> {
             istio::ORIGINALS
         );
         let fix = "keep the probe with the annotation sidecar.istio.io/rewriteAppHTTPProbers: \"false\"";
-        let waiters = Waiters::of(self.plan).transitive_waiters(name, |want| want == WantedState::Ready);
+        let waiters = waiters.transitive_waiters(name, |want| want == WantedState::Ready);
         let blocks = planned.is_some_and(|own| own.mode == Mode::PostStart && own.until.iter().any(is_ready));
         let mut later = self.plan.containers.iter().skip_while(|other| other.name != name);
         let (why, or) = if waiters.contains(proxy) && !waiter.continue_on_timeout {
