@@ -11,6 +11,7 @@
 //! | [`plan`](mod@plan) | works out modes, gates and stop order from the annotations |
 //! | [`inject`](mod@inject) | turns the plan into edits of the template; removes injected parts |
 //! | [`lint`] | finds likely mistakes and surprises |
+//! | [`limits`] | limits on the size of a template |
 //! | [`migrate`](mod@migrate) | converts orders of other tools to podgate's annotations |
 //! | [`resources`] | requests and limits of the sidecar |
 //! | [`kubernetes_version`] | version of Kubernetes |
@@ -24,6 +25,7 @@ pub mod edit;
 pub mod finding;
 pub mod inject;
 pub mod kubernetes_version;
+pub mod limits;
 pub mod lint;
 pub mod migrate;
 pub mod plan;

@@ -5,6 +5,7 @@ mod deadlocks;
 mod declare;
 mod edit;
 mod grammar;
+mod limits;
 mod lint;
 mod migrate;
 mod misplaced;

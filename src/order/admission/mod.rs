@@ -8,6 +8,7 @@ use crate::order::declare::{annotation_place, check_undeclared, keys};
 use crate::order::edit::{Edit, Op};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, is_requested};
+use crate::order::limits::count_values;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use patch::Operation;
 use serde::Deserialize;
@@ -16,8 +17,8 @@ use serde_json::{Value, json};
 /// Function that injects into a Pod, or returns the findings that prevent the injection.
 pub type Injector<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
 
-/// Maximum number of JSON values in a review. A real Pod has a few thousand. The maximum limits memory
-/// use: a value of two bytes in the text needs many times more memory after parsing.
+/// Maximum number of JSON values in a review. The maximum limits memory use: a value of two bytes in the text needs many
+/// times more memory after parsing. The maximum leaves room for managed fields beside an injected Pod.
 pub const VALUES_MAX: usize = 60_000;
 /// Maximum length of a request's uid, in bytes.
 const UID_MAX: usize = 256;
@@ -116,21 +117,6 @@ pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
         return Err(BadReview(format!("request.uid must have 1 to {UID_MAX} bytes")));
     }
     Ok(PodRequest::from_request(request).answer(inject))
-}
-
-/// Returns an upper bound for the number of values in the JSON text `body`, without parsing it.
-fn count_values(body: &[u8]) -> usize {
-    let (mut count, mut in_string, mut escaped) = (1, false, false);
-    for byte in body {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b',' | b'[' | b'{' if !in_string => count += 1,
-            _ => {}
-        }
-    }
-    count
 }
 
 /// Parts of a request that determine the answer.

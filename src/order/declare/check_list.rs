@@ -2,17 +2,57 @@
 
 use super::grammar::{SyntaxError, quoted};
 use super::nearest::nearest;
+use super::spec::{ContainerRef, Spec};
 use crate::core::argv::{Argv, Check};
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::limits::CHECKS_MAX;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Suffix of a `file://` check that demands content.
 const CONTENT: &str = "+content";
+
+/// Volume mounts of a container, by path.
+pub(super) struct Mounts<'a> {
+    by_path: BTreeMap<&'a str, &'a Value>,
+    host_paths: &'a BTreeSet<&'a str>,
+}
+
+impl<'a> Mounts<'a> {
+    pub(super) fn of(container: Option<&ContainerRef<'a>>, host_paths: &'a BTreeSet<&'a str>) -> Mounts<'a> {
+        let mounts = container.and_then(|own| own.value.get("volumeMounts")?.as_array()).into_iter().flatten();
+        let by_path = |mount: &'a Value| Some((mount["mountPath"].as_str()?.trim_end_matches('/'), mount));
+        // If several mounts have the same path, use the first.
+        Mounts { by_path: mounts.rev().filter_map(by_path).collect(), host_paths }
+    }
+
+    /// Returns `None` unless a volume is mounted at `path`, and true if the path is certainly a folder. A hostPath or a
+    /// path inside a volume can be a file.
+    pub(super) fn volume_at(&self, path: &str) -> Option<bool> {
+        let mount = self.by_path.get(path.trim_end_matches('/'))?;
+        let is_whole = mount["subPath"].is_null() && mount["subPathExpr"].is_null();
+        Some(is_whole && !mount["name"].as_str().is_some_and(|name| self.host_paths.contains(name)))
+    }
+}
+
+/// Returns the names of the volumes that are a path on the node.
+pub(super) fn host_paths<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
+    let volumes = spec.value.get("volumes").and_then(Value::as_array).into_iter().flatten();
+    volumes.filter(|volume| !volume["hostPath"].is_null()).filter_map(|volume| volume["name"].as_str()).collect()
+}
 
 /// Parses a list of one or more checks. A comma separates checks, except inside the JSON list of an `exec:` check.
 /// `volume_at` returns `None` unless a volume is mounted at a path, and true if the path is certainly a folder.
 pub(super) fn parse(text: &str, volume_at: impl Fn(&str) -> Option<bool>) -> Result<Vec<Check>, SyntaxError> {
     let (mut checks, mut at) = (Vec::new(), 0);
     loop {
+        if checks.len() == CHECKS_MAX {
+            let message = format!("more than {CHECKS_MAX} checks");
+            let fix = Some("combine checks in one exec: command".to_owned());
+            return Err(SyntaxError { span: 0..text.len(), message, fix });
+        }
         let start = at + text[at..].len() - text[at..].trim_start().len();
         let end = start + item_length(&text[start..]);
         let span = start..start + text[start..end].trim_end().len();
@@ -101,4 +141,25 @@ fn corrected(item: &str) -> Option<Check> {
         None => format!("tcp://{item}"),
     };
     text.parse().ok()
+}
+
+/// Advice for an invalid value of `ready.podgate.io/CONTAINER`.
+const READY_ADVICE: &str = "write one check, such as unix:///run/app.sock or tcp://127.0.0.1:5432";
+
+/// Returns the reason why `checks` cannot replace a container's probes.
+pub(super) fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
+    let is_local = |host: &str| matches!(host, "localhost" | "127.0.0.1" | "::1");
+    let what = match checks {
+        [Check::Tcp { host, .. } | Check::Http { host, .. }] if !is_local(host) => {
+            format!("{} does not check this container, because {host} is another host", checks[0])
+        }
+        [_, _, ..] => "only one check can replace the probes of a container".to_owned(),
+        _ => return None,
+    };
+    Some(Finding::error("bad-value", at.clone(), what).fix(READY_ADVICE))
+}
+
+/// Returns the fix for a value that podgate cannot correct.
+pub(super) fn example(is_ready: bool) -> &'static str {
+    if is_ready { READY_ADVICE } else { "write a list such as file:///certs/tls.crt, tcp://db.shop:5432" }
 }

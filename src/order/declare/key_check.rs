@@ -8,6 +8,7 @@ use super::spec::Spec;
 use crate::core::names;
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, Level, has_errors};
+use crate::order::limits;
 use serde_json::Value;
 
 /// Prefixes of the annotations in which the sidecar publishes states.
@@ -145,6 +146,9 @@ pub fn check_undeclared(template: &Value) -> Vec<Finding> {
     let mut keys = maps.iter().filter_map(|at| at.of(template)?.as_object()).flat_map(serde_json::Map::keys);
     let mut findings = Vec::new();
     if keys.any(|key| concerns_podgate(key)) {
+        if let Err(finding) = limits::check(template) {
+            return finding.into();
+        }
         let spec = Spec::read(template, &mut Vec::new());
         let _ = read_annotations(template, &spec, &mut findings);
         if !has_errors(&findings) {

@@ -1,6 +1,6 @@
 //! Reads annotations into a [`Declaration`].
 
-use super::check_list;
+use super::check_list::{self, Mounts};
 use super::declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
 use super::flow_cut;
 use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
@@ -13,6 +13,7 @@ use crate::core::argv::{Argv, Check};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
+use crate::order::limits::{FINDINGS_MAX, WAITS_MAX};
 use crate::order::resources;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +21,6 @@ use std::time::Duration;
 
 /// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
-/// Maximum number of findings. After more findings, podgate stops reading labels and annotations.
-const FINDINGS_MAX: usize = 100;
 
 /// Reads the annotations of `template`; `spec` is the spec of that template. Adds problems to `findings`. The result
 /// contains all valid settings.
@@ -32,7 +30,8 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
     let lists = annotations.into_iter().flatten().filter(|(key, _)| keys::is_declaring(key));
     let items = lists.flat_map(|(_, list)| grammar::parse_steps(list.as_str().unwrap_or_default(), grammar::ORDER).0);
     let optional = items.flatten().filter(|item| item.is_optional).map(|item| item.until.container).collect();
-    let mut reader = Reader { spec, findings, declaration, optional };
+    let host_paths = check_list::host_paths(spec);
+    let mut reader = Reader { spec, findings, declaration, optional, waits: 0, host_paths };
     reader.read_labels(template);
     let cut = annotations.and_then(|annotations| flow_cut::find(annotations, spec));
     for (key, value) in sorted_entries(template, "annotations", reader.findings) {
@@ -69,6 +68,10 @@ struct Reader<'a, 'f> {
     declaration: Declaration,
     /// Containers that a list names with `?`.
     optional: BTreeSet<String>,
+    /// Number of waits for containers and checks in all lists so far.
+    waits: usize,
+    /// Names of the volumes that are a path on the node.
+    host_paths: BTreeSet<&'a str>,
 }
 
 impl Reader<'_, '_> {
@@ -203,11 +206,14 @@ impl Reader<'_, '_> {
             }
             keys::CHECK_PREFIX => {
                 let checks = self.parse_checks(text, name, &at);
+                self.waits += checks.len();
+                self.check_waits(&at);
                 self.declaration.checks.insert(name.to_owned(), checks);
             }
             keys::READY_PREFIX => {
                 let mut checks = self.parse_checks(text, name, &at);
-                self.findings.extend(ready_problem(&checks, &at).map(|finding| finding.span(0..text.len())));
+                self.findings
+                    .extend(check_list::ready_problem(&checks, &at).map(|finding| finding.span(0..text.len())));
                 self.declaration.ready.extend(checks.pop().map(|check| (name.to_owned(), check)));
             }
             _ => match text.parse::<Argv>() {
@@ -261,6 +267,9 @@ impl Reader<'_, '_> {
         }
         let (mut seen, mut absent) = (BTreeSet::new(), BTreeSet::new());
         for item in steps.iter().flatten() {
+            if self.findings.len() > FINDINGS_MAX {
+                break;
+            }
             let name = &item.until.container;
             let unknown = self.spec.check_name(name, at, Some(item.span.clone())).filter(|_| !self.spec.has(name));
             if !seen.insert(name.clone()) {
@@ -285,30 +294,33 @@ impl Reader<'_, '_> {
         }
         steps.iter_mut().for_each(|step| step.retain(|item| !absent.contains(&item.until.container)));
         steps.retain(|step| !step.is_empty());
+        let count: usize = steps.iter().map(Vec::len).sum();
+        self.waits += match grammar {
+            grammar::AFTER => count,
+            // Each sidecar waits for all other containers.
+            grammar::SIDECARS => count * self.spec.containers.len().saturating_sub(count),
+            _ => steps.windows(2).map(|pair| pair[0].len() * pair[1].len()).sum(),
+        };
+        self.check_waits(at);
         if has_errors(&self.findings[before..]) { Vec::new() } else { steps }
+    }
+
+    fn check_waits(&mut self, at: &Place) {
+        if self.waits > WAITS_MAX {
+            let what = format!("the order has more than {WAITS_MAX} waits for containers and checks");
+            let finding = Finding::error("template-too-large", at.clone(), what);
+            self.findings.push(finding.fix("name only direct predecessors"));
+        }
     }
 
     /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.
     fn parse_checks(&mut self, text: &str, name: &str, at: &Place) -> Vec<Check> {
-        let mounts = self.spec.get(name).and_then(|own| own.value.get("volumeMounts")?.as_array());
-        let volumes = self.spec.value.get("volumes").and_then(Value::as_array);
-        // A hostPath or a path inside a volume can be a file.
-        let is_folder = |mount: &Value| {
-            let mut volumes = volumes.into_iter().flatten().filter(|volume| volume["name"] == mount["name"]);
-            let is_whole = mount["subPath"].is_null() && mount["subPathExpr"].is_null();
-            is_whole && volumes.all(|volume| volume["hostPath"].is_null())
-        };
-        let is_ready = *at == keys::container_annotation_place(keys::READY_PREFIX, name);
-        let example =
-            if is_ready { READY_ADVICE } else { "write a list such as file:///certs/tls.crt, tcp://db.shop:5432" };
-        let volume_at = |path: &str| {
-            let is_there = |mounted: &str| mounted.trim_end_matches('/') == path.trim_end_matches('/');
-            let mut mounts = mounts.into_iter().flatten();
-            mounts.find(|mount| mount["mountPath"].as_str().is_some_and(is_there)).map(is_folder)
-        };
-        check_list::parse(text, volume_at).unwrap_or_else(|SyntaxError { span, message, fix }| {
-            let finding = Finding::error("bad-value", at.clone(), message).span(span);
-            self.findings.push(finding.fix(fix.unwrap_or_else(|| example.to_owned())));
+        let mounts = Mounts::of(self.spec.get(name), &self.host_paths);
+        let checks = check_list::parse(text, |path| mounts.volume_at(path));
+        checks.unwrap_or_else(|SyntaxError { span, message, fix }| {
+            let is_ready = *at == keys::container_annotation_place(keys::READY_PREFIX, name);
+            let fix = fix.unwrap_or_else(|| check_list::example(is_ready).to_owned());
+            self.findings.push(Finding::error("bad-value", at.clone(), message).span(span).fix(fix));
             Vec::new()
         })
     }
@@ -353,22 +365,6 @@ impl Reader<'_, '_> {
         self.findings.push(finding.fix("write a duration such as 90s, 5m or 1h 30m").span(0..text.len()));
         DEFAULT_TIMEOUT
     }
-}
-
-/// Advice for an invalid value of `ready.podgate.io/CONTAINER`.
-const READY_ADVICE: &str = "write one check, such as unix:///run/app.sock or tcp://127.0.0.1:5432";
-
-/// Returns the reason why `checks` cannot replace a container's probes.
-fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
-    let is_local = |host: &str| matches!(host, "localhost" | "127.0.0.1" | "::1");
-    let what = match checks {
-        [Check::Tcp { host, .. } | Check::Http { host, .. }] if !is_local(host) => {
-            format!("{} does not check this container, because {host} is another host", checks[0])
-        }
-        [_, _, ..] => "only one check can replace the probes of a container".to_owned(),
-        _ => return None,
-    };
-    Some(Finding::error("bad-value", at.clone(), what).fix(READY_ADVICE))
 }
 
 fn describe_value(value: &Value) -> String {

@@ -7,6 +7,7 @@
 use crate::core::container::{Container, Handler, Probe};
 use crate::order::edit::Place;
 use crate::order::inject::parts;
+use crate::order::limits::parse_json;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ impl OriginalProbes {
             let proxy = named(template, parts::spec_place(field), PROXY)?;
             named(proxy, Place::root().to("env"), ORIGINALS)?.get("value")?.as_str()
         });
-        OriginalProbes(text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default())
+        OriginalProbes(text.and_then(parse_json).unwrap_or_default())
     }
 
     /// Restores the original actions of the container's probes, and keeps the times and thresholds. Returns the fields

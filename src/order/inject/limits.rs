@@ -1,15 +1,13 @@
-//! Limits on the size of a template. Podgate checks these limits before parsing JSON in the template's strings.
-//! A forged Pod therefore cannot overload the webhook.
+//! Limits on the size of the injected parts of a template. A forged Pod therefore cannot overload the webhook.
 
 use crate::core::command::AgentCommand;
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, AGENT_FIELDS};
+use crate::order::limits;
 use serde_json::Value;
 
-/// Kubernetes' limit on all annotations of an object, in bytes.
-const ANNOTATIONS_MAX: usize = 256 << 10;
 /// Maximum length of an environment variable's value, in bytes. Linux allows 128 KiB for name and value together.
 pub(super) const VARIABLE_MAX: usize = (128 << 10) - 32;
 /// Maximum number of words that podgate puts before a container's command. A gate needs two words for each container to
@@ -20,28 +18,9 @@ const HOOKS_MAX: usize = 256 << 10;
 /// Maximum number of podgate's volumes in a Pod, and of podgate's mounts in a container.
 const OWN_VOLUMES_MAX: usize = 16;
 
-/// Checks the size of a template.
-pub(super) fn check(template: &Value) -> Result<(), Finding> {
-    let annotations = Place::root().to("metadata").to("annotations");
-    let fields = annotations.of(template).and_then(Value::as_object).into_iter().flatten();
-    let length: usize = fields.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
-    if length > ANNOTATIONS_MAX {
-        let what = format!("the annotations have {length} bytes, but Kubernetes allows at most {ANNOTATIONS_MAX}");
-        return Err(Finding::error("template-too-large", annotations, what).fix("remove the largest annotation"));
-    }
-    for list in ["initContainers", "containers"].map(parts::spec_place) {
-        let count = parts::items(template, &list).len();
-        // An injected template also contains podgate's sidecar.
-        if count > CONTAINERS_MAX + 1 {
-            let what = format!("{count} containers, but podgate supports at most {CONTAINERS_MAX}");
-            return Err(Finding::error("too-many-containers", list, what));
-        }
-    }
-    Ok(())
-}
-
 /// Checks the size of the injected parts of a template.
 pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
+    limits::check_injected(template)?;
     let forged = |at: &Place, what: &str| {
         let what = format!("the injection cannot be undone: {what}");
         Err(Finding::error("injected-changed", at.clone(), what).fix("use the manifest from before the injection"))

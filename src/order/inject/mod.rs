@@ -12,7 +12,7 @@
 //! | `istio` | probes and hooks that Istio has rewritten |
 //! | `preconditions` | reasons that prevent an injection |
 //! | `write` | writes a plan into a template |
-//! | `limits` | limits the size of a template that podgate reads |
+//! | `limits` | limits the size of the injected parts |
 //! | `reorder` | reorders the items of a list |
 //! | `record` | the annotation that makes the injection reversible |
 //! | `undo` | removes the injected parts |
@@ -138,7 +138,6 @@ pub fn inject_again(returned: &Value, known: &KnownFacts) -> Result<Option<Value
 
 /// Injects into a template that has no injected parts.
 fn inject_plain(template: &Value, options: &Options, known: &KnownFacts) -> Result<Injected, Vec<Finding>> {
-    limits::check(template)?;
     let mut plan = plan(template, known)?;
     let mut findings = std::mem::take(&mut plan.findings);
     match write::write(template, &plan, options) {

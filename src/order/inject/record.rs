@@ -3,7 +3,8 @@
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::declare::keys;
 use crate::order::finding::Finding;
-use crate::order::inject::{limits, parts, undo};
+use crate::order::inject::{parts, undo};
+use crate::order::limits;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +55,7 @@ impl Record {
             let what = format!("podgate's record in this annotation is not valid: {why}");
             Finding::error("injected-unreadable", at.clone(), what).fix("use the manifest from before the injection")
         };
-        limits::check(template)?;
+        limits::check_injected(template)?;
         let text = found.as_str().ok_or_else(|| broken("not a string".to_owned()))?;
         let record: Record = serde_json::from_str(text).map_err(|_| broken("not in podgate's format".to_owned()))?;
         if record.order.len().max(record.containers.len()) > CONTAINERS_MAX {

@@ -7,6 +7,7 @@ use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::checks::{self, AgentCheck};
 use crate::order::inject::parts;
+use crate::order::limits::parse_json;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -130,7 +131,7 @@ pub(super) fn no_op() -> ThenCommand {
 /// Extracts the user's hook from `--then` in podgate's hook `line`; `None` if `line` contains no hook of the user.
 pub(super) fn wrapped_hook(line: &[String]) -> Option<Value> {
     let line = AgentCommand::parse(line)?;
-    let words: Vec<String> = serde_json::from_str(line.values("--then").first()?).ok()?;
+    let words: Vec<String> = parse_json(line.values("--then").first()?)?;
     if words.first() != Some(&agent_path()) {
         return Some(json!({"exec": {"command": words}}));
     }

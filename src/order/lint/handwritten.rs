@@ -9,6 +9,7 @@ use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject;
+use crate::order::limits;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     let is_unused = |lines: &AgentLines| lines.gate.is_none() && lines.pre_stop.is_none() && !lines.has_hold_variable();
     if listed.is_empty() && lines.iter().all(is_unused) {
         return None;
+    }
+    if let Err(finding) = limits::check(template) {
+        return Some(finding.into());
     }
     let grace = spec.value.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
     for (own, lines) in spec.containers.iter().zip(&lines) {

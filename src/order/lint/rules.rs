@@ -95,7 +95,7 @@ pub const RULES: &[Rule] = &[
     rule("startup-probe-weaker", "A startupProbe is replaced by a weaker check"),
     rule("state-unused", "A state has no effect on the last step"),
     rule("strange-type", "A field has the wrong type"),
-    rule("template-too-large", "The annotations or the order are too large"),
+    rule("template-too-large", "The Pod, its annotations or the order are too large"),
     rule("too-many-containers", "The Pod has more than 200 containers"),
     rule("unknown-command", "A gate is needed, but the container's command is not known"),
     rule("unknown-container", "An annotation names a container that the Pod does not have"),

@@ -11,6 +11,7 @@ use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{self, Declaration, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
+use crate::order::limits;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// # Errors
 /// Returns all findings, at least one of them an error.
 pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> {
+    limits::check(template)?;
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);
     if has_errors(&findings) {

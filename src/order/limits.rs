@@ -1,0 +1,130 @@
+//! Limits on the size of a template. Podgate checks these limits before it parses or searches any part of the template,
+//! so that one Pod cannot take much of the webhook's time or memory. Real Pods are far below every limit.
+
+use crate::core::container_list::CONTAINERS_MAX;
+use crate::core::names;
+use crate::order::declare::keys;
+use crate::order::edit::{PathSegment, Place};
+use crate::order::finding::Finding;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Maximum number of JSON values in a Pod, and in each JSON text inside a Pod. A real Pod has a few hundred. The items
+/// of lists in podgate's annotations count as values.
+pub const VALUES_MAX: usize = 20_000;
+/// Maximum number of JSON values in an injected Pod. Podgate injects nothing if the result would have more.
+const INJECTED_VALUES_MAX: usize = 2 * VALUES_MAX;
+/// Maximum number of items of one list or map in a Pod. The lists of an injected Pod are longer.
+pub const ITEMS_MAX: usize = 1_000;
+/// Kubernetes' limit on all annotations of an object, in bytes.
+pub const ANNOTATIONS_MAX: usize = 256 << 10;
+/// Maximum number of checks of one container.
+pub const CHECKS_MAX: usize = 64;
+/// Maximum number of waits of a container for another container or for a check, over all containers.
+pub const WAITS_MAX: usize = 2_500;
+/// Maximum number of findings about labels and annotations.
+pub const FINDINGS_MAX: usize = 100;
+
+/// Checks the size of a template without injected parts.
+pub fn check(template: &Value) -> Result<(), Finding> {
+    check_size(template, false)
+}
+
+/// Checks the size of an injected template.
+pub(crate) fn check_injected(template: &Value) -> Result<(), Finding> {
+    check_size(template, true)
+}
+
+fn check_size(template: &Value, is_injected: bool) -> Result<(), Finding> {
+    let (pod, items_max, values_max) = match is_injected {
+        true => ("the injected Pod", usize::MAX, INJECTED_VALUES_MAX),
+        false => ("the Pod", ITEMS_MAX, VALUES_MAX),
+    };
+    let annotations = Place::root().to("metadata").to("annotations");
+    let fields = || annotations.of(template).and_then(Value::as_object).into_iter().flatten();
+    let text = |value: &Value| value.as_str().map_or(0, str::len);
+    let length: usize = fields().map(|(key, value)| key.len() + text(value)).sum();
+    if length > ANNOTATIONS_MAX {
+        let what = format!("the annotations have {length} bytes, but Kubernetes allows at most {ANNOTATIONS_MAX}");
+        return Err(too_large(annotations, what).fix("remove the largest annotation"));
+    }
+    for list in ["initContainers", "containers"].map(|field| Place::root().to("spec").to(field)) {
+        let count = list.of(template).and_then(Value::as_array).map_or(0, Vec::len);
+        // An injected template also contains podgate's sidecar.
+        if count > CONTAINERS_MAX + usize::from(is_injected) {
+            let what = format!("{count} containers, but podgate supports at most {CONTAINERS_MAX}");
+            return Err(Finding::error("too-many-containers", list, what).fix("split the Pod"));
+        }
+    }
+    let own = fields().filter(|(key, _)| keys::is_annotation(key)).filter_map(|(_, value)| value.as_str());
+    let mut count: usize = own.map(|text| text.matches([',', '&']).count()).sum();
+    for field in ["metadata", "spec"] {
+        let place = Place::root().to(field);
+        count += place.of(template).map_or(Ok(0), |value| {
+            count_items(value, items_max).map_err(|(path, items)| {
+                let place = place.join(&Place(path.into_iter().rev().collect()));
+                too_long(template, place, items)
+            })
+        })?;
+    }
+    if count > values_max {
+        let what = format!("{pod} has {count} fields and list items, but podgate supports at most {values_max}");
+        return Err(too_large(Place::root().to("spec"), what).fix("move data to a ConfigMap or an image"));
+    }
+    Ok(())
+}
+
+/// Parses a JSON text from a field of a Pod. Returns `None` if the text has too many values or is not a `T`.
+pub(crate) fn parse_json<T: DeserializeOwned>(text: &str) -> Option<T> {
+    if count_values(text.as_bytes()) > VALUES_MAX { None } else { serde_json::from_str(text).ok() }
+}
+
+/// Returns an upper bound for the number of values in a JSON text, without parsing it.
+pub(crate) fn count_values(json: &[u8]) -> usize {
+    let (mut count, mut in_string, mut escaped) = (1, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Counts the values in `value`. Fails with the reversed path and the length of a list or map that is too long.
+fn count_items(value: &Value, max: usize) -> Result<usize, (Vec<PathSegment>, usize)> {
+    let (length, mut count) = (value.as_array().map_or_else(|| value.as_object().map_or(0, Map::len), Vec::len), 1);
+    if length > max {
+        return Err((Vec::new(), length));
+    }
+    let longer = |(mut path, length): (Vec<PathSegment>, usize), step| {
+        path.push(step);
+        (path, length)
+    };
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        count += count_items(item, max).map_err(|found| longer(found, index.into()))?;
+    }
+    for (key, field) in value.as_object().into_iter().flatten() {
+        count += count_items(field, max).map_err(|found| longer(found, key.as_str().into()))?;
+    }
+    Ok(count)
+}
+
+/// Reports a list or map that is too long. Names the container that has it.
+fn too_long(template: &Value, place: Place, count: usize) -> Finding {
+    let (container, field) = place.0.split_at(place.0.len().min(3));
+    let name = Place(container.to_vec()).to("name").of(template).and_then(Value::as_str);
+    let what = match name.filter(|name| names::is_container_name(name) && !field.is_empty()) {
+        Some(name) => format!("{} of {name}", Place(field.to_vec())),
+        None => place.to_string(),
+    };
+    let what = format!("{what} has {count} items, but podgate supports at most {ITEMS_MAX}");
+    too_large(place, what).fix("shorten it")
+}
+
+fn too_large(at: Place, what: String) -> Finding {
+    Finding::error("template-too-large", at, what)
+}
