@@ -2,9 +2,10 @@
 
 use crate::client::{Client, Stream, pod, review};
 use crate::program::{Files, Webhook, eventually, now};
+use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Opens a connection that announces a body of 256 KiB and sends `sent` of it.
@@ -55,6 +56,38 @@ fn idle_connections_do_not_delay_health() {
     let many: Vec<_> = (0..400).map(|_| TcpStream::connect(webhook.status).unwrap()).collect();
     assert_eq!(webhook.page("/healthz").status, 200);
     drop(many);
+}
+
+/// A small Pod waits for two large ones at most. In one queue, it would wait for all of them.
+#[test]
+fn small_pod_overtakes_large_ones() {
+    const LARGE: usize = 10;
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &["--log-level", "info"]);
+    let client = webhook.client(&files.ca);
+    let mut large = pod("c0");
+    large["metadata"]["annotations"] = json!({"padding": "x".repeat(40 << 10)});
+    large["spec"]["containers"] =
+        (0..70).map(|n| json!({"name": format!("c{n}"), "image": "x", "command": ["x"]})).collect();
+    for n in 1..70 {
+        let before: Vec<String> = (0..n).map(|m| format!("c{m}")).collect();
+        large["metadata"]["annotations"][format!("after.podgate.io/c{n}")] = before.join(",").into();
+    }
+    let (answered, body) = (AtomicUsize::new(0), review("large", &large).to_string());
+    std::thread::scope(|scope| {
+        for _ in 0..LARGE {
+            scope.spawn(|| {
+                assert_eq!(client.post(body.as_bytes()).status, 200);
+                answered.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        eventually("the large reviews are in progress", || {
+            (webhook.metric("podgate_webhook_requests_in_flight") >= 8.0).then_some(())
+        });
+        assert_eq!(client.review(&review("small", &pod("db, api")))["uid"], "small");
+        let answered = answered.load(Ordering::Relaxed);
+        assert!(answered < LARGE - 2, "{answered}");
+    });
 }
 
 #[test]

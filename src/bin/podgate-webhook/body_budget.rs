@@ -1,6 +1,7 @@
 //! Limits the total memory for request bodies. The webhook reserves memory as bytes arrive. When the budget is used up,
-//! the oldest incomplete body loses its reservation.
+//! the oldest incomplete body loses its reservation. Small bodies never lose theirs.
 
+use crate::admit::SMALL_MAX;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -42,14 +43,15 @@ impl BodyBudget {
 
 impl Reservation<'_> {
     /// Raises this reservation to `size` bytes in total. If the budget is exceeded, evicts incomplete bodies, the
-    /// oldest first. This body may be among them.
+    /// oldest first. This body may be among them. Keeps small bodies: even 512 of them, one for each connection, need
+    /// less memory than the budget.
     pub(crate) fn grow(&self, size: usize) {
         let mut bodies = self.budget.lock();
         if let Some(body) = bodies.get_mut(&self.number) {
             body.size = size;
         }
         let mut excess = bodies.values().map(|body| body.size).sum::<usize>().saturating_sub(BUDGET);
-        for body in bodies.values_mut().filter(|body| !body.is_complete) {
+        for body in bodies.values_mut().filter(|body| !body.is_complete && body.size > SMALL_MAX) {
             if excess == 0 {
                 break;
             }

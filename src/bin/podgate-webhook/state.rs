@@ -9,7 +9,7 @@ use podgate::order::plan::KnownFacts;
 use rustls::sign::CertifiedKey;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 use tracing::info;
 
 pub(crate) struct State {
@@ -17,8 +17,10 @@ pub(crate) struct State {
     pub(crate) metrics: Metrics,
     pub(crate) served_cert: Arc<ServedCert>,
     pub(crate) body_budget: BodyBudget,
-    /// Permit for a review. There is only one, which limits memory.
-    pub(crate) review_seat: Arc<Semaphore>,
+    /// Locked during each review: one review at a time limits memory. Waiting reviews form a queue.
+    pub(crate) review_seat: Arc<Mutex<()>>,
+    /// Locked by the only large body that is reviewed or in the queue. The other large bodies wait for this lock.
+    pub(crate) large_body_turn: Mutex<()>,
     is_draining: AtomicBool,
     /// Facts about the cluster, once they are known.
     pub(crate) cluster_facts: OnceLock<KnownFacts>,
@@ -31,7 +33,8 @@ impl State {
             metrics: Metrics::default(),
             served_cert: Arc::default(),
             body_budget: BodyBudget::default(),
-            review_seat: Arc::new(Semaphore::new(1)),
+            review_seat: Arc::default(),
+            large_body_turn: Mutex::default(),
             is_draining: AtomicBool::new(false),
             cluster_facts: OnceLock::new(),
         }
