@@ -86,6 +86,8 @@ bench: ## Run the benchmarks: size, memory, latency, added start time, webhook (
 	$(cargo) bench --locked --bench release
 	tools/build podgate-webhook
 	$(cargo) bench --locked --bench webhook
+	$(cargo) bench --locked --bench webhook -- --search 60
+	$(cargo) bench --locked --bench webhook -- --flood 30
 
 fuzz: ## Fuzz FUZZ=annotations, or another of fuzz/fuzz_targets, for TIME=60 seconds; needs nightly Rust and cargo-fuzz
 	cd fuzz && cargo +nightly fuzz run $(fuzz_build_$(FUZZ)) $(FUZZ) -- -max_total_time=$(TIME) $(fuzz_limits_$(FUZZ))

@@ -1,7 +1,12 @@
-//! Fuzzes the admission webhook with arbitrary bodies, reviews of arbitrary objects, and Pods with large forged parts.
+//! Fuzzes the admission webhook with arbitrary bodies, reviews of arbitrary objects, Pods with large forged parts, and
+//! variants of the most expensive Pods.
 //! The webhook must not panic, and must give a reason for each denial. Injecting an injected Pod must change nothing.
 //! `make fuzz` limits time and memory.
 #![no_main]
+
+#[allow(dead_code, reason = "shared with the benchmark")]
+#[path = "../../tests/common/costly_pods.rs"]
+mod costly_pods;
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -133,7 +138,20 @@ fn forged(from: &mut Unstructured) -> Result<Value> {
     Ok(pod)
 }
 
+/// Returns a variant of one of the most expensive Pods; `None` if it is too large.
+fn costly(from: &mut Unstructured) -> Result<Option<Value>> {
+    let mut numbers = costly_pods::parse(from.choose(costly_pods::COSTLY)?);
+    for _ in 0..from.int_in_range(0..=3)? {
+        let mut random = |below: usize| from.int_in_range(0..=below.max(1) - 1).unwrap_or_default();
+        costly_pods::mutate(&mut numbers, &mut random);
+    }
+    Ok((!costly_pods::is_too_large(&numbers)).then(|| costly_pods::pod(&numbers)))
+}
+
 fuzz_target!(|bytes: &[u8]| {
+    if let Ok(Some(pod)) = costly(&mut Unstructured::new(bytes)) {
+        ask_about(&pod);
+    }
     if let Ok(pod) = forged(&mut Unstructured::new(bytes)) {
         ask_about(&pod);
     }
