@@ -1,8 +1,9 @@
 //! Checks the keys of annotations and labels, but not the values.
 
+use super::distance::distance;
 use super::grammar::quoted;
 use super::keys::{self, annotation_place, is_declared};
-use super::nearest::{is_one_edit, nearest};
+use super::nearest::nearest;
 use super::reader::read_annotations;
 use super::spec::Spec;
 use crate::core::names;
@@ -46,7 +47,7 @@ fn is_near_miss(key: &str) -> bool {
     let is_name = || name_beside_podgate(key).is_some_and(|found| names().any(|name| name == found));
     match key.rsplit_once('/') {
         Some((domain, _)) => {
-            let near = |known: &str| known.len().abs_diff(domain.len()) <= 2 && is_one_edit(domain, known);
+            let near = |known: &str| distance(domain.as_bytes(), known.as_bytes(), 1).is_some();
             squeeze(domain).contains("podgate") || container_domains().chain([keys::DOMAIN]).any(near) || is_name()
         }
         None => squeeze(key).contains("podgateio") || is_name(),

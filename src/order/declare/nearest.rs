@@ -16,19 +16,6 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, other)| other)
 }
 
-/// Returns true if `a` becomes `b` by one inserted, deleted, replaced or swapped character. Takes linear time.
-pub(super) fn is_one_edit(a: &str, b: &str) -> bool {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let start = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
-    let (a, b) = (&a[start..], &b[start..]);
-    let end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
-    match (&a[..a.len() - end], &b[..b.len() - end]) {
-        ([], [_]) | ([_], []) | ([_], [_]) => true,
-        ([first, second], [third, fourth]) => first == fourth && second == third,
-        _ => false,
-    }
-}
-
 /// Returns a suggestion such as `did you mean db?`; `None` if no word in `known` is similar enough.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(word, known).map(|found| format!("did you mean {found}?"))
