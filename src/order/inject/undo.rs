@@ -120,12 +120,9 @@ fn revert(record: &Record, template: &Value) -> Result<Editor, EditError> {
 
 /// Removes podgate's volumes, mounts or variables from a list, in reverse order, so that the list's indices remain valid.
 fn remove_own_items(editor: &mut Editor, list: &Place) -> Result<(), EditError> {
-    for at in (0..parts::items(editor.value(), list).len()).rev() {
-        if list.to(at).of(editor.value()).is_some_and(parts::is_own_item) {
-            editor.edit(list.to(at), Op::Remove)?;
-        }
-    }
-    Ok(())
+    let items = parts::items(editor.value(), list);
+    let own: Vec<usize> = (0..items.len()).rev().filter(|at| parts::is_own_item(&items[*at])).collect();
+    own.into_iter().try_for_each(|at| editor.edit(list.to(at), Op::Remove))
 }
 
 /// Restores the original value `was` of a field that the removal has emptied. Removes the field if `was` is `None`.
