@@ -111,9 +111,6 @@ pub enum Obstacle {
     /// A check has not passed.
     #[error("{0}")]
     CheckPending(String),
-    /// A condition can't be met, but the gate keeps waiting (`opens_at_limit`).
-    #[error("a change ({0})")]
-    NeverMet(GiveUpReason),
     /// The report for the sidecar can't be written.
     #[error("can't report to the sidecar ({0})")]
     ReportFailed(String),
@@ -169,15 +166,8 @@ pub enum Decision {
 
 /// Decides whether a gate opens, waits or gives up.
 pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> Decision {
-    match decide_now(view, spec, observed) {
-        Decision::GiveUp(why) if spec.opens_at_limit && why.exit_code() == Exit::NeverMet => {
-            Decision::Closed(vec![Obstacle::NeverMet(why)])
-        }
-        decision => decision,
-    }
-}
-
-fn decide_now(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> Decision {
+    let may_give_up = !spec.opens_at_limit;
+    let fail_fast = spec.fail_fast && may_give_up;
     let mut obstacles = Vec::new();
     match view {
         PodView::Snapshot(snapshot, source) => {
@@ -193,10 +183,10 @@ fn decide_now(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
                 let stuck = snapshot.stuck.get(&until.container).cloned();
                 obstacles.push(match (until.status(snapshot), state, stuck) {
                     (ConditionStatus::Met, ..) => continue,
-                    (ConditionStatus::Never, Some(state), _) if spec.fail_fast => {
+                    (ConditionStatus::Never, Some(state), _) if fail_fast => {
                         return Decision::GiveUp(GiveUpReason::ContainerEnded(until.clone(), state));
                     }
-                    (ConditionStatus::NotYet, _, Some(stuck)) if spec.fail_fast => {
+                    (ConditionStatus::NotYet, _, Some(stuck)) if fail_fast => {
                         return Decision::GiveUp(GiveUpReason::ContainerStuck(until.clone(), stuck));
                     }
                     (_, None, _) if knows_all => {
@@ -215,7 +205,7 @@ fn decide_now(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
                     obstacles.push(Obstacle::TicketNotHeard);
                 }
                 (GateKind::Hook(own), _) if !obstacles.is_empty() => {
-                    if let Some((name, state)) = ended_predecessor(snapshot, own) {
+                    if let Some((name, state)) = ended_predecessor(snapshot, own).filter(|_| may_give_up) {
                         return Decision::GiveUp(GiveUpReason::PredecessorEnded(name, state));
                     }
                     if *source == Source::Volume {
@@ -232,7 +222,7 @@ fn decide_now(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
             }
         }
     }
-    if let Some(what) = &observed.impossible_check {
+    if let Some(what) = observed.impossible_check.as_ref().filter(|_| may_give_up) {
         return Decision::GiveUp(GiveUpReason::ImpossibleCheck(what.clone()));
     }
     match (&observed.controller, spec.kind) {
@@ -255,52 +245,4 @@ fn ended_predecessor(snapshot: &Snapshot, own: &str) -> Option<(String, State)> 
     let before = snapshot.order.iter().take_while(|name| *name != own);
     let restarts = before.filter(|name| !snapshot.has_ended_for_good(name));
     restarts.filter_map(|name| Some((name.clone(), *snapshot.states.get(name)?))).find(|(_, state)| state.has_ended())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::snapshot::REASON_ENDED;
-
-    /// Returns the decision of a gate for each reason to give up, with the reason's exit code.
-    fn decisions(opens_at_limit: bool) -> Vec<(Decision, Exit)> {
-        let states = ["first", "migrate"].map(|name| (name, State::Failed));
-        let states = [states.as_slice(), &[("db", State::Started), ("api", State::Waiting)]].concat();
-        let mut snapshot = Snapshot::new("0-1-0".parse().unwrap(), "e1", &states);
-        snapshot.stuck.insert("migrate".to_owned(), REASON_ENDED.to_owned());
-        snapshot.stuck.insert("db".to_owned(), "CrashLoopBackOff".to_owned());
-        let decide = |kind, until: &str, phase, impossible_check: Option<&str>| {
-            let conditions = [until.parse().unwrap()];
-            let spec = GateSpec { kind, conditions: &conditions, fail_fast: true, opens_at_limit };
-            let impossible_check = impossible_check.map(str::to_owned);
-            let observed = Observations { impossible_check, waited: SETTLE_TIME, ..Observations::default() };
-            decide(&PodView::Snapshot(Snapshot { phase, ..snapshot.clone() }, Source::Board), &spec, &observed)
-        };
-        let (hook, gate) = (GateKind::Hook("api"), GateKind::Entrypoint("t"));
-        vec![
-            (decide(gate, "db", Phase::Starting, None), Exit::NeverMet),
-            (decide(gate, "migrate", Phase::Starting, None), Exit::NeverMet),
-            (decide(gate, "api", Phase::Starting, Some("file:///x can't pass")), Exit::NeverMet),
-            (decide(hook, "api", Phase::Starting, None), Exit::NeverMet),
-            (decide(gate, "web", Phase::Starting, None), Exit::BadSetup),
-            (decide(gate, "api", Phase::Terminating, None), Exit::Terminated),
-        ]
-    }
-
-    #[test]
-    fn gate_that_opens_at_its_limit_gives_up_no_condition() {
-        for (decision, exit) in decisions(false) {
-            assert!(matches!(&decision, Decision::GiveUp(why) if why.exit_code() == exit), "{decision:?}");
-        }
-        for (decision, exit) in decisions(true) {
-            let is_right = match &decision {
-                Decision::Closed(obstacles) => {
-                    exit == Exit::NeverMet && matches!(obstacles[..], [Obstacle::NeverMet(_)])
-                }
-                Decision::GiveUp(why) => exit != Exit::NeverMet && why.exit_code() == exit,
-                Decision::Open(_) => false,
-            };
-            assert!(is_right, "{decision:?}");
-        }
-    }
 }

@@ -23,12 +23,14 @@ const STOPPING: &str = "stopping";
 const TICKET: &str = "ticket";
 const PROCESS: &str = "process";
 const WATCHING: &str = "watching";
-const KEYS: [&str; 12] =
-    [SANDBOX, EPOCH, AGENT, GATE, WAITING_FOR, STARTED, CHECK, EXIT_CODE, STOPPING, TICKET, PROCESS, WATCHING];
 /// Maximum length of the epoch and the agent's version, in bytes.
 const WORD_MAX: usize = 64;
+/// Longest list of watched containers in a report, in bytes. A longer list becomes [`ALL_CONTAINERS`].
+const WATCHING_MAX: usize = 256;
 /// Space for the keys of a report other than its list of conditions, in bytes.
-const OTHER_KEYS_SIZE: usize = 512;
+const OTHER_KEYS_SIZE: usize = 512 + WATCHING_MAX;
+/// Item of a list of containers that stands for every container.
+pub const ALL_CONTAINERS: &str = "*";
 
 /// Returns the size in bytes of the file that the sidecar reserves for the reports of a container with these conditions,
 /// before another container can fill the volume.
@@ -93,7 +95,7 @@ pub struct Report {
     pub ticket: Option<String>,
     /// Process of the gate. After `execve`, the same process runs the container's command.
     pub process: Option<Process>,
-    /// Containers that the agent keeps watching after the gate has opened.
+    /// Containers that the agent keeps watching after the gate has opened, or [`ALL_CONTAINERS`].
     pub watched_containers: Vec<String>,
 }
 
@@ -120,7 +122,7 @@ impl Report {
             ),
             (TICKET, self.ticket.clone()),
             (PROCESS, self.process.map(|process| format!("{}:{}", process.pid, process.start_ticks))),
-            (WATCHING, list(self.watched_containers.clone())),
+            (WATCHING, list(self.watched_containers.clone()).map(shorten_watching)),
         ];
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
@@ -133,7 +135,7 @@ impl Report {
     /// Parses a report. Skips invalid values, and items of a list beyond [`CONTAINERS_MAX`]: the author is another
     /// container, which must not fill the sidecar's memory. Fails if the file is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Report, Torn> {
-        let found = annotations::read(bytes, |key| KEYS.contains(&key))?;
+        let found = annotations::read(bytes, |_| true)?;
         let get = |key: &str| found.get(key).map(String::as_str);
         let is = |key: &str, value: &str| get(key) == Some(value);
         let word = |key: &str| get(key).filter(|word| word.len() <= WORD_MAX).unwrap_or_default().to_owned();
@@ -156,7 +158,9 @@ impl Report {
                 let (pid, start) = text.split_once(':')?;
                 Some(Process { pid: pid.parse().ok()?, start_ticks: start.parse().ok()? })
             }),
-            watched_containers: read_list(get(WATCHING), |name| is_container_name(name).then(|| name.to_owned())),
+            watched_containers: read_list(get(WATCHING), |name| {
+                (name == ALL_CONTAINERS || is_container_name(name)).then(|| name.to_owned())
+            }),
         })
     }
 
@@ -169,6 +173,11 @@ impl Report {
     pub fn has_gate_opened(&self) -> bool {
         self.gate == Some(GateState::Opened)
     }
+}
+
+/// Returns [`ALL_CONTAINERS`] for a long list: the file must fit into the space that the sidecar has reserved.
+fn shorten_watching(names: String) -> String {
+    if names.len() > WATCHING_MAX { ALL_CONTAINERS.to_owned() } else { names }
 }
 
 /// Returns the distinct valid items among the first [`CONTAINERS_MAX`] of a list.
@@ -225,7 +234,7 @@ mod tests {
             stopping: PreStopState::Finished,
             ticket: Some("3f2a9c1e".to_owned()),
             process: Some(Process { pid: u32::MAX, start_ticks: u64::MAX }),
-            watched_containers: Vec::new(),
+            watched_containers: (0..4).map(|number| format!("{number}{}", "w".repeat(62))).collect(),
         }
     }
 
@@ -239,6 +248,9 @@ mod tests {
             assert_eq!(Report::parse(text.as_bytes()), Ok(report));
         }
         assert_eq!(reserved_size(&[]), annotations::PAGE);
+        let watched_containers = (0..60).map(|number| format!("app-{number}")).collect();
+        let long = Report { watched_containers, ..longest(Vec::new()) };
+        assert_eq!(Report::parse(long.to_text().as_bytes()).unwrap().watched_containers, [ALL_CONTAINERS]);
     }
 
     /// A process that is killed while it overwrites a file leaves the start of the new file and the end of the old one.
@@ -259,7 +271,7 @@ mod tests {
     #[test]
     fn lists_and_words_of_a_report_have_a_maximum() {
         const FILE_MAX: usize = crate::core::names::BOARD_FILE_MAX;
-        for key in KEYS {
+        for key in [EPOCH, AGENT, TICKET, WAITING_FOR, WATCHING] {
             let distinct: Vec<String> = (0..5000).map(|number| format!("db-{number}")).collect();
             for value in ["a".repeat(FILE_MAX), "a,".repeat(FILE_MAX / 2), "-".repeat(FILE_MAX), distinct.join(",")] {
                 let report = Report::parse(format!("{key}=\"{value}\"").as_bytes()).unwrap();

@@ -91,7 +91,7 @@ async fn env_files_rejection(client: &Client, namespace: &str) -> Result<Option<
         Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains("valueFrom") => {
             Ok(Some(status.message.clone()))
         }
-        Err(kube::Error::Api(status)) if status.code < 500 => {
+        Err(kube::Error::Api(status)) if status.code < 500 && status.code != 429 => {
             debug!(answer = status.message, "can't find out whether hold mode is possible");
             Ok(None)
         }

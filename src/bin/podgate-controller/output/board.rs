@@ -52,8 +52,8 @@ impl Board {
     }
 
     /// Returns the annotations of an earlier epoch; none if the board has no readable annotations. Without them, the
-    /// revision would decrease, and ends of containers would not count. So if another container has a lease on the file,
-    /// waits until the kernel removes the lease, usually after 45 s.
+    /// revision would decrease, and ends of containers would not count. If another container has a lease on the file,
+    /// waits for its end, usually 45 s.
     pub(crate) async fn previous_annotations(&self) -> Annotations {
         let path = self.folder.join(names::ANNOTATIONS_FILE);
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -66,8 +66,8 @@ impl Board {
         source::read_board_annotations(&self.folder).unwrap_or_default()
     }
 
-    /// Installs the agent from the file `from`. Keeps a file with the same content: a deleted file uses the volume's
-    /// memory as long as a container has it open, so new files would fill the volume after some restarts.
+    /// Installs the agent from the file `from`. Keeps a file with the same content. A deleted file uses memory while a
+    /// container has it open, so new files could fill the volume.
     pub(crate) fn install_agent(&mut self, from: &Path) -> io::Result<()> {
         let (program, bin) = (std::fs::read(from)?, self.folder.join(names::BIN_DIR));
         let existing = || -> io::Result<Option<File>> {

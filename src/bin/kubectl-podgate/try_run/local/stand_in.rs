@@ -66,11 +66,11 @@ fn end_with_parent() -> bool {
 pub(crate) fn run(args: &StandIn) -> ExitCode {
     let role: Role = match serde_json::from_str(&args.part) {
         Ok(role) => role,
-        Err(error) => return fail(&format!("stand-in is for try alone: {error}")),
+        Err(error) => return fail(&format!("stand-in is an internal command of kubectl podgate try: {error}")),
     };
     // The setting survives the start of the command below.
     if !end_with_parent() {
-        return fail("stand-in is for try alone, and try has ended");
+        return fail("stand-in is an internal command of kubectl podgate try, which has ended");
     }
     if let Some((program, arguments)) = role.command.split_first() {
         let error = Command::new(program).args(arguments).exec();

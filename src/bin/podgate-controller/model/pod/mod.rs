@@ -11,7 +11,7 @@ use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::resolve_state;
 use podgate::core::names;
 use podgate::core::probe::ProbeVerdict;
-use podgate::core::report::PreStopState;
+use podgate::core::report::{ALL_CONTAINERS, PreStopState};
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{REASON_ENDED, REVISION_MAX, Snapshot};
 use podgate::core::state::{Phase, State};
@@ -334,9 +334,11 @@ impl PodModel {
 
     /// Returns true if an agent watches a container whose end only the kubelet can report.
     pub(crate) fn needs_pod_watch(&self) -> bool {
-        let watched =
-            self.tracks.iter().filter_map(ContainerTrack::report).flat_map(|report| &report.watched_containers);
-        watched.filter_map(|name| self.track(name)).any(|other| !other.is_tether_held() && !other.has_ended())
+        let reports = self.tracks.iter().filter_map(ContainerTrack::report);
+        let watched: BTreeSet<&str> =
+            reports.flat_map(|report| &report.watched_containers).map(String::as_str).collect();
+        let is_watched = |name: &str| watched.contains(name) || watched.contains(ALL_CONTAINERS);
+        self.tracks.iter().any(|other| is_watched(&other.spec.name) && !other.is_tether_held() && !other.has_ended())
     }
 
     pub(crate) fn published(&self) -> Option<&Snapshot> {
