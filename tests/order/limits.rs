@@ -98,7 +98,7 @@ fn injected_pod_at_the_limits_is_accepted_again() {
     }
 }
 
-/// Without podgate's parts, a Pod of any size is none of podgate's business.
+/// Podgate ignores a Pod of any size that has no part of podgate.
 #[test]
 fn large_pod_without_podgate_has_no_findings() {
     let mut large = pod(&parse("containers=30 wide=30 env=900"));
