@@ -207,6 +207,9 @@ pub(super) fn host_name(registry: &str) -> &str {
 
 /// Returns true if the token service `service` may receive the credentials for `registry`. The service must run on the
 /// same host, use TLS on the same domain, or be in `allowed`, the hosts of `--token-service`.
+///
+/// This cannot stop a malicious registry, which can ask for the password itself (`Basic`). It stops a realm that someone
+/// else has put into the answer of an honest registry, and a password that would leave for another host without TLS.
 fn may_receive_login(service: &Url, registry: &str, allowed: &[String]) -> bool {
     let host = service.host_str().unwrap_or_default();
     host == registry
