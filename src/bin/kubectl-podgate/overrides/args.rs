@@ -1,7 +1,6 @@
 //! Arguments and help of `override`.
 
 use crate::cluster::{ConnectionArgs, pod_name};
-use crate::common_args::OutputFormat;
 use clap::Args;
 use podgate::core::names::is_container_name;
 use podgate::core::state::State;
@@ -50,9 +49,6 @@ pub(crate) struct Override {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Print in this format: text, or one JSON object
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: OutputFormat,
 }
 
 /// Parsed argument `CONTAINER=STATE` or `CONTAINER`.

@@ -2,40 +2,21 @@
 
 mod args;
 mod change;
-mod text;
 
 pub(crate) use args::Override;
 
 use crate::cluster::Cluster;
-use crate::common_args::OutputFormat;
-use crate::output::{print_stderr, to_json, write_stdout};
+use crate::output::{print_stderr, write_stdout};
 use crate::{clock, runtime};
-use change::OverridePlan;
+use change::AnnotationChange;
 use kube::api::{Patch, PatchParams};
 use podgate::core::exit::Exit;
-use serde::Serialize;
+use podgate::core::text::sanitize;
 use serde_json::{Map, Value};
 use std::process::ExitCode;
 
 /// Name that `metadata.managedFields` records for changes by this plugin.
 const FIELD_MANAGER: &str = "kubectl-podgate";
-
-/// Result of the command, or of a dry run. The JSON form is a public format: see docs/kubectl-podgate.md.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct OverrideOutcome {
-    /// Time of the change, in RFC 3339 and UTC.
-    at: String,
-    server: String,
-    namespace: String,
-    pod: String,
-    uid: String,
-    /// Name of the user who made the change, as the API server reports it.
-    by: Option<String>,
-    dry_run: bool,
-    #[serde(flatten)]
-    plan: OverridePlan,
-}
 
 pub(crate) fn run(args: &Override) -> ExitCode {
     if let Err(error) = args::validate(args) {
@@ -67,21 +48,19 @@ async fn apply(args: &Override) -> Result<ExitCode, String> {
         let answer = cluster.with_timeout(cluster.pods().patch_metadata(&args.pod, &params, &patch)).await?;
         answer.map_err(|error| patch_error(&cluster, &error, &args.pod))?;
     }
-    let done = OverrideOutcome {
-        at: humantime::format_rfc3339_seconds(now).to_string(),
-        by: current_user(&cluster).await,
-        server: cluster.server.clone(),
-        namespace: cluster.namespace.clone(),
-        pod: args.pod.clone(),
-        uid,
-        dry_run: args.dry_run,
-        plan,
-    };
-    let text = match args.output {
-        OutputFormat::Text => text::render(&done),
-        OutputFormat::Json => to_json(&done)?,
-    };
-    write_stdout(&text)?;
+    let verb = if args.dry_run { "would change" } else { "changed" };
+    let at = humantime::format_rfc3339_seconds(now);
+    let mut text = format!("{at} {verb} Pod {}/{} (uid {uid})\n", cluster.namespace, args.pod);
+    if let Some(sandbox) = &plan.sandbox {
+        text += &format!("sandbox {sandbox} at {}\n", cluster.server);
+    }
+    for AnnotationChange { annotation, value, was, effects } in &plan.changes {
+        let value = value.as_ref().map_or("removed".to_owned(), |value| format!("= {value}"));
+        let was = was.as_ref().map(|was| format!(" (was {was})")).unwrap_or_default();
+        text += &format!("\n{annotation} {value}{was}\n");
+        effects.iter().for_each(|line| text += &format!("  {line}\n"));
+    }
+    write_stdout(&text.lines().map(|line| sanitize(line) + "\n").collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,15 +74,4 @@ fn patch_error(cluster: &Cluster, error: &kube::Error, pod: &str) -> String {
         }
         other => cluster.error_message(other, pod),
     }
-}
-
-/// Returns the current user's name, or `None` if the API server does not report it.
-async fn current_user(cluster: &Cluster) -> Option<String> {
-    let review = serde_json::json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let request = hyper::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
-        .header("Content-Type", "application/json")
-        .body(serde_json::to_vec(&review).ok()?)
-        .ok()?;
-    let answer = cluster.with_timeout(cluster.client.request::<Value>(request)).await.ok()?.ok()?;
-    answer.pointer("/status/userInfo/username")?.as_str().map(str::to_owned)
 }
