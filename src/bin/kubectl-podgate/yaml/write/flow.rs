@@ -33,61 +33,37 @@ impl Splicer<'_> {
         let layout = self.flow_layout(node, elements.first().map_or(0, |first| first.start));
         let separator = layout.separator();
 
-        let kept: Vec<usize> = parts.iter().filter_map(|part| part.old_index).collect();
-        let moved = !kept.is_sorted();
         let inside = whole.start + 1..whole.end - 1;
-        let Some(last) = kept.iter().max() else {
-            let new: Option<Vec<String>> =
-                parts.iter().map(|part| Some(layout.format_entry(part, part.new_value?))).collect();
-            let ends = elements.iter().map(|element| element.end);
-            let starts = elements.iter().map(|element| element.start).chain([inside.end]);
-            let mut between = [inside.start].into_iter().chain(ends).zip(starts);
-            let all = elements.first().zip(elements.last()).filter(|_| !parts.is_empty());
-            let all = all.map_or(inside.clone(), |(first, last)| first.start..last.end);
-            let comments = between.any(|(from, to)| self.text[from..to].contains('#'));
-            return (!comments).then_some(vec![(all, new?.join(&separator))]);
+        let gap = |after: usize| elements[after].end..elements.get(after + 1).map_or(inside.end, |next| next.start);
+        let Some((first, last)) = elements.first().zip(elements.last()).filter(|_| !parts.is_empty()) else {
+            let new = parts.iter().map(|part| Some(layout.format_entry(part, part.new_value?)));
+            let new: Option<Vec<String>> = new.collect();
+            let head = inside.start..elements.first().map_or(inside.end, |first| first.start);
+            let comments =
+                [head].into_iter().chain((0..elements.len()).map(gap)).any(|gap| self.text[gap].contains('#'));
+            return (!comments).then_some(vec![(inside, new?.join(&separator))]);
         };
-        let mut out = Vec::new();
-        let no_comment = |range: &Range<usize>| (!self.text[range.clone()].contains('#')).then_some(());
-        for index in (0..elements.len()).filter(|index| !kept.contains(index)) {
-            // Also remove the separator after the entry, or the separator before the entry if no kept entry follows.
-            let (range, around) = if index < *last {
-                (elements[index].start..elements[index + 1].start, elements[index].end..elements[index + 1].start)
-            } else {
-                (elements[index - 1].end..elements[index].end, elements[index - 1].end..elements[index].start)
-            };
-            no_comment(&around)?;
-            out.push((range, String::new()));
-        }
-        let (mut new, mut pieces) = (String::new(), Vec::new());
-        for mut part in parts {
-            let Some(index) = part.old_index else {
-                new += &layout.format_entry(&part, part.new_value?);
-                new += &separator;
-                continue;
-            };
-            if let Some(value) = part.new_value {
-                part.inner_splices.push((elements[index].clone(), layout.format_entry(&part, value)));
+        // The text between two entries stays with the first one. Removed and added entries have `separator` instead.
+        let mut is_dropped = vec![true; elements.len() - 1];
+        let (mut out, mut previous) = (String::new(), None::<usize>);
+        for (number, part) in parts.iter().enumerate() {
+            match previous.filter(|at| *at < is_dropped.len()) {
+                _ if number == 0 => {}
+                Some(at) => {
+                    out += &self.text[gap(at)];
+                    is_dropped[at] = false;
+                }
+                None => out += &separator,
             }
-            if moved {
-                pieces.push(
-                    std::mem::take(&mut new) + &self.apply_splices(elements[index].clone(), &part.inner_splices)?,
-                );
-            } else {
-                let at = elements[index].start;
-                out.push((at..at, std::mem::take(&mut new)));
-                out.extend(part.inner_splices);
-            }
+            out += &match (part.new_value, part.old_index) {
+                (Some(value), _) => layout.format_entry(part, value),
+                (None, Some(at)) => self.apply_splices(elements[at].clone(), &part.inner_splices)?,
+                (None, None) => return None,
+            };
+            previous = part.old_index;
         }
-        if moved {
-            // Only the entries move, not the separators.
-            out = self.splice_moved(kept.into_iter().map(|index| elements[index].clone()).collect(), pieces, out)?;
-        }
-        if let Some(new) = new.strip_suffix(&separator) {
-            let at = elements.last()?.end;
-            out.push((at..at, format!("{separator}{new}")));
-        }
-        Some(out)
+        let comments = is_dropped.iter().enumerate().any(|(at, dropped)| *dropped && self.text[gap(at)].contains('#'));
+        (!comments).then_some(vec![(first.start..last.end, out)])
     }
 
     fn flow_layout(&self, node: usize, first: usize) -> FlowLayout<'_> {
