@@ -41,10 +41,30 @@ fn sections() -> Vec<(String, Page)> {
     Page::read(PAGE).sections("### ")
 }
 
-/// Returns the levels in the section's first line: `Level: error or warning`.
-fn levels(section: &Page) -> Vec<&str> {
-    let line = section.lines().find_map(|line| line.strip_prefix("Level: "));
-    line.unwrap_or_else(|| panic!("{}: no level", section.name)).split(" or ").collect()
+/// Returns the levels of a rule's findings.
+fn levels(name: &str) -> Vec<&'static str> {
+    let rule = RULES.iter().find(|rule| rule.name == name).unwrap_or_else(|| panic!("{name} is not a rule"));
+    rule.levels.iter().map(|level| level.as_str()).collect()
+}
+
+/// Applies a block of changed lines to the example before it. A line with `-`, or with a space for orientation, stands
+/// for the next equal line of the example. A line with `+` is new.
+fn changed(example: &Copied, diff: &Copied) -> Result<Copied, String> {
+    let lines: Vec<&str> = example.text.lines().collect();
+    let (mut new, mut rest) = (Vec::new(), lines.as_slice());
+    for line in diff.text.lines() {
+        let Some(wanted) = line.strip_prefix(['-', ' ']) else {
+            new.push(line.strip_prefix('+').ok_or_else(|| format!("{}: a line without +, - or space", diff.at))?);
+            continue;
+        };
+        let found = rest.iter().position(|old| *old == wanted);
+        let found = found.ok_or_else(|| format!("{}: the example has no such line: {wanted}", diff.at))?;
+        let end = if line.starts_with(' ') { found + 1 } else { found };
+        new.extend(&rest[..end]);
+        rest = &rest[found + 1..];
+    }
+    new.extend(rest);
+    Ok(Copied { at: diff.at.clone(), text: new.join("\n") + "\n" })
 }
 
 /// Runs an example with the arguments after `yaml` in its opening fence. `--server` queries a fake cluster that grants
@@ -102,7 +122,7 @@ fn answer(request: &Request) -> Answer {
 }
 
 #[test]
-fn each_rule_has_a_section_and_a_row_in_the_table() {
+fn each_rule_has_a_section() {
     let sections = sections();
     let named: Vec<&str> = sections.iter().map(|(name, _)| name.as_str()).collect();
     let rules: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
@@ -110,15 +130,51 @@ fn each_rule_has_a_section_and_a_row_in_the_table() {
     let odd: Vec<_> = sectioned.symmetric_difference(&rules).collect();
     assert!(odd.is_empty(), "either a rule without a section of {PAGE} or a section without a rule: {odd:?}");
     assert_eq!(named.len(), rules.len(), "{PAGE} explains a rule twice");
+}
 
+/// Returns the page with the table and the levels of [`RULES`]. Headings and the order of the rules are the page's own.
+fn page_from_rules(page: &Page) -> String {
+    let (mut table, mut category) = (Vec::new(), "");
+    for line in page.lines() {
+        category = line.strip_prefix("## ").unwrap_or(category);
+        let Some(rule) = line.strip_prefix("### ").and_then(|name| RULES.iter().find(|rule| rule.name == name)) else {
+            continue;
+        };
+        let heading = format!("| **{category}** | | |");
+        if !table.contains(&heading) {
+            table.push(heading);
+        }
+        let (name, levels) = (rule.name, levels(rule.name).join(" or "));
+        table.push(format!("| [`{name}`](#{name}) | {levels} | {} |", rule.summary));
+    }
+    let (mut text, mut name, mut is_in_table) = (String::new(), "", false);
+    for line in page.lines() {
+        name = line.strip_prefix("### ").unwrap_or(name);
+        is_in_table &= !line.is_empty();
+        if line == "| rule | level | finding |" {
+            is_in_table = true;
+            text += &format!("{line}\n|---|---|---|\n{}\n", table.join("\n"));
+        } else if line.starts_with("Level: ") {
+            text += &format!("Level: {}\n", levels(name).join(" or "));
+        } else if !is_in_table {
+            text += &format!("{line}\n");
+        }
+    }
+    text
+}
+
+/// Run this test with `PODGATE_REGENERATE=1` to update the page.
+#[test]
+fn table_and_levels_come_from_the_rules() {
     let page = Page::read(PAGE);
-    let row = |(name, section): &(String, Page)| {
-        let rule = RULES.iter().find(|rule| rule.name == name).unwrap();
-        format!("| [`{name}`](#{name}) | {} | {} |", levels(section).join(" or "), rule.summary)
-    };
-    let expected: Vec<String> = sections.iter().map(row).collect();
-    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| [`")).collect();
-    assert_eq!(rows, expected, "the table of {PAGE}, its sections and src/order/lint/rules.rs");
+    let (fresh, path) = (page_from_rules(&page), format!("{}/{PAGE}", env!("CARGO_MANIFEST_DIR")));
+    if std::env::var_os("PODGATE_REGENERATE").is_some() {
+        std::fs::write(&path, &fresh).unwrap();
+    }
+    let is_current = std::fs::read_to_string(&path).unwrap() == fresh;
+    assert!(is_current, "{PAGE} differs from src/order/lint/rules.rs; run this test with PODGATE_REGENERATE=1");
+    let leveled = fresh.lines().filter(|line| line.starts_with("Level: ")).count();
+    assert_eq!(leveled, RULES.len(), "each section of {PAGE} needs a line `Level: `");
 }
 
 /// Returns the errors in the examples of a rule's section.
@@ -129,12 +185,17 @@ fn faults(rule: &str, section: &Page) -> Vec<String> {
         return faults.collect();
     }
     let [(info, bad), (good_info, good)] = &fenced[..] else { return vec![format!("{rule}: needs two examples")] };
-    if !info.starts_with("yaml") || info != good_info {
+    if !info.starts_with("yaml") || info != good_info && good_info != "diff" {
         return vec![format!("{}: the fences differ: {info:?}, {good_info:?}", bad.at)];
     }
+    let good = if good_info == "diff" { changed(bad, good) } else { Ok(good.clone()) };
+    let good = match good {
+        Ok(good) => good,
+        Err(fault) => return vec![fault],
+    };
     let mut faults = Vec::new();
     let (own, others): (Vec<_>, Vec<_>) = run(info, bad).into_iter().partition(|reported| reported.rule == rule);
-    let levels = levels(section);
+    let levels = levels(rule);
     if own.is_empty() || own.iter().any(|reported| !levels.contains(&reported.level.as_str())) {
         faults.push(format!("{}: expected {levels:?} of {rule}, found {own:?}", bad.at));
     }
@@ -142,7 +203,7 @@ fn faults(rule: &str, section: &Page) -> Vec<String> {
     if others.iter().any(|other| other.level != "note" && !is_linked(&other.rule)) {
         faults.push(format!("{}: more than {rule}: {others:?}", bad.at));
     }
-    let found = run(info, good);
+    let found = run(info, &good);
     if found.iter().any(|reported| reported.level != "note" || reported.rule == rule) {
         faults.push(format!("{}: should be fine: {found:?}", good.at));
     }
