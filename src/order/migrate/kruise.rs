@@ -25,20 +25,16 @@ pub(super) fn migrate(template: &Value, migration: &mut Migration<'_>) {
     if !is_ordered && priorities.is_empty() {
         let what =
             format!("the template has no OpenKruise order: neither {PRIORITY_ANNOTATION} nor {PRIORITY_VARIABLE}");
-        return migration.add_error(Place::root().to("metadata"), what, "remove --from kruise");
+        return migration.reject(what, "remove --from kruise");
     }
-    let names = migration.spec.containers.iter().map(|own| own.name.to_owned());
-    let steps: Vec<Vec<String>> = if is_ordered {
-        names.map(|name| vec![name]).collect()
-    } else {
-        let mut by_priority: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-        for name in names {
-            let priority = priorities.iter().find(|(own, ..)| *own == name).map_or(0, |(_, priority, _)| *priority);
-            by_priority.entry(priority).or_default().push(name);
-        }
-        by_priority.into_values().rev().collect()
-    };
-    migration.write_order(&steps);
+    let mut steps: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+    for (own, before) in migration.spec.containers.iter().zip(0..) {
+        let own_priority =
+            || priorities.iter().find(|(name, ..)| name == own.name).map_or(0, |(_, priority, _)| *priority);
+        let priority = if is_ordered { -before } else { own_priority() };
+        steps.entry(priority).or_default().push(own.name.to_owned());
+    }
+    migration.write_order(&steps.into_values().rev().collect::<Vec<_>>());
     // Remove OpenKruise's settings, so that only podgate holds the containers back.
     if is_ordered {
         migration.edit(annotation, Op::Remove);
@@ -68,13 +64,10 @@ pub(super) fn migrate(template: &Value, migration: &mut Migration<'_>) {
 fn priorities(migration: &mut Migration<'_>) -> Option<Vec<(String, i64, Place)>> {
     let mut found = Vec::new();
     for own in &migration.spec.containers {
-        let list = own.value.get("env").and_then(Value::as_array);
-        for (index, variable) in list.into_iter().flatten().enumerate() {
-            if variable.get("name").and_then(Value::as_str) != Some(PRIORITY_VARIABLE) {
-                continue;
-            }
+        let list = own.value["env"].as_array().into_iter().flatten().enumerate();
+        for (index, variable) in list.filter(|(_, variable)| variable["name"] == PRIORITY_VARIABLE) {
             let at = own.place().to("env").to(index);
-            let text = variable.get("value").and_then(Value::as_str).unwrap_or_default();
+            let text = variable["value"].as_str().unwrap_or_default();
             // OpenKruise parses the value with Go's Atoi and rejects the smallest 32-bit integer.
             match text.parse::<i64>() {
                 Ok(priority) if (-2_147_483_647..=2_147_483_647).contains(&priority) => {

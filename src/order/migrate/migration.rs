@@ -35,6 +35,11 @@ impl Migration<'_> {
         self.annotate(keys::ORDER, &steps.join(", "));
     }
 
+    /// Adds an error about the whole order of the other tool.
+    pub(super) fn reject(&mut self, what: impl Into<String>, fix: impl Into<String>) {
+        self.add_error(Place::root().to("metadata"), what, fix);
+    }
+
     pub(super) fn add_error(&mut self, at: Place, what: impl Into<String>, fix: impl Into<String>) {
         self.findings.push(Finding::error("nothing-to-migrate", at, what).fix(fix));
     }
