@@ -131,15 +131,17 @@ impl<'a> Run<'a> {
     fn follow(&mut self, messages: &Receiver<Message>) -> Result<(), String> {
         loop {
             let first = messages.recv_timeout(TICK).ok();
-            for message in first.into_iter().chain(messages.try_iter().take(MESSAGES_MAX)) {
+            let received: Vec<Message> = first.into_iter().chain(messages.try_iter().take(MESSAGES_MAX)).collect();
+            let now = monotonic_time();
+            self.poll_processes(now)?;
+            // Before the messages: a gate's opening is on the board before another container starts because of it.
+            self.read_board()?;
+            for message in received {
                 if matches!(message, Message::Interrupt) && std::mem::replace(&mut self.is_interrupted, true) {
                     return Ok(());
                 }
                 self.on_message(message);
             }
-            let now = monotonic_time();
-            self.poll_processes(now)?;
-            self.read_board()?;
             self.cause_faults(now);
             if self.advance(now)? {
                 return Ok(());
@@ -166,7 +168,8 @@ impl<'a> Run<'a> {
                 }
                 if !is_ready && let Some(own) = self.containers.iter().find(|own| own.history.task.name == name) {
                     let what = if own.history.task.has_probe { "started" } else { "started, Ready (no probe)" };
-                    self.screen.event(at, &name, what);
+                    let started = own.history.runs.get(run).and_then(|run| run.started);
+                    self.screen.event(started.unwrap_or(at), &name, what);
                 }
             }
             Message::Interrupt => {
