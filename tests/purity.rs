@@ -1,6 +1,7 @@
 //! Tests of rules that the compiler does not enforce. The core does no I/O, only one file has `unsafe` code, and no
 //! source file has a `cfg(feature)`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -127,5 +128,75 @@ fn no_source_file_uses_a_cargo_feature() {
         for (number, line) in code(&text) {
             assert!(!(line.contains("cfg") && line.contains("feature")), "{path:?}:{number}: {line}");
         }
+    }
+}
+
+/// Expands `a::{b,c::{d,e}}` into `a::b`, `a::c::d` and `a::c::e`.
+fn expand(path: &str) -> Vec<String> {
+    let Some((start, rest)) = path.split_once('{') else { return vec![path.to_owned()] };
+    let (mut depth, mut item, mut items) = (0, String::new(), Vec::new());
+    for letter in rest[..rest.rfind('}').unwrap_or(rest.len())].chars() {
+        depth += i32::from(letter == '{') - i32::from(letter == '}');
+        if letter == ',' && depth == 0 { items.push(std::mem::take(&mut item)) } else { item.push(letter) }
+    }
+    items.push(item);
+    items.iter().flat_map(|item| expand(item)).map(|item| format!("{start}{item}")).collect()
+}
+
+/// Maps each file of a crate to the files whose items it uses. `root` is the folder of the crate.
+fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+    let module = |path: &Path| {
+        let relative = path.strip_prefix(&folder).unwrap().with_extension("");
+        let parts =
+            relative.iter().map(|part| part.to_str().unwrap()).filter(|part| !["mod", "main", "lib"].contains(part));
+        parts.collect::<Vec<_>>().join("::")
+    };
+    let is_program = root.starts_with("src/bin/");
+    let files = sources(root).into_iter().filter(|(path, _)| is_program || !path.starts_with(folder.join("bin")));
+    let files: Vec<(String, String)> = files.map(|(path, text)| (module(&path), text)).collect();
+    let names: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    let mut found = BTreeMap::new();
+    for (name, text) in &files {
+        let parent = name.rsplit_once("::").map_or("", |(parent, _)| parent);
+        let production = text.split("#[cfg(test)]").next().unwrap();
+        let resolve = |path: String| {
+            let path = match (path.strip_prefix("crate::"), path.strip_prefix("super::")) {
+                (Some(rest), _) => rest.to_owned(),
+                (_, Some(rest)) => format!("{parent}::{rest}"),
+                _ => return None,
+            };
+            // The longest prefix that is a file. The rest names an item.
+            let mut parts: Vec<&str> = path.split("::").filter(|part| !part.is_empty()).collect();
+            while !parts.is_empty() && !names.contains(parts.join("::").as_str()) {
+                parts.pop();
+            }
+            Some(parts.join("::"))
+                .filter(|used| !used.is_empty() && used != name && !name.starts_with(&format!("{used}::")))
+        };
+        let used = uses(production).iter().flat_map(|path| expand(path)).filter_map(resolve).collect();
+        found.insert(name.clone(), used);
+    }
+    found
+}
+
+/// Two files that use each other can only be read together. A parent module may be used by the files below it.
+#[test]
+fn files_use_each_other_without_a_circle() {
+    let programs = ["podgate", "podgate-controller", "kubectl-podgate", "podgate-webhook"];
+    for root in programs.map(|name| format!("src/bin/{name}")).into_iter().chain(["src".to_owned()]) {
+        let mut left = imports(&root);
+        assert!(left.values().any(|used| !used.is_empty()), "{root}");
+        // Remove the files that use only removed files, until none is left.
+        loop {
+            let free: Vec<String> =
+                left.iter().filter(|(_, used)| used.is_empty()).map(|(name, _)| name.clone()).collect();
+            if free.is_empty() {
+                break;
+            }
+            left.retain(|name, _| !free.contains(name));
+            left.values_mut().for_each(|used| used.retain(|name| !free.contains(name)));
+        }
+        assert!(left.is_empty(), "{root}: these files use each other, or files that do: {left:#?}");
     }
 }

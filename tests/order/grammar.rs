@@ -1,7 +1,8 @@
-use podgate::order::declare::grammar::{AFTER, ORDER, SIDECARS, STOP, parse, quoted};
+use podgate::order::declare::grammar::{AFTER, ORDER, SIDECARS, STOP, quoted};
+use podgate::order::declare::parse_list;
 
 fn parsed_steps(text: &str) -> Vec<Vec<String>> {
-    let (steps, errors) = parse(text, ORDER);
+    let (steps, errors) = parse_list(text, ORDER);
     assert_eq!(errors, []);
     steps.iter().map(|step| step.iter().map(|item| item.until.to_string()).collect()).collect()
 }
@@ -12,13 +13,13 @@ fn parses_steps_and_parallel_containers() {
         parsed_steps("migrate=Completed, db & cache ,api,\n web = Started"),
         [&["migrate=Completed"][..], &["db=Ready", "cache=Ready"], &["api=Ready"], &["web=Started"]]
     );
-    let (steps, _) = parse(" db & cache", ORDER);
+    let (steps, _) = parse_list(" db & cache", ORDER);
     assert_eq!((steps[0][0].span.clone(), steps[0][1].span.clone()), (1..3, 6..11));
     assert!(!steps[0][0].has_explicit_state);
-    let (steps, _) = parse("mesh? = Started & db, DB?", ORDER);
+    let (steps, _) = parse_list("mesh? = Started & db, DB?", ORDER);
     let found: Vec<_> = steps.iter().flatten().map(|item| (item.until.to_string(), item.is_optional)).collect();
     assert_eq!(found, [("mesh=Started".to_owned(), true), ("db=Ready".to_owned(), false)]);
-    let (_, errors) = parse("MESH? -> db", ORDER);
+    let (_, errors) = parse_list("MESH? -> db", ORDER);
     assert_eq!(errors[0].fix.as_deref(), Some("write mesh?, db"));
 }
 
@@ -55,13 +56,13 @@ fn reports_each_error_with_its_position_and_the_corrected_text() {
         ("db=Ready, web", STOP, 3..8, "not allowed in a stop order", Some("db, web")),
         ("db=Ready", SIDECARS, 3..8, "a state is not allowed", Some("db")),
     ] {
-        let (_, errors) = parse(text, grammar);
+        let (_, errors) = parse_list(text, grammar);
         assert_eq!(errors[0].span, word, "{text}: {errors:?}");
         assert!(errors[0].message.contains(what), "{text}: {errors:?}");
         assert_eq!(errors[0].fix, fix.map(|fix| format!("write {fix}")), "{text}: {errors:?}");
         assert!(errors.len() == 1 || fix.is_none(), "{text}: {errors:?}");
     }
-    let (_, errors) = parse("{{ .Values.order }}", ORDER);
+    let (_, errors) = parse_list("{{ .Values.order }}", ORDER);
     assert_eq!(errors[0].message, "\"{{ .Values.order }}\" is a Helm template that was not rendered");
     assert!(errors[0].fix.as_ref().unwrap().contains("helm template"), "{errors:?}");
 }

@@ -1,7 +1,7 @@
 //! Handles a request on the TLS port.
 
 use crate::activity::{Activity, Phase};
-use crate::body_budget::Reservation;
+use crate::body_budget::{Reservation, SMALL_MAX};
 use crate::clock::now;
 use crate::http::{Reply, TEXT, reply};
 use crate::state::State;
@@ -20,8 +20,6 @@ use tracing::{info, warn};
 
 /// Size limit for a request's body, in bytes. The API server itself accepts objects of up to 3 MiB.
 const BODY_MAX: usize = 4 << 20;
-/// Size limit of a small body, in bytes. Most Pods have less than 20 KiB.
-pub(crate) const SMALL_MAX: usize = 32 << 10;
 /// Time limit for a request, from its head to the response. The API server gives up after 5 s (`timeoutSeconds`).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time limit for the first part of a body, and for each pause between two parts.

@@ -1,11 +1,12 @@
 //! Limits the total memory for request bodies. The webhook reserves memory as bytes arrive. When the budget is used up,
 //! the oldest incomplete body loses its reservation. Small bodies never lose theirs.
 
-use crate::admit::SMALL_MAX;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
+/// Size limit of a small body, in bytes. Most Pods have less than 20 KiB.
+pub(crate) const SMALL_MAX: usize = 32 << 10;
 /// Memory limit for all bodies together, in bytes.
 const BUDGET: usize = 24 << 20;
 

@@ -1,14 +1,35 @@
-//! Corrects lists that the user wrote in another syntax, such as `[db, api]` or `db -> api`.
+//! Reads an order, and corrects lists that the user wrote in another syntax, such as `[db, api]` or `db -> api`.
 
-use super::grammar::{Grammar, WRONG_SEPARATORS, parse_steps};
+use super::grammar::{Grammar, Item, SyntaxError, WRONG_SEPARATORS, find_foreign_syntax, parse_steps};
 use super::nearest::nearest;
 use crate::core::until::WantedState;
 
 /// Maximum length of a text that podgate corrects, in bytes. A longer text would make the message unreadable.
 const MAX_TEXT: usize = 200;
 
+/// Parses `text` into steps of one or more containers. Returns all valid entries and all errors. If podgate can correct
+/// the text, it returns a single error with the corrected text.
+pub fn parse_list(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
+    if let Some(message) = find_foreign_syntax(text) {
+        let fix = match text.contains("{{") {
+            true => Some("render the chart first, and check the output of helm template".to_owned()),
+            false => corrected(text, grammar).map(|text| format!("write {text}")),
+        };
+        return (Vec::new(), vec![SyntaxError { span: 0..text.len(), message, fix }]);
+    }
+    let (steps, mut errors) = parse_steps(text, grammar);
+    if let Some(first) = errors.first_mut()
+        && let Some(text) = corrected(text, grammar)
+    {
+        // Keep only the first error, because the corrected text fixes all errors.
+        first.fix = Some(format!("write {text}"));
+        errors.truncate(1);
+    }
+    (steps, errors)
+}
+
 /// Returns the list that the user probably meant. Returns `None` if podgate cannot guess a valid list.
-pub(super) fn corrected(text: &str, grammar: Grammar) -> Option<String> {
+fn corrected(text: &str, grammar: Grammar) -> Option<String> {
     if text.len() > MAX_TEXT {
         return None;
     }

@@ -1,6 +1,7 @@
 //! Finds lists that YAML cut at a comma. In `{podgate.io/order: db, api}`, YAML reads `db` as the value of the order,
 //! and `api` as a second key without a value.
 
+use super::correct::parse_list;
 use super::grammar::{self, quoted};
 use super::keys::{self, annotation_place};
 use super::spec::Spec;
@@ -45,7 +46,7 @@ pub(super) fn find<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> 
 /// text can also be an intended value, so a key with an empty text must name a container of the Pod.
 fn is_part(key: &str, value: &Value, spec: &Spec<'_>) -> bool {
     let is_item = || {
-        let (steps, errors) = grammar::parse(key, grammar::ORDER);
+        let (steps, errors) = parse_list(key, grammar::ORDER);
         let is_known = || steps.iter().flatten().all(|item| spec.has(&item.until.container));
         errors.is_empty() && (value.is_null() || is_known())
     };

@@ -3,7 +3,6 @@
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
-use crate::order::declare::correct::corrected;
 use std::ops::Range;
 
 /// One entry of a list: a container and a state.
@@ -51,29 +50,8 @@ pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[] };
 /// Separators that users write instead of a comma.
 pub(super) const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"];
 
-/// Parses `text` into steps of one or more containers. Returns all valid entries and all errors. If podgate can correct
-/// the text, it returns a single error with the corrected text.
-pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
-    if let Some(message) = find_foreign_syntax(text) {
-        let fix = match text.contains("{{") {
-            true => Some("render the chart first, and check the output of helm template".to_owned()),
-            false => corrected(text, grammar).map(|text| format!("write {text}")),
-        };
-        return (Vec::new(), vec![SyntaxError { span: 0..text.len(), message, fix }]);
-    }
-    let (steps, mut errors) = parse_steps(text, grammar);
-    if let Some(first) = errors.first_mut()
-        && let Some(text) = corrected(text, grammar)
-    {
-        // Keep only the first error, because the corrected text fixes all errors.
-        first.fix = Some(format!("write {text}"));
-        errors.truncate(1);
-    }
-    (steps, errors)
-}
-
 /// Returns an error message if `text` is empty or in another syntax, such as brackets or arrows.
-fn find_foreign_syntax(text: &str) -> Option<String> {
+pub(super) fn find_foreign_syntax(text: &str) -> Option<String> {
     let plain = text.trim();
     if plain.is_empty() {
         return Some("the list is empty".to_owned());
@@ -89,7 +67,7 @@ fn find_foreign_syntax(text: &str) -> Option<String> {
     Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
 }
 
-/// Parses `text` like [`parse`], but suggests no corrected text.
+/// Parses `text` into steps of one or more containers. Returns all valid entries and all errors.
 pub(super) fn parse_steps(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     let mut errors = Vec::new();
     let mut steps = Vec::new();

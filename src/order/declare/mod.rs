@@ -7,9 +7,10 @@
 //! | `flow_cut` | detection of lists that YAML cut at a comma |
 //! | [`grammar`] | grammar of an order |
 //! | `check_list` | lists of checks |
-//! | `correct` | correction of lists in another syntax |
+//! | `correct` | lists, with a correction of lists in another syntax |
 //! | `distance` | similarity of words |
 //! | `declaration` | types for all settings that annotations can declare |
+//! | `undeclared` | findings for a template that declares no order |
 //! | `reader` | conversion of annotations to a declaration |
 //! | [`spec`] | containers in the `spec` of a template |
 //! | [`nearest`] | suggestions for mistyped words |
@@ -25,10 +26,13 @@ pub mod keys;
 pub mod nearest;
 mod reader;
 pub mod spec;
+mod undeclared;
 
+pub use correct::parse_list;
 pub use declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
-pub use key_check::check_undeclared;
-pub(crate) use key_check::{check_key, concerns_podgate, nothing_declared};
+pub(crate) use key_check::{check_key, concerns_podgate};
 pub use keys::{annotation_place, container_annotation_place, is_declared, is_recorded_image};
 pub(crate) use reader::combine_states;
 pub use reader::read_annotations;
+pub use undeclared::check_undeclared;
+pub(crate) use undeclared::nothing_declared;

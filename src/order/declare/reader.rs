@@ -1,6 +1,7 @@
 //! Reads annotations into a [`Declaration`].
 
 use super::check_list::{self, Mounts};
+use super::correct::parse_list;
 use super::declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
 use super::flow_cut;
 use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
@@ -260,7 +261,7 @@ impl Reader<'_, '_> {
     /// Omits containers that do not exist. Returns an empty list on any error.
     fn parse_list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
         let before = self.findings.len();
-        let (mut steps, errors) = grammar::parse(text, grammar);
+        let (mut steps, errors) = parse_list(text, grammar);
         for SyntaxError { span: word, message, fix } in errors {
             let fix = fix.unwrap_or_else(|| self.example_fix(text, at));
             self.findings.push(Finding::error("bad-order", at.clone(), message).fix(fix).span(word));

@@ -2,14 +2,30 @@
 
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::declare::keys;
+use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::{parts, undo};
+use crate::order::inject::parts;
 use crate::order::limits;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Fields of a container that podgate can set, nested fields before their parent fields.
+pub(super) const CONTAINER_FIELDS: [&str; 8] =
+    ["command", "args", "startupProbe", "env", "volumeMounts", "postStart", "preStop", "lifecycle"];
+
+/// Returns the Pod fields that a record can contain, each with the field's name in the record.
+pub(super) fn pod_fields() -> [(&'static str, Place); 4] {
+    let metadata = Place::root().to("metadata");
+    [
+        ("volumes", parts::spec_place("volumes")),
+        ("initContainers", parts::spec_place("initContainers")),
+        ("annotations", metadata.to("annotations")),
+        ("metadata", metadata),
+    ]
+}
 
 /// Data that `uninject` needs in addition to the injected parts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -61,10 +77,10 @@ impl Record {
         if record.order.len().max(record.containers.len()) > CONTAINERS_MAX {
             return Err(broken(format!("more than {CONTAINERS_MAX} containers")));
         }
-        let pod_fields = undo::pod_fields().map(|(name, _)| name);
+        let known = pod_fields().map(|(name, _)| name);
         let fields = record.containers.values().flat_map(|of| of.was.keys().chain(&of.no));
-        let mut unknown = fields.filter(|field| !undo::CONTAINER_FIELDS.contains(&field.as_str()));
-        let unknown = unknown.next().or_else(|| record.was.keys().find(|field| !pod_fields.contains(&field.as_str())));
+        let mut unknown = fields.filter(|field| !CONTAINER_FIELDS.contains(&field.as_str()));
+        let unknown = unknown.next().or_else(|| record.was.keys().find(|field| !known.contains(&field.as_str())));
         unknown.map_or(Ok(()), |field| Err(broken(format!("unknown field {field:?}"))))?;
         Ok(Some(record))
     }

@@ -5,26 +5,11 @@ use crate::order::declare::keys;
 use crate::order::edit::{EditError, Editor, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, SIDECAR, field_place};
-use crate::order::inject::record::{ContainerRecord, Record};
+use crate::order::inject::record::{CONTAINER_FIELDS, ContainerRecord, Record, pod_fields};
 use crate::order::inject::reorder::reorder;
 use crate::order::inject::{container_list, limits, user_hooks};
 use serde_json::Value;
 use std::collections::BTreeMap;
-
-/// Fields of a container that podgate can set, nested fields before their parent fields.
-pub(super) const CONTAINER_FIELDS: [&str; 8] =
-    ["command", "args", "startupProbe", "env", "volumeMounts", "postStart", "preStop", "lifecycle"];
-
-/// Returns the Pod fields that a record can contain, each with the field's name in the record.
-pub(super) fn pod_fields() -> [(&'static str, Place); 4] {
-    let metadata = Place::root().to("metadata");
-    [
-        ("volumes", parts::spec_place("volumes")),
-        ("initContainers", parts::spec_place("initContainers")),
-        ("annotations", metadata.to("annotations")),
-        ("metadata", metadata),
-    ]
-}
 
 /// Removes the injected parts; `None` if the template has no injected parts.
 pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {

@@ -13,9 +13,6 @@ pub(crate) struct ParseError {
     pub(crate) fix: &'static str,
 }
 
-/// Maximum nesting depth. An unoptimized build can parse this depth on a thread's stack of 2 MiB.
-pub(super) const DEPTH_MAX: usize = 80;
-
 /// Returns the value of a YAML document, or `Null` if the document is empty.
 pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
     if let Some(offset) = find_directive(text) {
@@ -41,7 +38,7 @@ fn options(text: &str) -> Options {
         // Only expanded aliases can exceed the limits: a node takes at least one byte of text, and one or two events.
         max_nodes: size.saturating_mul(4).max(250_000),
         max_events: size.saturating_mul(8).max(1_000_000),
-        max_depth: DEPTH_MAX,
+        max_depth: syntax::DEPTH_MAX,
         max_total_scalar_bytes: size.saturating_mul(4).max(1 << 20),
         max_aliases: 1_000_000,
         max_anchors: 1_000_000,

@@ -1,9 +1,11 @@
 //! Error messages for invalid YAML: the problem in plain words, and the fix.
 
-use super::parse::DEPTH_MAX;
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::granit_parser::ErrorKind;
 use serde_saphyr::{Error, ExternalMessageSource};
+
+/// Maximum nesting depth. An unoptimized build can parse this depth on a thread's stack of 2 MiB.
+pub(super) const DEPTH_MAX: usize = 80;
 
 /// Returns the problem and the fix. `before` is the text up to the end of the line with the error.
 pub(super) fn explain(before: &str, error: &Error) -> (String, &'static str) {

@@ -2,28 +2,41 @@
 
 use super::history::{History, Incarnation, Outcome, outcome, sentences, stop_sentences};
 use super::now_ms;
-use super::run::Run;
 use crate::output::{to_json, write_stdout};
 use crate::pod::shape::Role;
 use crate::terminal;
 use crate::timeline::build::bars;
 use crate::timeline::shape::{Moment, Row, Source, Timeline, format_seconds};
 use crate::timeline::{Output, svg, text};
+use crate::try_run::args::Try;
 use podgate::core::container::Mode;
 use std::process::ExitCode;
 
+/// Result of a run. Times are in milliseconds since 1970.
+pub(super) struct RunResult<'a> {
+    pub(super) title: &'a str,
+    /// Start of the Pod.
+    pub(super) zero: i64,
+    /// Histories when the start was judged, and at the end of the run. The first one is that of the sidecar.
+    pub(super) at_stop: &'a [History],
+    pub(super) stopped: Vec<History>,
+    pub(super) judged_at: i64,
+    pub(super) stopped_at: i64,
+    /// A sentence for each fault that did not occur.
+    pub(super) missing_faults: Vec<String>,
+}
+
 /// Prints the report of a run. Returns the exit code.
-pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
-    let (title, args) = (&run.script.title, run.args);
-    let (start, stopped) = (outcome(&run.at_stop), run.histories());
-    let stops = if args.stop { stop_sentences(&stopped, run.stopped_at) } else { Vec::new() };
-    let missing = run.missing_faults();
+pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> {
+    let (title, missing) = (run.title, run.missing_faults);
+    let start = outcome(run.at_stop);
+    let stops = if args.stop { stop_sentences(&run.stopped, run.stopped_at) } else { Vec::new() };
     let outcome = match start {
         _ if stops.iter().any(|(is_kept, _)| !is_kept) => Outcome::Broken,
         Outcome::InOrder | Outcome::Incomplete if !missing.is_empty() => Outcome::FaultMissing,
         other => other,
     };
-    let (shown, to) = if args.stop { (&stopped, now_ms()) } else { (&run.at_stop, run.judged_at) };
+    let (shown, to) = if args.stop { (&run.stopped[..], now_ms()) } else { (run.at_stop, run.judged_at) };
     let mut timeline = timeline(title, shown, run.zero, to + ((to - run.zero) / 24).max(100));
     let took = format_seconds(run.judged_at - run.zero);
     timeline.summary = match outcome {
@@ -34,7 +47,7 @@ pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
     };
     timeline.started = start == Outcome::InOrder;
     let is_timeout = i64::try_from(args.timeout.as_millis()).is_ok_and(|limit| run.judged_at - run.zero >= limit);
-    timeline.notes = sentences(&run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
+    timeline.notes = sentences(run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
     timeline.notes.extend(stops.into_iter().map(|(_, text)| text).chain(missing));
     write_stdout(&match args.output {
         Output::Text => format!("\n{}", render(&timeline, text::render)),
@@ -45,10 +58,10 @@ pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
 }
 
 /// Returns the chart of a run that goes on.
-pub(super) fn live_chart(run: &Run<'_>) -> String {
-    let (title, now) = (&run.script.title, now_ms());
-    let mut timeline = timeline(title, &run.histories(), run.zero, now);
-    timeline.summary = format!("{title} after {}:", format_seconds(now - run.zero));
+pub(super) fn live_chart(title: &str, histories: &[History], zero: i64) -> String {
+    let now = now_ms();
+    let mut timeline = timeline(title, histories, zero, now);
+    timeline.summary = format!("{title} after {}:", format_seconds(now - zero));
     format!("\n{}", render(&timeline, text::render_chart))
 }
 

@@ -4,10 +4,11 @@ use super::board::BoardReader;
 use super::guard;
 use super::history::{History, SIGKILLED, has_occurred, missing_sentence};
 use super::programs::Programs;
+use super::report::{self, RunResult};
 use super::screen::{self, Screen};
 use super::script::{self, Script};
 use super::supervisor::{Message, Supervised, has_ended, kill_group};
-use super::{now_ms, report, source};
+use super::{now_ms, source};
 use crate::clock::monotonic_time;
 use crate::output::fail_all;
 use crate::try_run::args::{Fault, FaultKind, Try};
@@ -53,7 +54,16 @@ fn rehearse(args: &Try, programs: &Programs) -> Result<ExitCode, String> {
     drop(scratch);
     run.screen.print(i64::MAX, None)?;
     followed?;
-    report::print(&run)
+    let result = RunResult {
+        title: &run.script.title,
+        zero: run.zero,
+        at_stop: &run.at_stop,
+        stopped: run.histories(),
+        judged_at: run.judged_at,
+        stopped_at: run.stopped_at,
+        missing_faults: run.missing_faults(),
+    };
+    report::print(run.args, result)
 }
 
 /// A fault of `--break`.
@@ -77,26 +87,26 @@ enum Phase {
     StopSidecar,
 }
 
-pub(super) struct Run<'a> {
-    pub(super) args: &'a Try,
-    pub(super) script: &'a Script,
+struct Run<'a> {
+    args: &'a Try,
+    script: &'a Script,
     /// The sidecar, followed by the containers.
     containers: Vec<Supervised>,
     board: BoardReader,
     screen: Screen,
     phase: Phase,
     /// Start of the Pod, in milliseconds since 1970.
-    pub(super) zero: i64,
+    zero: i64,
     deadline: Instant,
     /// Time at which the Pod starts.
     start: Instant,
     faults: Vec<PendingFault<'a>>,
     /// Histories at the time of the verdict.
-    pub(super) at_stop: Vec<History>,
+    at_stop: Vec<History>,
     is_interrupted: bool,
     /// Time of the verdict, and time at which the containers began to stop.
-    pub(super) judged_at: i64,
-    pub(super) stopped_at: i64,
+    judged_at: i64,
+    stopped_at: i64,
 }
 
 impl<'a> Run<'a> {
@@ -147,12 +157,13 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             let until = now_ms() - screen::DELAY_MS;
-            let chart = self.screen.is_due(until).then(|| report::live_chart(self));
+            let chart =
+                self.screen.is_due(until).then(|| report::live_chart(&self.script.title, &self.histories(), self.zero));
             self.screen.print(until, chart.as_deref())?;
         }
     }
 
-    pub(super) fn histories(&self) -> Vec<History> {
+    fn histories(&self) -> Vec<History> {
         self.containers.iter().map(|own| own.history.clone()).collect()
     }
 
@@ -245,7 +256,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns a sentence for each fault that had not occurred at the verdict.
-    pub(super) fn missing_faults(&self) -> Vec<String> {
+    fn missing_faults(&self) -> Vec<String> {
         let own = |fault: &PendingFault<'_>| &self.at_stop[fault.container];
         let missing = self.faults.iter().filter(|one| !has_occurred(own(one), one.fault.kind, one.killed));
         missing.map(|one| missing_sentence(own(one), one.fault)).collect()

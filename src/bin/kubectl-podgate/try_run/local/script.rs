@@ -3,7 +3,7 @@
 use super::guard;
 use super::programs::Programs;
 use super::source::{self, Planned};
-use super::stage::{self, Stage};
+use super::stage::Stage;
 use super::stand_in::Role;
 use crate::try_run::args::Try;
 use podgate::core::command::agent_path;
@@ -154,7 +154,7 @@ impl TaskWriter<'_> {
             outlives: planned.or(local).map(|planned| planned.outlives.clone()).unwrap_or_default(),
             has_gate: local.is_some_and(|planned| planned.mode != Mode::None),
             has_probe: self.probed.contains(name),
-            required_end: stage::required_end(self.plan, name).or(own_end),
+            required_end: source::required_end(self.plan, name).or(own_end),
         }
     }
 

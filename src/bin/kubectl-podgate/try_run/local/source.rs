@@ -1,12 +1,12 @@
 //! Reads the Pod or Pod template, and plans it as `inject` does.
 
 use super::example;
-use super::stage::required_end;
 use crate::inject::finding_report;
 use crate::output::print_stderr;
 use crate::try_run::args::{Fault, FaultKind, SIDECAR_NAMES, Try};
 use crate::yaml::files::{STDIN, check_readable, ignored_message, read_sources};
 use podgate::core::container::Container;
+use podgate::core::until::WantedState;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
@@ -143,4 +143,13 @@ fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Res
 pub(super) fn errors(findings: &[Finding], line: impl Fn(&Finding) -> String) -> String {
     let errors = findings.iter().filter(|finding| finding.level == Level::Error);
     errors.map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the end that the order asks for: `Exited` if no container needs the exit code 0.
+pub(super) fn required_end(plan: &Plan, name: &str) -> Option<WantedState> {
+    let conditions = plan.containers.iter().flat_map(|planned| &planned.after);
+    let mut wanted: Vec<WantedState> = conditions.filter(|one| one.container == name).map(|one| one.want).collect();
+    let mut stops = plan.containers.iter().flat_map(|planned| &planned.stop_after);
+    wanted.extend(stops.any(|other| other == name).then_some(WantedState::Completed));
+    [WantedState::Completed, WantedState::Exited].into_iter().find(|end| wanted.contains(end))
 }

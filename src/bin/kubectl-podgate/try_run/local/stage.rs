@@ -3,15 +3,14 @@
 
 use super::example;
 use super::programs::Programs;
-use super::source::Planned;
+use super::source::{Planned, required_end};
 use super::stand_in::Role;
 use crate::try_run::args::{FaultKind, Try};
 use podgate::core::container::{Container, Handler, Mode};
 use podgate::core::text::error_chain;
-use podgate::core::until::WantedState;
 use podgate::order::declare::keys;
 use podgate::order::inject::without_nulls;
-use podgate::order::plan::{ContainerPlan, Plan};
+use podgate::order::plan::ContainerPlan;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -209,15 +208,6 @@ fn mode_note(planned: &ContainerPlan) -> Option<String> {
         Mode::Entrypoint | Mode::None => return None,
     };
     Some(format!("{} {how}", planned.name))
-}
-
-/// Returns the end that the order asks for: `Exited` if no container needs the exit code 0.
-pub(super) fn required_end(plan: &Plan, name: &str) -> Option<WantedState> {
-    let conditions = plan.containers.iter().flat_map(|planned| &planned.after);
-    let mut wanted: Vec<WantedState> = conditions.filter(|one| one.container == name).map(|one| one.want).collect();
-    let mut stops = plan.containers.iter().flat_map(|planned| &planned.stop_after);
-    wanted.extend(stops.any(|other| other == name).then_some(WantedState::Completed));
-    [WantedState::Completed, WantedState::Exited].into_iter().find(|end| wanted.contains(end))
 }
 
 /// Replaces a port number in all ports and probes.
