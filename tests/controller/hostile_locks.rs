@@ -18,6 +18,13 @@ impl Neighbor {
             "import fcntl, os, signal, struct, sys, time\n\
              signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
              f = os.open(sys.argv[1], os.O_RDONLY)\n\
+             def take_again(*_):\n\
+             \x20 fcntl.fcntl(f, 1024, fcntl.F_UNLCK)\n\
+             \x20 while True:\n\
+             \x20   try:\n\
+             \x20     return fcntl.fcntl(f, 1024, fcntl.F_WRLCK)\n\
+             \x20   except OSError:\n\
+             \x20     time.sleep(0.001)\n\
              print('open', flush=True)\n\
              while True:\n\
              \x20 try:\n\
@@ -99,9 +106,23 @@ fn restarted_sidecar_waits_for_the_end_of_a_lease_on_the_old_board() {
     let mut neighbor = Neighbor::spawn(&pod.path("board/annotations"), "fcntl.fcntl(f, 1024, fcntl.F_WRLCK)");
     first.end(Signal::KILL);
     neighbor.wait_for(2);
-    let _second = waiting_sidecar(&pod, "waiting for a lock: another container has a lease on this file");
+    let _second = waiting_sidecar(&pod, "waiting: another container has a lease on this file");
     drop(neighbor);
     until("the second sidecar runs", || lock::is_held(&pod.path("board/controller")).unwrap());
+    assert!(pod.board().revision > revision);
+}
+
+/// The kernel asks the holder by SIGIO to give the lease back. This holder takes it again at once.
+#[test]
+fn lease_that_is_taken_again_delays_no_restarted_sidecar() {
+    let pod = Pod::new();
+    let first = pod.sidecar(DB, &[]);
+    let revision = pod.board().revision;
+    let attack = "fcntl.fcntl(f, 1024, fcntl.F_WRLCK); signal.signal(signal.SIGIO, take_again)";
+    let mut neighbor = Neighbor::spawn(&pod.path("board/annotations"), attack);
+    first.end(Signal::KILL);
+    neighbor.wait_for(2);
+    let _second = pod.sidecar(DB, &[]);
     assert!(pod.board().revision > revision);
 }
 

@@ -9,7 +9,6 @@ use podgate::core::names;
 use podgate::edge::bell::Ringer;
 use podgate::edge::{files, install, lock, source};
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -35,6 +34,8 @@ pub(crate) struct Board {
 
 /// Space on the board for longer states, in bytes.
 const HEADROOM: usize = 1024;
+/// Time after which a wait for another container's lease is logged.
+const LEASE_WARNING_DELAY: Duration = Duration::from_secs(1);
 /// Pause before the next attempt to write the board.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
@@ -56,13 +57,21 @@ impl Board {
     /// waits for its end, usually 45 s.
     pub(crate) async fn previous_annotations(&self) -> Annotations {
         let path = self.folder.join(names::ANNOTATIONS_FILE);
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || match rustix::fs::open(&path, flags, Mode::empty()) {
-            Err(Errno::AGAIN) => Ok(None),
-            opened => Ok(Some(opened)),
+        let (sender, mut opened) = tokio::sync::oneshot::channel();
+        // Only an open that waits can't be delayed again: the kernel denies new leases on the file meanwhile.
+        let open = {
+            let (path, flags) = (path.clone(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC);
+            move || _ = sender.send(rustix::fs::open(&path, flags, Mode::empty()))
         };
-        let _open =
-            wait_for_lock(&path, "another container has a lease on this file, which ends on its own", open).await;
+        // Without a thread, the channel closes at once.
+        let _ = std::thread::Builder::new().spawn(open);
+        let _open = match tokio::time::timeout(LEASE_WARNING_DELAY, &mut opened).await {
+            Ok(opened) => opened,
+            Err(_) => {
+                warn!(path = %path.display(), "waiting: another container has a lease on this file, which ends on its own");
+                opened.await
+            }
+        };
         source::read_board_annotations(&self.folder).unwrap_or_default()
     }
 
