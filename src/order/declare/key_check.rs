@@ -31,24 +31,43 @@ fn has_own_domain(key: &str) -> bool {
 /// Returns true if `key` is not podgate's, but the user probably meant a key of podgate:
 ///
 /// - The domain contains `podgate`, in any case and with any punctuation: `podgate/order`, `Pod-Gate.com/order`.
-/// - The domain differs in one character from one of podgate's: `pogate.io/order`.
+/// - The domain differs in one character from one of podgate's, or from `podgate` with another ending: `pogate.io/order`,
+///   `podgat.com/order`, `pogate/order`.
 /// - The key has no domain and contains `podgate.io`: `podgate.io.order`.
-/// - The key consists of `podgate` and the name of a key: `podgate-order`, `order/podgate.io`.
+/// - The key, or its part after the domain, consists of `podgate` and the name of a key, each with at most one wrong
+///   character: `podgate-order`, `order/podgate.io`, `order.pogate.io`, `example.com/podgate-ordr`.
 ///
 /// Takes time linear in the length of `key`, because the webhook compares each key of a Pod.
 fn is_near_miss(key: &str) -> bool {
     if key.len() > KEY_MAX {
         return false;
     }
-    let names = || pod_keys().filter_map(|known| known.split_once('/')).map(|(_, name)| squeeze(name));
-    let is_name = || name_beside_podgate(key).is_some_and(|found| names().any(|name| name == found));
+    let of_pod = pod_keys().filter_map(|known| known.split_once('/')).map(|(_, name)| name);
+    let of_container = keys::CONTAINER_PREFIXES.into_iter().filter_map(|prefix| prefix.split('.').next());
+    let names: Vec<String> = of_pod.chain(of_container).map(squeeze).collect();
+    let is_name = |text: &str| {
+        let near = |found: String| names.iter().any(|name| is_similar(&found, name));
+        name_beside_podgate(text).is_some_and(near)
+    };
     match key.rsplit_once('/') {
-        Some((domain, _)) => {
-            let near = |known: &str| distance(domain.as_bytes(), known.as_bytes(), 1).is_some();
-            squeeze(domain).contains("podgate") || container_domains().chain([keys::DOMAIN]).any(near) || is_name()
+        Some((domain, name)) => {
+            let is_near = || container_domains().chain([keys::DOMAIN]).any(|known| is_similar(domain, known));
+            let first =
+                domain.split_once('.').map_or(domain, |(first, ending)| if ending.contains('.') { "" } else { first });
+            squeeze(domain).contains("podgate") || is_near() || is_misspelled(first) || is_name(key) || is_name(name)
         }
-        None => squeeze(key).contains("podgateio") || is_name(),
+        None => squeeze(key).contains("podgateio") || is_name(key),
     }
+}
+
+/// Returns true if the words differ in at most one character.
+fn is_similar(a: &str, b: &str) -> bool {
+    distance(a.as_bytes(), b.as_bytes(), 1).is_some()
+}
+
+/// Returns true if `word` is `podgate` with at most one wrong character.
+fn is_misspelled(word: &str) -> bool {
+    is_similar(&squeeze(word), "podgate")
 }
 
 /// Returns the letters and digits of `text` in lower case. Omits the words `gateway` and `gatekeeper`, so that
@@ -58,11 +77,18 @@ fn squeeze(text: &str) -> String {
     letters.collect::<String>().replace("gateway", "").replace("gatekeeper", "")
 }
 
-/// Returns the letters of `key` without `podgateio` or `podgate`; `None` if `key` contains neither.
+/// Returns the letters of `key` without `podgateio` or `podgate`, which may be misspelled as a separate word; `None` if
+/// `key` contains neither.
 fn name_beside_podgate(key: &str) -> Option<String> {
     let letters = squeeze(key);
-    let (before, after) = letters.split_once("podgateio").or_else(|| letters.split_once("podgate"))?;
-    Some(format!("{before}{after}"))
+    if let Some((before, after)) = letters.split_once("podgateio").or_else(|| letters.split_once("podgate")) {
+        return Some(format!("{before}{after}"));
+    }
+    let mut words: Vec<&str> = key.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
+    let at = words.iter().position(|word| is_misspelled(word))?;
+    words.remove(at);
+    words.retain(|word| *word != "io");
+    Some(squeeze(&words.concat()))
 }
 
 /// Returns the keys for the whole Pod: annotations, and at the end the label.
@@ -117,15 +143,14 @@ fn suggestion(key: &str, is_label: bool) -> String {
     }
     let known = || pod_keys().filter(|known| is_label || *known != keys::INJECT);
     let nearest_to = |name: &str| nearest(&format!("{}/{name}", keys::DOMAIN), known());
-    // Keys such as `podgate.io/after` and `podgate.io/command` lack the container name.
-    match (nearest_to(name), of_one(name)) {
-        (Some(meant), _) => format!("did you mean {meant}?"),
-        (None, Some(prefix)) => format!("write {prefix}CONTAINER"),
-        (None, None) => match name_beside_podgate(key).and_then(|name| nearest_to(&name)) {
-            Some(meant) => format!("did you mean {meant}?"),
-            None => "use one of the keys in docs/declaring.md".to_owned(),
-        },
-    }
+    let fix = |name: &str| match (nearest_to(name), of_one(name)) {
+        (Some(meant), _) => Some(format!("did you mean {meant}?")),
+        // Keys such as `podgate.io/after` and `podgate.io/command` lack the container name.
+        (None, Some(prefix)) => Some(format!("write {prefix}CONTAINER")),
+        (None, None) => None,
+    };
+    let beside = || [key, name].into_iter().find_map(|text| fix(&name_beside_podgate(text)?));
+    fix(name).or_else(beside).unwrap_or_else(|| "use one of the keys in docs/declaring.md".to_owned())
 }
 
 /// Turns the errors about published states into warnings if `template` is a Pod that was read from a cluster. The API
