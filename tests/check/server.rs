@@ -272,17 +272,21 @@ fn changed(path: &'static str, change: Change) -> impl Fn(&str) -> Option<Value>
 /// Removes or weakens each policy of podgate and its binding.
 #[test]
 fn missing_or_weakened_policy_is_reported() {
-    let of_policy: [(Change, &str); 4] = [
+    let none = json!({"matchLabels": {"none": "none"}});
+    let of_policy: [(Change, &str); 5] = [
         (None, "the cluster does not have the ValidatingAdmissionPolicy NAME: "),
         (Some(("failurePolicy", json!("Ignore"))), "policy NAME has no effect, because its failurePolicy is Ignore"),
         (Some(("validations", json!([]))), "policy NAME has no effect, because it has no validations"),
         (Some(("validations", Value::Null)), "policy NAME has no effect, because it has no validations"),
+        (Some(("matchConstraints", json!({"excludeResourceRules": [{}]}))), "because it excludes some objects"),
     ];
-    let of_binding: [(Change, &str); 4] = [
+    let of_binding: [(Change, &str); 6] = [
         (None, "the cluster does not have the ValidatingAdmissionPolicyBinding NAME: "),
         (Some(("validationActions", json!(["Warn", "Audit"]))), "its binding does not have the action Deny"),
         (Some(("validationActions", Value::Null)), "its binding does not have the action Deny"),
         (Some(("policyName", json!("other"))), "its binding names another policy"),
+        (Some(("matchResources", json!({"namespaceSelector": none}))), "because its binding excludes some objects"),
+        (Some(("matchResources", json!({"objectSelector": none}))), "because its binding excludes some objects"),
     ];
     let unknown_containers = ["policies/podgate-unknown-containers", "policybindings/podgate-unknown-containers"];
     let own_pod = ["policies/podgate-own-pod", "policybindings/podgate-own-pod"];

@@ -1,7 +1,10 @@
 //! Checks that one of podgate's policies is in the cluster, is bound, and denies.
 
 use crate::cluster::Cluster;
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchResources, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::Api;
 use podgate::core::text::error_chain;
 use podgate::order::finding::{Finding, Level};
@@ -55,6 +58,16 @@ fn weakness(
         (policy.is_some_and(|spec| spec.failure_policy.as_deref() == Some("Ignore")), "its failurePolicy is Ignore"),
         (binding.policy_name != name, "its binding names another policy"),
         (!denies, "its binding does not have the action Deny"),
+        (policy.and_then(|spec| spec.match_constraints.as_ref()).is_some_and(excludes), "it excludes some objects"),
+        (binding.match_resources.as_ref().is_some_and(excludes), "its binding excludes some objects"),
     ];
     reasons.into_iter().find_map(|(holds, why)| holds.then_some(why))
+}
+
+/// Returns true if a selector or a rule excludes objects. The API server adds empty selectors, which select all objects.
+fn excludes(resources: &MatchResources) -> bool {
+    let MatchResources { exclude_resource_rules, namespace_selector, object_selector, .. } = resources;
+    let selects = |selector: &LabelSelector| selector.match_labels.is_some() || selector.match_expressions.is_some();
+    exclude_resource_rules.as_ref().is_some_and(|rules| !rules.is_empty())
+        || [namespace_selector, object_selector].into_iter().flatten().any(selects)
 }
