@@ -7,7 +7,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
 use kube::{Client, Config};
 use podgate::core::text::error_chain;
-use podgate::order::kubernetes_version::Version;
+use podgate::order::kubernetes_version::{Version, rejects_env_files};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -88,7 +88,7 @@ async fn env_files_rejection(client: &Client, namespace: &str) -> Result<Option<
     let request =
         request.create(&parameters, template.to_string().into_bytes()).map_err(|error| error_chain(&error))?;
     match client.request::<Value>(request).await {
-        Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains("valueFrom") => {
+        Err(kube::Error::Api(status)) if status.code == 422 && rejects_env_files(&status.message) => {
             Ok(Some(status.message.clone()))
         }
         Err(kube::Error::Api(status)) if status.code < 500 && status.code != 429 => {

@@ -7,6 +7,7 @@ use crate::order::declare::spec::SIDECAR_NAME;
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::{self, Options};
+use crate::order::kubernetes_version::rejects_env_files;
 use crate::order::plan::KnownFacts;
 use serde_json::Value;
 
@@ -175,8 +176,7 @@ pub fn check_refusal(code: u16, message: &str) -> Finding {
             format!("can't create this Pod in a dry run, so podgate did not check the changes of the cluster: {text}");
         return Finding::note("dry-run-skipped", at, what);
     }
-    let fix = if has(".valueFrom: Invalid value") && !has("fileKeyRef") {
-        // The API server has dropped `fileKeyRef` and lists the sources that it knows.
+    let fix = if rejects_env_files(message) {
         "this API server cannot hold containers: it is older than Kubernetes 1.35, or its feature gate EnvFiles is off; switch \
          the gate on, or give the held containers a command"
     } else if has("violates PodSecurity") && has(&format!("\"{SIDECAR_NAME}\"")) {
