@@ -1,5 +1,25 @@
-//! A gate's decision: a function of the published pod state, the gate's own checks and the time waited. The result
-//! includes the reason, so that the agent can show what the gate waits for.
+//! When a gate opens: a function of the published Pod state and of the gate's own observations. The result includes
+//! the reason, so that users see what the gate waits for.
+//!
+//! | rule | hook (`post-start`) | gate (`entrypoint`) | gate at the kubelet (`hold`) |
+//! |---|---|---|---|
+//! | who decides | the agent, [`decide`] | the agent, [`decide`] | the sidecar, [`decide_hold`] |
+//! | all conditions hold | opens | opens | opens |
+//! | the states must be recent | no | the board has the gate's ticket | one more observation of each condition |
+//! | a check is pending; can't pass any more | closed; gives up | closed; gives up | no checks |
+//! | a condition can't be met, with fail-fast | gives up | gives up | no fail-fast |
+//! | a container is unknown | closed; gives up after 2 s | closed; gives up after 2 s | closed |
+//! | an earlier container in the list has ended | gives up | closed | closed |
+//! | the Pod has started | opens | no effect | no effect |
+//! | the Pod is being deleted | opens | gives up | no effect: the kubelet creates no container |
+//! | the sidecar is dead | fallback check, or closed | closed | the gate stays as it is |
+//! | time limit, on-timeout `fail` | the hook fails | the gate fails | `TimedOut`; opens when the conditions hold |
+//! | time limit, on-timeout `continue` | opens | opens | opens; closes after the container has run |
+//! | the limit counts from | start of the hook | start of the gate | closed time since the last run |
+//! | closes again | never | never: a new start has a new gate | when a condition no longer holds |
+//!
+//! With on-timeout `continue`, a hook or gate does not give up because of another container or a check: that container
+//! could otherwise open it early. The agent's wait loop and the sidecar's model measure the time limits.
 
 use crate::core::exit::Exit;
 use crate::core::snapshot::Snapshot;
@@ -22,9 +42,18 @@ pub struct GateSpec<'a> {
     pub conditions: &'a [WaitCondition],
     /// True if the gate gives up as soon as a condition can't be met without intervention.
     pub fail_fast: bool,
-    /// True if the gate opens at its time limit in any case. It then gives up no condition before: another container
-    /// could otherwise open it early, for example by its own end.
-    pub opens_at_limit: bool,
+    /// What happens at the time limit.
+    pub on_timeout: OnTimeout,
+}
+
+words! {
+    /// What a gate does at its time limit.
+    OnTimeout {
+        /// The gate fails. At the kubelet, the container stays held.
+        Fail = "fail",
+        /// The gate opens without its conditions.
+        Continue = "continue",
+    }
 }
 
 /// Kind of a gate.
@@ -43,15 +72,15 @@ pub struct Observations {
     pub pending_checks: Vec<String>,
     /// A check that can't pass any more, with the reason.
     pub impossible_check: Option<String>,
-    /// Liveness of the sidecar.
-    pub controller: Controller,
+    /// Health of the sidecar.
+    pub sidecar: SidecarHealth,
     /// Time waited so far.
     pub waited: Duration,
 }
 
-/// Liveness of the sidecar, as observed by the gate.
+/// Health of the sidecar, as observed by the gate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Controller {
+pub enum SidecarHealth {
     /// Alive, or not known to be dead.
     #[default]
     Alive,
@@ -72,6 +101,8 @@ words! {
         PodTerminating = "the pod is being deleted",
         /// The sidecar is dead, and the fallback check has passed.
         FallbackPassed = "the sidecar is dead, and the fallback check has passed",
+        /// The time limit has passed, and the gate then opens without its conditions.
+        TimedOut = "the time limit has passed",
     }
 }
 
@@ -96,6 +127,9 @@ pub enum Obstacle {
     /// The conditions hold on a board that may be outdated: the sidecar has not read this gate's report yet.
     #[error("the sidecar to check the conditions again")]
     TicketNotHeard,
+    /// The conditions hold, but the states may be outdated: the containers must be observed once more.
+    #[error("one more observation of the conditions")]
+    Unconfirmed,
     /// The only source is the downward-API volume, which the kubelet does not update while a hook runs.
     #[error("no board, and the kubelet does not update the downward-API volume while a hook runs")]
     FrozenVolume,
@@ -107,7 +141,7 @@ pub enum Obstacle {
     NoFallbackCheck,
     /// The sidecar is dead.
     #[error("the sidecar is dead")]
-    ControllerDead,
+    SidecarDead,
     /// A check has not passed.
     #[error("{0}")]
     CheckPending(String),
@@ -164,11 +198,10 @@ pub enum Decision {
     GiveUp(GiveUpReason),
 }
 
-/// Decides whether a gate opens, waits or gives up.
+/// Decides if a hook or a gate in front of a command opens, waits or gives up.
 pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> Decision {
-    let may_give_up = !spec.opens_at_limit;
-    let fail_fast = spec.fail_fast && may_give_up;
-    let mut obstacles = Vec::new();
+    let may_give_up = spec.on_timeout == OnTimeout::Fail;
+    let mut obstacles;
     match view {
         PodView::Snapshot(snapshot, source) => {
             match (snapshot.phase, spec.kind) {
@@ -178,25 +211,9 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
                 (Phase::Starting | Phase::Started, _) => {}
             }
             let knows_all = *source == Source::Board && observed.waited >= SETTLE_TIME && !snapshot.states.is_empty();
-            for until in spec.conditions {
-                let state = snapshot.states.get(&until.container).copied();
-                let stuck = snapshot.stuck.get(&until.container).cloned();
-                obstacles.push(match (until.status(snapshot), state, stuck) {
-                    (ConditionStatus::Met, ..) => continue,
-                    (ConditionStatus::Never, Some(state), _) if fail_fast => {
-                        return Decision::GiveUp(GiveUpReason::ContainerEnded(until.clone(), state));
-                    }
-                    (ConditionStatus::NotYet, _, Some(stuck)) if fail_fast => {
-                        return Decision::GiveUp(GiveUpReason::ContainerStuck(until.clone(), stuck));
-                    }
-                    (_, None, _) if knows_all => {
-                        let known = snapshot.states.keys().cloned().collect();
-                        return Decision::GiveUp(GiveUpReason::NoSuchContainer(until.container.clone(), known));
-                    }
-                    (_, None, _) => Obstacle::UnknownContainer(until.clone()),
-                    (_, Some(state), Some(stuck)) => Obstacle::Stuck(until.clone(), state, stuck),
-                    (_, Some(state), None) => Obstacle::WrongState(until.clone(), state),
-                });
+            match check_conditions(snapshot, spec.conditions, spec.fail_fast && may_give_up, knows_all) {
+                Ok(unmet) => obstacles = unmet,
+                Err(reason) => return Decision::GiveUp(reason),
             }
             match (spec.kind, source) {
                 (GateKind::Entrypoint(ticket), Source::Board)
@@ -216,7 +233,7 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
             }
         }
         PodView::NoSnapshot { board, volume } => {
-            obstacles.extend(spec.conditions.iter().cloned().map(Obstacle::NoSnapshot));
+            obstacles = spec.conditions.iter().cloned().map(Obstacle::NoSnapshot).collect::<Vec<_>>();
             if !spec.conditions.is_empty() {
                 obstacles.push(Obstacle::SourceErrors(board.clone(), volume.clone()));
             }
@@ -225,19 +242,80 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
     if let Some(what) = observed.impossible_check.as_ref().filter(|_| may_give_up) {
         return Decision::GiveUp(GiveUpReason::ImpossibleCheck(what.clone()));
     }
-    match (&observed.controller, spec.kind) {
-        (Controller::Dead(Some(Ok(()))), _) if observed.pending_checks.is_empty() => {
+    match (&observed.sidecar, spec.kind) {
+        (SidecarHealth::Dead(Some(Ok(()))), _) if observed.pending_checks.is_empty() => {
             return Decision::Open(OpenReason::FallbackPassed);
         }
         // A dead sidecar does not affect the pending checks.
         _ if obstacles.is_empty() => {}
-        (Controller::Dead(Some(Err(why))), _) => obstacles.push(Obstacle::FallbackFailed(why.clone())),
-        (Controller::Dead(None), GateKind::Hook(_)) => obstacles.push(Obstacle::NoFallbackCheck),
-        (Controller::Dead(None), GateKind::Entrypoint(_)) => obstacles.push(Obstacle::ControllerDead),
-        (Controller::Dead(Some(Ok(()))) | Controller::Alive, _) => {}
+        (SidecarHealth::Dead(Some(Err(why))), _) => obstacles.push(Obstacle::FallbackFailed(why.clone())),
+        (SidecarHealth::Dead(None), GateKind::Hook(_)) => obstacles.push(Obstacle::NoFallbackCheck),
+        (SidecarHealth::Dead(None), GateKind::Entrypoint(_)) => obstacles.push(Obstacle::SidecarDead),
+        (SidecarHealth::Dead(Some(Ok(()))) | SidecarHealth::Alive, _) => {}
     }
     obstacles.extend(observed.pending_checks.iter().cloned().map(Obstacle::CheckPending));
     if obstacles.is_empty() { Decision::Open(OpenReason::ConditionsMet) } else { Decision::Closed(obstacles) }
+}
+
+/// Returns an obstacle for each condition that does not hold. `knows_all` means that the snapshot has all containers.
+///
+/// # Errors
+/// Returns the reason if a container does not exist or, with `fail_fast`, if a condition can't be met without
+/// intervention.
+fn check_conditions(
+    snapshot: &Snapshot,
+    conditions: &[WaitCondition],
+    fail_fast: bool,
+    knows_all: bool,
+) -> Result<Vec<Obstacle>, GiveUpReason> {
+    let mut obstacles = Vec::new();
+    for until in conditions {
+        let state = snapshot.states.get(&until.container).copied();
+        let stuck = snapshot.stuck.get(&until.container).cloned();
+        obstacles.push(match (until.status(snapshot), state, stuck) {
+            (ConditionStatus::Met, ..) => continue,
+            (ConditionStatus::Never, Some(state), _) if fail_fast => {
+                return Err(GiveUpReason::ContainerEnded(until.clone(), state));
+            }
+            (ConditionStatus::NotYet, _, Some(stuck)) if fail_fast => {
+                return Err(GiveUpReason::ContainerStuck(until.clone(), stuck));
+            }
+            (_, None, _) if knows_all => {
+                let known = snapshot.states.keys().cloned().collect();
+                return Err(GiveUpReason::NoSuchContainer(until.container.clone(), known));
+            }
+            (_, None, _) => Obstacle::UnknownContainer(until.clone()),
+            (_, Some(state), Some(stuck)) => Obstacle::Stuck(until.clone(), state, stuck),
+            (_, Some(state), None) => Obstacle::WrongState(until.clone(), state),
+        });
+    }
+    Ok(obstacles)
+}
+
+/// State of a gate at the kubelet, as the sidecar knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldFacts {
+    /// The gate is closed, and the containers of its conditions have not been observed once more.
+    Unconfirmed,
+    /// The gate is closed, and the containers have been observed once more while the conditions held.
+    Confirmed,
+    /// The gate is open, because its conditions held.
+    Open,
+    /// The time limit has passed, and on-timeout is `continue`.
+    Expired,
+}
+
+/// Decides if a gate at the kubelet is open.
+pub fn decide_hold(snapshot: &Snapshot, conditions: &[WaitCondition], facts: HoldFacts) -> Decision {
+    if facts == HoldFacts::Expired {
+        return Decision::Open(OpenReason::TimedOut);
+    }
+    match check_conditions(snapshot, conditions, false, false) {
+        Ok(unmet) if !unmet.is_empty() => Decision::Closed(unmet),
+        Ok(_) if facts == HoldFacts::Unconfirmed => Decision::Closed(vec![Obstacle::Unconfirmed]),
+        Ok(_) => Decision::Open(OpenReason::ConditionsMet),
+        Err(reason) => Decision::GiveUp(reason),
+    }
 }
 
 /// Returns the first container that precedes `own`, has ended and would be restarted by the kubelet.

@@ -4,6 +4,7 @@ mod admission;
 mod deadlocks;
 mod declare;
 mod edit;
+mod gate;
 mod grammar;
 mod limits;
 mod lint;

@@ -1,6 +1,6 @@
 //! `podgate post-start`: a container's postStart hook, which returns when the container is Ready.
 
-use crate::args::{MessageArgs, OnFailure, PostStart};
+use crate::args::{MessageArgs, PostStart};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::failure::Failure;
@@ -61,7 +61,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
             kind: GateKind::Hook(&container),
             conditions: &conditions,
             fail_fast: waits.fail_fast,
-            opens_at_limit: waits.on_timeout == OnFailure::Continue,
+            on_timeout: waits.on_timeout,
         },
         sources: &sources,
         signals: None,

@@ -2,6 +2,7 @@
 
 use crate::model::pending_ack::PendingAck;
 use crate::model::rate_limit::TokenBucket;
+use podgate::core::gate::{Decision, HoldFacts, OpenReason};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Times of the release patches after the first one, from the opening of the gate or from the container's last end. The
@@ -25,73 +26,127 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// limit: the kubelet may not have had the time to create the container.
 const CREATION_TIME: Duration = Duration::from_secs(15);
 
+/// State of the gate of a held container.
+#[derive(Debug)]
+enum HoldState {
+    /// Closed. `confirmation` has the observations that are still needed before the gate opens; `None` while a condition
+    /// does not hold.
+    Waiting { confirmation: Option<PendingAck> },
+    /// Closed, and the time limit has passed. The gate still opens when its conditions hold.
+    TimedOut { confirmation: Option<PendingAck> },
+    /// Open since this time, because its conditions hold or held.
+    Open(Instant),
+    /// Open since this time without its conditions, because the time limit has passed. It stays open until the container
+    /// runs.
+    Skipped(Instant),
+}
+
+/// Gate of a held container, and the time of its wait.
 #[derive(Debug)]
 pub(crate) struct HoldGate {
-    pub(super) is_open: bool,
-    /// Time of the last opening or closing, by the wall clock, to compare with the kubelet's times.
-    changed_at: SystemTime,
-    pub(super) opened_at: Instant,
-    /// Time since which the container does not run, or the time of the last opening or closing.
+    state: HoldState,
+    /// Start of the part of the wait that `waited` does not contain.
     waiting_since: Instant,
     /// Earlier parts of this wait. Time with an open gate does not count, unless shorter than `CREATION_TIME`.
     waited: Duration,
-    pub(super) has_timed_out: bool,
-    /// True if the gate opens without its conditions, because the wait has timed out.
-    pub(super) is_skipped: bool,
-    /// True if the gate was open before.
-    was_open: bool,
-    /// True if the current incarnation of the container started while the gate was open.
-    pub(super) has_passed: bool,
-    /// Checks that are still needed before the gate opens.
-    pub(super) confirmation: Option<PendingAck>,
+    /// Time of the last closing by the wall clock, to compare with the kubelet's times; `None` if the gate was never open.
+    closed_at: Option<SystemTime>,
     last_request_at: Option<Instant>,
     /// Limits the release patches, because a condition that flaps must not flood the API server.
     requests: TokenBucket,
     /// Time of the next attempt to write or remove the gate file, after a failure.
-    pub(super) retry_at: Option<Instant>,
+    retry_at: Option<Instant>,
 }
 
 impl HoldGate {
-    /// Returns a closed gate.
-    pub(crate) fn new(now: Instant, wall_clock: SystemTime) -> HoldGate {
+    /// Returns a closed gate. `resumed` means that an earlier run of the sidecar may have opened the gate.
+    pub(crate) fn new(now: Instant, wall_clock: SystemTime, resumed: bool) -> HoldGate {
         HoldGate {
-            is_open: false,
-            changed_at: wall_clock,
-            opened_at: now,
+            state: HoldState::Waiting { confirmation: None },
             waiting_since: now,
             waited: Duration::ZERO,
-            has_timed_out: false,
-            is_skipped: false,
-            was_open: false,
-            has_passed: false,
-            confirmation: None,
+            closed_at: resumed.then_some(wall_clock),
             last_request_at: None,
             requests: TokenBucket::default(),
             retry_at: None,
         }
     }
 
-    /// Records that the gate file was written or removed.
-    pub(crate) fn set_open(&mut self, is_open: bool, now: Instant, wall_clock: SystemTime) {
-        if !self.is_open || now.saturating_duration_since(self.opened_at) < CREATION_TIME {
+    /// Returns the time since which the gate is open; `None` while the gate is closed.
+    pub(super) fn open_since(&self) -> Option<Instant> {
+        if let HoldState::Open(since) | HoldState::Skipped(since) = self.state { Some(since) } else { None }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open_since().is_some()
+    }
+
+    pub(super) fn has_timed_out(&self) -> bool {
+        matches!(self.state, HoldState::TimedOut { .. })
+    }
+
+    fn confirmation_place(&mut self) -> Option<&mut Option<PendingAck>> {
+        match &mut self.state {
+            HoldState::Waiting { confirmation } | HoldState::TimedOut { confirmation } => Some(confirmation),
+            HoldState::Open(_) | HoldState::Skipped(_) => None,
+        }
+    }
+
+    /// Returns the observations that are still needed before the gate opens; `None` unless the conditions hold.
+    pub(super) fn confirmation(&self) -> Option<&PendingAck> {
+        match &self.state {
+            HoldState::Waiting { confirmation } | HoldState::TimedOut { confirmation } => confirmation.as_ref(),
+            HoldState::Open(_) | HoldState::Skipped(_) => None,
+        }
+    }
+
+    pub(super) fn confirmation_mut(&mut self) -> Option<&mut PendingAck> {
+        self.confirmation_place()?.as_mut()
+    }
+
+    /// Sets the observations that are needed before the closed gate opens; `None` if a condition does not hold.
+    pub(super) fn set_confirmation(&mut self, needed: Option<PendingAck>) {
+        if let Some(confirmation) = self.confirmation_place() {
+            *confirmation = needed;
+        }
+    }
+
+    /// Returns the facts for [`decide_hold`](podgate::core::gate::decide_hold). `limit` is the time limit of a container
+    /// that starts without its conditions after that.
+    pub(super) fn facts(&self, limit: Option<Duration>, now: Instant) -> HoldFacts {
+        match &self.state {
+            HoldState::Open(_) => HoldFacts::Open,
+            HoldState::Skipped(_) => HoldFacts::Expired,
+            _ if limit.and_then(|limit| self.deadline(limit)).is_some_and(|at| at <= now) => HoldFacts::Expired,
+            _ if self.confirmation().is_some_and(PendingAck::is_done) => HoldFacts::Confirmed,
+            _ => HoldFacts::Unconfirmed,
+        }
+    }
+
+    /// Returns true if the gate file must be written or removed now.
+    pub(super) fn must_change(&mut self, decision: &Decision, now: Instant) -> bool {
+        let must_open = matches!(decision, Decision::Open(_));
+        if must_open == self.is_open() {
+            self.retry_at = None;
+            return false;
+        }
+        self.retry_at.is_none_or(|at| at <= now)
+    }
+
+    /// Records that the gate file was written or removed, as `decision` says.
+    pub(crate) fn apply(&mut self, decision: &Decision, now: Instant, wall_clock: SystemTime) {
+        if self.open_since().is_none_or(|since| now.saturating_duration_since(since) < CREATION_TIME) {
             self.waited += now.saturating_duration_since(self.waiting_since);
         }
-        (self.is_open, self.was_open, self.changed_at) = (is_open, true, wall_clock);
-        (self.opened_at, self.waiting_since) = (now, now);
-        (self.confirmation, self.retry_at) = (None, None);
-        self.has_timed_out &= !is_open;
-    }
-
-    /// Begins a new wait, because the container runs or has run.
-    pub(super) fn restart_wait(&mut self, now: Instant) {
-        (self.waiting_since, self.waited) = (now, Duration::ZERO);
-        (self.has_timed_out, self.is_skipped) = (false, false);
-    }
-
-    /// Returns the time at which a wait with this time limit ends; `None` if no time limit is pending.
-    pub(super) fn deadline(&self, limit: Duration) -> Option<Instant> {
-        let is_pending = !self.is_open && !self.has_timed_out && !self.is_skipped;
-        is_pending.then(|| self.waiting_since + limit.saturating_sub(self.waited))
+        (self.waiting_since, self.retry_at) = (now, None);
+        self.state = match decision {
+            Decision::Open(OpenReason::TimedOut) => HoldState::Skipped(now),
+            Decision::Open(_) => HoldState::Open(now),
+            Decision::Closed(_) | Decision::GiveUp(_) => {
+                self.closed_at = Some(wall_clock);
+                HoldState::Waiting { confirmation: None }
+            }
+        };
     }
 
     /// Records that the gate file could not be written or removed.
@@ -99,18 +154,56 @@ impl HoldGate {
         self.retry_at = Some(now + RETRY_DELAY);
     }
 
+    /// Begins a new wait, because the container runs or has run.
+    pub(super) fn restart_wait(&mut self, now: Instant) {
+        (self.waiting_since, self.waited) = (now, Duration::ZERO);
+        match &mut self.state {
+            HoldState::TimedOut { confirmation } => {
+                self.state = HoldState::Waiting { confirmation: confirmation.take() };
+            }
+            HoldState::Skipped(since) => self.state = HoldState::Open(*since),
+            HoldState::Waiting { .. } | HoldState::Open(_) => {}
+        }
+    }
+
+    /// Ends the wait at its time limit. The container stays held.
+    pub(super) fn time_out(&mut self) {
+        if let HoldState::Waiting { confirmation } = &mut self.state {
+            self.state = HoldState::TimedOut { confirmation: confirmation.take() };
+        }
+    }
+
+    /// Returns the time at which a wait with this time limit ends; `None` if no time limit is pending.
+    pub(super) fn deadline(&self, limit: Duration) -> Option<Instant> {
+        let is_pending = matches!(self.state, HoldState::Waiting { .. });
+        is_pending.then(|| self.waiting_since + limit.saturating_sub(self.waited))
+    }
+
+    /// Returns the time of the next action for a container that may be held: an attempt to write the gate file, the end of
+    /// a wait with this time limit, or a release patch. `ended_at` is the time at which the container's last end was
+    /// observed.
+    pub(super) fn due(&self, limit: Option<Duration>, ended_at: Option<Instant>) -> Option<Instant> {
+        let deadline = limit.and_then(|limit| self.deadline(limit));
+        // At its end, a wait can need the gate file, which can't be written before `retry_at`.
+        let deadline = deadline.map(|at| self.retry_at.map_or(at, |retry_at| retry_at.max(at)));
+        deadline.into_iter().chain(self.retry_at).chain(self.next_request(ended_at)).min()
+    }
+
+    /// Returns the time of the next attempt to write or remove the gate file, after a failure.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
     /// Returns the time of the next release patch; `None` while the gate is closed. `ended_at` is the time at which the
     /// container's last end was observed.
     pub(super) fn next_request(&self, ended_at: Option<Instant>) -> Option<Instant> {
-        if !self.is_open {
-            return None;
-        }
-        let Some(last) = self.last_request_at else { return Some(self.opened_at) };
-        let next = if last < self.opened_at {
-            self.opened_at
+        let opened_at = self.open_since()?;
+        let Some(last) = self.last_request_at else { return Some(opened_at) };
+        let next = if last < opened_at {
+            opened_at
         } else {
             let after = ended_at.map_or(last, |ended_at| ended_at.max(last));
-            let bases = [Some(self.opened_at), ended_at].into_iter().flatten();
+            let bases = [Some(opened_at), ended_at].into_iter().flatten();
             let planned = bases.flat_map(|base| REQUEST_TIMES.map(|pause| base + pause)).filter(|at| *at > after).min();
             planned.unwrap_or(last + LATER_INTERVAL)
         };
@@ -122,11 +215,9 @@ impl HoldGate {
         self.requests.reserve(now);
     }
 
-    /// Returns true if a container with this start time cannot have passed the gate while the gate was open. `resumed`
-    /// means that an earlier run of the sidecar may have opened the gate.
-    pub(super) fn is_violated_by(&self, started_at: SystemTime, resumed: bool) -> bool {
-        let was_open = self.was_open || resumed;
-        !self.is_open && (!was_open || started_at > self.changed_at + CREATION_TIME)
+    /// Returns true if a container with this start time cannot have passed the gate while the gate was open.
+    pub(super) fn is_violated_by(&self, started_at: SystemTime) -> bool {
+        !self.is_open() && self.closed_at.is_none_or(|at| started_at > at + CREATION_TIME)
     }
 }
 
@@ -135,12 +226,15 @@ mod tests {
     use super::*;
     use crate::clock::now;
 
+    const OPEN: Decision = Decision::Open(OpenReason::ConditionsMet);
+    const CLOSED: Decision = Decision::Closed(Vec::new());
+
     #[test]
     fn requests_follow_the_back_off_of_the_kubelet() {
         let start = now() + Duration::from_secs(1000);
-        let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH);
+        let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH, false);
         assert_eq!(gate.next_request(None), None);
-        gate.set_open(true, start, SystemTime::UNIX_EPOCH);
+        gate.apply(&OPEN, start, SystemTime::UNIX_EPOCH);
         let mut next = |ended_at| {
             let at = gate.next_request(ended_at).unwrap();
             gate.note_request(at);
@@ -151,8 +245,8 @@ mod tests {
         let ended_at = Some(start + Duration::from_secs(600));
         assert_eq!([(); 4].map(|()| next(ended_at)), [601.2, 603.0, 610.1, 620.1]);
         // A back-off of 300 s that began 200 s before the opening.
-        let mut late = HoldGate::new(start, SystemTime::UNIX_EPOCH);
-        late.set_open(true, start, SystemTime::UNIX_EPOCH);
+        let mut late = HoldGate::new(start, SystemTime::UNIX_EPOCH, false);
+        late.apply(&OPEN, start, SystemTime::UNIX_EPOCH);
         late.note_request(start + Duration::from_secs(90));
         let ended_at = start - Duration::from_secs(200);
         assert_eq!(late.next_request(Some(ended_at)), Some(ended_at + Duration::from_millis(300_100)));
@@ -163,15 +257,28 @@ mod tests {
     #[test]
     fn only_a_start_long_after_the_closing_is_a_violation() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let mut gate = HoldGate::new(now(), at(100));
         for (started_at, resumed, is_violated) in
             [(90, true, false), (114, true, false), (116, true, true), (101, false, true)]
         {
-            assert_eq!(gate.is_violated_by(at(started_at), resumed), is_violated, "{started_at}");
+            let gate = HoldGate::new(now(), at(100), resumed);
+            assert_eq!(gate.is_violated_by(at(started_at)), is_violated, "{started_at}");
         }
-        gate.set_open(true, now(), at(200));
-        assert!(!gate.is_violated_by(at(300), false));
-        gate.set_open(false, now(), at(400));
-        assert!(!gate.is_violated_by(at(401), false));
+        let mut gate = HoldGate::new(now(), at(100), false);
+        gate.apply(&OPEN, now(), at(200));
+        assert!(!gate.is_violated_by(at(300)));
+        gate.apply(&CLOSED, now(), at(400));
+        assert!(!gate.is_violated_by(at(401)));
+    }
+
+    #[test]
+    fn failed_write_at_the_time_limit_is_retried_after_a_pause() {
+        let (start, limit) = (now(), Some(Duration::from_secs(60)));
+        let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH, false);
+        let end = start + Duration::from_secs(60);
+        assert_eq!(gate.due(limit, None), Some(end));
+        assert_eq!(gate.facts(limit, end - Duration::from_millis(1)), HoldFacts::Unconfirmed);
+        assert_eq!(gate.facts(limit, end), HoldFacts::Expired);
+        gate.retry_later(end);
+        assert_eq!(gate.due(limit, None), Some(end + RETRY_DELAY), "the loop must not spin");
     }
 }

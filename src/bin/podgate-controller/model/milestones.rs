@@ -1,6 +1,7 @@
 //! Records the time at which each container reached each milestone. The sidecar publishes the times together with other
 //! changes, never alone.
 
+use crate::model::hold_gate::HoldGate;
 use crate::model::track::ContainerTrack;
 use podgate::core::container::Mode;
 use podgate::core::report::Report;
@@ -34,7 +35,7 @@ impl MilestoneRecorder {
                 }
             };
             let is_held = track.spec.mode == Mode::Hold && track.is_gate_closed();
-            let is_released = track.hold.as_ref().is_some_and(|gate| gate.is_open);
+            let is_released = track.hold.as_ref().is_some_and(HoldGate::is_open);
             reach(Milestone::GateWaiting, is_held || track.is_gate_waiting());
             reach(Milestone::GateOpened, is_released || track.report().is_some_and(Report::has_gate_opened));
             // A state that an override sets is not a milestone that the container has reached.
@@ -59,8 +60,8 @@ impl MilestoneRecorder {
 mod tests {
     use super::*;
     use crate::clock::now;
-    use crate::model::hold_gate::HoldGate;
     use podgate::core::container::Container;
+    use podgate::core::gate::{Decision, OpenReason};
     use std::time::Duration;
 
     fn at(ms: u64) -> SystemTime {
@@ -103,8 +104,10 @@ mod tests {
             (false, 40, "10,db=gate+0;opened+20"),
             (true, 50, "10,db=gate+0;opened+20"),
         ] {
-            let mut gate = HoldGate::new(now(), at(ms));
-            gate.set_open(open, now(), at(ms));
+            let mut gate = HoldGate::new(now(), at(ms), false);
+            if open {
+                gate.apply(&Decision::Open(OpenReason::ConditionsMet), now(), at(ms));
+            }
             held.hold = Some(gate);
             recorder.record([&held], at(ms));
             assert_eq!(recorder.annotation_value().as_deref(), Some(expected), "{ms}");

@@ -1,12 +1,12 @@
 //! Flags and help texts of the commands that wait.
 
 use super::values::{
-    ExitCodeSource, OnFailure, OnProviderRestart, TetherMode, boolean, container_name, duration, exit_condition,
-    interval,
+    ExitCodeSource, OnError, OnProviderRestart, TetherMode, boolean, container_name, duration, exit_condition, interval,
 };
 use crate::signals;
 use clap::Args as ClapArgs;
 use podgate::core::argv::{Argv, Check};
+use podgate::core::gate::OnTimeout;
 use podgate::core::names;
 use podgate::core::until::WaitCondition;
 use podgate::edge::log::Format;
@@ -35,7 +35,7 @@ A check of file:///PATH fails for good if PATH.err exists.
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the hook fails as soon as a
 dependency has ended for good, is in back-off or can't pull its image. With --on-timeout continue,
-the hook never fails early: it waits until its time limit.
+the hook gives up on no condition or check: it waits until its time limit.
 
 Exit codes:
   0    released: the conditions hold, the Pod has started before or is being deleted, or the time
@@ -73,7 +73,7 @@ A check of file:///PATH fails for good if PATH.err exists.
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate fails as soon as a
 dependency has ended for good, is in back-off or can't pull its image. With --on-timeout continue,
-the gate never fails early: it waits until its time limit.
+the gate gives up on no condition or check: it waits until its time limit.
 
 The kubelet considers a waiting container running. Use `podgate opened` as its startupProbe, so that
 its other probes start only after the command.
@@ -153,7 +153,7 @@ pub(crate) struct WaitArgs {
     pub(crate) timeout: Duration,
     /// At the time limit: fail (exit code 75), or continue
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_TIMEOUT", default_value = "fail")]
-    pub(crate) on_timeout: OnFailure,
+    pub(crate) on_timeout: OnTimeout,
     /// Poll this often if the sidecar's FIFO and inotify do not work
     #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
@@ -227,7 +227,7 @@ pub(crate) struct Entrypoint {
     pub(crate) grace: Duration,
     /// If the command fails: fail (its exit code), or continue (0)
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_ERROR", default_value = "fail")]
-    pub(crate) on_error: OnFailure,
+    pub(crate) on_error: OnError,
     /// Write the exit code to FILE at the end, or FILE.err on failure
     #[arg(long, value_name = "FILE", env = "PODGATE_POST_FILE")]
     pub(crate) post_file: Option<PathBuf>,
@@ -313,7 +313,7 @@ impl Entrypoint {
     pub(crate) fn needs_parent(&self) -> bool {
         self.tether == TetherMode::Parent
             || self.command_timeout.is_some()
-            || self.on_error == OnFailure::Continue
+            || self.on_error == OnError::Continue
             || self.post_file.is_some()
             || self.stdout.is_some()
             || self.stderr.is_some()

@@ -52,8 +52,8 @@ pub(super) fn port_check(text: &str) -> Result<Check, String> {
 }
 
 podgate::words! {
-    /// Value of `--on-timeout` and `--on-error`.
-    OnFailure { Fail = "fail", Continue = "continue", }
+    /// Value of `--on-error`.
+    OnError { Fail = "fail", Continue = "continue", }
 }
 podgate::words! {
     /// Value of `--tether`.

@@ -4,7 +4,7 @@
 pub(crate) mod exec;
 pub(crate) mod parent;
 
-use crate::args::{Entrypoint, MessageArgs, OnFailure, TetherMode};
+use crate::args::{Entrypoint, MessageArgs, TetherMode};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::failure::Failure;
@@ -58,7 +58,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
             kind: GateKind::Entrypoint(&ticket),
             conditions: &args.waits.until,
             fail_fast: args.waits.fail_fast,
-            opens_at_limit: args.waits.on_timeout == OnFailure::Continue,
+            on_timeout: args.waits.on_timeout,
         },
         sources: &sources,
         signals: Some(&signals),

@@ -8,7 +8,7 @@ use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
 use crate::signals;
 use podgate::core::exit::Exit;
-use podgate::core::gate::{self, Controller, Decision, GateSpec, Observations, Obstacle, SETTLE_TIME};
+use podgate::core::gate::{self, Decision, GateSpec, Observations, Obstacle, OnTimeout, SETTLE_TIME, SidecarHealth};
 use podgate::core::names;
 use podgate::core::sources::PodView;
 use podgate::edge::lock;
@@ -50,19 +50,19 @@ impl Wait<'_> {
 
             let at = now();
             checks.run_due(at, deadline);
-            let dead = self.is_controller_dead(&watch, at);
-            let controller = if dead {
+            let dead = self.is_sidecar_dead(&watch, at);
+            let sidecar = if dead {
                 fallback.run_due(at, deadline);
                 let given = || fallback.pending().pop().map_or(Ok(()), Err);
-                Controller::Dead((!fallback.is_empty()).then(given))
+                SidecarHealth::Dead((!fallback.is_empty()).then(given))
             } else {
                 fallback.abort_running();
-                Controller::Alive
+                SidecarHealth::Alive
             };
             let observed = Observations {
                 pending_checks: checks.pending(),
                 impossible_check: checks.impossible_reason(),
-                controller,
+                sidecar,
                 waited: at.saturating_duration_since(self.since),
             };
             match gate::decide(&view, &self.spec, &observed) {
@@ -92,7 +92,7 @@ impl Wait<'_> {
             if left.is_zero() {
                 let limit = humantime::format_duration(self.timeout);
                 let why = format!("timed out after {limit}, still waiting for {}", join_obstacles(&reason));
-                if self.spec.opens_at_limit {
+                if self.spec.on_timeout == OnTimeout::Continue {
                     warn!("{why}; continuing (--on-timeout=continue)");
                     return Ok(());
                 }
@@ -113,7 +113,7 @@ impl Wait<'_> {
 
     /// Returns true if no sidecar holds the lock on the board. Until [`SETTLE_TIME`], the sidecar counts as alive if
     /// its bell is live or missing.
-    fn is_controller_dead(&self, watch: &Watch, now: Instant) -> bool {
+    fn is_sidecar_dead(&self, watch: &Watch, now: Instant) -> bool {
         if watch.is_controller_alive() && now < self.since + SETTLE_TIME {
             return false;
         }

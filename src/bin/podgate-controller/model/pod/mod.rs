@@ -125,7 +125,7 @@ impl PodModel {
     /// Returns the containers that must pass one more probe before a waiting gate is acknowledged.
     pub(crate) fn unconfirmed(&self) -> BTreeSet<String> {
         let acks = self.tracks.iter().filter_map(ContainerTrack::pending_ack);
-        let confirmations = self.tracks.iter().filter_map(|track| track.hold.as_ref()?.confirmation.as_ref());
+        let confirmations = self.tracks.iter().filter_map(|track| track.hold.as_ref()?.confirmation());
         acks.chain(confirmations).flat_map(|ack| ack.unconfirmed.iter().cloned()).collect()
     }
 
@@ -231,7 +231,7 @@ impl PodModel {
     /// Determines all states. Returns the new snapshot if it differs from the published one.
     pub(crate) fn update_snapshot(&mut self) -> Option<&Snapshot> {
         for track in &mut self.tracks {
-            let observed = || track.hold_state(resolve_state(&track.evidence(self.is_resumed)), self.is_resumed);
+            let observed = || track.hold_state(resolve_state(&track.evidence(self.is_resumed)));
             track.state = track.override_state.unwrap_or_else(observed);
             track.answers.was_ready |= track.state == State::Ready;
         }

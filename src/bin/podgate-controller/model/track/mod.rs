@@ -1,6 +1,7 @@
 //! Evidence for one container. The module uses no clock and does no I/O: callers pass the time of all evidence.
 
 mod folder;
+mod hold;
 mod life;
 
 use crate::input::pod_facts::KubeletStatus as Kubelet;
@@ -59,6 +60,8 @@ pub(super) struct Answers {
     /// The kubelet's `ready` status; `None` while this status can't be trusted.
     pub(super) kubelet_ready: Option<bool>,
     pub(super) was_ready: bool,
+    /// True if the incarnation started while its gate at the kubelet was open.
+    pub(super) has_passed_gate: bool,
 }
 
 /// Content of a container's folder.
@@ -96,7 +99,8 @@ impl ContainerTrack {
             Mode::Entrypoint => !self.report().is_some_and(Report::has_gate_opened),
             // The gate may close again while the container runs.
             Mode::Hold => {
-                self.running_id().is_none() && !self.hold.as_ref().is_some_and(|gate| gate.is_open || gate.has_passed)
+                let may_pass = self.answers.has_passed_gate || self.hold.as_ref().is_some_and(HoldGate::is_open);
+                self.running_id().is_none() && !may_pass
             }
             Mode::PostStart | Mode::None => false,
         }
@@ -160,7 +164,7 @@ impl ContainerTrack {
 
     /// Returns the pending acknowledgment, and the checks that a gate at the kubelet still needs.
     pub(super) fn pending_acks_mut(&mut self) -> impl Iterator<Item = &mut PendingAck> {
-        let confirmation = self.hold.as_mut().and_then(|gate| gate.confirmation.as_mut());
+        let confirmation = self.hold.as_mut().and_then(HoldGate::confirmation_mut);
         let ack = if let Life::Free { ack, .. } | Life::Held(ack) = &mut self.life { ack.as_mut() } else { None };
         ack.into_iter().chain(confirmation)
     }

@@ -1,6 +1,6 @@
 //! Derives podgate's exit code from the command's end and the flags.
 
-use crate::args::{ExitCodeSource, OnFailure};
+use crate::args::{ExitCodeSource, OnError};
 use podgate::core::exit::Exit;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) struct Verdict {
     pub(super) has_failed: bool,
 }
 
-pub(super) fn verdict_of(code: u8, why: Option<&EndReason>, exit_code: ExitCodeSource, on_error: OnFailure) -> Verdict {
+pub(super) fn verdict_of(code: u8, why: Option<&EndReason>, exit_code: ExitCodeSource, on_error: OnError) -> Verdict {
     let (code, reason) = match why {
         Some(EndReason::TimedOut(limit)) => {
             let limit = humantime::format_duration(*limit);
@@ -42,6 +42,6 @@ pub(super) fn verdict_of(code: u8, why: Option<&EndReason>, exit_code: ExitCodeS
     };
     let failed = code != 0 && matches!(why, None | Some(EndReason::TimedOut(_)));
     // --on-error does not apply to a restart: the kubelet restarts this container only after a failure.
-    let is_ignored = on_error == OnFailure::Continue && !matches!(why, Some(EndReason::Restarted(_)));
+    let is_ignored = on_error == OnError::Continue && !matches!(why, Some(EndReason::Restarted(_)));
     Verdict { command_code: code, exit_code: if is_ignored { 0 } else { code }, reason, has_failed: failed }
 }

@@ -1,0 +1,74 @@
+//! The gate at the kubelet of a container in hold mode.
+
+use super::ContainerTrack;
+use crate::model::hold_gate::HoldGate;
+use podgate::core::container::Mode;
+use podgate::core::gate::HoldFacts;
+use podgate::core::snapshot::REASON_ENDED;
+use podgate::core::state::State;
+use std::time::{Duration, Instant, SystemTime};
+
+impl ContainerTrack {
+    /// Returns true if this incarnation of the container is known to run.
+    fn is_running(&self, resumed: bool) -> bool {
+        !self.has_ended() && !self.is_gate_closed() && self.evidence(resumed).started
+    }
+
+    /// Returns true if the container is in hold mode, does not run, and may start.
+    pub(in crate::model) fn may_be_held(&self, resumed: bool) -> bool {
+        let reason = self.kubelet_status().and_then(|status| status.stuck_reason.as_deref());
+        let for_good = self.has_ended() && (self.has_ended_for_good() || reason == Some(REASON_ENDED));
+        self.spec.mode == Mode::Hold && !self.is_running(resumed) && !for_good
+    }
+
+    /// Creates the gate if necessary. Begins a new wait when the container runs or has run.
+    pub(in crate::model) fn follow_run(&mut self, now: Instant, wall_clock: SystemTime, resumed: bool) {
+        let (is_running, ended_at) = (self.is_running(resumed), self.ended_at());
+        let gate = self.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock, resumed));
+        self.answers.has_passed_gate |= is_running && gate.is_open();
+        // A short run may end before its start was observed.
+        let has_run = || ended_at.zip(gate.open_since()).is_some_and(|(ended_at, since)| ended_at >= since);
+        if is_running || has_run() {
+            gate.restart_wait(now);
+        }
+    }
+
+    /// Returns the facts for the decision about the gate; `None` if the container has no gate.
+    pub(in crate::model) fn hold_facts(&self, resumed: bool, now: Instant) -> Option<HoldFacts> {
+        let limit = self.hold_limit().filter(|_| self.spec.continue_on_timeout && self.may_be_held(resumed));
+        Some(self.hold.as_ref()?.facts(limit, now))
+    }
+
+    /// Returns the state of a held container; `observed` is the state without regard to its gate.
+    pub(in crate::model) fn hold_state(&self, observed: State) -> State {
+        let Some(gate) = &self.hold else { return observed };
+        let started_at = self.kubelet_status().and_then(|status| status.running_since);
+        if !self.answers.has_passed_gate && started_at.is_some_and(|at| gate.is_violated_by(at)) {
+            State::Violated
+        } else if gate.has_timed_out() && (observed == State::Waiting || observed.has_ended()) {
+            State::TimedOut
+        } else {
+            observed
+        }
+    }
+
+    fn hold_limit(&self) -> Option<Duration> {
+        self.spec.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()))
+    }
+
+    /// Returns the time of the next action for the gate of the held container.
+    pub(in crate::model) fn hold_due(&self, resumed: bool) -> Option<Instant> {
+        let gate = self.hold.as_ref()?;
+        if self.may_be_held(resumed) { gate.due(self.hold_limit(), self.ended_at()) } else { gate.retry_at() }
+    }
+
+    /// Ends the wait if its time limit has passed. With on-timeout `continue`, the gate then opens instead.
+    pub(in crate::model) fn hold_tick(&mut self, now: Instant, resumed: bool) {
+        let limit = self.hold_limit().filter(|_| !self.spec.continue_on_timeout && self.may_be_held(resumed));
+        if let (Some(limit), Some(gate)) = (limit, &mut self.hold)
+            && gate.deadline(limit).is_some_and(|at| at <= now)
+        {
+            gate.time_out();
+        }
+    }
+}
