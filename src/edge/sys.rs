@@ -136,6 +136,17 @@ pub fn inherit_only(kept: BorrowedFd<'_>) {
     }
 }
 
+/// Takes the descriptor `number`, which this process has inherited for its own use. New programs do not inherit it.
+/// Returns `None` if it is not open.
+pub fn take_inherited(number: i32) -> Option<OwnedFd> {
+    // SAFETY: `fcntl` fails if the descriptor is not open. The parent has passed it to this process, which has not opened
+    // it, so it has no other owner. std and rustix can't take a descriptor by its number.
+    unsafe {
+        let is_open = number > libc::STDERR_FILENO && libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) == 0;
+        is_open.then(|| OwnedFd::from_raw_fd(number))
+    }
+}
+
 /// Makes `command` end with this process and start without blocked signals. A kubelet that restarts kills a hook's
 /// process but not the children of that process.
 pub fn die_with_parent(command: &mut Command) {

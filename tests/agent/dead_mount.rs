@@ -187,6 +187,19 @@ fn command_of_a_hook_ends_at_the_time_limit() {
     }
 }
 
+#[test]
+fn command_on_the_mount_ends_at_its_time_limit() {
+    let Some(mut mount) = DeadMount::new() else { return };
+    let limits = |gate: Agent| gate.flag("command-timeout", "500ms").flag("grace", "100ms");
+    for words in [vec![format!("{}/program", mount.folder)], vec!["cat".to_owned(), format!("{}/file", mount.folder)]] {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let parent = limits(mount.scene.gate()).with_command(&words);
+        let errors = mount.run(&parent, 75);
+        assert!(errors.contains("the command timed out"), "{errors}");
+        assert_eq!(mount.scene.report().unwrap().exit_code, Some(75), "{words:?}");
+    }
+}
+
 /// The agent sleeps a millisecond between two attempts to reap a process, so the number of sleeps shows a long wait.
 #[test]
 fn agent_does_not_wait_for_a_child_that_cannot_end() {

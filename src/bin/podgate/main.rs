@@ -35,7 +35,14 @@ fn main() -> ExitCode {
         args::Command::Entrypoint(args) => return entrypoint::run(*args),
         args::Command::PreStop(args) => return pre_stop::run(*args),
         args::Command::Hold => return tether_process::run(),
-        args::Command::Exec { command } => ("exec", entrypoint::exec::replace_process(&command)),
+        args::Command::Exec { failure_to, command } => {
+            let outcome = entrypoint::exec::replace_process(&command, failure_to);
+            // The parent reports the failure.
+            if let (Some(_), Err(Failure(code, _))) = (failure_to, &outcome) {
+                return (*code).into();
+            }
+            ("exec", outcome)
+        }
         args::Command::PostFile { path, code, success } => {
             ("post-file", entrypoint::parent::post_file::write(&path, success, code))
         }

@@ -64,9 +64,12 @@ pub(crate) enum Command {
     /// Hold the tether for `post-start --tether` until the container ends
     #[command(hide = true)]
     Hold,
-    /// Replace this process with the command of a hook
+    /// Replace this process with a command
     #[command(hide = true)]
     Exec {
+        /// Write the reason of a failure to this descriptor
+        #[arg(long)]
+        failure_to: Option<i32>,
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },

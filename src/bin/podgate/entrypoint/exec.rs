@@ -2,10 +2,11 @@
 
 use crate::failure::Failure;
 use podgate::core::exit::Exit;
-use podgate::edge::sys::SignalFd;
+use podgate::edge::sys::{SignalFd, take_inherited};
 use podgate::edge::tether::Tether;
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -13,7 +14,7 @@ use std::process::{Command, ExitCode};
 /// Message part for a stop signal between the gate's opening and the command's start.
 pub(super) const SIGNAL_BEFORE_EXEC: &str = "a stop signal just before the command's start";
 
-pub(super) fn command(words: &[OsString]) -> Result<Command, Failure> {
+fn command(words: &[OsString]) -> Result<Command, Failure> {
     let (program, arguments) = words.split_first().ok_or_else(|| Failure::new(Exit::Usage, "no command given"))?;
     let mut command = Command::new(program);
     command.args(arguments);
@@ -41,16 +42,21 @@ pub(super) fn exec_command(
     Err(exec_failure(&command, &error))
 }
 
-/// Replaces this process with a hook's command, in a child of the hook: execve may block on a dead mount. Returns only
-/// on failure.
-pub(crate) fn replace_process(words: &[OsString]) -> Result<(), Failure> {
+/// Replaces this process, a child of the agent, with a command: execve may block on a dead mount. Returns only on
+/// failure. With `failure_to`, writes the reason to this inherited descriptor.
+pub(crate) fn replace_process(words: &[OsString], failure_to: Option<i32>) -> Result<(), Failure> {
+    let pipe = failure_to.and_then(take_inherited);
     let mut command = command(words)?;
     let error = command.exec();
-    Err(exec_failure(&command, &error))
+    let failed = exec_failure(&command, &error);
+    if let Some(pipe) = pipe {
+        let _ = File::from(pipe).write_all(failed.1.as_bytes());
+    }
+    Err(failed)
 }
 
 /// Describes why `command` can't run. As in a shell, the exit code is 127 if the command was not found, otherwise 126.
-pub(super) fn exec_failure(command: &Command, error: &io::Error) -> Failure {
+fn exec_failure(command: &Command, error: &io::Error) -> Failure {
     let name = command.get_program().to_string_lossy();
     let path = Path::new(command.get_program());
     let why = match error.raw_os_error() {

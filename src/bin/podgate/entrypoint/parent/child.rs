@@ -1,23 +1,31 @@
 //! The container's command as a child process: start, signals, termination, exit status.
 
 use super::verdict::EndReason;
-use crate::entrypoint::exec;
 use crate::failure::Failure;
 use crate::signals;
 use podgate::edge::process::{exit_code, has_child_ended};
 use podgate::edge::sys::{die_with_parent, signal_group, start_in_foreground};
+use rustix::io::FdFlags;
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpgrp, wait};
 use rustix::stdio::stdin;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::ffi::OsString;
+use std::io::{self, PipeReader, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tracing::warn;
+
+/// Time after SIGKILL for which podgate waits for the command. The kernel can't end a process that waits for a mount
+/// without an answer.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Child {
     pid: Pid,
+    /// Pipe from the process that starts the command. Has text only if the command could not be started.
+    start_failure: PipeReader,
     /// Signal that podgate sends to stop the command.
     stop_signal: i32,
     status: Option<ExitStatus>,
@@ -32,24 +40,37 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts `command` in its own process group, with these output streams.
+    ///
+    /// Spawning waits for `execve`, which may block on a dead mount. So podgate's own program starts first.
     pub(super) fn start(
         command: &[OsString],
         stop_signal: i32,
         stdout: Stdio,
         stderr: Stdio,
     ) -> Result<Child, Failure> {
-        let mut command = exec::command(command)?;
-        command.stdout(stdout).stderr(stderr).process_group(0);
-        die_with_parent(&mut command);
+        let pipe = || -> io::Result<_> {
+            let (reader, writer) = io::pipe()?;
+            rustix::io::ioctl_fionbio(&reader, true)?;
+            // The child inherits it.
+            rustix::io::fcntl_setfd(&writer, FdFlags::empty())?;
+            Ok((reader, writer))
+        };
+        let cannot_start = || Failure::setup_error("can't start a process for the command");
+        let (start_failure, writer) = pipe().map_err(cannot_start())?;
+        let mut starter = Command::new(crate::OWN_PROGRAM);
+        starter.args(["exec", "--failure-to", &writer.as_raw_fd().to_string(), "--"]).args(command);
+        starter.stdout(stdout).stderr(stderr).process_group(0);
+        die_with_parent(&mut starter);
         let has_terminal = tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
         if has_terminal {
-            start_in_foreground(&mut command);
+            start_in_foreground(&mut starter);
         }
         // From here on, `reap` waits for the command like for any other child.
-        let child = command.spawn().map_err(|error| exec::exec_failure(&command, &error))?;
+        let child = starter.spawn().map_err(cannot_start())?;
         let pid = Pid::from_child(&child);
         Ok(Child {
             pid,
+            start_failure,
             stop_signal,
             status: None,
             ending: None,
@@ -81,16 +102,22 @@ impl Child {
         self.ending.is_some()
     }
 
-    /// Returns the time at which SIGKILL is due, or `None` if no SIGKILL is pending.
-    pub(super) fn kill_at(&self) -> Option<Instant> {
-        self.ending.as_ref().filter(|_| !self.is_killed).map(|(_, at)| *at)
+    /// Returns the time at which SIGKILL is due or, after SIGKILL, at which the wait for the command ends.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let (_, kill_at) = self.ending.as_ref().filter(|_| self.status.is_none())?;
+        Some(if self.is_killed { *kill_at + KILL_TIMEOUT } else { *kill_at })
     }
 
     pub(super) fn kill_if_due(&mut self, now: Instant) {
-        if self.status.is_none() && self.kill_at().is_some_and(|at| now >= at) {
+        if self.due().is_none_or(|at| now < at) {
+            return;
+        }
+        if std::mem::replace(&mut self.is_killed, true) {
+            warn!("the command did not end after SIGKILL, for example because a mount does not answer");
+            self.status = Some(ExitStatus::from_raw(libc::SIGKILL));
+        } else {
             warn!("the command did not end after {}; sending SIGKILL", signals::name(self.stop_signal));
             signal_group(self.pid, libc::SIGKILL);
-            self.is_killed = true;
         }
     }
 
@@ -122,7 +149,16 @@ impl Child {
     }
 
     /// Returns the reason why podgate has ended the command; `None` if the command ended by itself.
-    pub(super) fn into_end_reason(self) -> Option<EndReason> {
-        self.ending.map(|(why, _)| why)
+    ///
+    /// # Errors
+    /// Returns the reason if the command could not be started.
+    pub(super) fn into_end_reason(mut self) -> Result<Option<EndReason>, Failure> {
+        let mut why = String::new();
+        // If the process still runs, the pipe has no end, which is an error after the text.
+        let _ = self.start_failure.read_to_string(&mut why);
+        match self.status.map(exit_code) {
+            Some(code) if !why.is_empty() => Err(Failure(code, why)),
+            _ => Ok(self.ending.map(|(why, _)| why)),
+        }
     }
 }

@@ -69,8 +69,7 @@ pub(super) fn run(
         let verdict = Verdict { command_code: 0, exit_code: 0, reason: None, has_failed: false };
         return Ok(finish(&args, &sources, &mut reporter, verdict, messenger));
     }
-    let child = Child::start(&args.command, args.stop_signal, stdout, stderr)
-        .inspect_err(|failed| reporter.report_exit(&view, i32::from(failed.0)))?;
+    let child = Child::start(&args.command, args.stop_signal, stdout, stderr)?;
     let tees = [out, err].into_iter().flatten().collect();
     let started = now();
     // The checks need the watch too: their result must be reported again to a restarted sidecar.
@@ -91,7 +90,8 @@ pub(super) fn run(
         started,
     };
     let ended = supervisor.run();
-    let (code, why, was_told) = supervisor.finish();
+    let finished = supervisor.finish();
+    let (code, why, was_told) = finished.inspect_err(|failed| reporter.report_exit(&view, i32::from(failed.0)))?;
     let verdict = match ended {
         Ok(()) => verdict::verdict_of(code, why.as_ref(), args.exit_code, args.on_error),
         Err(error) => {

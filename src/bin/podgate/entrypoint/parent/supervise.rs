@@ -7,6 +7,7 @@ use super::verdict::EndReason;
 use crate::args::Entrypoint;
 use crate::check::Checks;
 use crate::clock::now;
+use crate::failure::Failure;
 use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
 use podgate::core::gate::SETTLE_TIME;
@@ -47,6 +48,9 @@ impl Supervisor<'_> {
             }
             self.run_checks();
             self.enforce_deadlines();
+            if self.child.exit_code().is_some() {
+                break;
+            }
             self.tees.iter_mut().for_each(Tee::pump);
             // A timeout triggers a read too, because polling has no other trigger.
             if self.sleep()? != WakeReason::Other {
@@ -65,12 +69,15 @@ impl Supervisor<'_> {
 
     /// Copies the remaining output. Returns the command's exit code, the reason why podgate has ended the command (if
     /// it has), and true after a stop signal.
-    pub(super) fn finish(mut self) -> (u8, Option<EndReason>, bool) {
+    ///
+    /// # Errors
+    /// Returns the reason if the command could not be started.
+    pub(super) fn finish(mut self) -> Result<(u8, Option<EndReason>, bool), Failure> {
         self.checks.abort_running();
         self.child.take_terminal_back();
         self.tees.into_iter().for_each(Tee::drain);
         let (code, was_told) = (self.child.exit_code().unwrap_or_default(), self.child.is_stop_requested);
-        (code, self.child.into_end_reason(), was_told)
+        self.child.into_end_reason().map(|why| (code, why, was_told))
     }
 
     fn check_pod(&mut self) {
@@ -134,7 +141,7 @@ impl Supervisor<'_> {
         let limit = self.args.command_timeout.map(|limit| self.started + limit);
         let limit = limit.filter(|_| !self.child.is_ending());
         let next_read = self.watch.as_ref().map(|_| self.next_read);
-        let next = [limit, self.child.kill_at(), self.checks.next_due(), next_read].into_iter().flatten().min();
+        let next = [limit, self.child.due(), self.checks.next_due(), next_read].into_iter().flatten().min();
         let pause = next.map(|at| at.saturating_duration_since(now()));
         let mut set = vec![PollFd::new(self.signals, PollFlags::IN)];
         set.extend(self.checks.poll_fd());
