@@ -84,6 +84,11 @@ pub(super) fn to_text(containers: &[Container]) -> String {
     Value::Array(containers.iter().map(container_entry).collect()).to_string()
 }
 
+/// Returns the sidecar's list of containers; `None` if the template has no sidecar with a valid list.
+pub(crate) fn sidecar_list(template: &Value) -> Option<Vec<Container>> {
+    from_sidecar(parts::find_sidecar(template)?.1)
+}
+
 /// Reads the list from the sidecar's environment; `None` if the list is missing or invalid.
 pub(super) fn from_sidecar(sidecar: &Value) -> Option<Vec<Container>> {
     let variables = sidecar.get("env")?.as_array()?;

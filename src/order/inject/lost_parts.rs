@@ -1,9 +1,9 @@
 //! Podgate's parts that are missing or changed in a Pod as the API server returns it.
 
 use crate::order::edit::Place;
+use crate::order::inject::container_list::sidecar_list;
 use crate::order::inject::merge::covers;
-use crate::order::inject::parts::{self, AGENT_FIELDS, SIDECAR};
-use crate::order::inject::undo::find_sidecar;
+use crate::order::inject::parts::{self, AGENT_FIELDS, SIDECAR, find_sidecar};
 use serde_json::Value;
 
 /// Returns the parts of `expected`, an injected Pod, that `returned` has lost, by container. The Pod's volumes count as
@@ -54,7 +54,7 @@ fn lost_sidecar_parts(expected: &Value, returned: &Value) -> Vec<String> {
     // The webhook may have read other probes into the list of containers than the manifest has.
     let is_part = |item: &Value| parts::item_name(item) != Some(parts::CONTAINERS_VARIABLE);
     let mut lost = lost_items(own, found, "env", "variable", is_part);
-    if super::sidecar_list(returned).is_none() {
+    if sidecar_list(returned).is_none() {
         lost.push(format!("variable {}", parts::CONTAINERS_VARIABLE));
     }
     lost.extend(lost_items(own, found, "volumeMounts", "mount", |_| true));

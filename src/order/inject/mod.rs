@@ -15,13 +15,15 @@
 //! | `limits` | limits the size of the injected parts |
 //! | `reorder` | reorders the items of a list |
 //! | `record` | the annotation that makes the injection reversible |
-//! | `undo` | removes the injected parts |
+//! | `undo` | restores the original fields |
+//! | `existing` | the injection that a template already has |
 //! | `merge` | keeps additions by the API server and other webhooks |
 //! | `lost_parts` | podgate's parts that other webhooks have removed |
 
 mod checks;
 mod command_lines;
 mod container_list;
+mod existing;
 mod istio;
 mod limits;
 mod lost_parts;
@@ -35,19 +37,20 @@ mod undo;
 mod user_hooks;
 mod write;
 
+pub(crate) use container_list::sidecar_list;
+pub(crate) use existing::is_held;
 pub(crate) use istio::REWRITTEN_PATH;
 pub(crate) use lost_parts::lost_parts;
 pub use outcome::{Injected, Options};
 pub use parts::without_nulls;
 
-use crate::core::container::Container;
 use crate::order::declare::{self, keys};
-use crate::order::dollars;
 use crate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use crate::order::finding::Finding;
-use crate::order::plan::{ImageCommand, KnownFacts, plan};
-use record::{Record, VERSION};
+use crate::order::plan::{KnownFacts, plan};
+use existing::Existing;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Returns true if a template declares an order or has the label `podgate.io/inject: enabled`. Always false with the
@@ -83,43 +86,42 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
     if inject_label(template) == Some("disabled") {
         return Ok(Injected::unchanged(template));
     }
-    let unknown = parts::annotation_place(keys::UNKNOWN_CONTAINERS);
-    if unknown.of(template).is_some() {
-        // Only an earlier call of the webhook writes this key. This call decides again.
-        let (edit, mut template) = (Edit { at: unknown, op: Op::Remove }, template.clone());
-        apply(&mut template, &edit)?;
-        let mut injected = inject(&template, options, known)?;
-        injected.edits.insert(0, edit);
-        return Ok(injected);
+    // Only an earlier call of the webhook writes this key. This call decides again.
+    let unknown = Edit { at: parts::annotation_place(keys::UNKNOWN_CONTAINERS), op: Op::Remove };
+    let mut template = Cow::Borrowed(template);
+    if unknown.at.of(&template).is_some() {
+        apply(template.to_mut(), &unknown)?;
     }
-    let Some(before) = undo::undo(template)? else {
-        return if is_requested(template) {
-            inject_plain(template, options, known)
-        } else {
-            Ok(Injected::unchanged(template))
-        };
+    let stripped = strip(&template)?;
+    let mut injected = stripped.inject(options, known)?;
+    if let Cow::Owned(_) = &template {
+        injected.edits.insert(0, unknown);
+    }
+    Ok(injected)
+}
+
+/// Removes the parts that [`inject`] has added to `template`. Does not change a template without injected parts.
+///
+/// # Errors
+/// Fails if the original cannot be restored, because the injected parts or the record were changed by hand.
+pub fn strip(template: &Value) -> Result<Stripped<'_>, Vec<Finding>> {
+    let Some(existing) = Existing::read(template)? else {
+        return Ok(Stripped { template, existing: None, plain: Cow::Borrowed(template), edits: Vec::new() });
     };
-    let (known, options) = (keep_image_commands(template, known), keep_sidecar_image(template, options));
-    let (plain, mut edits) = before.finish();
-    if !is_requested(&plain) {
-        return Ok(Injected { value: plain.clone(), edits, plain: Some(plain), ..Injected::default() });
+    let changes = existing.manual_changes();
+    if !changes.is_empty() {
+        return Err(changes);
     }
-    let mut after =
-        inject_plain(&plain, &options, &known).map_err(|findings| relocate_findings(findings, &plain, template))?;
-    after.findings = relocate_findings(after.findings, &plain, template);
-    after.plain = Some(plain);
-    if after.value == *template || options.is_from_api && merge::covers(template, &after.value) {
-        return Ok(Injected { value: template.clone(), edits: Vec::new(), ..after });
-    }
-    if options.is_from_api
-        && let (Some((_, found)), Some((at, new))) = (undo::find_sidecar(template), undo::find_sidecar(&after.value))
-    {
-        let edit = Edit { op: Op::Set(merge::merge_sidecar(found, new)), at };
-        apply(&mut after.value, &edit)?;
-        after.edits.push(edit);
-    }
-    edits.append(&mut after.edits);
-    Ok(Injected { edits, ..after })
+    Ok(Stripped::new(existing)?)
+}
+
+/// Removes the injected parts like [`strip`], and returns the edits.
+///
+/// # Errors
+/// Fails like [`strip`].
+pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
+    let Stripped { plain, edits, .. } = strip(template)?;
+    Ok(Injected { value: plain.into_owned(), edits, ..Injected::default() })
 }
 
 /// Returns `returned`, a Pod of the API server, as podgate injects it after the changes by all other webhooks. Unlike
@@ -128,12 +130,89 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
 /// # Errors
 /// Returns the findings that prevent the injection.
 pub fn inject_again(returned: &Value, known: &KnownFacts) -> Result<Option<Value>, Vec<Finding>> {
-    let Some(record) = Record::read(returned)? else { return Ok(None) };
-    limits::check_injected(returned)?;
-    let (plain, _) = undo::remove_parts(&record, returned)?.finish();
-    let known = keep_image_commands(returned, known);
-    let again = inject_plain(&plain, &Options::new("podgate"), &known);
-    Ok(Some(again.map_err(|findings| relocate_findings(findings, &plain, returned))?.value))
+    let Some(existing) = Existing::read(returned)? else { return Ok(None) };
+    let known = existing.add_image_commands(known);
+    let stripped = Stripped::new(existing)?;
+    let again = inject_plain(&stripped.plain, &Options::new("podgate"), &known);
+    Ok(Some(again.map_err(|findings| stripped.relocate(findings))?.value))
+}
+
+/// A template, and the same template without injected parts.
+#[derive(Debug)]
+pub struct Stripped<'a> {
+    template: &'a Value,
+    existing: Option<Existing<'a>>,
+    plain: Cow<'a, Value>,
+    /// Edits that turn `template` into `plain`.
+    edits: Vec<Edit>,
+}
+
+impl<'a> Stripped<'a> {
+    fn new(existing: Existing<'a>) -> Result<Self, Finding> {
+        let (plain, edits) = existing.remove_parts()?.finish();
+        Ok(Stripped { template: existing.template, plain: Cow::Owned(plain), edits, existing: Some(existing) })
+    }
+
+    /// Returns the template without injected parts.
+    #[must_use]
+    pub fn plain(&self) -> &Value {
+        &self.plain
+    }
+
+    /// Injects into the template. [`inject`] also handles the marks of other calls.
+    ///
+    /// # Errors
+    /// Returns all findings, at least one of them an error.
+    pub fn inject(&self, options: &Options, known: &KnownFacts) -> Result<Injected, Vec<Finding>> {
+        let (template, mut edits) = (self.template, self.edits.clone());
+        if !is_requested(&self.plain) {
+            return Ok(Injected { value: self.plain.clone().into_owned(), edits, ..Injected::default() });
+        }
+        let Some(existing) = &self.existing else { return inject_plain(template, options, known) };
+        let mut options = options.clone();
+        if let Some(image) = existing.sidecar_image().filter(|_| options.is_from_api) {
+            image.clone_into(&mut options.image);
+        }
+        let after = inject_plain(&self.plain, &options, &existing.add_image_commands(known));
+        let mut after = after.map_err(|findings| self.relocate(findings))?;
+        after.findings = self.relocate(after.findings);
+        if after.value == *template || options.is_from_api && merge::covers(template, &after.value) {
+            return Ok(Injected { value: template.clone(), edits: Vec::new(), ..after });
+        }
+        if options.is_from_api
+            && let (Some((_, found)), Some((at, new))) = (&existing.sidecar, parts::find_sidecar(&after.value))
+        {
+            let edit = Edit { op: Op::Set(merge::merge_sidecar(found, new)), at };
+            apply(&mut after.value, &edit)?;
+            after.edits.push(edit);
+        }
+        edits.append(&mut after.edits);
+        Ok(Injected { edits, ..after })
+    }
+
+    /// Translates the findings' places from [`Stripped::plain`] to the template. Matches list items by name.
+    #[must_use]
+    pub fn relocate(&self, mut findings: Vec<Finding>) -> Vec<Finding> {
+        let mut positions = BTreeMap::new();
+        for field in ["initContainers", "containers", "ephemeralContainers", "volumes"] {
+            // If several items have the same name, use the first.
+            for (at, item) in parts::items(self.template, &parts::spec_place(field)).iter().enumerate().rev() {
+                positions.insert((field, parts::item_name(item)), at);
+            }
+        }
+        for finding in &mut findings {
+            if let [PathSegment::Key(spec), PathSegment::Key(list), PathSegment::Index(at), ..] =
+                finding.at.0.as_mut_slice()
+                && spec == "spec"
+                && let Some(name) =
+                    parts::items(&self.plain, &parts::spec_place(list)).get(*at).and_then(parts::item_name)
+                && let Some(found) = positions.get(&(list.as_str(), Some(name)))
+            {
+                *at = *found;
+            }
+        }
+        findings
+    }
 }
 
 /// Injects into a template that has no injected parts.
@@ -143,7 +222,7 @@ fn inject_plain(template: &Value, options: &Options, known: &KnownFacts) -> Resu
     match write::write(template, &plan, options) {
         Ok(Some((value, edits, more))) => {
             findings.extend(more);
-            Ok(Injected { value, edits, findings, plan: Some(plan), plain: None })
+            Ok(Injected { value, edits, findings, plan: Some(plan) })
         }
         Ok(None) => {
             findings.extend(declare::nothing_declared(template));
@@ -151,7 +230,7 @@ fn inject_plain(template: &Value, options: &Options, known: &KnownFacts) -> Resu
                 let what = "the annotations require nothing from podgate";
                 findings.push(Finding::note("nothing-to-do", Place::root().to("metadata"), what));
             }
-            Ok(Injected { findings, plan: Some(plan), ..Injected::unchanged(template) })
+            Ok(Injected { value: template.clone(), findings, plan: Some(plan), ..Injected::default() })
         }
         Err(more) => {
             findings.extend(more);
@@ -160,89 +239,7 @@ fn inject_plain(template: &Value, options: &Options, known: &KnownFacts) -> Resu
     }
 }
 
-/// Returns the sidecar's list of containers; `None` if the template has no sidecar with a valid list.
-pub(crate) fn sidecar_list(template: &Value) -> Option<Vec<Container>> {
-    container_list::from_sidecar(undo::find_sidecar(template)?.1)
-}
-
 /// Returns the version of podgate that has injected `template`.
 pub(crate) fn injected_version(template: &Value) -> Option<String> {
-    Record::read(template).ok()?.map(|record| record.version)
-}
-
-/// Returns true if the container `name` has the variable that makes the kubelet hold it. The API server adds default
-/// fields to the variable.
-pub(crate) fn is_held(container: &Value, name: &str) -> bool {
-    let wanted = parts::hold_variable(name);
-    parts::items(container, &Place::root().to("env")).iter().any(|one| merge::covers(one, &wanted))
-}
-
-/// Removes the parts that [`inject`] has added to `template`. Does not change a template without injected parts.
-///
-/// # Errors
-/// Fails if the original cannot be restored, because the injected parts or the record were changed by hand.
-pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
-    Ok(match undo::undo(template)? {
-        Some(editor) => {
-            let (value, edits) = editor.finish();
-            Injected { value, edits, ..Injected::default() }
-        }
-        None => Injected::unchanged(template),
-    })
-}
-
-/// Adds the image commands from an earlier injection, for containers with an unchanged image. The webhook thus need not
-/// repeat the image lookups of the command line.
-fn keep_image_commands(template: &Value, known: &KnownFacts) -> KnownFacts {
-    let mut known = known.clone();
-    let Ok(Some(record)) = Record::read(template) else { return known };
-    for item in parts::items(template, &parts::spec_place("containers")) {
-        let Some(name) = parts::item_name(item) else { continue };
-        let Some(image) = record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };
-        let words = parts::string_list(item.get("command")).unwrap_or_default();
-        if item.get("image").and_then(Value::as_str) == Some(image)
-            && let Some(end) = words.iter().position(|word| word == "--")
-        {
-            let entrypoint = words[end + 1..].iter().map(|word| dollars::unescape(word)).collect();
-            known.images.entry(name.to_owned()).or_insert(ImageCommand { entrypoint, cmd: Vec::new() });
-        }
-    }
-    known
-}
-
-/// Keeps the image of an existing sidecar of this version if the template comes from the API server. Another webhook
-/// may have changed the image, for example to a mirror.
-fn keep_sidecar_image(template: &Value, options: &Options) -> Options {
-    let mut options = options.clone();
-    let is_own = || matches!(Record::read(template), Ok(Some(record)) if record.version == VERSION);
-    if options.is_from_api
-        && is_own()
-        && let Some(image) = undo::find_sidecar(template).and_then(|(_, sidecar)| sidecar.get("image")?.as_str())
-    {
-        image.clone_into(&mut options.image);
-    }
-    options
-}
-
-/// Translates the findings' places from `plain` to `template`. Matches list items by name.
-#[must_use]
-pub fn relocate_findings(mut findings: Vec<Finding>, plain: &Value, template: &Value) -> Vec<Finding> {
-    let mut positions = BTreeMap::new();
-    for field in ["initContainers", "containers", "ephemeralContainers", "volumes"] {
-        // If several items have the same name, use the first.
-        for (at, item) in parts::items(template, &parts::spec_place(field)).iter().enumerate().rev() {
-            positions.insert((field, parts::item_name(item)), at);
-        }
-    }
-    for finding in &mut findings {
-        if let [PathSegment::Key(spec), PathSegment::Key(list), PathSegment::Index(at), ..] =
-            finding.at.0.as_mut_slice()
-            && spec == "spec"
-            && let Some(name) = parts::items(plain, &parts::spec_place(list)).get(*at).and_then(parts::item_name)
-            && let Some(found) = positions.get(&(list.as_str(), Some(name)))
-        {
-            *at = *found;
-        }
-    }
-    findings
+    Some(Existing::read(template).ok()??.record.version)
 }

@@ -47,8 +47,6 @@ pub struct Injected {
     pub findings: Vec<Finding>,
     /// The plan of the injection; `None` if no injection was requested. `findings` includes the plan's findings.
     pub plan: Option<Plan>,
-    /// The template without injected parts; `None` if the given template has no injected parts.
-    pub plain: Option<Value>,
 }
 
 impl Injected {

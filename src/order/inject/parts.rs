@@ -98,6 +98,15 @@ pub(super) fn item_name(item: &Value) -> Option<&str> {
     item.get("name")?.as_str()
 }
 
+/// Returns podgate's sidecar and its place.
+pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
+    ["initContainers", "containers"].into_iter().find_map(|field| {
+        let list = spec_place(field);
+        let mut items = items(template, &list).iter().enumerate();
+        items.find(|(_, item)| item_name(item) == Some(SIDECAR)).map(|(at, item)| (list.to(at), item))
+    })
+}
+
 /// Returns the volumes that podgate adds, in list order.
 pub(super) fn volumes(plan: &Plan) -> Vec<Value> {
     let field = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});

@@ -156,30 +156,24 @@ pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
 /// Reports errors in a container that podgate changes.
 fn check_container(container: &Value, place: &Place, has_gate: bool, found: &mut Vec<Finding>) {
     let name = parts::item_name(container).unwrap_or_default();
-    let given = |field: &str| container.get(field).filter(|value| !value.is_null());
-    for field in ["command", "args"].into_iter().filter(|_| has_gate) {
-        if given(field).is_some() && parts::string_list(given(field)).is_none() {
-            found.push(wrong_type(place.to(field), "a list of strings"));
+    let is_string_list = |value: &Value| parts::string_list(Some(value)).is_some();
+    for (field, is_used, is, kind) in [
+        ("command", has_gate, is_string_list as fn(&Value) -> bool, "a list of strings"),
+        ("args", has_gate, is_string_list, "a list of strings"),
+        ("lifecycle", true, Value::is_object, "an object"),
+        ("volumeMounts", true, Value::is_array, "a list"),
+    ] {
+        if is_used && container.get(field).is_some_and(|value| !value.is_null() && !is(value)) {
+            found.push(wrong_type(place.to(field), kind));
         }
     }
-    if given("lifecycle").is_some_and(|lifecycle| !lifecycle.is_object()) {
-        found.push(wrong_type(place.to("lifecycle"), "an object"));
-    }
-    let mounts = place.to("volumeMounts");
-    match given("volumeMounts") {
-        None => {}
-        Some(Value::Array(list)) => {
-            for (at, mount) in list.iter().enumerate() {
-                let path = mount.get("mountPath").and_then(Value::as_str).unwrap_or_default();
-                let under =
-                    |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-                if let Some(own) = MOUNT_PATHS.iter().find(|own| under(own)) {
-                    let what = format!("{name} mounts a volume at {path}, but podgate mounts its own at {own}");
-                    let at = mounts.to(at).to("mountPath");
-                    found.push(Finding::error("path-taken", at, what).fix("use another mountPath"));
-                }
-            }
+    for (at, mount) in parts::items(container, &Place::root().to("volumeMounts")).iter().enumerate() {
+        let path = mount.get("mountPath").and_then(Value::as_str).unwrap_or_default();
+        let under = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if let Some(own) = MOUNT_PATHS.iter().find(|own| under(own)) {
+            let what = format!("{name} mounts a volume at {path}, but podgate mounts its own at {own}");
+            let at = place.to("volumeMounts").to(at).to("mountPath");
+            found.push(Finding::error("path-taken", at, what).fix("use another mountPath"));
         }
-        Some(_) => found.push(wrong_type(mounts, "a list")),
     }
 }

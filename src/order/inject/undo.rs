@@ -1,87 +1,26 @@
 //! Removes the injected parts from a template and restores the original fields.
 
-use crate::core::container::{Container, Mode};
 use crate::order::declare::keys;
 use crate::order::edit::{EditError, Editor, Op, Place};
-use crate::order::finding::Finding;
-use crate::order::inject::parts::{self, SIDECAR, field_place};
+use crate::order::inject::parts::{self, field_place};
 use crate::order::inject::record::{CONTAINER_FIELDS, ContainerRecord, Record, pod_fields};
 use crate::order::inject::reorder::reorder;
-use crate::order::inject::{container_list, limits, user_hooks};
+use crate::order::inject::user_hooks;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Removes the injected parts; `None` if the template has no injected parts.
-pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {
-    let Some(record) = Record::read(template)? else { return Ok(None) };
-    limits::check_injected(template)?;
-    let findings = manual_changes(template);
-    if !findings.is_empty() {
-        return Err(findings);
-    }
-    remove_parts(&record, template).map(Some)
-}
-
-/// Removes the injected parts that `template` still has, and restores the original fields.
-pub(super) fn remove_parts(record: &Record, template: &Value) -> Result<Editor, Vec<Finding>> {
-    revert(record, template).map_err(|error| {
-        let what = format!("the injection cannot be undone: {error}");
-        let fix = "use the manifest from before the injection";
-        Finding::error("injected-changed", error.0, what).fix(fix).into()
-    })
-}
-
-/// Reports injected parts that were changed by hand, because podgate then cannot restore the original.
-pub(super) fn manual_changes(template: &Value) -> Vec<Finding> {
-    let error = |at: Place, what: String| {
-        Finding::error("injected-changed", at, what).fix("make the change in the manifest from before the injection")
-    };
-    let sidecar = find_sidecar(template);
-    let Some(listed) = sidecar.as_ref().and_then(|(_, sidecar)| container_list::from_sidecar(sidecar)) else {
-        let at = sidecar.map_or_else(|| parts::annotation_place(keys::INJECTED), |(at, _)| at);
-        let what = "the annotation says that podgate was injected, but its sidecar is missing or has no valid PODGATE_CONTAINERS";
-        return vec![error(at, what.to_owned())];
-    };
-    let listed: BTreeMap<&str, &Container> = listed.iter().map(|entry| (entry.name.as_str(), entry)).collect();
-    let list = parts::spec_place("containers");
-    let mut findings = Vec::new();
-    for (at, item) in parts::items(template, &list).iter().enumerate() {
-        // Skip containers that another webhook added.
-        let Some(entry) = parts::item_name(item).and_then(|name| listed.get(name)) else { continue };
-        let place = list.to(at);
-        if entry.mode == Mode::Entrypoint && parts::find_gate(item).is_none() {
-            let what = format!("podgate's gate in the command of {} was changed by hand", entry.name);
-            findings.push(error(place.to("command"), what));
-        }
-        if entry.mode == Mode::Hold && !super::is_held(item, &entry.name) {
-            let what = format!("podgate's variable in the env of {} was changed by hand", entry.name);
-            findings.push(error(place.to("env"), what));
-        }
-        for (is_expected, short) in [(entry.mode == Mode::PostStart, "postStart"), (entry.pre_stop, "preStop")] {
-            if is_expected && parts::agent_line(item, short).is_none() {
-                let what = format!("podgate's {short} hook of {} was changed by hand", entry.name);
-                findings.push(error(field_place(&place, short), what));
-            }
-        }
-    }
-    findings
-}
-
-pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
-    ["initContainers", "containers"].into_iter().find_map(|field| {
-        let list = parts::spec_place(field);
-        let mut items = parts::items(template, &list).iter().enumerate();
-        items.find(|(_, item)| parts::item_name(item) == Some(SIDECAR)).map(|(at, item)| (list.to(at), item))
-    })
-}
-
-fn revert(record: &Record, template: &Value) -> Result<Editor, EditError> {
+/// Removes the injected parts that `template` still has, and restores the original fields. `sidecar` is the sidecar of
+/// `template`, if any.
+pub(super) fn restore(
+    record: &Record,
+    sidecar: Option<&(Place, &Value)>,
+    template: &Value,
+) -> Result<Editor, EditError> {
     let mut editor = Editor::new(template.clone());
-    let sidecar = find_sidecar(template);
     let list = parts::spec_place("containers");
     let users = parts::items(template, &list).iter();
-    let users = users.filter(|item| sidecar.as_ref().is_none_or(|(_, sidecar)| !std::ptr::eq(*item, *sidecar)));
-    if let Some((at, _)) = &sidecar {
+    let users = users.filter(|item| sidecar.is_none_or(|(_, sidecar)| !std::ptr::eq(*item, *sidecar)));
+    if let Some((at, _)) = sidecar {
         editor.edit(at.clone(), Op::Remove)?;
     }
     remove_own_items(&mut editor, &parts::spec_place("volumes"))?;
@@ -199,8 +138,9 @@ fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> 
 /// restores `original` exactly.
 pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &Value) -> bool {
     // The first pass records nested fields, the second pass their parents. The third pass checks the complete record.
+    let sidecar = parts::find_sidecar(injected);
     for _ in 0..3 {
-        let Ok(back) = revert(record, injected) else { return false };
+        let Ok(back) = restore(record, sidecar.as_ref(), injected) else { return false };
         let (back, before) = (back.value(), record.clone());
         if back == original {
             return true;

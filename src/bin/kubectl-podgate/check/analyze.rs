@@ -7,7 +7,7 @@ use crate::yaml::{Document, Position, Source};
 use podgate::order::declare;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
-use podgate::order::inject::{self, Injected, Options};
+use podgate::order::inject::{self, Options};
 use podgate::order::lint::{self, Context, LintReport, Version};
 use podgate::order::plan::{KnownFacts, Plan, plan};
 use podgate::order::pod_templates;
@@ -156,30 +156,25 @@ pub(crate) fn plan_and_outlook(
     context: Context<'_>,
     findings: &mut Vec<Finding>,
 ) -> Option<(Plan, LintReport)> {
-    let resolved = images.for_template(template);
+    let stripped = inject::strip(template).map_err(|found| findings.extend(found)).ok()?;
+    let plain = stripped.plain();
+    let resolved = images.for_template(template, plain);
     // Omit the notes, which are about pinned images: `check` pins no image.
     findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
     let known = KnownFacts { images: resolved.commands, kubernetes: context.kubernetes, ..KnownFacts::default() };
     // The image name does not affect the findings.
-    let injected = inject::inject(template, &Options::new("podgate"), &known);
-    let Injected { findings: found, plan: planned, plain, .. } =
-        injected.map_err(|found| findings.extend(found)).ok()?;
-    findings.extend(found);
-    let in_place = |found| match &plain {
-        Some(plain) => inject::relocate_findings(found, plain, template),
-        None => found,
-    };
-    let plain = plain.as_ref().unwrap_or(template);
-    let plan = match planned {
+    let injected = stripped.inject(&Options::new("podgate"), &known).map_err(|found| findings.extend(found)).ok()?;
+    findings.extend(injected.findings);
+    let plan = match injected.plan {
         Some(plan) => plan,
         // `inject` makes no plan for an injected template that no longer declares an order.
         None => {
-            let plan = plan(plain, &known).map_err(|found| findings.extend(in_place(found))).ok()?;
-            findings.extend(in_place(plan.findings.clone()));
+            let plan = plan(plain, &known).map_err(|found| findings.extend(stripped.relocate(found))).ok()?;
+            findings.extend(stripped.relocate(plan.findings.clone()));
             plan
         }
     };
     let mut outlook = lint::check_template(plain, &plan, context);
-    findings.extend(in_place(std::mem::take(&mut outlook.findings)));
+    findings.extend(stripped.relocate(std::mem::take(&mut outlook.findings)));
     Some((plan, outlook))
 }

@@ -1,6 +1,6 @@
 //! Injection into one document, or removal of an injection from one document.
 
-use crate::registry::images::ResolvedImages;
+use crate::registry::images::{ResolvedImages, TemplateImages};
 use crate::yaml::{Document, Position};
 use podgate::order::declare;
 use podgate::order::edit::{Edit, Place, apply};
@@ -129,7 +129,12 @@ fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, 
     let mut known = KnownFacts::default();
     let Injected { mut value, mut edits, mut findings, .. } = before;
     if let Some(images) = images {
-        let resolved = if *annotate_only { images.annotations(template) } else { images.for_template(template) };
+        let resolved = match inject::strip(template) {
+            _ if *annotate_only => images.annotations(template),
+            Ok(stripped) => images.for_template(template, stripped.plain()),
+            // `inject` below reports the errors.
+            Err(_) => TemplateImages::default(),
+        };
         for edit in resolved.edits {
             // `apply` does not fail, because the images and the annotations exist.
             if apply(&mut value, &edit).is_ok() {

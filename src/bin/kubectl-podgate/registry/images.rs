@@ -94,13 +94,13 @@ fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
         return Vec::new();
     }
     // Read the template without the injection, because the command of an injected container is the gate.
-    let Ok(before) = inject::uninject(template) else { return Vec::new() };
-    let planned = plan(&before.value, &KnownFacts::default()).ok();
-    let annotation = |key: &str| {
-        annotation_place(key).of(&before.value).and_then(Value::as_str).unwrap_or_default().trim().to_owned()
-    };
+    let Ok(stripped) = inject::strip(template) else { return Vec::new() };
+    let plain = stripped.plain();
+    let planned = plan(plain, &KnownFacts::default()).ok();
+    let annotation =
+        |key: &str| annotation_place(key).of(plain).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
     let mut found = Vec::new();
-    for container in containers(&before.value) {
+    for container in containers(plain) {
         let (Some(name), Some(image)) = (text_field(container, "name"), text_field(container, "image")) else {
             continue;
         };
@@ -126,10 +126,10 @@ fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
 }
 
 impl ResolvedImages {
-    pub(crate) fn for_template(&self, template: &Value) -> TemplateImages {
+    /// Returns the results for `template`; `plain` is the same template without injected parts.
+    pub(crate) fn for_template(&self, template: &Value, plain: &Value) -> TemplateImages {
         let mut resolved = TemplateImages::default();
-        let Ok(before) = inject::uninject(template) else { return resolved };
-        let without_command: BTreeSet<&str> = containers(&before.value)
+        let without_command: BTreeSet<&str> = containers(plain)
             .filter(|container| !has_command(container))
             .filter_map(|container| text_field(container, "name"))
             .collect();

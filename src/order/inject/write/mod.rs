@@ -10,11 +10,11 @@ use crate::order::declare::{SidecarPlacement, keys};
 use crate::order::dollars;
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
 use crate::order::finding::{Finding, has_errors};
+use crate::order::inject::existing::Existing;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::outcome::Options;
-use crate::order::inject::record::Record;
 use crate::order::inject::reorder::reorder;
-use crate::order::inject::{container_list, istio, limits, parts, preconditions, undo};
+use crate::order::inject::{container_list, istio, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use crate::order::resources;
 use serde_json::Value;
@@ -187,9 +187,9 @@ impl Writer<'_> {
         let last = Edit { at: at.clone(), op: Op::Set(self.record.to_json().into()) };
         apply(&mut value, &last)?;
         edits.push(last);
-        limits::check_injected(&value)?;
-        let is_readable = Record::read(&value).is_ok_and(|record| record.as_ref() == Some(&self.record));
-        if !(is_reversible && is_readable && undo::manual_changes(&value).is_empty()) {
+        let is_complete = Existing::read(&value)?
+            .is_some_and(|written| written.record == self.record && written.manual_changes().is_empty());
+        if !(is_reversible && is_complete) {
             // This should never happen. An error is better than an injection that cannot be undone.
             let what = "internal error: the injection could not be undone, so nothing was injected; please report this";
             return Err(vec![Finding::error("not-reversible", at, what)]);

@@ -10,7 +10,7 @@ use podgate::core::names::is_container_name;
 use podgate::core::text::error_chain;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
-use podgate::order::inject::{self, Options, without_nulls};
+use podgate::order::inject::{self, Options, Stripped, without_nulls};
 use podgate::order::lint;
 use podgate::order::plan::KnownFacts;
 use podgate::order::release;
@@ -27,8 +27,9 @@ pub(super) async fn check_pod(
     is_by_webhook: bool,
 ) -> Result<Vec<Finding>, String> {
     let template = checked.template;
+    let images_of = |stripped: Stripped<'_>| images.for_template(template, stripped.plain()).commands;
     let known = KnownFacts {
-        images: images.for_template(template).commands,
+        images: inject::strip(template).map(images_of).unwrap_or_default(),
         kubernetes: checked.context.kubernetes,
         ..KnownFacts::default()
     };

@@ -124,14 +124,15 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
 }
 
 fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Result<Planned, String> {
+    let fail = |findings: Vec<Finding>| errors(&findings, &line);
+    let stripped = inject::strip(template).map_err(fail)?;
     let options = Options::new(release::sidecar_image());
-    let injected = inject::inject(template, &options, &KnownFacts::default());
-    let Injected { plan, plain, findings, .. } = injected.map_err(|findings| errors(&findings, &line))?;
+    let Injected { plan, findings, .. } = stripped.inject(&options, &KnownFacts::default()).map_err(fail)?;
     let Some(plan) = plan else {
         return Err(format!("{title}: podgate does not inject this Pod; see the label podgate.io/inject"));
     };
     let warnings = findings.iter().filter(|finding| finding.level == Level::Warning).map(line).collect();
-    let template = plain.unwrap_or_else(|| template.clone());
+    let template = stripped.plain().clone();
     let init = template.pointer("/spec/initContainers").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let first = init.iter().rposition(|one| one["restartPolicy"] != "Always").map_or(0, |last| last + 1);
     let is_probed = |name: &&str| plan.init.iter().any(|init| init.is_probed && init.name == *name);

@@ -1,0 +1,109 @@
+//! The injection that a template already has.
+
+use crate::core::container::{Container, Mode};
+use crate::order::declare::keys;
+use crate::order::dollars;
+use crate::order::edit::{Editor, Place};
+use crate::order::finding::Finding;
+use crate::order::inject::parts::{self, field_place};
+use crate::order::inject::record::{Record, VERSION};
+use crate::order::inject::{container_list, limits, merge, undo};
+use crate::order::plan::{ImageCommand, KnownFacts};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The injection that a template already has.
+#[derive(Debug)]
+pub(super) struct Existing<'a> {
+    pub(super) template: &'a Value,
+    pub(super) record: Record,
+    /// The sidecar and its place; `None` if it was removed by hand.
+    pub(super) sidecar: Option<(Place, &'a Value)>,
+}
+
+impl<'a> Existing<'a> {
+    /// Reads the injection of `template`; `None` if the template has no record of an injection.
+    pub(super) fn read(template: &'a Value) -> Result<Option<Self>, Finding> {
+        let Some(record) = Record::read(template)? else { return Ok(None) };
+        limits::check_injected(template)?;
+        Ok(Some(Existing { template, record, sidecar: parts::find_sidecar(template) }))
+    }
+
+    /// Reports injected parts that were changed by hand, because podgate then cannot restore the original.
+    pub(super) fn manual_changes(&self) -> Vec<Finding> {
+        let error = |at: Place, what: String| {
+            Finding::error("injected-changed", at, what)
+                .fix("make the change in the manifest from before the injection")
+        };
+        let Some(listed) = self.sidecar.as_ref().and_then(|(_, sidecar)| container_list::from_sidecar(sidecar)) else {
+            let at =
+                self.sidecar.as_ref().map_or_else(|| parts::annotation_place(keys::INJECTED), |(at, _)| at.clone());
+            let what = "the annotation says that podgate was injected, but its sidecar is missing or has no valid PODGATE_CONTAINERS";
+            return vec![error(at, what.to_owned())];
+        };
+        let listed: BTreeMap<&str, &Container> = listed.iter().map(|entry| (entry.name.as_str(), entry)).collect();
+        let list = parts::spec_place("containers");
+        let mut findings = Vec::new();
+        for (at, item) in parts::items(self.template, &list).iter().enumerate() {
+            // Skip containers that another webhook added.
+            let Some(entry) = parts::item_name(item).and_then(|name| listed.get(name)) else { continue };
+            let place = list.to(at);
+            if entry.mode == Mode::Hold && !is_held(item, &entry.name) {
+                let what = format!("podgate's variable in the env of {} was changed by hand", entry.name);
+                findings.push(error(place.to("env"), what));
+            }
+            if entry.mode == Mode::Entrypoint && parts::find_gate(item).is_none() {
+                let what = format!("podgate's gate in the command of {} was changed by hand", entry.name);
+                findings.push(error(place.to("command"), what));
+            }
+            for (is_expected, short) in [(entry.mode == Mode::PostStart, "postStart"), (entry.pre_stop, "preStop")] {
+                if is_expected && parts::agent_line(item, short).is_none() {
+                    let what = format!("podgate's {short} hook of {} was changed by hand", entry.name);
+                    findings.push(error(field_place(&place, short), what));
+                }
+            }
+        }
+        findings
+    }
+
+    /// Removes the injected parts that the template still has, and restores the original fields.
+    pub(super) fn remove_parts(&self) -> Result<Editor, Finding> {
+        undo::restore(&self.record, self.sidecar.as_ref(), self.template).map_err(|error| {
+            let what = format!("the injection cannot be undone: {error}");
+            let fix = "use the manifest from before the injection";
+            Finding::error("injected-changed", error.0, what).fix(fix)
+        })
+    }
+
+    /// Adds the image commands of this injection to `known`, for containers with an unchanged image. The webhook thus
+    /// need not repeat the image lookups of the command line.
+    pub(super) fn add_image_commands(&self, known: &KnownFacts) -> KnownFacts {
+        let mut known = known.clone();
+        for item in parts::items(self.template, &parts::spec_place("containers")) {
+            let Some(name) = parts::item_name(item) else { continue };
+            let Some(image) = self.record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };
+            let words = parts::string_list(item.get("command")).unwrap_or_default();
+            if item.get("image").and_then(Value::as_str) == Some(image)
+                && let Some(end) = words.iter().position(|word| word == "--")
+            {
+                let entrypoint = words[end + 1..].iter().map(|word| dollars::unescape(word)).collect();
+                known.images.entry(name.to_owned()).or_insert(ImageCommand { entrypoint, cmd: Vec::new() });
+            }
+        }
+        known
+    }
+
+    /// Returns the image of the sidecar; `None` if another version of podgate has injected the template. Another webhook
+    /// may have changed the image, for example to a mirror.
+    pub(super) fn sidecar_image(&self) -> Option<&str> {
+        let (_, sidecar) = self.sidecar.as_ref().filter(|_| self.record.version == VERSION)?;
+        sidecar.get("image")?.as_str()
+    }
+}
+
+/// Returns true if the container `name` has the variable that makes the kubelet hold it. The API server adds default
+/// fields to the variable.
+pub(crate) fn is_held(container: &Value, name: &str) -> bool {
+    let wanted = parts::hold_variable(name);
+    parts::items(container, &Place::root().to("env")).iter().any(|one| merge::covers(one, &wanted))
+}
