@@ -5,6 +5,7 @@
 //! container whose gate waits must not precede a container with a hook.
 
 use crate::core::container::{Container, Mode};
+use crate::core::graph::find_cycle;
 use crate::core::names;
 use crate::core::until::WaitCondition;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,33 +67,8 @@ pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
     if let Some(own) = own {
         return Err(OrderError::Cycle(vec![own.name.clone(), own.name.clone()]));
     }
-    find_cycle(&edges).map_or(Ok(()), |cycle| Err(OrderError::Cycle(cycle)))
-}
-
-/// Returns the first cycle found, or `None`. The first container of the cycle is repeated at the end.
-fn find_cycle(edges: &BTreeMap<&str, Vec<&str>>) -> Option<Vec<String>> {
-    let mut visited = BTreeSet::new();
-    edges.keys().find_map(|start| cycle_from(start, edges, &mut Vec::new(), &mut visited))
-}
-
-/// Returns the first cycle reachable from `at`. `path` leads to `at`. The recursion is at most as deep as the list is
-/// long.
-fn cycle_from<'a>(
-    at: &'a str,
-    edges: &BTreeMap<&'a str, Vec<&'a str>>,
-    path: &mut Vec<&'a str>,
-    visited: &mut BTreeSet<&'a str>,
-) -> Option<Vec<String>> {
-    if let Some(first) = path.iter().position(|name| *name == at) {
-        return Some(path[first..].iter().chain([&at]).map(|name| (*name).to_owned()).collect());
-    }
-    if !visited.insert(at) {
-        return None;
-    }
-    path.push(at);
-    let cycle = edges.get(at).into_iter().flatten().find_map(|next| cycle_from(next, edges, path, visited));
-    path.pop();
-    cycle
+    let Some(cycle) = find_cycle(&edges) else { return Ok(()) };
+    Err(OrderError::Cycle(cycle.iter().chain(&cycle[..1]).map(|name| (*name).to_owned()).collect()))
 }
 
 /// Parses the value of `--containers`.

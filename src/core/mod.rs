@@ -9,6 +9,7 @@
 //! | [`snapshot`] | the pod's state as published by the sidecar |
 //! | [`sources`] | choice between the board and the downward-API volume |
 //! | [`until`] | `CONTAINER[=STATE]`: a condition of a gate |
+//! | [`graph`] | search for cycles |
 //! | [`gate`] | a gate's decision and its reason |
 //! | [`pre_stop`] | a preStop hook's decision |
 //! | [`report`] | the agent's report on its own container |
@@ -32,6 +33,7 @@ pub mod container_list;
 pub mod evidence;
 pub mod exit;
 pub mod gate;
+pub mod graph;
 pub mod names;
 pub mod pod;
 pub mod pre_stop;

@@ -2,7 +2,7 @@
 
 use crate::core::command::{AgentCommand, Gate};
 use crate::core::container::{Container, Mode};
-use crate::core::container_list::{self, CONTAINERS_MAX, OrderError};
+use crate::core::container_list::{self, OrderError};
 use crate::core::names;
 use crate::core::pod;
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -37,10 +37,8 @@ pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     }
     findings.extend(super::check_sidecar_position(template));
     let held = |name: &str| listed.iter().find(|entry| entry.name == name).cloned();
-    // The search for cycles is recursive. `Spec::read` reports longer lists.
-    let limited = lines.iter().take(CONTAINERS_MAX);
-    let containers: Vec<Container> =
-        limited.map(|lines| held(&lines.container.name).unwrap_or_else(|| lines.container.declared())).collect();
+    let declared = |own: &pod::Container| held(&own.name).unwrap_or_else(|| own.declared());
+    let containers: Vec<Container> = lines.iter().map(|lines| declared(&lines.container)).collect();
     if let Err(broken) = container_list::check_order(&containers) {
         let at = match &broken {
             OrderError::GateBeforeHook { hook, .. } | OrderError::HoldAndHook { hook, .. } => hook,

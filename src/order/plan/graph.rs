@@ -1,5 +1,6 @@
 //! Graph of the waits between containers. Combines edges, and rejects contradictory conditions and cycles.
 
+use crate::core::graph::find_cycle;
 use crate::core::until::WaitCondition;
 use crate::order::declare::{Edge, annotation_place, combine_states, keys};
 use crate::order::finding::Finding;
@@ -113,37 +114,11 @@ impl Graph {
         }
     }
 
-    /// Returns a cycle, if any. Each container in the result waits for the next one, and the last waits for the first.
-    fn find_cycle(&self) -> Option<Vec<String>> {
-        // Position on the path of each visited container; `None` if the container cannot be part of a cycle.
-        let mut places = BTreeMap::new();
-        for start in self.needs.keys() {
-            if places.contains_key(start.as_str()) {
-                continue;
-            }
-            // The path from `start`. The number is the index of the container's next need.
-            let mut path: Vec<(&str, usize)> = vec![(start, 0)];
-            while let Some((at, next_need)) = path.last_mut() {
-                let (name, number) = (*at, *next_need);
-                *next_need += 1;
-                let depth = path.len() - 1;
-                places.insert(name, Some(depth));
-                let Some(need) = self.needs(name).get(number) else {
-                    places.insert(name, None);
-                    path.pop();
-                    continue;
-                };
-                let next = need.until.container.as_str();
-                match places.get(next) {
-                    Some(Some(from)) => {
-                        return Some(path[*from..].iter().map(|(name, _)| (*name).to_owned()).collect());
-                    }
-                    Some(None) => {}
-                    None => path.push((next, 0)),
-                }
-            }
-        }
-        None
+    /// Returns containers of which each waits for the next one, and the last for the first.
+    fn find_cycle<'a>(&'a self) -> Option<Vec<String>> {
+        let target = |need: &'a Need| need.until.container.as_str();
+        let edges = self.needs.iter().map(|(waiter, needs)| (waiter.as_str(), needs.iter().map(target).collect()));
+        Some(find_cycle(&edges.collect())?.into_iter().map(str::to_owned).collect())
     }
 
     /// Removes and returns one edge of `cycle`. Prefers edges from `after` annotations: an order alone has no cycle.

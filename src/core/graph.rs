@@ -1,0 +1,31 @@
+//! Search for cycles in a graph of names.
+
+use std::collections::BTreeMap;
+
+/// Returns a cycle, if any. Each name in the result has an edge to the next one, and the last has an edge to the first.
+pub fn find_cycle<'a>(edges: &BTreeMap<&'a str, Vec<&'a str>>) -> Option<Vec<&'a str>> {
+    // Position on the path of each visited name; `None` if the name cannot be part of a cycle.
+    let mut places: BTreeMap<&str, Option<usize>> = BTreeMap::new();
+    for start in edges.keys() {
+        if places.contains_key(start) {
+            continue;
+        }
+        // The path from `start`, each name with the index of its next edge.
+        let mut path = vec![(*start, 0)];
+        while let Some((name, next_edge)) = path.last_mut() {
+            let (name, next) = (*name, edges.get(name).and_then(|to| to.get(*next_edge)).copied());
+            *next_edge += 1;
+            places.insert(name, next.map(|_| path.len() - 1));
+            let Some(next) = next else {
+                path.pop();
+                continue;
+            };
+            match places.get(next) {
+                Some(Some(from)) => return Some(path[*from..].iter().map(|(name, _)| *name).collect()),
+                Some(None) => {}
+                None => path.push((next, 0)),
+            }
+        }
+    }
+    None
+}
