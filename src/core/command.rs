@@ -5,6 +5,7 @@
 //! container's own command. An omitted flag takes the value of its environment variable.
 
 use crate::core::container::Mode;
+use crate::core::defaults;
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
 
@@ -13,6 +14,17 @@ use crate::core::until::{WaitCondition, WantedState};
 pub struct AgentCommand {
     subcommand: String,
     flags: Vec<(String, Option<String>)>,
+}
+
+/// A command line that `inject` has written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnLine {
+    /// The agent's command line.
+    pub line: AgentCommand,
+    /// Number of words before the agent's path: 0 or 1.
+    pub prefix: usize,
+    /// Index of the first `--`, which precedes the container's own command.
+    pub end: Option<usize>,
 }
 
 /// Lookup of a container's environment variable by name.
@@ -63,6 +75,13 @@ impl AgentCommand {
             }
         }
         Some(line)
+    }
+
+    /// Parses `words` if they run the agent on the board. Another webhook can put its own program in front.
+    pub fn parse_own(words: &[String]) -> Option<OwnLine> {
+        let prefix = words.iter().take(2).position(|word| *word == agent_path())?;
+        let end = words.iter().position(|word| word == "--");
+        Some(OwnLine { line: AgentCommand::parse(&words[prefix..])?, prefix, end })
     }
 
     /// Returns true if the line runs `subcommand`.
@@ -131,7 +150,7 @@ impl Gate {
             mode,
             until,
             checks: line.values_or_env("--check", variables),
-            timeout: timeout.unwrap_or_else(|| "5m".to_owned()),
+            timeout: timeout.unwrap_or_else(|| humantime::format_duration(defaults::TIMEOUT).to_string()),
         })
     }
 }

@@ -22,6 +22,7 @@
 //! | [`pod`] | the Pod as returned by the API |
 //! | [`text`] | error chains, and text made safe for a terminal |
 //! | [`times`] | timestamps of each container's milestones |
+//! | [`defaults`] | default time limits of the agent's flags |
 //! | [`exit`] | the agent's exit codes |
 //! | [`words`] | enums with a fixed spelling |
 
@@ -30,6 +31,7 @@ pub mod argv;
 pub mod command;
 pub mod container;
 pub mod container_list;
+pub mod defaults;
 pub mod evidence;
 pub mod exit;
 pub mod gate;

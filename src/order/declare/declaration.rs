@@ -9,9 +9,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Time limit for a wait if the manifest sets no time limit.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
-
 /// Mode that an annotation requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RequestedMode {

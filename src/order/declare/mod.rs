@@ -29,7 +29,7 @@ pub mod spec;
 mod undeclared;
 
 pub use correct::parse_list;
-pub use declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
+pub use declaration::{Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
 pub(crate) use key_check::{check_key, concerns_podgate};
 pub use keys::{annotation_place, container_annotation_place, is_declared, is_recorded_image};
 pub(crate) use reader::combine_states;

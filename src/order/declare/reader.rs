@@ -2,15 +2,15 @@
 
 use super::check_list::{self, Mounts};
 use super::correct::parse_list;
-use super::declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
+use super::declaration::{Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
 use super::flow_cut;
 use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
 use super::key_check::{accept_states_of_live_pod, check_key};
 use super::keys::{self, annotation_place};
 use super::nearest::did_you_mean;
 use super::spec::{ContainerRef, Spec, string_list};
-
 use crate::core::argv::{Argv, Check};
+use crate::core::defaults;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
@@ -26,7 +26,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Reads the annotations of `template`; `spec` is the spec of that template. Adds problems to `findings`. The result
 /// contains all valid settings.
 pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Finding>) -> Declaration {
-    let declaration = Declaration { timeout: DEFAULT_TIMEOUT, ..Declaration::default() };
+    let declaration = Declaration { timeout: defaults::TIMEOUT, ..Declaration::default() };
     let annotations = Place::root().to("metadata").to("annotations").of(template).and_then(Value::as_object);
     let lists = annotations.into_iter().flatten().filter(|(key, _)| keys::is_declaring(key));
     let items = lists.flat_map(|(_, list)| grammar::parse_steps(list.as_str().unwrap_or_default(), grammar::ORDER).0);
@@ -364,7 +364,7 @@ impl Reader<'_, '_> {
         };
         let finding = Finding::error("bad-value", at.clone(), format!("{} {wrong}", quoted(text)));
         self.findings.push(finding.fix("write a duration such as 90s, 5m or 1h 30m").span(0..text.len()));
-        DEFAULT_TIMEOUT
+        defaults::TIMEOUT
     }
 }
 

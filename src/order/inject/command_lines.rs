@@ -3,12 +3,13 @@
 use crate::core::argv::Check;
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Mode, Probe};
+use crate::core::defaults::{CHECK_TIMEOUT, THEN_TIMEOUT};
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::dollars;
 use crate::order::inject::checks;
 use crate::order::inject::parts::without_nulls;
-use crate::order::inject::user_hooks::{COMMAND_TIMEOUT, ThenCommand};
+use crate::order::inject::user_hooks::ThenCommand;
 use crate::order::plan::ContainerPlan;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -150,10 +151,9 @@ impl ContainerLines<'_> {
         }
         if let Some(ThenCommand { command, duration: takes }) = then {
             // If the command's duration is unknown, reserve at least half of `grace` for the wait.
-            let kept = takes.map_or(COMMAND_TIMEOUT.min(grace / 2), |takes| {
-                takes.saturating_add(Duration::from_secs(1)).min(grace)
-            });
-            if kept != COMMAND_TIMEOUT && !outlives.is_empty() {
+            let kept = takes
+                .map_or(THEN_TIMEOUT.min(grace / 2), |takes| takes.saturating_add(Duration::from_secs(1)).min(grace));
+            if kept != THEN_TIMEOUT && !outlives.is_empty() {
                 line.add_flag("--then-timeout", compact_duration(kept));
             }
             line.add_flag("--then", command);
@@ -209,8 +209,8 @@ impl ContainerLines<'_> {
         for url in urls {
             line.add_flag(flag, url);
         }
-        // The agent's default for `--check-timeout` is 5 s.
-        if let Some(longest) = commands.iter().map(|probe| probe.timeout_seconds).max().filter(|seconds| *seconds > 5) {
+        let longest = commands.iter().map(|probe| probe.timeout_seconds).max();
+        if let Some(longest) = longest.filter(|seconds| u64::from(*seconds) > CHECK_TIMEOUT.as_secs()) {
             line.add_flag("--check-timeout", format!("{longest}s"));
         }
     }

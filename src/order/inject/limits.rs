@@ -1,6 +1,5 @@
 //! Limits on the size of the injected parts of a template. A forged Pod therefore cannot overload the webhook.
 
-use crate::core::command::AgentCommand;
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
@@ -37,11 +36,10 @@ pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
     let mut hooks = 0;
     for (at, item) in parts::items(template, &list).iter().enumerate() {
         for (short, _) in AGENT_FIELDS {
-            let Some(words) = parts::agent_line(item, short) else { continue };
+            let Some(own) = parts::agent_line(item, short) else { continue };
             if short != "command" {
-                let then = AgentCommand::parse(&words).map(|line| line.values("--then").concat());
-                hooks += then.map_or(0, |then| then.len());
-            } else if words.iter().take_while(|word| *word != "--").count() > GATE_WORDS_MAX {
+                hooks += own.line.values("--then").concat().len();
+            } else if own.end.is_some_and(|end| end > GATE_WORDS_MAX) {
                 return forged(&list.to(at).to(short), "the gate's command line has too many words");
             }
         }

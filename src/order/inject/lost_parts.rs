@@ -38,11 +38,11 @@ fn lost_items(own: &Value, found: &Value, field: &str, noun: &str, is_part: fn(&
 /// Returns the name of the field `short` if `own` has a command line of the agent there and `found` has not. The words of
 /// a hook or probe may differ, because podgate's webhook may have read other probes and hooks than the manifest has.
 fn lost_line(own: &Value, found: &Value, short: &str) -> Option<String> {
-    let line = parts::agent_line(own, short)?;
+    let line = parts::agent_line(own, short)?.line;
     if short != "command" {
         return parts::agent_line(found, short).is_none().then(|| short.to_owned());
     }
-    let gate = &line[..line.iter().position(|word| word == "--").map_or(line.len(), |end| end + 1)];
+    let gate = [line.to_argv(), vec!["--".to_owned()]].concat();
     let words = ["command", "args"].into_iter().filter_map(|field| parts::string_list(found.get(field)));
     let words: Vec<String> = words.flatten().collect();
     (!words.windows(gate.len()).any(|part| part == gate)).then(|| "gate".to_owned())

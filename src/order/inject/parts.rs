@@ -1,6 +1,6 @@
 //! Names of podgate's parts in a template, and the volumes, mounts and sidecar that every injection adds.
 
-use crate::core::command::agent_path;
+use crate::core::command::{AgentCommand, OwnLine};
 use crate::core::container::Mode;
 use crate::core::names;
 use crate::order::declare::{Publish, SidecarPlacement};
@@ -48,18 +48,19 @@ pub(super) const AGENT_FIELDS: [(&str, &str); 4] =
     [("command", "entrypoint"), ("startupProbe", "opened"), ("postStart", "post-start"), ("preStop", "pre-stop")];
 
 /// Returns the command line in the field `short` (see [`AGENT_FIELDS`]); `None` if the program is not podgate's agent.
-pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> {
-    agent_words(field_place(&Place::root(), short).of(container), short)
+pub(super) fn agent_line(container: &Value, short: &str) -> Option<OwnLine> {
+    let found = field_place(&Place::root(), short).of(container);
+    if short == "command" {
+        return gate_line(found);
+    }
+    let (_, subcommand) = AGENT_FIELDS.iter().find(|(field, _)| *field == short)?;
+    AgentCommand::parse_own(&exec_words(found)?).filter(|own| own.line.has_subcommand(subcommand))
 }
 
-fn agent_words(found: Option<&Value>, short: &str) -> Option<Vec<String>> {
-    let (_, subcommand) = AGENT_FIELDS.iter().find(|(field, _)| *field == short)?;
-    let mut words = if short == "command" { string_list(found) } else { exec_words(found) }?;
-    // Another webhook can put its own program in front of a probe's command.
-    if short != "command" && words.get(1).is_some_and(|word| *word == agent_path()) {
-        words.remove(0);
-    }
-    matches!(words.as_slice(), [program, first, ..] if *program == agent_path() && first == subcommand).then_some(words)
+/// Returns the gate in a `command` or `args`; `None` if another program precedes the gate in the same list.
+fn gate_line(words: Option<&Value>) -> Option<OwnLine> {
+    let own = AgentCommand::parse_own(&string_list(words)?)?;
+    (own.prefix == 0 && own.line.has_subcommand("entrypoint")).then_some(own)
 }
 
 /// Maximum number of words of a gate that `inject` inserts, or `uninject` removes, one by one, which keeps the comments
@@ -69,10 +70,7 @@ pub(super) const SINGLE_WORDS_MAX: usize = 32;
 /// Returns the field with podgate's gate, and the index of the `--` behind the gate. The field is `command`, or `args` if
 /// another webhook has moved the whole command there and put its own program into `command`.
 pub(super) fn find_gate(container: &Value) -> Option<(&'static str, usize)> {
-    ["command", "args"].into_iter().find_map(|field| {
-        let words = agent_words(container.get(field), "command")?;
-        Some((field, words.iter().position(|word| word == "--")?))
-    })
+    ["command", "args"].into_iter().find_map(|field| Some((field, gate_line(container.get(field))?.end?)))
 }
 
 /// Returns true if `item` is one of podgate's volumes, a mount of such a volume, or podgate's environment variable.

@@ -98,8 +98,8 @@ fn restore_container(
         }
     }
     for short in ["startupProbe", "postStart", "preStop"] {
-        if let Some(words) = parts::agent_line(injected, short) {
-            let within = user_hooks::wrapped_hook(&words);
+        if let Some(own) = parts::agent_line(injected, short) {
+            let within = user_hooks::wrapped_hook(&own.line);
             restore_field(editor, &field_place(place, short), of.was.get(short).or(within.as_ref()))?;
         }
     }

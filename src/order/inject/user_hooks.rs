@@ -3,6 +3,7 @@
 use crate::core::argv::Argv;
 use crate::core::command::{AgentCommand, agent_path};
 use crate::core::container::{Container, HttpGet};
+use crate::core::defaults::THEN_TIMEOUT;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::checks::{self, AgentCheck};
@@ -10,9 +11,6 @@ use crate::order::inject::parts;
 use crate::order::limits::parse_json;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// Time reserved for the user's hook. Equals the agent's default for `--then-timeout`.
-pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Lifecycle hook in the user's manifest.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,7 +91,7 @@ pub(super) fn then_pre_stop(
     };
     match converted {
         AgentCheck::Exact(check) => {
-            let seconds = format!("{}s", COMMAND_TIMEOUT.as_secs());
+            let seconds = format!("{}s", THEN_TIMEOUT.as_secs());
             let command = agent_command(&["check", "--check-timeout", &seconds, &check.to_string()]);
             let what = format!(
                 "podgate's hook sends the preStop httpGet of {} from inside the container, for at most {seconds}, after the wait \
@@ -101,7 +99,7 @@ pub(super) fn then_pre_stop(
                 container.name
             );
             Ok((
-                Some(ThenCommand { command, duration: Some(COMMAND_TIMEOUT) }),
+                Some(ThenCommand { command, duration: Some(THEN_TIMEOUT) }),
                 Some(Finding::note("own-pre-stop", at.clone(), what)),
             ))
         }
@@ -129,8 +127,7 @@ pub(super) fn no_op() -> ThenCommand {
 }
 
 /// Extracts the user's hook from `--then` in podgate's hook `line`; `None` if `line` contains no hook of the user.
-pub(super) fn wrapped_hook(line: &[String]) -> Option<Value> {
-    let line = AgentCommand::parse(line)?;
+pub(super) fn wrapped_hook(line: &AgentCommand) -> Option<Value> {
     let words: Vec<String> = parse_json(line.values("--then").first()?)?;
     if words.first() != Some(&agent_path()) {
         return Some(json!({"exec": {"command": words}}));

@@ -3,6 +3,7 @@
 use crate::core::command::{AgentCommand, Gate};
 use crate::core::container::{Container, Mode};
 use crate::core::container_list::{self, OrderError};
+use crate::core::defaults;
 use crate::core::names;
 use crate::core::pod;
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -10,11 +11,9 @@ use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject;
 use crate::order::limits;
+use crate::order::plan::grace_period;
 use serde_json::Value;
 use std::time::Duration;
-
-/// The agent's default for a preStop hook's `--grace`.
-const DEFAULT_GRACE: Duration = Duration::from_secs(25);
 
 /// Checks podgate's commands in a template that declares no order. Returns `None` if the template has no such commands.
 pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
@@ -30,9 +29,9 @@ pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     if let Err(finding) = limits::check(template) {
         return Some(finding.into());
     }
-    let grace = spec.value.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
+    let grace = grace_period(spec.value);
     for (own, lines) in spec.containers.iter().zip(&lines) {
-        lines.check(own, &spec, Duration::from_secs(grace), &mut findings);
+        lines.check(own, &spec, grace, &mut findings);
         lines.check_hold(own, listed.iter().any(|entry| entry.name == own.name), &mut findings);
     }
     findings.extend(super::check_sidecar_position(template));
@@ -91,7 +90,8 @@ impl AgentLines {
         if let Some(line) = &self.pre_stop {
             self.check_names(line, &hook("preStop"), own, spec, findings);
             let given = self.container.flag_values(line, "--grace").pop();
-            let longest = given.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(DEFAULT_GRACE);
+            let longest =
+                given.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(defaults::PRE_STOP_GRACE);
             if longest >= grace {
                 let (longest, grace) = (humantime::format_duration(longest), grace.as_secs());
                 let what = format!(

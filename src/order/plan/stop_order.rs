@@ -17,7 +17,7 @@ const MAX_STEP: Duration = Duration::from_secs(30);
 /// Minimum wait without a warning. With a shorter wait, the stop order has little effect.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
 
-pub(super) fn grace_period(spec: &Value) -> Duration {
+pub(crate) fn grace_period(spec: &Value) -> Duration {
     let seconds = spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(DEFAULT_GRACE_SECONDS);
     // The API accepts any int64, which may be too large for calculations.
     Duration::from_secs(seconds.min(365 * 24 * 60 * 60))

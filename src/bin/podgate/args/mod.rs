@@ -131,14 +131,4 @@ pub(crate) fn print_error(error: &clap::Error) -> Exit {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn help_lists_the_exit_codes() {
-        let listed = [Exit::Released, Exit::Usage, Exit::NeverMet, Exit::TimedOut, Exit::BadSetup];
-        for exit in listed {
-            assert!(EXIT_CODES.contains(&format!("\n  {:<4} ", exit.code())), "{exit:?}");
-        }
-    }
-}
+mod tests;

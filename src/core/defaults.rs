@@ -1,0 +1,12 @@
+//! Default time limits of the agent's flags. `inject` omits a flag with its default, and `check` assumes the default.
+
+use std::time::Duration;
+
+/// Time limit of a gate or postStart hook (`--timeout`), and of a wait without `podgate.io/timeout`.
+pub const TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// Time limit of a check of a gate or postStart hook (`--check-timeout`).
+pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit of a preStop hook (`--grace`).
+pub const PRE_STOP_GRACE: Duration = Duration::from_secs(25);
+/// Part of that limit for the user's own preStop hook (`--then-timeout`).
+pub const THEN_TIMEOUT: Duration = Duration::from_secs(5);
