@@ -1,6 +1,7 @@
-//! Tests of `podgate::order`: reads, plans, checks and migrates declared orders, and answers admission reviews.
+//! Tests of `podgate::core`, and of `podgate::order`: reads, plans, checks and migrates declared orders, and answers admission reviews.
 
 mod admission;
+mod core;
 mod deadlocks;
 mod declare;
 mod edit;

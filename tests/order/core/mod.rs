@@ -1,0 +1,17 @@
+//! Tests of `podgate::core`, the protocol and decisions that agent and sidecar share.
+
+mod annotations;
+mod argv;
+mod command;
+mod container_list;
+mod evidence;
+mod names;
+mod pod;
+mod probe;
+mod report;
+mod sandbox;
+mod snapshot;
+mod sources;
+mod text;
+mod times;
+mod until;

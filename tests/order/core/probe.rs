@@ -1,0 +1,96 @@
+//! Tests of `podgate::core::probe`.
+
+use podgate::core::container::{Handler, PortRef, Probe, TcpSocket};
+use podgate::core::probe::*;
+use std::time::Duration;
+
+fn probe() -> Probe {
+    Probe {
+        handler: Handler::TcpSocket(TcpSocket { port: PortRef::Number(1), host: None }),
+        initial_delay_seconds: 0,
+        timeout_seconds: 1,
+        period_seconds: 10,
+        success_threshold: 1,
+        failure_threshold: 3,
+    }
+}
+
+fn ms(number: u64) -> Duration {
+    Duration::from_millis(number)
+}
+
+fn readiness(probe: Probe) -> ProbeProgress {
+    ProbeProgress::new(None, Some(&probe), Duration::ZERO).unwrap()
+}
+
+#[test]
+fn interval_grows_from_the_minimum_to_the_period() {
+    let period = ms(10_000);
+    assert_eq!(interval(ms(0), period, Duration::ZERO), ms(10));
+    assert_eq!(interval(ms(5_000), period, Duration::ZERO), ms(40));
+    assert_eq!(interval(ms(5_000_000), period, Duration::ZERO), period);
+    assert_eq!(interval(ms(0), period, ms(200)), ms(200));
+    assert_eq!(interval(ms(500_000), ms(1_000), ms(2_000)), ms(1_000));
+}
+
+#[test]
+fn attempts_slow_down_after_the_first_success() {
+    let mut progress = readiness(probe());
+    assert_eq!(progress.next_due(), ms(0));
+    progress.record(ms(1), false);
+    assert_eq!(progress.next_due(), ms(11));
+    progress.record(ms(12), true);
+    assert_eq!((progress.verdict(), progress.next_due()), (ProbeVerdict::Passed, ms(10_012)));
+    let mut progress = readiness(Probe { success_threshold: 2, ..probe() });
+    progress.record(ms(12), true);
+    assert_eq!((progress.verdict(), progress.next_due()), (ProbeVerdict::NotYet, ms(10_012)));
+}
+
+#[test]
+fn early_attempts_respect_the_initial_delay() {
+    let progress = readiness(Probe { initial_delay_seconds: 2, ..probe() });
+    assert_eq!((progress.next_due(), progress.earliest_attempt()), (ms(2_000), ms(2_000)));
+}
+
+#[test]
+fn thresholds_count_one_attempt_per_period() {
+    use ProbeVerdict::{Failing, NotYet, Passed};
+    for (success_threshold, attempts) in [
+        // The attempt at 200 ms is early and does not count.
+        (2, &[(100, true, NotYet), (200, true, NotYet), (1_100, true, Passed)][..]),
+        (2, &[(100, true, NotYet), (1_100, false, NotYet), (1_200, true, NotYet), (2_200, true, Passed)]),
+        (1, &[(0, true, Passed), (1_000, false, Passed), (2_000, false, Passed), (3_000, false, Failing)]),
+        (1, &[(0, true, Passed), (1_000, false, Passed), (1_100, true, Passed), (2_100, false, Passed)]),
+    ] {
+        let mut progress = readiness(Probe { success_threshold, period_seconds: 1, ..probe() });
+        for (at, success, verdict) in attempts {
+            progress.record(ms(*at), *success);
+            assert_eq!(progress.verdict(), *verdict, "after {at} ms");
+        }
+        progress.record(ms(9_000), true);
+        assert_eq!((progress.verdict(), progress.next_due()), (Passed, ms(10_000)));
+    }
+}
+
+#[test]
+fn startup_probe_runs_first_and_only_once() {
+    let mut progress =
+        ProbeProgress::new(Some(&probe()), Some(&Probe { period_seconds: 3, ..probe() }), Duration::ZERO).unwrap();
+    progress.record(ms(50), true);
+    assert_eq!(
+        (progress.verdict(), progress.probe().period_seconds, progress.next_due()),
+        (ProbeVerdict::NotYet, 3, ms(0))
+    );
+    progress.record(ms(51), true);
+    assert_eq!(progress.verdict(), ProbeVerdict::Passed);
+    let mut alone = ProbeProgress::new(Some(&probe()), None, Duration::ZERO).unwrap();
+    alone.record(ms(1), true);
+    assert!(alone.is_finished());
+}
+
+#[test]
+fn exec_probes_are_not_tracked() {
+    let exec = Probe { handler: Handler::Exec(Default::default()), ..probe() };
+    assert!(ProbeProgress::new(Some(&exec), None, Duration::ZERO).is_none());
+    assert!(ProbeProgress::new(Some(&exec), Some(&probe()), Duration::ZERO).is_some());
+}

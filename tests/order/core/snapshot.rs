@@ -1,0 +1,54 @@
+//! Tests of `podgate::core::snapshot`.
+
+use podgate::core::annotations::Annotations;
+use podgate::core::names;
+use podgate::core::snapshot::*;
+use podgate::core::state::State;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn sample() -> Snapshot {
+    let states = [("db", State::Ready), ("api", State::Waiting)];
+    Snapshot {
+        revision: 7,
+        stuck: BTreeMap::from([("api".to_owned(), "ImagePullBackOff".to_owned())]),
+        heard_tickets: BTreeMap::from([("web".to_owned(), "00d1f6c2".to_owned())]),
+        stopping: BTreeSet::from(["db".to_owned()]),
+        restarts: BTreeMap::from([("db".to_owned(), 2)]),
+        ..Snapshot::new("3f2a9c1e-4097-1a0c5f3b".parse().unwrap(), "e1", &states)
+    }
+}
+
+#[test]
+fn snapshot_survives_a_round_trip() {
+    assert_eq!(Snapshot::from_annotations(&sample().to_annotations()), Ok(sample()));
+}
+
+#[test]
+fn unknown_state_is_skipped() {
+    let mut annotations = sample().to_annotations();
+    annotations.insert("status.podgate.io/db".to_owned(), "READY".to_owned());
+    assert_eq!(Snapshot::from_annotations(&annotations).unwrap().states.get("db"), None);
+}
+
+#[test]
+fn snapshot_without_a_required_key_is_invalid() {
+    for (key, bad) in [
+        (names::SANDBOX_ID, "x"),
+        (names::SANDBOX_EPOCH, "a b"),
+        (names::SANDBOX_REVISION, "9007199254740992"),
+        (names::SANDBOX_REVISION, "-1"),
+        (names::SANDBOX_PHASE, "Starting"),
+    ] {
+        let mut annotations = sample().to_annotations();
+        annotations.insert(key.to_owned(), bad.to_owned());
+        assert_eq!(Snapshot::from_annotations(&annotations), Err(Unreadable::Invalid(key)));
+        annotations.remove(key);
+        assert_eq!(Snapshot::from_annotations(&annotations), Err(Unreadable::Invalid(key)));
+    }
+}
+
+#[test]
+fn foreign_annotations_are_not_a_snapshot() {
+    let foreign = Annotations::from([("example.com/a".to_owned(), "1".to_owned())]);
+    assert_eq!(Snapshot::from_annotations(&foreign), Err(Unreadable::Empty));
+}

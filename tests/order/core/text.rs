@@ -1,0 +1,31 @@
+//! Tests of `podgate::core::text`.
+
+use podgate::core::text::*;
+
+#[test]
+fn control_characters_are_removed() {
+    assert_eq!(sanitize("a\u{1b}[31mb\nc\u{9b}2J\u{202e}d"), "a [31mb c 2J d");
+}
+
+#[test]
+fn long_text_becomes_one_short_line() {
+    assert_eq!(one_line("a\n\tb\x1b[0m  c\u{202e}", 100), "a b [0m c");
+    for max in 0..20 {
+        let long = one_line(&"é".repeat(5000), max);
+        assert!(long.len() <= max.max(" …".len()) && long.ends_with('…'), "{max}: {long}");
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Failed(&'static str, #[source] Option<Box<Failed>>);
+
+#[test]
+fn error_chain_omits_repetitions() {
+    let refused = Failed("refused (os error 111)", None);
+    let connect = Failed("can't connect: refused (os error 111)", Some(Box::new(refused)));
+    assert_eq!(error_chain(&Failed("no answer", Some(Box::new(connect)))), "no answer: can't connect: refused");
+    assert_eq!(error_chain(&Failed("alone", None)), "alone");
+    let missing = Failed("can't read x: No such file or directory (os error 2)", None);
+    assert_eq!(error_chain(&missing), "can't read x: no such file");
+}
