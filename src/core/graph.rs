@@ -1,4 +1,4 @@
-//! Search for cycles in a graph of names.
+//! Cycles and levels of a graph of names.
 
 use std::collections::BTreeMap;
 
@@ -28,4 +28,28 @@ pub fn find_cycle<'a>(edges: &BTreeMap<&'a str, Vec<&'a str>>) -> Option<Vec<&'a
         }
     }
     None
+}
+
+/// Returns the level of each name in `first`: its number there, or one more than the highest level of the names in
+/// `before` if that is higher. `before` has no cycles.
+pub fn levels<'a>(first: &BTreeMap<&'a str, u32>, before: &BTreeMap<&'a str, Vec<&'a str>>) -> BTreeMap<&'a str, u32> {
+    fn level<'a>(
+        name: &'a str,
+        first: &BTreeMap<&'a str, u32>,
+        before: &BTreeMap<&'a str, Vec<&'a str>>,
+        levels: &mut BTreeMap<&'a str, u32>,
+    ) -> u32 {
+        if let Some(known) = levels.get(name) {
+            return *known;
+        }
+        let last = before.get(name).into_iter().flatten().map(|other| level(other, first, before, levels) + 1).max();
+        let found = first.get(name).copied().unwrap_or(0).max(last.unwrap_or(0));
+        levels.insert(name, found);
+        found
+    }
+    let mut levels = BTreeMap::new();
+    for name in first.keys() {
+        level(name, first, before, &mut levels);
+    }
+    levels
 }

@@ -9,7 +9,7 @@
 //! | [`snapshot`] | the pod's state as published by the sidecar |
 //! | [`sources`] | choice between the board and the downward-API volume |
 //! | [`until`] | `CONTAINER[=STATE]`: a condition of a gate |
-//! | [`graph`] | search for cycles |
+//! | [`graph`] | cycles and levels of a graph |
 //! | [`gate`] | a gate's decision and its reason |
 //! | [`pre_stop`] | a preStop hook's decision |
 //! | [`report`] | the agent's report on its own container |

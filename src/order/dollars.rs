@@ -10,3 +10,28 @@ pub fn escape(text: &str) -> String {
 pub fn unescape(text: &str) -> String {
     text.replace("$$", "$")
 }
+
+/// Expands a word of a probe's command as the kubelet does (`ExpandContainerCommandOnlyStatic`): `$$` becomes `$`. The
+/// kubelet replaces only variables in the container's `env`, for which `is_set` returns true.
+///
+/// # Errors
+/// Returns the name of the first variable that the kubelet would replace.
+pub fn expand(word: &str, is_set: impl Fn(&str) -> bool) -> Result<String, String> {
+    let (mut expanded, mut rest) = (String::new(), word);
+    // Without this bound, each `$(` would search the whole rest for `)`.
+    let close = word.rfind(')').map(|at| word.len() - at);
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded.push_str(before);
+        expanded.push('$');
+        let name = after.strip_prefix('(').filter(|after| close.is_some_and(|close| close <= after.len()));
+        rest = match name.and_then(|after| after.split_once(')')) {
+            Some((name, _)) if is_set(name) => return Err(name.to_owned()),
+            Some((name, after)) => {
+                expanded.push_str(&format!("({name})"));
+                after
+            }
+            None => after.strip_prefix('$').unwrap_or(after),
+        };
+    }
+    Ok(expanded + rest)
+}

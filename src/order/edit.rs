@@ -34,6 +34,16 @@ impl Place {
         Place::default()
     }
 
+    /// Returns the place of `field` in the `spec` of a template.
+    pub fn spec(field: &str) -> Place {
+        Place::root().to("spec").to(field)
+    }
+
+    /// Returns the place of `field` in the `metadata` of a template.
+    pub fn metadata(field: &str) -> Place {
+        Place::root().to("metadata").to(field)
+    }
+
     /// Returns this place with one more step.
     pub fn to(&self, step: impl Into<PathSegment>) -> Place {
         let mut steps = self.0.clone();

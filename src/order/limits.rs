@@ -40,7 +40,7 @@ fn check_size(template: &Value, is_injected: bool) -> Result<(), Finding> {
         true => ("the injected Pod", usize::MAX, INJECTED_VALUES_MAX),
         false => ("the Pod", ITEMS_MAX, VALUES_MAX),
     };
-    let annotations = Place::root().to("metadata").to("annotations");
+    let annotations = Place::metadata("annotations");
     let fields = || annotations.of(template).and_then(Value::as_object).into_iter().flatten();
     let text = |value: &Value| value.as_str().map_or(0, str::len);
     let length: usize = fields().map(|(key, value)| key.len() + text(value)).sum();
@@ -48,7 +48,7 @@ fn check_size(template: &Value, is_injected: bool) -> Result<(), Finding> {
         let what = format!("the annotations have {length} bytes, but Kubernetes allows at most {ANNOTATIONS_MAX}");
         return Err(too_large(annotations, what).fix("remove the largest annotation"));
     }
-    for list in ["initContainers", "containers"].map(|field| Place::root().to("spec").to(field)) {
+    for list in ["initContainers", "containers"].map(Place::spec) {
         let count = list.of(template).and_then(Value::as_array).map_or(0, Vec::len);
         // An injected template also contains podgate's sidecar.
         if count > CONTAINERS_MAX + usize::from(is_injected) {

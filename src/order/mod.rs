@@ -7,7 +7,7 @@
 //! | [`edit`] | types for changes to a manifest |
 //! | [`finding`] | problems and notes about a manifest, each with a place and a fix |
 //! | [`declare`] | reads the annotations of a template |
-//! | [`dollars`] | escapes text for fields in which Kubernetes expands variables |
+//! | [`dollars`] | escapes and expands text for fields in which Kubernetes expands variables |
 //! | [`plan`](mod@plan) | works out modes, gates and stop order from the annotations |
 //! | [`inject`](mod@inject) | turns the plan into edits of the template; removes injected parts |
 //! | [`lint`] | finds likely mistakes and surprises |

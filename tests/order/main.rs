@@ -4,6 +4,7 @@ mod admission;
 mod core;
 mod deadlocks;
 mod declare;
+mod dollars;
 mod edit;
 mod gate;
 mod grammar;

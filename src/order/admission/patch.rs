@@ -43,7 +43,7 @@ fn to_operation(edit: &Edit) -> Operation<'_> {
 fn name_tests<'a>(before: &'a Value, edits: &[Edit]) -> Vec<Operation<'a>> {
     let mut tests = Vec::new();
     for list in ["initContainers", "containers"] {
-        let list = Place::root().to("spec").to(list);
+        let list = Place::spec(list);
         let edited = |edit: &Edit| edit.at.0.len() > list.0.len() && edit.at.0.starts_with(&list.0);
         if !edits.iter().any(edited) {
             continue;

@@ -156,7 +156,7 @@ fn suggestion(key: &str, is_label: bool) -> String {
 /// Turns the errors about published states into warnings if `template` is a Pod that was read from a cluster. The API
 /// server gives a Pod its uid after all webhooks.
 pub(super) fn accept_states_of_live_pod(template: &Value, findings: &mut [Finding]) {
-    let uid = Place::root().to("metadata").to("uid");
+    let uid = Place::metadata("uid");
     if uid.of(template).is_some() {
         let copied = findings.iter_mut().filter(|finding| finding.rule == "copied-state");
         copied.for_each(|finding| finding.level = Level::Warning);

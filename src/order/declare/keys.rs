@@ -85,7 +85,7 @@ pub(crate) const DOMAIN: &str = "podgate.io";
 
 /// Returns the place of the annotation `key` in a template.
 pub fn annotation_place(key: &str) -> Place {
-    Place::root().to("metadata").to("annotations").to(key)
+    Place::metadata("annotations").to(key)
 }
 
 /// Returns the place of the annotation for one container, with the key prefix `prefix`.

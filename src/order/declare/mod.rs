@@ -10,6 +10,7 @@
 //! | `correct` | lists, with a correction of lists in another syntax |
 //! | `distance` | similarity of words |
 //! | `declaration` | types for all settings that annotations can declare |
+//! | `values` | values of the annotations |
 //! | `undeclared` | findings for a template that declares no order |
 //! | `reader` | conversion of annotations to a declaration |
 //! | [`spec`] | containers in the `spec` of a template |
@@ -27,12 +28,12 @@ pub mod nearest;
 mod reader;
 pub mod spec;
 mod undeclared;
+mod values;
 
 pub use correct::parse_list;
 pub use declaration::{Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
 pub(crate) use key_check::{check_key, concerns_podgate};
 pub use keys::{annotation_place, container_annotation_place, is_declared, is_recorded_image};
-pub(crate) use reader::combine_states;
 pub use reader::read_annotations;
 pub use undeclared::check_undeclared;
 pub(crate) use undeclared::nothing_declared;

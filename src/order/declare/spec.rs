@@ -59,7 +59,7 @@ impl<'a> ContainerRef<'a> {
 
     /// Returns the place of this container in the template.
     pub fn place(&self) -> Place {
-        list_place(self.list).to(self.index)
+        Place::spec(self.list).to(self.index)
     }
 
     /// Returns the kind of an init container, for messages.
@@ -84,10 +84,6 @@ pub(crate) fn string_list(value: Option<&Value>) -> Option<Vec<String>> {
     value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
-fn list_place(list: &str) -> Place {
-    Place::root().to("spec").to(list)
-}
-
 /// Returns the containers in the list `field` of `spec`. Omits containers without a name.
 fn named_containers<'a>(spec: &'a Value, field: &'static str) -> Vec<ContainerRef<'a>> {
     let items = spec.get(field).and_then(Value::as_array).into_iter().flatten();
@@ -105,7 +101,7 @@ impl<'a> Spec<'a> {
         let by_name = containers.iter().enumerate().rev().map(|(at, own)| (own.name, at)).collect();
         let init = named_containers(value, "initContainers").into_iter().map(|own| (own.name, own)).collect();
         let spec = Spec { value, containers, init, by_name };
-        let at = list_place("containers");
+        let at = Place::spec("containers");
         let written = value.get("containers").and_then(Value::as_array).map_or(0, Vec::len);
         if written == 0 {
             findings.push(

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Checks the keys and settings of a template that declares no order.
 pub fn check_undeclared(template: &Value) -> Vec<Finding> {
-    let maps = ["annotations", "labels"].map(|field| Place::root().to("metadata").to(field));
+    let maps = ["annotations", "labels"].map(Place::metadata);
     let mut keys = maps.iter().filter_map(|at| at.of(template)?.as_object()).flat_map(serde_json::Map::keys);
     let mut findings = Vec::new();
     if keys.any(|key| concerns_podgate(key)) {

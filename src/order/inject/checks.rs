@@ -74,31 +74,6 @@ pub(super) fn argv(words: &[String]) -> Option<Argv> {
     Argv::new(words.to_vec()).ok()
 }
 
-/// Expands a word of a probe's command as the kubelet does (`ExpandContainerCommandOnlyStatic`): `$$` becomes `$`. The
-/// kubelet replaces only variables in the container's `env`, for which `is_set` returns true.
-///
-/// # Errors
-/// Returns the name of the first variable that the kubelet would replace.
-pub(super) fn expand_word(word: &str, is_set: impl Fn(&str) -> bool) -> Result<String, String> {
-    let (mut expanded, mut rest) = (String::new(), word);
-    // Without this bound, each `$(` would search the whole rest for `)`.
-    let close = word.rfind(')').map(|at| word.len() - at);
-    while let Some((before, after)) = rest.split_once('$') {
-        expanded.push_str(before);
-        expanded.push('$');
-        let name = after.strip_prefix('(').filter(|after| close.is_some_and(|close| close <= after.len()));
-        rest = match name.and_then(|after| after.split_once(')')) {
-            Some((name, _)) if is_set(name) => return Err(name.to_owned()),
-            Some((name, after)) => {
-                expanded.push_str(&format!("({name})"));
-                after
-            }
-            None => after.strip_prefix('$').unwrap_or(after),
-        };
-    }
-    Ok(expanded + rest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,26 +96,6 @@ mod tests {
             (json!({"exec": {"command": ["pg_isready", "-q"]}}), r#"exec:["pg_isready","-q"]"#),
         ] {
             assert_eq!(check_for(probe).url(false).as_deref(), Some(url));
-        }
-    }
-
-    #[test]
-    fn probe_commands_are_expanded_like_in_the_kubelet() {
-        let expand = |word| expand_word(word, |name| name == "PORT");
-        for (word, expanded) in [
-            ("$(hostname) $HOME ${HOME}", "$(hostname) $HOME ${HOME}"),
-            ("$$ $$(PORT) $$$(x) $$$$", "$ $(PORT) $$(x) $$"),
-            ("$($$) $(", "$($$) $("),
-            ("ü$", "ü$"),
-            ("", ""),
-        ] {
-            assert_eq!(expand(word).as_deref(), Ok(expanded), "{word}");
-        }
-        // An unfinished reference must not search the whole rest of the word, or this word would take minutes.
-        let unfinished = format!("){}", "$(".repeat(1 << 20));
-        assert_eq!(expand(&unfinished).as_deref(), Ok(unfinished.as_str()));
-        for word in ["$(PORT)", "x$(hostname)$(PORT)", "$$$(PORT)"] {
-            assert_eq!(expand(word), Err("PORT".to_owned()), "{word}");
         }
     }
 

@@ -88,24 +88,19 @@ impl ContainerLines<'_> {
     /// Returns the command line of the postStart hook; `then` is the user's own hook. If the hook waits only for the
     /// container's start, the hook reports that start, leaves the tether and returns at once.
     pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
-        let ContainerPlan { name, until: conditions, timeout, .. } = self.planned;
+        let ContainerPlan { name, timeout, .. } = self.planned;
         let mut line = AgentCommand::new("post-start");
         line.add_flag("--container", name);
-        let started = WaitCondition { container: name.clone(), want: WantedState::Started };
-        // If a hook waits only for the container's start, a time-out does no harm.
-        let waits = self.planned.mode == Mode::PostStart && conditions.iter().any(|one| *one != started);
+        let waits = self.planned.is_blocking();
         if !waits {
-            line.add_flag("--until", until_value(&started));
-        } else if conditions.iter().any(|one| one.container != *name || one.want != WantedState::Ready) {
-            conditions.iter().for_each(|one| line.add_flag("--until", until_value(one)));
+            line.add_flag("--until", format!("{name}={}", WantedState::Started));
         }
         line.add_flag("--timeout", compact_duration(if waits || then.is_some() { *timeout } else { START_TIMEOUT }));
-        if waits {
-            self.add_timeout_flags(&mut line);
-        } else {
+        if !waits {
+            // A time-out does no harm.
             line.add_flag("--on-timeout", "continue");
-        }
-        if self.waits_until_ready() {
+        } else {
+            self.add_timeout_flags(&mut line);
             self.add_ready_checks("--check", &mut line);
             let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
             let by_probe = || checks::agent_check(self.container, probe?).url(false);
@@ -121,12 +116,6 @@ impl ContainerLines<'_> {
             line.add_flag("--then", then);
         }
         line.to_argv()
-    }
-
-    /// Returns true if the container's postStart hook waits until the same container is Ready.
-    pub(super) fn waits_until_ready(&self) -> bool {
-        let ContainerPlan { name, until, mode, .. } = self.planned;
-        *mode == Mode::PostStart && until.iter().any(|one| one.container == *name && one.want == WantedState::Ready)
     }
 
     /// Returns the command line of the preStop hook, which waits for the containers in `outlives` to exit.

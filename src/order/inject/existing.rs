@@ -42,7 +42,7 @@ impl<'a> Existing<'a> {
             return vec![error(at, what.to_owned())];
         };
         let listed: BTreeMap<&str, &Container> = listed.iter().map(|entry| (entry.name.as_str(), entry)).collect();
-        let list = parts::spec_place("containers");
+        let list = Place::spec("containers");
         let mut findings = Vec::new();
         for (at, item) in parts::items(self.template, &list).iter().enumerate() {
             // Skip containers that another webhook added.
@@ -79,7 +79,7 @@ impl<'a> Existing<'a> {
     /// need not repeat the image lookups of the command line.
     pub(super) fn add_image_commands(&self, known: &KnownFacts) -> KnownFacts {
         let mut known = known.clone();
-        for item in parts::items(self.template, &parts::spec_place("containers")) {
+        for item in parts::items(self.template, &Place::spec("containers")) {
             let Some(name) = parts::item_name(item) else { continue };
             let Some(image) = self.record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };
             let words = parts::string_list(item.get("command")).unwrap_or_default();

@@ -30,7 +30,7 @@ impl OriginalProbes {
             parts::items(value, &list).iter().find(|item| parts::item_name(item) == Some(name))
         };
         let text = ["containers", "initContainers"].into_iter().find_map(|field| {
-            let proxy = named(template, parts::spec_place(field), PROXY)?;
+            let proxy = named(template, Place::spec(field), PROXY)?;
             named(proxy, Place::root().to("env"), ORIGINALS)?.get("value")?.as_str()
         });
         OriginalProbes(text.and_then(parse_json).unwrap_or_default())

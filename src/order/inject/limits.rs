@@ -28,11 +28,11 @@ pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
         let own = parts::items(item, list).iter().filter(|item| parts::is_own_item(item));
         own.take(OWN_VOLUMES_MAX + 1).count() > OWN_VOLUMES_MAX
     };
-    let volumes = parts::spec_place("volumes");
+    let volumes = Place::spec("volumes");
     if too_many(&volumes, template) {
         return forged(&volumes, "the Pod has too many podgate volumes");
     }
-    let list = parts::spec_place("containers");
+    let list = Place::spec("containers");
     let mut hooks = 0;
     for (at, item) in parts::items(template, &list).iter().enumerate() {
         for (short, _) in AGENT_FIELDS {

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// parts of the sidecar. Accepts a gate behind another program, such as a wrapper that reads secrets.
 pub(crate) fn lost_parts(expected: &Value, returned: &Value) -> Vec<(String, Vec<String>)> {
     let mut lost = Vec::new();
-    let list = parts::spec_place("containers");
+    let list = Place::spec("containers");
     for own in parts::items(expected, &list) {
         let Some(name) = parts::item_name(own).filter(|name| *name != SIDECAR) else { continue };
         let mut others = parts::items(returned, &list).iter();

@@ -83,10 +83,6 @@ pub(super) fn exec_words(handler: Option<&Value>) -> Option<Vec<String>> {
     string_list(handler?.get("exec")?.get("command"))
 }
 
-pub(super) fn spec_place(field: &str) -> Place {
-    Place::root().to("spec").to(field)
-}
-
 /// Returns the items of the list at `place`; empty if `place` has no list.
 pub(super) fn items<'a>(value: &'a Value, place: &Place) -> &'a [Value] {
     place.of(value).and_then(Value::as_array).map_or(&[], Vec::as_slice)
@@ -99,7 +95,7 @@ pub(super) fn item_name(item: &Value) -> Option<&str> {
 /// Returns podgate's sidecar and its place.
 pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
     ["initContainers", "containers"].into_iter().find_map(|field| {
-        let list = spec_place(field);
+        let list = Place::spec(field);
         let mut items = items(template, &list).iter().enumerate();
         items.find(|(_, item)| item_name(item) == Some(SIDECAR)).map(|(at, item)| (list.to(at), item))
     })

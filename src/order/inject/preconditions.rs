@@ -26,8 +26,8 @@ pub(super) fn check_template(template: &Value) -> Vec<Finding> {
     for (at, is, kind) in [
         (metadata.clone(), Value::is_object as fn(&Value) -> bool, "an object"),
         (metadata.to("annotations"), Value::is_object, "an object"),
-        (parts::spec_place("initContainers"), Value::is_array, "a list"),
-        (parts::spec_place("volumes"), Value::is_array, "a list"),
+        (Place::spec("initContainers"), Value::is_array, "a list"),
+        (Place::spec("volumes"), Value::is_array, "a list"),
     ] {
         if !absent_or(&at, is) {
             found.push(wrong_type(at, kind));
@@ -37,7 +37,7 @@ pub(super) fn check_template(template: &Value) -> Vec<Finding> {
         let what = "this Pod runs on Windows, but podgate's agent and sidecar are Linux programs";
         found.push(Finding::error("windows", at, what).fix("remove podgate's annotations"));
     }
-    let ephemeral = parts::spec_place("ephemeralContainers");
+    let ephemeral = Place::spec("ephemeralContainers");
     if !parts::items(template, &ephemeral).is_empty() || !absent_or(&ephemeral, Value::is_array) {
         let what =
             "Kubernetes rejects a new Pod with ephemeral containers; they can only join a running Pod (kubectl debug)";
@@ -51,14 +51,14 @@ pub(super) fn check_template(template: &Value) -> Vec<Finding> {
 /// because only Windows uses these options.
 fn windows_place(template: &Value) -> Option<Place> {
     let labels = ["kubernetes.io/os", "beta.kubernetes.io/os"];
-    let selected = labels.map(|label| parts::spec_place("nodeSelector").to(label));
-    let systems = selected.into_iter().chain([parts::spec_place("os").to("name")]);
+    let selected = labels.map(|label| Place::spec("nodeSelector").to(label));
+    let systems = selected.into_iter().chain([Place::spec("os").to("name")]);
     let named: Vec<(Place, &str)> =
         systems.filter_map(|place| place.of(template).and_then(Value::as_str).map(|os| (place.clone(), os))).collect();
     if !named.is_empty() {
         return named.into_iter().find(|(_, os)| *os == "windows").map(|(place, _)| place);
     }
-    let affinity = parts::spec_place("affinity").to("nodeAffinity");
+    let affinity = Place::spec("affinity").to("nodeAffinity");
     let terms = affinity.to("requiredDuringSchedulingIgnoredDuringExecution").to("nodeSelectorTerms");
     let list = parts::items(template, &terms);
     let requires_windows = |term: &Value| {
@@ -72,7 +72,7 @@ fn windows_place(template: &Value) -> Option<Place> {
         return Some(terms);
     }
     let containers = ["initContainers", "containers"]
-        .map(parts::spec_place)
+        .map(Place::spec)
         .into_iter()
         .flat_map(|list| (0..parts::items(template, &list).len()).map(move |index| list.to(index)));
     let mut holders = [Place::root().to("spec")].into_iter().chain(containers);
@@ -87,7 +87,7 @@ fn windows_place(template: &Value) -> Option<Place> {
 fn check_names(template: &Value, found: &mut Vec<Finding>) {
     let fix = "rename it; if it is part of podgate and was added by hand, remove all such parts";
     for field in ["initContainers", "containers"] {
-        let list = parts::spec_place(field);
+        let list = Place::spec(field);
         let mut seen = BTreeSet::new();
         for (at, item) in parts::items(template, &list).iter().enumerate() {
             let place = || list.to(at).to("name");
@@ -108,14 +108,14 @@ fn check_names(template: &Value, found: &mut Vec<Finding>) {
             });
         }
     }
-    let volumes = parts::spec_place("volumes");
+    let volumes = Place::spec("volumes");
     for (at, item) in parts::items(template, &volumes).iter().enumerate() {
         if let Some(name) = parts::item_name(item).filter(|name| VOLUMES.contains(name)) {
             let what = format!("a volume is already named {name}, which is the name of one of podgate's volumes");
             found.push(Finding::error("name-taken", volumes.to(at).to("name"), what).fix(fix));
         }
     }
-    let containers = parts::spec_place("containers");
+    let containers = Place::spec("containers");
     for (at, item) in parts::items(template, &containers).iter().enumerate() {
         find_manual_parts(item, &containers.to(at), found);
     }
@@ -137,7 +137,7 @@ fn find_manual_parts(container: &Value, place: &Place, found: &mut Vec<Finding>)
 
 /// Returns errors in the containers that `plan` changes.
 pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
-    let list = parts::spec_place("containers");
+    let list = Place::spec("containers");
     let items = parts::items(template, &list);
     let mut found = Vec::new();
     for planned in &plan.containers {

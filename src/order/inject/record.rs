@@ -20,8 +20,8 @@ pub(super) const CONTAINER_FIELDS: [&str; 8] =
 pub(super) fn pod_fields() -> [(&'static str, Place); 4] {
     let metadata = Place::root().to("metadata");
     [
-        ("volumes", parts::spec_place("volumes")),
-        ("initContainers", parts::spec_place("initContainers")),
+        ("volumes", Place::spec("volumes")),
+        ("initContainers", Place::spec("initContainers")),
         ("annotations", metadata.to("annotations")),
         ("metadata", metadata),
     ]

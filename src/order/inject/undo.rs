@@ -17,13 +17,13 @@ pub(super) fn restore(
     template: &Value,
 ) -> Result<Editor, EditError> {
     let mut editor = Editor::new(template.clone());
-    let list = parts::spec_place("containers");
+    let list = Place::spec("containers");
     let users = parts::items(template, &list).iter();
     let users = users.filter(|item| sidecar.is_none_or(|(_, sidecar)| !std::ptr::eq(*item, *sidecar)));
     if let Some((at, _)) = sidecar {
         editor.edit(at.clone(), Op::Remove)?;
     }
-    remove_own_items(&mut editor, &parts::spec_place("volumes"))?;
+    remove_own_items(&mut editor, &Place::spec("volumes"))?;
     for (at, item) in users.enumerate() {
         let of = parts::item_name(item).and_then(|name| record.containers.get(name));
         restore_container(&mut editor, &list.to(at), item, of.unwrap_or(&ContainerRecord::default()))?;
@@ -119,7 +119,7 @@ fn restore_field(editor: &mut Editor, place: &Place, was: Option<&Value>) -> Res
 
 /// Restores the original order of the recorded containers. Other containers keep their positions.
 fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> {
-    let list = parts::spec_place("containers");
+    let list = Place::spec("containers");
     let former: BTreeMap<&str, usize> =
         record.order.iter().enumerate().rev().map(|(at, name)| (name.as_str(), at)).collect();
     let items = parts::items(editor.value(), &list).iter();
@@ -150,7 +150,7 @@ pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &
                 record.was.insert(name.to_owned(), was.clone());
             }
         }
-        let list = parts::spec_place("containers");
+        let list = Place::spec("containers");
         let (now, then) = (parts::items(back, &list), parts::items(original, &list));
         for (now, then) in now.iter().zip(then) {
             if let Some(name) = parts::item_name(then) {

@@ -1,7 +1,6 @@
 //! Checks of the containers' environment: network, processes, Kubernetes version, time limits of the workload.
 
 use super::context::Context;
-use super::forecast::is_blocking;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Publish, annotation_place, keys};
@@ -31,10 +30,6 @@ pub(super) fn check(
     check_restarts(spec, plan, findings);
     check_deletion(plan, findings);
     check_deadlines(spec, context, longest, findings);
-}
-
-fn spec_place(field: &str) -> Place {
-    Place::root().to("spec").to(field)
 }
 
 fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
@@ -70,7 +65,7 @@ fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>)
         let what = "with hostNetwork, another Pod's process on the same port may answer a probe, so a container may count as \
                     Ready too early";
         let fix = "use exec probes, which run inside the container, or remove hostNetwork";
-        findings.push(Finding::warning("host-network", spec_place("hostNetwork"), what).fix(fix));
+        findings.push(Finding::warning("host-network", Place::spec("hostNetwork"), what).fix(fix));
     }
 }
 
@@ -83,7 +78,7 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
              {name} has stopped"
         );
         let fix = format!("use entrypoint mode for {name}, or remove shareProcessNamespace");
-        findings.push(Finding::warning("shared-processes", spec_place("shareProcessNamespace"), what).fix(fix));
+        findings.push(Finding::warning("shared-processes", Place::spec("shareProcessNamespace"), what).fix(fix));
     }
     for planned in plan.containers.iter().filter(|planned| planned.needs_parent) {
         let program = planned.command.as_deref().and_then(<[String]>::first);
@@ -118,14 +113,14 @@ fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             "{name} fails permanently if a container that it waits for exits, because the kubelet does not restart {name}"
         );
         let fix = format!("set restartPolicy: OnFailure, or {}{name}: ignore", keys::ON_PROVIDER_RESTART_PREFIX);
-        findings.push(Finding::warning("restart-fails", spec_place("restartPolicy"), what).fix(fix));
+        findings.push(Finding::warning("restart-fails", Place::spec("restartPolicy"), what).fix(fix));
     }
 }
 
 /// Reports hooks that delay the Pod's deletion.
 fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
     if plan.publish == Publish::Board
-        && let Some(planned) = plan.containers.iter().find(|planned| is_blocking(planned))
+        && let Some(planned) = plan.containers.iter().find(|planned| planned.is_blocking())
     {
         let what = format!(
             "without the API, the hook of {} does not learn that the Pod is being deleted: a deletion during startup takes up to {}",
@@ -142,7 +137,7 @@ fn check_deadlines(spec: &Spec<'_>, context: Context<'_>, longest: Duration, fin
     let seconds = |value: &Value, field: &str| value.get(field).and_then(Value::as_u64).map(Duration::from_secs);
     let start = format_duration(longest);
     let mut too_short = |what: String, fix: &str| {
-        findings.push(Finding::warning("deadline-too-short", spec_place("containers"), what).fix(fix));
+        findings.push(Finding::warning("deadline-too-short", Place::spec("containers"), what).fix(fix));
     };
     let workload = context.workload.unwrap_or(&Value::Null);
     let deadline = seconds(spec.value, "activeDeadlineSeconds").or_else(|| seconds(workload, "activeDeadlineSeconds"));

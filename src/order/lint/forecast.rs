@@ -1,7 +1,7 @@
 //! Forecast of a plan: start order, stop order, parallel containers and the longest wait.
 
 use crate::core::container::Mode;
-use crate::core::until::WantedState;
+use crate::core::graph;
 use crate::order::plan::{ContainerPlan, Plan};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,82 +27,47 @@ impl Forecast {
     }
 }
 
-fn group_by_step(plan: &Plan, steps: &BTreeMap<&str, usize>) -> Vec<Vec<String>> {
-    let mut found: Vec<Vec<String>> = Vec::new();
+fn group_by_step(plan: &Plan, steps: &BTreeMap<&str, u32>) -> Vec<Vec<String>> {
+    let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for planned in &plan.containers {
-        let Some(step) = steps.get(planned.name.as_str()).copied() else { continue };
-        if found.len() <= step {
-            found.resize(step + 1, Vec::new());
+        if let Some(step) = steps.get(planned.name.as_str()) {
+            found.entry(*step).or_default().push(planned.name.clone());
         }
-        found[step].push(planned.name.clone());
     }
-    found.retain(|step| !step.is_empty());
-    found
+    found.into_values().collect()
 }
 
-fn start_steps(plan: &Plan) -> BTreeMap<&str, usize> {
+fn start_steps(plan: &Plan) -> BTreeMap<&str, u32> {
     // The kubelet starts the next container only after the hook, so a new step begins after each waiting hook.
-    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut first: BTreeMap<&str, u32> = BTreeMap::new();
     let mut step = 0;
     for planned in &plan.containers {
         first.insert(&planned.name, step);
-        step += usize::from(is_blocking(planned));
+        step += u32::from(planned.is_blocking());
     }
     // A gate is in a later step than all containers that the gate waits for.
     let gates = plan.containers.iter().filter(has_gate);
     let before = gates
         .map(|planned| (planned.name.as_str(), planned.until.iter().map(|until| until.container.as_str()).collect()));
-    assign_steps(&first, &before.collect())
+    graph::levels(&first, &before.collect())
 }
 
-fn stop_steps(plan: &Plan) -> BTreeMap<&str, usize> {
+fn stop_steps(plan: &Plan) -> BTreeMap<&str, u32> {
     let waiting = || plan.containers.iter().filter(|planned| !planned.outlives.is_empty());
     let names = waiting().flat_map(|planned| planned.outlives.iter().chain([&planned.name]));
     let first = names.map(|name| (name.as_str(), 0)).collect();
     let before =
         waiting().map(|planned| (planned.name.as_str(), planned.outlives.iter().map(String::as_str).collect()));
-    assign_steps(&first, &before.collect())
-}
-
-/// Returns the step of each container: its entry in `first`, or the step after all containers in `before` if later.
-/// `before` contains no cycles.
-fn assign_steps<'a>(
-    first: &BTreeMap<&'a str, usize>,
-    before: &BTreeMap<&'a str, Vec<&'a str>>,
-) -> BTreeMap<&'a str, usize> {
-    fn step<'a>(
-        name: &'a str,
-        first: &BTreeMap<&'a str, usize>,
-        before: &BTreeMap<&'a str, Vec<&'a str>>,
-        steps: &mut BTreeMap<&'a str, usize>,
-    ) -> usize {
-        if let Some(known) = steps.get(name) {
-            return *known;
-        }
-        let last = before.get(name).into_iter().flatten().map(|other| step(other, first, before, steps) + 1).max();
-        let found = first.get(name).copied().unwrap_or(0).max(last.unwrap_or(0));
-        steps.insert(name, found);
-        found
-    }
-    let mut steps = BTreeMap::new();
-    for name in first.keys() {
-        step(name, first, before, &mut steps);
-    }
-    steps
+    graph::levels(&first, &before.collect())
 }
 
 /// Returns the longest wait of a plan. Hooks wait one after another; gates wait in parallel after the last hook.
 fn longest_wait(plan: &Plan) -> Duration {
-    let hooks = plan.containers.iter().filter(|planned| is_blocking(planned)).map(|planned| planned.timeout);
+    let hooks = plan.containers.iter().filter(|planned| planned.is_blocking()).map(|planned| planned.timeout);
     let gates = plan.containers.iter().filter(|planned| planned.waits_in_gate()).map(|planned| planned.timeout);
     hooks.sum::<Duration>() + gates.max().unwrap_or_default()
 }
 
 fn has_gate(planned: &&ContainerPlan) -> bool {
     matches!(planned.mode, Mode::Entrypoint | Mode::Hold)
-}
-
-/// Returns true if the container's postStart hook waits for a later state than Started, which blocks the kubelet.
-pub fn is_blocking(planned: &ContainerPlan) -> bool {
-    planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != WantedState::Started)
 }

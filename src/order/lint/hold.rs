@@ -123,7 +123,7 @@ fn check_workflow(template: &Value, held: &ContainerRef<'_>, findings: &mut Vec<
 /// Reports init containers in front of podgate's sidecar.
 #[must_use]
 pub fn check_sidecar_position(template: &Value) -> Option<Finding> {
-    let list = Place::root().to("spec").to("initContainers");
+    let list = Place::spec("initContainers");
     let items = list.of(template)?.as_array()?;
     let at = items.iter().position(|item| item["name"] == SIDECAR_NAME).filter(|at| *at > 0)?;
     let first = items[0]["name"].as_str().unwrap_or_default();

@@ -35,7 +35,7 @@ impl NativeAdvice {
              too early",
             names.join(", ")
         );
-        Finding::note("native-would-do", Place::root().to("spec").to("containers"), what)
+        Finding::note("native-would-do", Place::spec("containers"), what)
     }
 
     /// Formats the changes to the manifest as YAML, for the user.

@@ -115,7 +115,7 @@ fn check_list_order(expected: &Value, returned: &Value) -> Option<Finding> {
         found.join(", ")
     );
     let fix = "let podgate's webhook run after that webhook, or use entrypoint mode, which needs no list order";
-    Some(Finding::error("order-lost", Place::root().to("spec").to("containers"), what).fix(fix))
+    Some(Finding::error("order-lost", Place::spec("containers"), what).fix(fix))
 }
 
 /// Reports changed probes of containers that others wait for. `first` is the Pod before the other webhooks. `listed` has
@@ -202,11 +202,11 @@ fn items<'a>(pod: &'a Value, list: &str) -> &'a [Value] {
 fn find<'a>(pod: &'a Value, name: &str) -> Option<(Place, &'a Value)> {
     ["initContainers", "containers"].into_iter().find_map(|list| {
         let (index, own) = items(pod, list).iter().enumerate().find(|(_, own)| own["name"] == name)?;
-        Some((Place::root().to("spec").to(list).to(index), own))
+        Some((Place::spec(list).to(index), own))
     })
 }
 
 /// Returns the place of the container `name`; the annotations if the template has no such container.
 fn place(template: &Value, name: &str) -> Place {
-    find(template, name).map_or_else(|| Place::root().to("metadata").to("annotations"), |(place, _)| place)
+    find(template, name).map_or_else(|| Place::metadata("annotations"), |(place, _)| place)
 }

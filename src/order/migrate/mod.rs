@@ -31,7 +31,7 @@ pub enum MigrationSource {
 pub fn migrate(template: &Value, from: &MigrationSource) -> Result<Injected, Vec<Finding>> {
     if is_declared(template) {
         let what = "the template already declares an order for podgate, so --from has no effect on it";
-        let at = Place::root().to("metadata").to("annotations");
+        let at = Place::metadata("annotations");
         let note =
             Finding::note("declared-already", at, what).fix("to migrate it again, remove podgate's annotations first");
         return Ok(Injected { findings: vec![note], ..Injected::unchanged(template) });

@@ -1,8 +1,8 @@
 //! Graph of the waits between containers. Combines edges, and rejects contradictory conditions and cycles.
 
 use crate::core::graph::find_cycle;
-use crate::core::until::WaitCondition;
-use crate::order::declare::{Edge, annotation_place, combine_states, keys};
+use crate::core::until::{WaitCondition, WantedState};
+use crate::order::declare::{Edge, annotation_place, keys};
 use crate::order::finding::Finding;
 use std::collections::BTreeMap;
 
@@ -147,4 +147,16 @@ fn cycle_finding(cycle: &[String], closing: &Edge) -> Finding {
     };
     let fix = format!("do not let {} wait for {}", closing.waiter, closing.until.container);
     Finding::error("cycle", closing.at.clone(), what).fix(fix).span(closing.span.clone())
+}
+
+/// Returns the state that implies both `a` and `b`; `None` if both cannot hold at the same time.
+fn combine_states(a: WantedState, b: WantedState) -> Option<WantedState> {
+    match (a, b) {
+        (a, b) if a == b => Some(a),
+        (WantedState::Started, other) | (other, WantedState::Started) => Some(other),
+        (WantedState::Completed, WantedState::Exited) | (WantedState::Exited, WantedState::Completed) => {
+            Some(WantedState::Completed)
+        }
+        _ => None,
+    }
 }

@@ -317,7 +317,7 @@ impl<'a> Planner<'a> {
 
 /// Adds notes about effects of the plan that the user may not expect.
 fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Finding>) {
-    let at = Place::root().to("spec").to("containers");
+    let at = Place::spec("containers");
     let names: Vec<&str> = containers.iter().map(|planned| planned.name.as_str()).collect();
     if !containers.is_sorted_by_key(|planned| planned.index) {
         let what = format!(
@@ -328,9 +328,7 @@ fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Fin
     }
     let descendants = graph.descendants(&names);
     for (number, planned) in containers.iter().enumerate() {
-        let holds =
-            planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != WantedState::Started);
-        if !holds {
+        if !planned.is_blocking() {
             continue;
         }
         let found = descendants(number);

@@ -2,6 +2,7 @@
 
 use super::graph::Graph;
 use super::modes::is_exit_state;
+use crate::core::graph;
 use crate::order::declare::spec::Spec;
 use crate::order::declare::{Declaration, StopOrder};
 use crate::order::edit::Place;
@@ -63,7 +64,7 @@ pub(super) fn outlives(
         users.sort_by_key(|name| positions.get(name.as_str()));
     }
     if !outlives.is_empty() && grace_period(spec.value).is_zero() {
-        let at = Place::root().to("spec").to("terminationGracePeriodSeconds");
+        let at = Place::spec("terminationGracePeriodSeconds");
         let what = "with a grace period of 0, Kubernetes kills all containers at once, without an order";
         findings.push(
             Finding::warning("no-grace", at, what)
@@ -87,10 +88,8 @@ pub(super) fn pre_stop_limits(
             waiters.entry(user).or_default().push(name);
         }
     }
-    let mut levels: BTreeMap<&str, u32> = BTreeMap::new();
-    for name in outlives.keys() {
-        chain_depth(name, &waiters, &mut levels);
-    }
+    // The number of containers in the longest chain that must stop after each one.
+    let levels = graph::levels(&outlives.keys().map(|name| (name.as_str(), 0)).collect(), &waiters);
     let stages = levels.values().max().map_or(1, |level| level + 1);
     let step = (grace / 6).min(MAX_STEP).min(grace / (stages + 2));
     let step = if step.as_secs() > 0 {
@@ -103,7 +102,7 @@ pub(super) fn pre_stop_limits(
     if let Some((name, least)) = limits.iter().min_by_key(|(_, limit)| **limit)
         && *least < SHORT_WAIT
     {
-        let at = Place::root().to("spec").to("terminationGracePeriodSeconds");
+        let at = Place::spec("terminationGracePeriodSeconds");
         let what = format!(
             "{} containers stop one after another within {}, so {name} can wait for others for at most {}",
             limits.len() + 1,
@@ -113,15 +112,4 @@ pub(super) fn pre_stop_limits(
         findings.push(Finding::warning("short-grace", at, what).fix("increase terminationGracePeriodSeconds"));
     }
     limits
-}
-
-/// Returns the length of the longest chain of containers that outlive `name`; 0 if no container does.
-fn chain_depth<'a>(name: &'a str, waiters: &BTreeMap<&str, Vec<&'a str>>, levels: &mut BTreeMap<&'a str, u32>) -> u32 {
-    if let Some(known) = levels.get(name) {
-        return *known;
-    }
-    let above = waiters.get(name).into_iter().flatten().map(|other| chain_depth(other, waiters, levels) + 1).max();
-    let found = above.unwrap_or(0);
-    levels.insert(name, found);
-    found
 }

@@ -2,7 +2,7 @@
 
 use crate::core::argv::Check;
 use crate::core::container::Mode;
-use crate::core::until::WaitCondition;
+use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::dollars;
 use crate::order::finding::Finding;
@@ -135,6 +135,12 @@ impl ContainerPlan {
     #[must_use]
     pub fn waits_in_gate(&self) -> bool {
         matches!(self.mode, Mode::Entrypoint | Mode::Hold) && !(self.until.is_empty() && self.checks.is_empty())
+    }
+
+    /// Returns true if the postStart hook waits for a later state than Started, which blocks the kubelet.
+    #[must_use]
+    pub fn is_blocking(&self) -> bool {
+        self.mode == Mode::PostStart && self.until.iter().any(|until| until.want != WantedState::Started)
     }
 
     /// Returns true if podgate must change this container.

@@ -132,7 +132,7 @@ fn analyze_template<'a>(
     let context = Context { kubernetes, workload };
     let outlook = plan_and_outlook(template, images, context, &mut findings);
     let namespace = at.object.to("metadata").to("namespace").of(&document.value);
-    let account = Place::root().to("spec").to("serviceAccountName").of(template);
+    let account = Place::spec("serviceAccountName").of(template);
     analysis.templates.push(CheckedTemplate {
         file: &source.name,
         document,

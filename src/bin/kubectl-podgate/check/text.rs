@@ -10,7 +10,6 @@ use podgate::core::text::sanitize;
 use podgate::core::until::WaitCondition;
 use podgate::order::declare::SidecarPlacement;
 use podgate::order::finding::Level;
-use podgate::order::lint::forecast::is_blocking;
 use podgate::order::lint::{LintReport, rules};
 use podgate::order::plan::{ContainerPlan, InitPlan, Plan};
 use std::fmt::Write as _;
@@ -152,7 +151,7 @@ fn timeout_lines(plan: &Plan) -> Vec<&'static str> {
             "timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again",
         );
     }
-    if plan.containers.iter().any(is_blocking) {
+    if plan.containers.iter().any(ContainerPlan::is_blocking) {
         lines.push(match continues {
             true => "timeout  hook: returns, and the kubelet starts the next container: the order is lost",
             false => "timeout  hook: fails; the kubelet kills its container and starts the next one at once: the order is lost",
@@ -178,7 +177,7 @@ fn start_description(planned: &ContainerPlan) -> String {
             let first =
                 if planned.after.is_empty() { "at once".to_owned() } else { format!("when {}", list(&planned.after)) };
             let until = list(&planned.until);
-            match is_blocking(planned) {
+            match planned.is_blocking() {
                 true => {
                     format!("{first}; holds the next container back until {until}, at most {limit} (hook; {because})")
                 }

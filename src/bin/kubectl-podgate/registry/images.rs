@@ -138,7 +138,7 @@ impl ResolvedImages {
                 continue;
             };
             let Some(info) = self.images.get(image).filter(|_| without_command.contains(name)) else { continue };
-            let at = Place::root().to("spec").to("containers").to(index).to("image");
+            let at = Place::spec("containers").to(index).to("image");
             if info.command.entrypoint.is_empty() && info.command.cmd.is_empty() {
                 let message = format!("the image of {name:?} has neither Entrypoint nor Cmd");
                 resolved
@@ -164,7 +164,7 @@ impl ResolvedImages {
             let Some(info) = self.images.get(&image) else { continue };
             let words = info.command.words(has_args);
             if words.is_empty() {
-                let at = Place::root().to("spec").to("containers");
+                let at = Place::spec("containers");
                 let message = format!("the image of {name:?} has no Entrypoint, or neither Entrypoint nor Cmd");
                 let finding = Finding::warning("image-without-command", at, message).fix("set the container's command");
                 resolved.findings.push(finding);

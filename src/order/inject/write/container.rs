@@ -3,6 +3,7 @@
 use super::writer::Writer;
 use crate::core::container::{Container, Handler, Mode, Probe};
 use crate::order::declare::{Publish, container_annotation_place, keys};
+use crate::order::dollars;
 use crate::order::edit::{EditError, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::command_lines::{ContainerLines, compact_duration};
@@ -119,7 +120,7 @@ impl Writer<'_> {
         let user_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart"));
         let then = user_hooks::then_post_start(user_hook, &own.planned.name, &at)?;
         let mut container = own.container.clone();
-        if own.waits_until_ready() && own.planned.ready.is_none() {
+        if own.planned.is_blocking() && own.planned.ready.is_none() {
             expand_probes(&mut container, own.spec, place)?;
         }
         let own = ContainerLines { container: &container, ..*own };
@@ -152,7 +153,7 @@ impl Writer<'_> {
         }
         // `/proc/1` is a process of the container only if the container has its own process namespace.
         let shared = ["shareProcessNamespace", "hostPID"];
-        let logs = !shared.iter().any(|field| parts::spec_place(field).of(self.template) == Some(&json!(true)));
+        let logs = !shared.iter().any(|field| Place::spec(field).of(self.template) == Some(&json!(true)));
         let takes = then.as_ref().and_then(|then| then.duration).unwrap_or_default();
         if takes >= grace && !outlives.is_empty() {
             let what = format!(
@@ -184,7 +185,7 @@ fn expand_probes(container: &mut Container, spec: &Value, place: &Place) -> Resu
     for (field, probe) in [("startupProbe", startup_probe), ("readinessProbe", readiness_probe)] {
         let Some(Probe { handler: Handler::Exec(exec), .. }) = probe else { continue };
         for word in &mut exec.command {
-            *word = checks::expand_word(word, is_set).map_err(|variable| {
+            *word = dollars::expand(word, is_set).map_err(|variable| {
                 let what = format!(
                     "podgate's hook in {name} must run the command of the {field}, but Kubernetes does not expand $({variable}) in hooks"
                 );

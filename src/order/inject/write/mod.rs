@@ -52,20 +52,20 @@ impl Writer<'_> {
         }
         self.write_order()?;
         for volume in parts::volumes(self.plan) {
-            self.push(&parts::spec_place("volumes"), volume)?;
+            self.push(&Place::spec("volumes"), volume)?;
         }
         let text = container_list::to_text(&list);
         if let Err(error) = parse_list(&text) {
             let what = format!("the containers can't start in this order: {error}");
             let fix = "change the order or the modes";
-            return Err(vec![Finding::error("order-broken", parts::spec_place("containers"), what).fix(fix)]);
+            return Err(vec![Finding::error("order-broken", Place::spec("containers"), what).fix(fix)]);
         }
         let text = dollars::escape(&text);
         if text.len() > VARIABLE_MAX {
             let what =
                 format!("the sidecar's list of containers has {} bytes, but the limit is {VARIABLE_MAX}", text.len());
             let fix = "declare fewer waits, or shorten the probes";
-            return Err(vec![Finding::error("template-too-large", parts::spec_place("containers"), what).fix(fix)]);
+            return Err(vec![Finding::error("template-too-large", Place::spec("containers"), what).fix(fix)]);
         }
         let resources = self.sidecar_resources();
         let sidecar = parts::sidecar(self.plan, &text, resources, self.options);
@@ -73,7 +73,7 @@ impl Writer<'_> {
             SidecarPlacement::Native => "initContainers",
             SidecarPlacement::First => "containers",
         };
-        Ok(self.insert(&parts::spec_place(field), Some(0), sidecar)?)
+        Ok(self.insert(&Place::spec(field), Some(0), sidecar)?)
     }
 
     /// Returns the sidecar's resources. Adds a warning if the resources make a Guaranteed Pod Burstable.
@@ -90,14 +90,14 @@ impl Writer<'_> {
 
     /// Reads the containers from their specs, in the order of the plan.
     fn read_containers(&mut self) -> Result<Vec<Container>, Vec<Finding>> {
-        let policy = parts::spec_place("restartPolicy").of(self.template).and_then(Value::as_str);
+        let policy = Place::spec("restartPolicy").of(self.template).and_then(Value::as_str);
         let all = self.plan.containers.iter();
         self.read_all(all.map(|planned| (&*planned.name, Self::container_place(planned))).collect(), policy)
     }
 
     /// Reads the native sidecars that podgate probes.
     fn read_natives(&mut self) -> Result<Vec<Container>, Vec<Finding>> {
-        let field = parts::spec_place("initContainers");
+        let field = Place::spec("initContainers");
         let natives = self.plan.init.iter().filter(|init| init.is_probed);
         self.read_all(natives.map(|init| (&*init.name, field.to(init.index))).collect(), None)
     }
@@ -156,7 +156,7 @@ impl Writer<'_> {
     /// Puts the containers into the order in which the kubelet must start the containers.
     fn write_order(&mut self) -> Result<(), EditError> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
-        let list = parts::spec_place("containers");
+        let list = Place::spec("containers");
         let names = parts::items(self.template, &list).iter().filter_map(parts::item_name).map(str::to_owned);
         let first_changes = wanted.first() != Some(&0) || self.plan.sidecar_placement == SidecarPlacement::First;
         if first_changes && parts::annotation_place(parts::DEFAULT_CONTAINER).of(self.template).is_none() {
@@ -171,7 +171,7 @@ impl Writer<'_> {
 
     /// Writes the annotations, and checks that `uninject` can restore the original.
     fn finish(mut self) -> Result<Written, Vec<Finding>> {
-        let annotations = Place::root().to("metadata").to("annotations");
+        let annotations = Place::metadata("annotations");
         self.ensure_object(&Place::root().to("metadata"))?;
         self.ensure_object(&annotations)?;
         if let Some(name) = &self.record.default_container {

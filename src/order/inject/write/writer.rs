@@ -27,11 +27,11 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn container_place(planned: &ContainerPlan) -> Place {
-        parts::spec_place("containers").to(planned.index)
+        Place::spec("containers").to(planned.index)
     }
 
     pub(super) fn container_spec(&self, planned: &ContainerPlan) -> &'a Value {
-        &parts::items(self.template, &parts::spec_place("containers"))[planned.index]
+        &parts::items(self.template, &Place::spec("containers"))[planned.index]
     }
 
     /// Creates an empty object at `place` if the field is absent or null.

@@ -1,0 +1,191 @@
+//! Parses the values of annotations. Reports each invalid value, and then returns a default.
+
+use super::check_list::{self, Mounts};
+use super::correct::parse_list;
+use super::declaration::{RequestedMode, StopOrder};
+use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
+use super::keys;
+use super::nearest::did_you_mean;
+use super::spec::Spec;
+use crate::core::argv::{Argv, Check};
+use crate::core::defaults;
+use crate::order::edit::Place;
+use crate::order::finding::{Finding, has_errors};
+use crate::order::limits::{FINDINGS_MAX, WAITS_MAX};
+use crate::order::resources;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
+const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Parser of the values.
+pub(super) struct Values<'a, 'f> {
+    pub(super) spec: &'a Spec<'a>,
+    pub(super) findings: &'f mut Vec<Finding>,
+    /// Number of waits for containers and checks in all lists so far.
+    waits: usize,
+    /// Names of the volumes that are a path on the node.
+    host_paths: BTreeSet<&'a str>,
+}
+
+impl<'a, 'f> Values<'a, 'f> {
+    pub(super) fn new(spec: &'a Spec<'a>, findings: &'f mut Vec<Finding>) -> Self {
+        Values { spec, findings, waits: 0, host_paths: check_list::host_paths(spec) }
+    }
+
+    /// Reports that the value `text` of the annotation at `at` is not valid.
+    fn reject(&mut self, text: &str, at: &Place, what: String, fix: impl Into<String>) {
+        self.findings.push(Finding::error("bad-value", at.clone(), what).fix(fix).span(0..text.len()));
+    }
+
+    pub(super) fn stop_order(&mut self, text: &str, at: &Place) -> StopOrder {
+        match text.trim() {
+            "reverse" => StopOrder::Reverse,
+            "none" => StopOrder::None,
+            _ => StopOrder::Steps(self.list(text, at, grammar::STOP)),
+        }
+    }
+
+    /// Parses a list of containers. Each container must exist in the Pod, unless its name ends in `?`, and occur once.
+    /// Omits containers that do not exist. Returns an empty list on any error.
+    pub(super) fn list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
+        let before = self.findings.len();
+        let (mut steps, errors) = parse_list(text, grammar);
+        for SyntaxError { span: word, message, fix } in errors {
+            let fix = fix.unwrap_or_else(|| self.example_fix(text, at));
+            self.findings.push(Finding::error("bad-order", at.clone(), message).fix(fix).span(word));
+        }
+        let (mut seen, mut absent) = (BTreeSet::new(), BTreeSet::new());
+        for item in steps.iter().flatten() {
+            if self.findings.len() > FINDINGS_MAX {
+                break;
+            }
+            let name = &item.until.container;
+            let unknown = self.spec.check_name(name, at, Some(item.span.clone())).filter(|_| !self.spec.has(name));
+            if !seen.insert(name.clone()) {
+                let what = format!(
+                    "container {name} is listed twice (again at character {})",
+                    grammar::character_number(text, item.span.start)
+                );
+                let finding = Finding::error("doubled-container", at.clone(), what).span(item.span.clone());
+                self.findings.push(finding.fix("list it once"));
+            } else if let Some(finding) = unknown {
+                if !item.is_optional || finding.rule != "unknown-container" {
+                    self.findings.push(finding);
+                    continue;
+                }
+                let what =
+                    format!("there is no container {name}, so podgate ignores this item unless a webhook adds {name}");
+                let note = Finding::note("absent-container", at.clone(), what).span(item.span.clone());
+                let suggestion = Some(finding.fix).filter(|fix| fix.starts_with("did you mean")).unwrap_or_default();
+                self.findings.push(note.fix(suggestion));
+                absent.insert(name.clone());
+            }
+        }
+        steps.iter_mut().for_each(|step| step.retain(|item| !absent.contains(&item.until.container)));
+        steps.retain(|step| !step.is_empty());
+        let count: usize = steps.iter().map(Vec::len).sum();
+        self.waits += match grammar {
+            grammar::AFTER => count,
+            // Each sidecar waits for all other containers.
+            grammar::SIDECARS => count * self.spec.containers.len().saturating_sub(count),
+            _ => steps.windows(2).map(|pair| pair[0].len() * pair[1].len()).sum(),
+        };
+        self.check_waits(at);
+        if has_errors(&self.findings[before..]) { Vec::new() } else { steps }
+    }
+
+    fn check_waits(&mut self, at: &Place) {
+        if self.waits > WAITS_MAX {
+            let what = format!("the order has more than {WAITS_MAX} waits for containers and checks");
+            let finding = Finding::error("template-too-large", at.clone(), what);
+            self.findings.push(finding.fix("name only direct predecessors"));
+        }
+    }
+
+    /// Parses the checks that the container `name` waits for.
+    pub(super) fn checks(&mut self, text: &str, name: &str, at: &Place) -> Vec<Check> {
+        let checks = self.parse_checks(text, name, at);
+        self.waits += checks.len();
+        self.check_waits(at);
+        checks
+    }
+
+    /// Parses the check that replaces the probes of the container `name`.
+    pub(super) fn ready_check(&mut self, text: &str, name: &str, at: &Place) -> Option<Check> {
+        let mut checks = self.parse_checks(text, name, at);
+        self.findings.extend(check_list::ready_problem(&checks, at).map(|finding| finding.span(0..text.len())));
+        checks.pop()
+    }
+
+    /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.
+    fn parse_checks(&mut self, text: &str, name: &str, at: &Place) -> Vec<Check> {
+        let mounts = Mounts::of(self.spec.get(name), &self.host_paths);
+        let checks = check_list::parse(text, |path| mounts.volume_at(path));
+        checks.unwrap_or_else(|SyntaxError { span, message, fix }| {
+            let is_ready = *at == keys::container_annotation_place(keys::READY_PREFIX, name);
+            let fix = fix.unwrap_or_else(|| check_list::example(is_ready).to_owned());
+            self.findings.push(Finding::error("bad-value", at.clone(), message).span(span).fix(fix));
+            Vec::new()
+        })
+    }
+
+    /// Returns the fix for a list that podgate cannot correct: an example with the names of the Pod's containers.
+    fn example_fix(&self, text: &str, at: &Place) -> String {
+        let is_waiter = |name: &str| *at == keys::container_annotation_place(keys::AFTER_PREFIX, name);
+        let names = self.spec.containers.iter().map(|own| own.name).filter(|name| !is_waiter(name));
+        let names: Vec<&str> = names.take(3).collect();
+        let or = if text.trim().is_empty() { ", or remove the annotation" } else { "" };
+        format!("write a list such as {}{or}", names.join(", "))
+    }
+
+    pub(super) fn mode(&mut self, text: &str, at: &Place) -> RequestedMode {
+        let all = [RequestedMode::Auto, RequestedMode::Entrypoint, RequestedMode::Hold, RequestedMode::PostStart]
+            .map(|mode| (mode.as_str(), mode));
+        self.choice(text, at, &all)
+    }
+
+    /// Returns the value of the word in `all` that equals `text`. If no word equals `text`, reports an error and
+    /// returns the first value in `all`, so that the reader can continue.
+    pub(super) fn choice<T: Copy>(&mut self, text: &str, at: &Place, all: &[(&'static str, T)]) -> T {
+        if let Some((_, value)) = all.iter().find(|(word, _)| *word == text.trim()) {
+            return *value;
+        }
+        let words: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
+        let fix = did_you_mean(text.trim(), words.iter().copied());
+        let fix = fix.unwrap_or_else(|| format!("write one of {}", words.join(", ")));
+        let what = format!("{} is not one of {}", quoted(text), words.join(", "));
+        self.reject(text, at, what, fix);
+        all[0].1
+    }
+
+    pub(super) fn timeout(&mut self, text: &str, at: &Place) -> Duration {
+        let wrong = match humantime::parse_duration(text.trim()) {
+            Ok(limit) if limit.is_zero() => "is not longer than zero".to_owned(),
+            Ok(limit) if limit > MAX_TIMEOUT => "is longer than a year".to_owned(),
+            Ok(limit) => return limit,
+            Err(error) => format!("is not a duration: {error}"),
+        };
+        self.reject(text, at, format!("{} {wrong}", quoted(text)), "write a duration such as 90s, 5m or 1h 30m");
+        defaults::TIMEOUT
+    }
+
+    pub(super) fn command(&mut self, text: &str, at: &Place) -> Option<Vec<String>> {
+        match text.parse::<Argv>() {
+            Ok(argv) => Some(argv.as_slice().to_vec()),
+            Err(error) => {
+                let what = format!("{} is not a command: {error}", quoted(text));
+                let fix = "write [\"/usr/bin/program\", \"argument\"]";
+                self.findings.push(Finding::error("bad-value", at.clone(), what).fix(fix));
+                None
+            }
+        }
+    }
+
+    pub(super) fn sidecar_resources(&mut self, text: &str, at: &Place) -> Option<Value> {
+        let fix = || format!("write settings such as {}", resources::DEFAULT);
+        resources::parse(text).map_err(|why| self.reject(text, at, why, fix())).ok()
+    }
+}
