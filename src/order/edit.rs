@@ -180,6 +180,20 @@ impl Editor {
         Ok(())
     }
 
+    /// Reorders a list. `wanted` lists the current indices of the items in the new order.
+    pub fn reorder(&mut self, list: &Place, wanted: &[usize]) -> Result<(), EditError> {
+        let mut now: Vec<usize> = (0..wanted.len()).collect();
+        for (to, item) in wanted.iter().enumerate() {
+            let from = now.iter().position(|at| at == item).filter(|from| *from != to);
+            if let Some(from) = from {
+                now.remove(from);
+                now.insert(to, *item);
+                self.edit(list.to(from), Op::Move(to))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the changed manifest and the recorded changes, oldest first.
     pub fn finish(self) -> (Value, Vec<Edit>) {
         (self.value, self.edits)

@@ -1,9 +1,8 @@
 //! Checks the keys of annotations and labels, but not the values.
 
-use super::distance::distance;
 use super::grammar::quoted;
 use super::keys;
-use super::nearest::nearest;
+use super::nearest::{distance, nearest};
 use crate::core::names;
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, Level};

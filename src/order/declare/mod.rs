@@ -8,7 +8,6 @@
 //! | [`grammar`] | grammar of an order |
 //! | `check_list` | lists of checks |
 //! | `correct` | lists, with a correction of lists in another syntax |
-//! | `distance` | similarity of words |
 //! | `declaration` | types for all settings that annotations can declare |
 //! | `values` | values of the annotations |
 //! | `undeclared` | findings for a template that declares no order |
@@ -19,7 +18,6 @@
 mod check_list;
 mod correct;
 mod declaration;
-mod distance;
 mod flow_cut;
 pub mod grammar;
 mod key_check;

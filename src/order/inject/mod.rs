@@ -13,7 +13,6 @@
 //! | `preconditions` | reasons that prevent an injection |
 //! | `write` | writes a plan into a template |
 //! | `limits` | limits the size of the injected parts |
-//! | `reorder` | reorders the items of a list |
 //! | `record` | the annotation that makes the injection reversible |
 //! | `undo` | restores the original fields |
 //! | `existing` | the injection that a template already has |
@@ -32,7 +31,6 @@ mod outcome;
 mod parts;
 mod preconditions;
 mod record;
-mod reorder;
 mod undo;
 mod user_hooks;
 mod write;

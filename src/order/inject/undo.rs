@@ -4,7 +4,6 @@ use crate::order::declare::keys;
 use crate::order::edit::{EditError, Editor, Op, Place};
 use crate::order::inject::parts::{self, field_place};
 use crate::order::inject::record::{CONTAINER_FIELDS, ContainerRecord, Record, pod_fields};
-use crate::order::inject::reorder::reorder;
 use crate::order::inject::user_hooks;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -131,7 +130,7 @@ fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> 
     for (slot, at) in slots.into_iter().zip(known) {
         wanted[slot] = at;
     }
-    reorder(editor, &list, &wanted)
+    editor.reorder(&list, &wanted)
 }
 
 /// Adds to `record` all data that is needed to restore `original` from `injected`. Returns true if the record then

@@ -56,12 +56,10 @@ impl Walk<'_> {
 
     /// Checks the keys of the map at `path`, which is the field `annotations` or `labels`.
     fn check_map(&mut self, field: &str, map: &Map<String, Value>, path: &[PathSegment]) {
-        for key in map.keys().filter(|key| concerns_podgate(key)) {
-            if !self.read.contains(&path[..path.len() - 1]) {
-                let finding = self.check(key, field, path);
-                self.findings.extend(finding);
-            }
-        }
+        let is_read = self.read.contains(&path[..path.len() - 1]);
+        let keys = map.keys().filter(|key| !is_read && concerns_podgate(key));
+        let found: Vec<Finding> = keys.filter_map(|key| self.check(key, field, path)).collect();
+        self.findings.extend(found);
     }
 
     fn check(&self, key: &str, field: &str, path: &[PathSegment]) -> Option<Finding> {

@@ -2,7 +2,7 @@
 
 use crate::core::container::Mode;
 use crate::core::graph;
-use crate::order::plan::{ContainerPlan, Plan};
+use crate::order::plan::Plan;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn start_steps(plan: &Plan) -> BTreeMap<&str, u32> {
         step += u32::from(planned.is_blocking());
     }
     // A gate is in a later step than all containers that the gate waits for.
-    let gates = plan.containers.iter().filter(has_gate);
+    let gates = plan.containers.iter().filter(|planned| matches!(planned.mode, Mode::Entrypoint | Mode::Hold));
     let before = gates
         .map(|planned| (planned.name.as_str(), planned.until.iter().map(|until| until.container.as_str()).collect()));
     graph::levels(&first, &before.collect())
@@ -66,8 +66,4 @@ fn longest_wait(plan: &Plan) -> Duration {
     let hooks = plan.containers.iter().filter(|planned| planned.is_blocking()).map(|planned| planned.timeout);
     let gates = plan.containers.iter().filter(|planned| planned.waits_in_gate()).map(|planned| planned.timeout);
     hooks.sum::<Duration>() + gates.max().unwrap_or_default()
-}
-
-fn has_gate(planned: &&ContainerPlan) -> bool {
-    matches!(planned.mode, Mode::Entrypoint | Mode::Hold)
 }

@@ -75,11 +75,11 @@ impl ModeResolver<'_> {
             let (mode, at) = self.requested_mode(own.name);
             match mode {
                 RequestedMode::PostStart => {
-                    hooked.insert(own.name.to_owned(), HookReason::Requested(at.clone()));
+                    hooked.insert(own.name.to_owned(), HookReason::Requested(at));
                 }
                 RequestedMode::Entrypoint if !self.commands.contains_key(own.name) => {
                     let what = format!("{} is set to entrypoint mode, but its command is not known", own.name);
-                    findings.push(unknown_command_finding(own, at.clone(), what));
+                    findings.push(Finding::error("unknown-command", at, what).fix(command_advice(own.name)));
                 }
                 _ => {}
             }
@@ -228,10 +228,6 @@ fn command_advice(name: &str) -> String {
         "set command in spec.containers, or {}{name}: '[\"/usr/bin/program\"]', or look it up with --resolve-images",
         keys::COMMAND_PREFIX
     )
-}
-
-fn unknown_command_finding(own: &ContainerRef<'_>, at: Place, what: String) -> Finding {
-    Finding::error("unknown-command", at, what).fix(command_advice(own.name))
 }
 
 /// Returns a container's command from its spec, annotation or image. The words have the syntax of a spec: the kubelet

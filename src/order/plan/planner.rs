@@ -39,7 +39,11 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     if has_errors(&findings) {
         return Err(findings);
     }
-    let list: Vec<Container> = containers.iter().map(to_container).collect();
+    let entry = |planned: &ContainerPlan| {
+        let ContainerPlan { name, mode, until, .. } = planned.clone();
+        Container { name, mode, until, ..Container::default() }
+    };
+    let list: Vec<Container> = containers.iter().map(entry).collect();
     if let Err(broken) = container_list::check_order(&list) {
         findings.push(Finding::error("order-broken", annotation_place(keys::ORDER), broken.to_string()));
         return Err(findings);
@@ -48,12 +52,6 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     let grace = stop_order::grace_period(spec.value);
     let Declaration { sidecar_placement, sidecar_resources, publish, .. } = declared;
     Ok(Plan { containers, init, sidecar_placement, sidecar_resources, publish, grace, findings })
-}
-
-/// Converts a planned container to the sidecar's type.
-fn to_container(planned: &ContainerPlan) -> Container {
-    let ContainerPlan { name, mode, until, .. } = planned.clone();
-    Container { name, mode, until, ..Container::default() }
 }
 
 struct Planner<'a> {
@@ -100,14 +98,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn is_outlived(&self, name: &str) -> bool {
-        self.outlived.contains(name)
-    }
-
     fn is_involved(&self, name: &str) -> bool {
         self.graph.has_edges(name)
             || self.outlives.contains_key(name)
-            || self.is_outlived(name)
+            || self.outlived.contains(name)
             || self.sidecars.contains(name)
             || self.declared.checks.contains_key(name)
             // The sidecars of a Job must detect the exit of every other container without delay.
@@ -175,7 +169,7 @@ impl<'a> Planner<'a> {
                 _ => modes.mode_reason(name, hooked),
             },
             needs_parent: is_gated && (self.needs_parent(own) || restarts_with_provider),
-            needs_tether: !is_gated && self.is_outlived(name),
+            needs_tether: !is_gated && self.outlived.contains(name),
             mode,
             until,
             after,
@@ -187,7 +181,7 @@ impl<'a> Planner<'a> {
             continue_on_timeout: self.declared.continue_on_timeout,
             fail_fast: self.declared.fail_fast,
             outlives: self.outlives.get(name).cloned().unwrap_or_default(),
-            is_outlived: self.is_outlived(name),
+            is_outlived: self.outlived.contains(name),
             pre_stop_limit: self.pre_stop_limits.get(name).copied().unwrap_or_default(),
             stop_after,
         }
@@ -204,7 +198,7 @@ impl<'a> Planner<'a> {
         {
             return Some(WantedState::Ready);
         }
-        (is_waited_for || self.is_outlived(own.name)).then_some(WantedState::Started)
+        (is_waited_for || self.outlived.contains(own.name)).then_some(WantedState::Started)
     }
 
     fn needs_parent(&self, own: &ContainerRef<'_>) -> bool {
@@ -280,24 +274,23 @@ impl<'a> Planner<'a> {
         let restarts = restarts.map(|name| (name, keys::ON_PROVIDER_RESTART_PREFIX, "restart setting"));
         for (name, prefix, what) in modes.chain(timeouts).chain(commands).chain(images).chain(ready).chain(restarts) {
             let at = container_annotation_place(prefix, name);
-            if !involved.contains(name.as_str()) {
-                let what = format!("{name} is not part of the order, so its {what} has no effect");
-                findings.push(Finding::warning("unused-annotation", at, what).fix("remove it"));
+            let has_command =
+                |own: &ContainerRef<'_>| own.string_list("command").is_some_and(|words| !words.is_empty());
+            let (why, fix) = if !involved.contains(name.as_str()) {
+                (format!("{name} is not part of the order, so its {what} has no effect"), "remove it")
             } else if prefix == keys::READY_PREFIX && modes::ready_check(self.declared, self.graph, name).is_none() {
-                let what = format!("no container waits until {name} is Ready, so this check has no effect");
-                findings.push(Finding::warning("unused-annotation", at, what).fix("remove it"));
+                (format!("no container waits until {name} is Ready, so this check has no effect"), "remove it")
             } else if prefix == keys::ON_PROVIDER_RESTART_PREFIX && self.graph.needs(name).is_empty() {
-                let what = format!("{name} waits for no container, so this annotation has no effect");
-                findings.push(Finding::warning("unused-annotation", at, what).fix("remove it"));
-            } else if what == "command"
-                && let Some(own) = self.spec.get(name)
-                && own.string_list("command").is_some_and(|command| !command.is_empty())
-            {
-                let what = format!("{name} has a command in its spec, so this annotation has no effect");
-                findings.push(Finding::warning("unused-annotation", at, what).fix("remove one of the two"));
-            } else if what == "image" {
-                findings.extend(self.check_image(name, at));
-            }
+                (format!("{name} waits for no container, so this annotation has no effect"), "remove it")
+            } else if prefix == keys::COMMAND_PREFIX && self.spec.get(name).is_some_and(has_command) {
+                (format!("{name} has a command in its spec, so this annotation has no effect"), "remove one of the two")
+            } else {
+                if prefix == keys::IMAGE_PREFIX {
+                    findings.extend(self.check_image(name, at));
+                }
+                continue;
+            };
+            findings.push(Finding::warning("unused-annotation", at, why).fix(fix));
         }
     }
 

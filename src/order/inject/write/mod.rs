@@ -13,7 +13,6 @@ use crate::order::finding::{Finding, has_errors};
 use crate::order::inject::existing::Existing;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::outcome::Options;
-use crate::order::inject::reorder::reorder;
 use crate::order::inject::{container_list, istio, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use crate::order::resources;
@@ -164,7 +163,7 @@ impl Writer<'_> {
         }
         if !wanted.is_sorted() {
             self.record.order = names.collect();
-            reorder(&mut self.editor, &list, &wanted)?;
+            self.editor.reorder(&list, &wanted)?;
         }
         Ok(())
     }
