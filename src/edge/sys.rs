@@ -148,16 +148,19 @@ pub fn take_inherited(number: i32) -> Option<OwnedFd> {
 }
 
 /// Makes `command` end with this process and start without blocked signals. A kubelet that restarts kills a hook's
-/// process but not the children of that process.
+/// process but not the children of that process. The kernel sends the signal when the *thread* that forked ends, so
+/// spawn `command` from the main thread.
 pub fn die_with_parent(command: &mut Command) {
+    let parent = std::process::id();
     // SAFETY: only async-signal-safe calls are allowed between fork and exec, and these calls are.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             unblock_all();
-            match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(io::Error::last_os_error());
             }
+            // The kernel sends no signal for a parent that ended before the call above.
+            if libc::getppid().unsigned_abs() == parent { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
         });
     }
 }
@@ -189,5 +192,30 @@ pub fn signal_group(group: Pid, signal: i32) {
         if libc::kill(-group, signal) != 0 {
             libc::kill(group, signal);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_whose_parent_has_already_ended_does_not_start() {
+        let mut command = Command::new("/bin/true");
+        // SAFETY: these calls are async-signal-safe. The parent of the process that continues ends before the next step.
+        unsafe {
+            command.pre_exec(|| {
+                let parent = libc::getpid();
+                if libc::fork() != 0 {
+                    libc::_exit(0);
+                }
+                while libc::getppid() == parent {
+                    libc::sched_yield();
+                }
+                Ok(())
+            });
+        }
+        die_with_parent(&mut command);
+        assert_eq!(command.spawn().unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 }

@@ -53,8 +53,8 @@ fn write_event(word: &str) {
     let _ = writeln!(out, "{EVENT_MARK}{word} {}", now_ms()).and_then(|()| out.flush());
 }
 
-/// Makes the kernel kill this process when the process that started it has ended. Returns false if `try` has already
-/// gone: it no longer reads standard output.
+/// Makes the kernel kill this process when the thread that started it has ended: the main thread of `try`. Returns
+/// false if `try` ended before this call, for which the kernel sends no signal: then nothing reads standard output.
 fn end_with_parent() -> bool {
     let is_set = set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
     let out = std::io::stdout();
