@@ -3,7 +3,7 @@
 //! These types parse both `--containers` and the pod's spec from the API
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#Container>).
 
-#![allow(missing_docs, reason = "most fields have the names and meanings of the API")]
+#![expect(missing_docs, reason = "most fields have the names and meanings of the API")]
 
 use crate::core::argv::Check;
 use crate::core::until::WaitCondition;

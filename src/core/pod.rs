@@ -12,7 +12,7 @@ macro_rules! model {
     ($($(#[$about:meta])* $struct:ident { $($name:literal $field:ident: $type:ty,)* })*) => {$(
         $(#[$about])*
         #[derive(Debug, Clone, Default)]
-        #[allow(missing_docs, reason = "the fields have the names and meanings of the API")]
+        #[expect(missing_docs, reason = "the fields have the names and meanings of the API")]
         pub struct $struct {
             $(pub $field: $type,)*
         }

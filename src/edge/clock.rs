@@ -3,13 +3,13 @@
 use std::time::{Instant, SystemTime};
 
 /// Returns the time of the monotonic clock. Jumps of the wall clock don't change the length of a wait.
-#[allow(clippy::disallowed_methods, reason = "the only place that reads the monotonic clock")]
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the monotonic clock")]
 pub fn now() -> Instant {
     Instant::now()
 }
 
 /// Returns the time of the wall clock.
-#[allow(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
 pub fn wall_clock() -> SystemTime {
     SystemTime::now()
 }

@@ -1,5 +1,5 @@
 //! System calls without a safe wrapper. This is the only `unsafe` code of the project.
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "std and rustix have no safe function for these calls")]
 
 use rustix::process::Pid;
 use std::io;

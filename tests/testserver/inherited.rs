@@ -1,5 +1,5 @@
 //! Closes inherited file descriptors, as some daemons do at their start.
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "std and rustix have no safe function for this call")]
 
 /// Closes all inherited descriptors except 0, 1 and 2. Call this function before the program opens a file.
 pub(crate) fn close() {

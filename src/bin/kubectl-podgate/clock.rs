@@ -2,13 +2,13 @@
 
 use std::time::{Instant, SystemTime};
 
-#[allow(clippy::disallowed_methods, reason = "the only function that reads the wall clock")]
+#[expect(clippy::disallowed_methods, reason = "the only function that reads the wall clock")]
 pub(crate) fn wall_time() -> SystemTime {
     SystemTime::now()
 }
 
 /// Returns the monotonic time. Changes of the wall clock do not affect the monotonic time.
-#[allow(clippy::disallowed_methods, reason = "the only function that reads the monotonic clock")]
+#[expect(clippy::disallowed_methods, reason = "the only function that reads the monotonic clock")]
 pub(crate) fn monotonic_time() -> Instant {
     Instant::now()
 }

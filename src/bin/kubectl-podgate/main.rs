@@ -1,5 +1,6 @@
 //! `kubectl podgate`: the kubectl plugin.
 #![forbid(unsafe_code)]
+#![warn(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod check;
 mod cli;

@@ -1,6 +1,7 @@
 //! The sidecar: installs the agent, sets up the board, determines each container's state, and publishes it on the board
 //! and as Pod annotations. Single-threaded.
 #![forbid(unsafe_code)]
+#![warn(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod api;
 mod args;

@@ -1,5 +1,6 @@
 //! `podgate-webhook`: the admission webhook that injects Pods while they are created.
 #![forbid(unsafe_code)]
+#![warn(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod activity;
 mod admit;

@@ -1,5 +1,6 @@
 //! The agent: a small static binary that runs in the user's containers, without threads, API client or TLS.
 #![forbid(unsafe_code)]
+#![warn(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod args;
 mod check;

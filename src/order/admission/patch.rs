@@ -7,7 +7,7 @@ use serde_json::Value;
 /// One operation of a patch, as defined by RFC 6902.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
-#[allow(missing_docs, reason = "RFC 6902 defines the operations")]
+#[expect(missing_docs, reason = "RFC 6902 defines the operations")]
 pub enum Operation<'a> {
     Test { path: String, value: &'a Value },
     Add { path: String, value: &'a Value },

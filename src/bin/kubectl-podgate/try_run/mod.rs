@@ -1,6 +1,6 @@
 //! `kubectl podgate try`: previews a Pod's start on this machine, with podgate's real sidecar and agent as processes.
 
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the help is used"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only the help is used"))]
 mod args;
 #[cfg(target_os = "linux")]
 mod local;

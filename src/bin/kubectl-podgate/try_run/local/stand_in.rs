@@ -105,7 +105,7 @@ fn sleep(ms: Option<u64>) {
 }
 
 /// Prints a message, and ends the process from any thread.
-#[allow(clippy::disallowed_methods, reason = "only exit ends the process from a thread")]
+#[expect(clippy::disallowed_methods, reason = "only exit ends the process from a thread")]
 fn crash(code: u8, message: &str) -> ! {
     let _ = writeln!(std::io::stderr(), "stand-in: {message}");
     std::process::exit(code.into())
