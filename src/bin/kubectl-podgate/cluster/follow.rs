@@ -2,7 +2,7 @@
 //! Failed requests are retried with exponential back-off.
 
 use crate::clock;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterError};
 use crate::pod::Pod;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::{StreamExt, pin_mut};
@@ -82,10 +82,8 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
 
 /// Reads the Pod and sends the Pod to the receiver. Returns the Pod's resource version.
 async fn read_pod(cluster: &Cluster, name: &str, sender: &Sender<PodEvent>) -> Result<Option<String>, EndReason> {
-    let answer = cluster.with_timeout(cluster.pods().get_opt(name)).await.map_err(EndReason::RequestFailed)?;
-    let pod = answer
-        .map_err(|error| EndReason::RequestFailed(cluster.error_message(&error, name)))?
-        .ok_or(EndReason::Gone)?;
+    let failed = |error| EndReason::RequestFailed(cluster.pod_error(&error, name));
+    let pod = cluster.wait_for(cluster.pods().get_opt(name)).await.map_err(failed)?.ok_or(EndReason::Gone)?;
     let version = pod.metadata.resource_version.clone();
     sender.send(PodEvent::Pod(Box::new(pod))).await.map_err(|_| EndReason::ReceiverDropped)?;
     Ok(version)
@@ -96,10 +94,10 @@ async fn watch_pod(cluster: &Cluster, name: &str, version: &str, sender: &Sender
     let selector = format!("metadata.name={name}");
     let params = WatchParams::default().fields(&selector).timeout(WATCH_SECONDS);
     let pods = cluster.pods();
-    let events = match cluster.with_timeout(pods.watch(&params, version)).await.map_err(EndReason::RequestFailed)? {
-        Err(kube::Error::Api(status)) if status.code == 403 => return Err(EndReason::WatchForbidden),
-        answer => answer.map_err(|error| EndReason::RequestFailed(cluster.error_message(&error, name)))?,
-    };
+    let events = cluster.wait_for(pods.watch(&params, version)).await.map_err(|error| match error {
+        ClusterError::Rejected { code: 403, .. } => EndReason::WatchForbidden,
+        error => EndReason::RequestFailed(cluster.pod_error(&error, name)),
+    })?;
     pin_mut!(events);
     let limit = Duration::from_secs(WATCH_SECONDS.into()) + cluster.request_timeout;
     let silent = |_| EndReason::RequestFailed(format!("no data from {} for {} s", cluster.server, limit.as_secs()));

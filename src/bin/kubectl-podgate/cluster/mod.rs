@@ -13,6 +13,26 @@ use kube::{Client, Config};
 use podgate::core::text::error_chain;
 use std::time::Duration;
 
+/// Failure of a request. `Display` is the message for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClusterError {
+    /// The server rejected the request, with this status code and message.
+    #[error("{line}")]
+    Rejected { code: u16, message: String, line: String },
+    /// The response is not what was requested.
+    #[error("{0}")]
+    Unreadable(String),
+    /// There was no response, or not in time.
+    #[error("{0}")]
+    NoAnswer(String),
+}
+
+impl From<ClusterError> for String {
+    fn from(error: ClusterError) -> String {
+        error.to_string()
+    }
+}
+
 /// Connection to a cluster. Creating a connection sends no request.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
@@ -44,32 +64,40 @@ impl Cluster {
 
     /// Returns the Pod `name` in the selected namespace.
     pub(crate) async fn get_pod(&self, name: &str) -> Result<Pod, String> {
-        self.with_timeout(self.pods().get(name)).await?.map_err(|error| self.error_message(&error, name))
+        self.wait_for(self.pods().get(name)).await.map_err(|error| self.pod_error(&error, name))
     }
 
-    /// Waits for `answer`, a response of the server, at most the time limit for one request.
-    pub(crate) async fn with_timeout<T>(&self, answer: impl Future<Output = T>) -> Result<T, String> {
-        tokio::time::timeout(self.request_timeout, answer).await.map_err(|_| self.timeout_message())
+    /// Waits for the server's response to a request, at most the time limit for one request.
+    pub(crate) async fn wait_for<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> Result<T, ClusterError> {
+        let Ok(answer) = tokio::time::timeout(self.request_timeout, answer).await else {
+            let limit = humantime::format_duration(self.request_timeout);
+            let line = format!("no answer from {} within {limit} (--request-timeout)", self.server);
+            return Err(ClusterError::NoAnswer(line));
+        };
+        answer.map_err(|error| {
+            let line = format!("request to {} failed: {}", self.server, error_chain(&error));
+            match error {
+                kube::Error::Api(status) => ClusterError::Rejected { code: status.code, message: status.message, line },
+                kube::Error::SerdeError(_) => ClusterError::Unreadable(line),
+                _ => ClusterError::NoAnswer(line),
+            }
+        })
     }
 
-    pub(crate) fn timeout_message(&self) -> String {
-        let limit = humantime::format_duration(self.request_timeout);
-        format!("no answer from {} within {limit} (--request-timeout)", self.server)
-    }
-
-    pub(crate) fn error_message(&self, error: &kube::Error, pod: &str) -> String {
+    /// Returns the message for a failed request about a Pod.
+    pub(crate) fn pod_error(&self, error: &ClusterError, pod: &str) -> String {
         let Self { server, namespace, .. } = self;
         match error {
-            kube::Error::Api(status) => match status.code {
+            ClusterError::Rejected { code, message, .. } => match code {
                 404 => format!("no Pod {pod:?} in namespace {namespace:?}; pass another namespace with -n"),
-                401 => format!("{server}: not logged in ({}); log in or pass another --context", status.message),
-                403 => format!("access to the Pod {pod:?} denied: {}; ask for permission to get Pods", status.message),
-                code => format!("{server} answered {code}: {}", status.message),
+                401 => format!("{server}: not logged in ({message}); log in or pass another --context"),
+                403 => format!("access to the Pod {pod:?} denied: {message}; ask for permission to get Pods"),
+                _ => format!("{server} answered {code}: {message}"),
             },
-            kube::Error::SerdeError(_) => {
+            ClusterError::Unreadable(_) => {
                 format!("{server}: the response is not a Pod; check the server's address in the kubeconfig")
             }
-            other => format!("request to {server} failed: {}", error_chain(other)),
+            ClusterError::NoAnswer(line) => line.clone(),
         }
     }
 }

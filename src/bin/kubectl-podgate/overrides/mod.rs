@@ -5,7 +5,7 @@ mod change;
 
 pub(crate) use args::Override;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterError};
 use crate::output::{print_stderr, write_stdout};
 use crate::{clock, runtime};
 use change::AnnotationChange;
@@ -45,7 +45,7 @@ async fn apply(args: &Override) -> Result<ExitCode, String> {
         // The patch contains the uid, so that the server rejects the patch if a new Pod has the same name.
         let patch = Patch::Merge(serde_json::json!({"metadata": {"uid": uid, "annotations": annotations}}));
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let answer = cluster.with_timeout(cluster.pods().patch_metadata(&args.pod, &params, &patch)).await?;
+        let answer = cluster.wait_for(cluster.pods().patch_metadata(&args.pod, &params, &patch)).await;
         answer.map_err(|error| patch_error(&cluster, &error, &args.pod))?;
     }
     let verb = if args.dry_run { "would change" } else { "changed" };
@@ -64,14 +64,12 @@ async fn apply(args: &Override) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn patch_error(cluster: &Cluster, error: &kube::Error, pod: &str) -> String {
+fn patch_error(cluster: &Cluster, error: &ClusterError, pod: &str) -> String {
     match error {
-        kube::Error::Api(status) if status.code == 403 => {
-            format!("not allowed to patch the Pod {pod:?}: {}", status.message)
-        }
-        kube::Error::Api(status) if status.code == 409 => {
+        ClusterError::Rejected { code: 403, message, .. } => format!("not allowed to patch the Pod {pod:?}: {message}"),
+        ClusterError::Rejected { code: 409, .. } => {
             format!("the Pod {pod:?} was replaced by another Pod in the meantime; nothing was changed")
         }
-        other => cluster.error_message(other, pod),
+        other => cluster.pod_error(other, pod),
     }
 }

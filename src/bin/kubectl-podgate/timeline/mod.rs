@@ -57,6 +57,6 @@ async fn events(cluster: &Cluster, uid: &str) -> Option<Vec<Event>> {
     let path =
         format!("/api/v1/namespaces/{}/events?fieldSelector=involvedObject.uid%3D{uid}&limit=500", cluster.namespace);
     let request = hyper::Request::get(path).body(Vec::new()).ok()?;
-    let list = cluster.with_timeout(cluster.client.request::<List>(request)).await.ok()?.ok()?;
+    let list = cluster.wait_for(cluster.client.request::<List>(request)).await.ok()?;
     Some(list.items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }

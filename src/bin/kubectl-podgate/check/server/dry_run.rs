@@ -2,7 +2,7 @@
 
 use super::super::analyze::{CheckedTemplate, plan_and_outlook};
 use super::policy::UNKNOWN_CONTAINERS;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterError};
 use crate::registry::images::ResolvedImages;
 use kube::api::PostParams;
 use kube::core::Request;
@@ -52,7 +52,7 @@ pub(super) async fn check_pod(
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
     let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods")).create(&parameters, body);
     let request = request.map_err(|error| error_chain(&error))?;
-    match cluster.with_timeout(cluster.client.request::<Value>(request)).await? {
+    match cluster.wait_for(cluster.client.request::<Value>(request)).await {
         Ok(returned) => {
             let again = inject::inject_again(&returned, &known);
             let mut found = lint::check_returned(template, &sent, &returned, &again, &known);
@@ -63,16 +63,16 @@ pub(super) async fn check_pod(
             }
             Ok(found)
         }
-        Err(kube::Error::Api(status)) if status.code != 401 => {
-            let refusal = lint::check_refusal(status.code, &status.message);
-            let is_policy = status.message.contains(UNKNOWN_CONTAINERS);
-            let text = format!("{};", status.message);
+        Err(ClusterError::Rejected { code, message, .. }) if code != 401 => {
+            let refusal = lint::check_refusal(code, &message);
+            let is_policy = message.contains(UNKNOWN_CONTAINERS);
+            let text = format!("{message};");
             let is_named = |finding: &Finding| text.contains(&format!("{};", finding.message));
             unknown.retain(|finding| refusal.level == Level::Note || is_policy && is_named(finding));
             unknown.extend(Some(refusal).filter(|_| !is_policy || unknown.is_empty()));
             Ok(unknown)
         }
-        Err(error) => Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
+        Err(error) => Err(error.into()),
     }
 }
 

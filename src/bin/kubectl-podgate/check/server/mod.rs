@@ -16,7 +16,6 @@ use crate::cluster::Cluster;
 use crate::registry::images::ResolvedImages;
 use crate::yaml::Source;
 use crate::yaml::files::Input;
-use podgate::core::text::error_chain;
 use podgate::order::declare::Publish;
 use podgate::order::finding::Finding;
 use podgate::order::lint::Version;
@@ -29,10 +28,7 @@ pub(super) async fn analyze_with_cluster<'a>(
     images: &ResolvedImages,
 ) -> Result<Analysis<'a>, String> {
     let cluster = Cluster::from_args(&args.connection).await?;
-    let info = tokio::time::timeout(cluster.request_timeout, cluster.client.apiserver_version()).await;
-    let info = info
-        .map_err(|_| cluster.timeout_message())?
-        .map_err(|error| format!("request to {} failed: {}", cluster.server, error_chain(&error)))?;
+    let info = cluster.wait_for(cluster.client.apiserver_version()).await?;
     let version = format!("{}.{}", info.major, info.minor).parse::<Version>();
     let version = version.map_err(|error| format!("{}: {error}", cluster.server))?;
     let kubernetes = Some(args.kubernetes.unwrap_or(version));

@@ -1,12 +1,11 @@
 //! Checks that one of podgate's policies is in the cluster, is bound, and denies.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterError};
 use k8s_openapi::api::admissionregistration::v1::{
     MatchResources, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::Api;
-use podgate::core::text::error_chain;
 use podgate::order::finding::{Finding, Level};
 
 /// Name of the policy that denies Pods with unknown containers, and of its binding.
@@ -25,13 +24,13 @@ pub(super) async fn check_policy(
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client.clone());
     let both = async { tokio::try_join!(policies.get_opt(name), bindings.get_opt(name)) };
-    let (policy, binding) = match cluster.with_timeout(both).await? {
+    let (policy, binding) = match cluster.wait_for(both).await {
         Ok(both) => both,
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            let what = format!("can't check whether the cluster has the policy {name}: {}", status.message);
+        Err(ClusterError::Rejected { code: 403, message, .. }) => {
+            let what = format!("can't check whether the cluster has the policy {name}: {message}");
             return Ok(Some(Finding { level: Level::Note, fix: String::new(), ..finding(what) }));
         }
-        Err(error) => return Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
+        Err(error) => return Err(error.into()),
     };
     let problem = match (&policy, &binding) {
         (None, _) => format!("the cluster does not have the ValidatingAdmissionPolicy {name}"),

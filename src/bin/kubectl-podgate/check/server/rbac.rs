@@ -1,10 +1,9 @@
 //! Checks that a Pod's service account has the permissions that podgate's sidecar needs, and no more.
 
 use super::policy::{OWN_POD, check_policy};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterError};
 use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
-use podgate::core::text::error_chain;
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 
@@ -46,15 +45,14 @@ pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
             },
             ..Default::default()
         };
-        let asked = tokio::time::timeout(cluster.request_timeout, api.create(&PostParams::default(), &review)).await;
-        match asked.map_err(|_| cluster.timeout_message())? {
+        match cluster.wait_for(api.create(&PostParams::default(), &review)).await {
             Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
             Ok(_) => missing.push(verb),
-            Err(kube::Error::Api(status)) if status.code == 403 => return unknown(&status.message),
-            Err(kube::Error::Api(status)) if status.code == 404 => {
+            Err(ClusterError::Rejected { code: 403, message, .. }) => return unknown(&message),
+            Err(ClusterError::Rejected { code: 404, .. }) => {
                 return unknown(&format!("there is no namespace {namespace}"));
             }
-            Err(error) => return Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
+            Err(error) => return Err(error.into()),
         }
     }
     let mut findings = Vec::new();

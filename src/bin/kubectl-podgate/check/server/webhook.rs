@@ -2,10 +2,9 @@
 //! not injected.
 
 use super::policy::{UNKNOWN_CONTAINERS, check_policy};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterError};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{Api, ListParams};
-use podgate::core::text::error_chain;
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 
@@ -16,9 +15,8 @@ const WEBHOOK_NAME: &str = "pods.podgate.io";
 /// can't be checked.
 pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Finding>), String> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
-    let asked = tokio::time::timeout(cluster.request_timeout, api.list(&ListParams::default())).await;
     let at = Place::root().to("metadata").to("annotations");
-    match asked.map_err(|_| cluster.timeout_message())? {
+    match cluster.wait_for(api.list(&ListParams::default())).await {
         Ok(list) if list.items.iter().any(is_podgate_webhook) => {
             // The webhook itself denies no Pod with an unknown container.
             let effect = "a Pod whose order names an unknown container starts in no order";
@@ -33,11 +31,11 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Fin
                        Helm chart)";
             Ok((false, Some(Finding::note("missing-webhook", at, message).fix(fix))))
         }
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            let message = format!("can't check whether the cluster has podgate's webhook: {}", status.message);
+        Err(ClusterError::Rejected { code: 403, message, .. }) => {
+            let message = format!("can't check whether the cluster has podgate's webhook: {message}");
             Ok((false, Some(Finding::note("missing-webhook", at, message))))
         }
-        Err(error) => Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
+        Err(error) => Err(error.into()),
     }
 }
 
