@@ -6,6 +6,7 @@ mod checks;
 mod cli;
 mod dead_mount;
 mod denied_calls;
+mod edge;
 mod entrypoint;
 mod hostile_board;
 mod kubelet_volume;

@@ -1,0 +1,164 @@
+//! Tests of the functions of `edge` by which agent and sidecar share folders: files, tether, watch, installation.
+
+use podgate::core::annotations::PAGE;
+use podgate::core::names::{BELL_FILE, TETHER_FILE};
+use podgate::core::snapshot::Snapshot;
+use podgate::core::sources::{PodView, Source, SourceError};
+use podgate::edge::bell::Ringer;
+use podgate::edge::files::{may_exist, open_folder, overwrite, read_beneath, replace};
+use podgate::edge::install::install;
+use podgate::edge::tether::{Tether, is_held};
+use podgate::edge::watch::{WakeReason, Watch, WatchMethod};
+use rustix::fs::{FileType, Mode};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::time::Duration;
+
+fn read(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
+    read_beneath(open_folder(folder)?.as_fd(), Path::new(name), 100)
+}
+
+fn make_fifo(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+}
+
+#[test]
+fn replace_sets_content_and_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for content in [b"one".as_slice(), b"two"] {
+        fs::write(at(".report.tmp"), "left behind").unwrap();
+        replace(folder.path(), "report", content, 0o644).unwrap();
+        assert_eq!(read(folder.path(), "report").unwrap(), content);
+    }
+    fs::create_dir_all(at(".report.tmp/file")).unwrap();
+    replace(folder.path(), "report", b"two", 0o644).unwrap();
+    fs::remove_dir_all(at(".report.tmp")).unwrap();
+    assert_eq!(fs::metadata(at("report")).unwrap().permissions().mode() & 0o7777, 0o644);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn cached_path_may_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file").display().to_string();
+    assert!(!may_exist(&path));
+    fs::write(&path, "").unwrap();
+    assert!(may_exist(&path) && !may_exist(&format!("{path}.err")));
+}
+
+#[test]
+fn overwrite_needs_an_existing_regular_file() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(overwrite(folder.path(), "report", b"x").is_err());
+    fs::write(folder.path().join("report"), "old!").unwrap();
+    overwrite(folder.path(), "report", b"new!").unwrap();
+    assert_eq!(fs::read(folder.path().join("report")).unwrap(), b"new!");
+    overwrite(folder.path(), "report", &[b'x'; PAGE]).unwrap();
+    for size in [0, 3, PAGE - 1, PAGE + 1] {
+        let error = overwrite(folder.path(), "report", &vec![b'y'; size]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+    }
+    symlink("report", folder.path().join("link")).unwrap();
+    assert!(overwrite(folder.path(), "link", b"x").is_err());
+}
+
+#[test]
+fn reading_rejects_all_but_small_regular_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("secret"), "s").unwrap();
+    symlink(at("secret"), at("link")).unwrap();
+    fs::create_dir(at("d")).unwrap();
+    fs::write(at("d/file"), "f").unwrap();
+    symlink(at("d"), at("dirlink")).unwrap();
+    make_fifo(&at("fifo"));
+    fs::write(at("huge"), vec![b'x'; 101]).unwrap();
+    for bad in ["link", "d", "dirlink/file", "fifo", "huge", "missing", "../x", "/etc/passwd"] {
+        assert!(read(folder.path(), bad).is_err(), "{bad}");
+    }
+    assert_eq!(read(folder.path(), "d/file").unwrap(), b"f");
+}
+
+#[test]
+fn failed_install_leaves_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(install(Path::new("/nonexistent"), folder.path(), "podgate").is_err());
+    fs::create_dir(folder.path().join("podgate")).unwrap();
+    assert!(install(Path::new("/proc/self/exe"), folder.path(), "podgate").is_err());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+fn folder_of_db() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("db")).unwrap();
+    root
+}
+
+#[test]
+fn existing_tether_is_used_if_none_can_be_created() {
+    let root = folder_of_db();
+    let db = root.path().join("db");
+    fs::write(db.join(TETHER_FILE), "").unwrap();
+    // The temporary name is a folder, which can't be unlinked.
+    fs::create_dir(db.join(format!(".{TETHER_FILE}.tmp"))).unwrap();
+    let tether = Tether::take(&db).unwrap();
+    assert!(is_held(root.path(), "db"));
+    assert!(Tether::take(&db).is_err(), "the lock is already held");
+    drop(tether);
+}
+
+#[test]
+fn tether_other_than_a_regular_file_is_not_held() {
+    let root = folder_of_db();
+    let path = root.path().join("db").join(TETHER_FILE);
+    symlink("/etc/passwd", &path).unwrap();
+    assert!(!is_held(root.path(), "db"));
+    fs::remove_file(&path).unwrap();
+    make_fifo(&path);
+    assert!(!is_held(root.path(), "db"));
+    assert!(!is_held(root.path(), "ghost"));
+}
+
+fn with_snapshot() -> PodView {
+    PodView::Snapshot(Snapshot::new("0-0-0".parse().unwrap(), "e", &[]), Source::Board)
+}
+
+fn without_snapshot() -> PodView {
+    PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox }
+}
+
+#[test]
+fn read_repeats_until_the_armed_source_was_read() {
+    let board = tempfile::tempdir().unwrap();
+    let mut ringer = Ringer::new(board.path(), BELL_FILE);
+    ringer.ring().unwrap();
+    let no_volume = Some(board.path().join("no-volume"));
+    let mut watch = Watch::new(board.path().to_owned(), no_volume, Duration::from_millis(1));
+    // Reads `view` and replaces the bell during the first `rings` reads. Returns the number of reads.
+    let mut reads = |view: fn() -> PodView, rings: usize| {
+        let mut count = 0;
+        watch.read(|| {
+            count += 1;
+            (count <= rings).then(|| ringer.ring().unwrap());
+            view()
+        });
+        (count, watch.method(), watch.wait(Duration::ZERO, Vec::new()).unwrap())
+    };
+    assert_eq!(reads(with_snapshot, 0), (1, WatchMethod::Bell, WakeReason::Timeout));
+    // A bell replaced between arming and reading would not ring for the next publication.
+    assert_eq!(reads(with_snapshot, 1), (2, WatchMethod::Bell, WakeReason::Timeout));
+    // A bell does not ring for the volume.
+    assert_eq!(reads(without_snapshot, 0), (2, WatchMethod::Inotify, WakeReason::Timeout));
+    assert_eq!(reads(without_snapshot, 0), (1, WatchMethod::Inotify, WakeReason::Timeout));
+    // When a snapshot appears on the board, the watch switches to the bell.
+    assert_eq!(reads(with_snapshot, 0), (2, WatchMethod::Bell, WakeReason::Timeout));
+    // A board that changes at every read does not block `read`. The rung bell then ends the wait at once.
+    assert_eq!(reads(with_snapshot, usize::MAX), (4, WatchMethod::Bell, WakeReason::Source));
+    drop(ringer);
+    watch.read(with_snapshot);
+    assert_eq!(watch.method(), WatchMethod::Inotify);
+}
