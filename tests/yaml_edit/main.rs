@@ -1,9 +1,17 @@
-//! Tests of the commands `kubectl podgate inject` and `uninject`: unchanged text, new text, and messages.
+//! Tests of the YAML editor, and of the commands `kubectl podgate inject` and `uninject`: unchanged text, new text, and
+//! messages.
 
 mod broken;
 mod corpus;
+mod edits;
 mod files;
 mod passing;
+mod properties;
+
+// The editor is part of the plugin's binary, which tests can't import.
+#[allow(dead_code, unused_imports, reason = "the plugin uses all of it")]
+#[path = "../../src/bin/kubectl-podgate/yaml/mod.rs"]
+mod yaml;
 
 use assert_cmd::Command;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Finds and reads the manifests that the user passes: files, folders, standard input.
 
-use super::{Source, SourceError};
+use super::{Document, Source, SourceError};
 use podgate::core::text::error_chain;
 use serde_json::Value;
 use std::fs;
@@ -113,28 +113,27 @@ pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<(Input, So
 
 /// Returns an error for each unreadable document that may declare an order. If `reads_all` is true, any document may.
 pub(crate) fn check_readable(sources: &[(Input, Source)], reads_all: bool) -> Result<(), Vec<String>> {
-    let errors = sources.iter().flat_map(|(_, source)| {
-        let errors = source.errors().filter(|(document, _)| reads_all || document.may_declare_order());
-        errors.map(|(_, error)| error.located_message(&source.name))
-    });
-    let errors: Vec<String> = errors.collect();
+    let errors = unreadable(sources, |document| reads_all || document.may_declare_order());
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
 /// Returns a message about unreadable documents that podgate ignores because they cannot declare an order. Returns
 /// `None` if there are no such documents.
 pub(crate) fn ignored_message(sources: &[(Input, Source)]) -> Option<String> {
-    let ignored = sources.iter().flat_map(|(_, source)| {
-        let errors = source.errors().filter(|(document, _)| !document.may_declare_order());
-        errors.map(|(_, error)| error.located_message(&source.name))
-    });
-    let ignored: Vec<String> = ignored.collect();
+    let ignored = unreadable(sources, |document| !document.may_declare_order());
     let what = match ignored.len() {
         0 => return None,
         1 => "ignored an unreadable document without \"podgate.io\"".to_owned(),
         count => format!("ignored {count} unreadable documents without \"podgate.io\", the first"),
     };
     Some(format!("{what}: {}", ignored[0]))
+}
+
+/// Returns the errors of the unreadable documents among the `chosen` ones.
+fn unreadable(sources: &[(Input, Source)], chosen: impl Fn(&Document) -> bool) -> Vec<String> {
+    let errors = sources.iter().flat_map(|(_, source)| source.errors().map(move |found| (source, found)));
+    let errors = errors.filter(|(_, (document, _))| chosen(document));
+    errors.map(|(source, (_, error))| error.located_message(&source.name)).collect()
 }
 
 /// Returns the document of a file that must hold exactly one document.

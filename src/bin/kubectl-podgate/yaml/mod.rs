@@ -13,7 +13,6 @@ mod write;
 
 pub(crate) use args::ManifestArgs;
 
-use parse::ParseError;
 use podgate::order::edit::Place;
 use serde_json::Value;
 use spans::Tree;
@@ -76,7 +75,7 @@ impl Source {
         let (pieces, bad_line) = match split::split_documents(&text) {
             Ok(pieces) => (pieces, None),
             // A separator is invalid, so treat the whole file as one document.
-            Err(bad) => (vec![DocumentSpan { body: 0..text.len(), is_json: false }], Some(bad.line)),
+            Err(line) => (vec![DocumentSpan { body: 0..text.len(), is_json: false }], Some(line)),
         };
         let mut documents = Vec::with_capacity(pieces.len());
         let (mut line, mut counted) = (1, 0);
@@ -85,7 +84,8 @@ impl Source {
             counted = piece.body.start;
             let body = &text[piece.body.clone()];
             let value = match bad_line {
-                Some(bad) => Err(ParseError {
+                Some(bad) => Err(SourceError {
+                    position: None,
                     offset: body.split_inclusive('\n').take(bad - 1).map(str::len).sum(),
                     message: "invalid document separator: only a comment may follow ---".to_owned(),
                     fix: "move the rest to the next line",
@@ -96,13 +96,8 @@ impl Source {
             let (value, error) = value.map_or_else(|error| (Value::Null, Some(error)), |value| (value, None));
             let document = Document::new(body.to_owned(), value, piece.body.start);
             let document = Document { line, is_json: piece.is_json, ..document };
-            let error = error.map(|ParseError { offset, message, fix }| SourceError {
-                position: Some(document.position(offset)),
-                offset,
-                message,
-                fix,
-            });
-            documents.push(Document { error, ..document });
+            let located = |error: SourceError| SourceError { position: Some(document.position(error.offset)), ..error };
+            documents.push(Document { error: error.map(located), ..document });
         }
         Source { name: name.to_owned(), text, documents }
     }

@@ -1,23 +1,14 @@
 //! Parses one document as Kubernetes does. Scalars follow YAML 1.1, and duplicate keys are errors.
 
-use super::syntax;
+use super::{SourceError, syntax};
 use serde_json::Value;
 use serde_saphyr::{Error, Options};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ParseError {
-    /// Byte offset of the error from the start of the document.
-    pub(crate) offset: usize,
-    /// Message, in one line.
-    pub(crate) message: String,
-    pub(crate) fix: &'static str,
-}
-
 /// Returns the value of a YAML document, or `Null` if the document is empty.
-pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
+pub(crate) fn yaml(text: &str) -> Result<Value, SourceError> {
     if let Some(offset) = find_directive(text) {
         let message = "Kubernetes rejects documents with a directive (%YAML, %TAG)".to_owned();
-        return Err(ParseError { offset, message, fix: "remove it" });
+        return Err(SourceError { position: None, offset, message, fix: "remove it" });
     }
     let mut documents: Vec<Value> =
         serde_saphyr::from_multiple_with_options(text, options(text)).map_err(|error| parse_error(text, &error))?;
@@ -27,7 +18,7 @@ pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
         // Should not happen: `split_documents` leaves no separator in `text`.
         _ => {
             let message = "more than one document without a separator".to_owned();
-            Err(ParseError { offset: 0, message, fix: "add a line ---" })
+            Err(SourceError { position: None, offset: 0, message, fix: "add a line ---" })
         }
     }
 }
@@ -51,17 +42,17 @@ fn options(text: &str) -> Options {
 }
 
 /// Returns the value of a JSON document.
-pub(crate) fn json(text: &str) -> Result<Value, ParseError> {
+pub(crate) fn json(text: &str) -> Result<Value, SourceError> {
     serde_json::from_str(text).map_err(|error| {
         let line_start: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
         let offset = (line_start + error.column().saturating_sub(1)).min(text.len());
         // Remove the position at the end of the message, because the caller reports the position itself.
         let message = error.to_string().split(" at line ").next().unwrap_or_default().to_owned();
-        ParseError { offset: text.floor_char_boundary(offset), message, fix: "change the value here" }
+        SourceError { position: None, offset: text.floor_char_boundary(offset), message, fix: "change the value here" }
     })
 }
 
-fn parse_error(text: &str, error: &Error) -> ParseError {
+fn parse_error(text: &str, error: &Error) -> SourceError {
     let error = error.without_snippet();
     // Syntax errors have a line and a column, but no byte offset.
     let offset = error.location().map_or(0, |location| {
@@ -72,7 +63,7 @@ fn parse_error(text: &str, error: &Error) -> ParseError {
     });
     let line_end = text[offset..].find('\n').map_or(text.len(), |end| offset + end);
     let (message, fix) = syntax::explain(&text[..line_end], error);
-    ParseError { offset, message, fix }
+    SourceError { position: None, offset, message, fix }
 }
 
 /// Returns the offset of a directive at the beginning of the document.
@@ -86,29 +77,4 @@ fn find_directive(text: &str) -> Option<usize> {
         at += line.len();
     }
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn parses_scalars_as_kubernetes_does() {
-        let text =
-            "a: yes\nb: n\nc: 0755\nd: 1_000\ne: \"yes\"\nf: 0o17\ng: ~\nh: 12:30\ni: on\nj: .5\nk: 1e3\nl: 0x1f\n";
-        let value = yaml(text).unwrap();
-        assert_eq!(value["a"], json!(true));
-        assert_eq!(value["b"], json!(false));
-        assert_eq!((&value["c"], &value["d"]), (&json!(493), &json!(1000)));
-        assert_eq!(value["e"], json!("yes"));
-        assert_eq!(value["g"], Value::Null);
-        assert_eq!(value["l"], json!(31));
-    }
-
-    #[test]
-    fn parses_large_documents() {
-        let text: String = (0..60_000).map(|n| format!("- [{n}, 1, 2, 3]\n")).collect();
-        assert_eq!(yaml(&text).unwrap().as_array().map(Vec::len), Some(60_000));
-    }
 }

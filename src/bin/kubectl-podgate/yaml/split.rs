@@ -11,16 +11,11 @@ pub(crate) struct DocumentSpan {
     pub(crate) is_json: bool,
 }
 
-/// Line that begins with `---` but is no separator. Kubernetes rejects files with such a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BadSeparator {
-    /// Line number, from 1.
-    pub(crate) line: usize,
-}
-
-/// Returns the documents of `text` in file order. Omits separators and text that Kubernetes ignores. Fails for example
-/// on `--- {a: 1}` or an unindented PEM header.
-pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, BadSeparator> {
+/// Returns the documents of `text` in file order. Omits separators and text that Kubernetes ignores.
+///
+/// Fails with the number of a line, from 1, that begins with `---` but is no separator, such as `--- {a: 1}` or an
+/// unindented PEM header. Kubernetes rejects files with such a line.
+pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, usize> {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     if let Some(values) = split_json(text, start) {
         return Ok(values);
@@ -31,7 +26,7 @@ pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, BadSepara
         if let Some(rest) = line.strip_prefix("---") {
             let rest = rest.trim();
             if !rest.is_empty() && !rest.starts_with('#') {
-                return Err(BadSeparator { line: number + 1 });
+                return Err(number + 1);
             }
             pieces.push(DocumentSpan { body: from..end.take().unwrap_or(at), is_json: false });
             from = at + line.len();

@@ -93,8 +93,3 @@ fn detect_style(text: &str, tree: &Tree, json: bool) -> Style {
         list_indent: list.unwrap_or(0),
     }
 }
-
-#[cfg(test)]
-mod properties;
-#[cfg(test)]
-mod tests;

@@ -151,38 +151,3 @@ fn quote(string: &str) -> String {
 fn needs_escape(c: char) -> bool {
     matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    const STYLE: Style = Style { is_json: false, spaced: true, newline: "\n", indent: 2, list_indent: 0 };
-
-    #[test]
-    fn every_string_parses_back_to_itself() {
-        let plain = "\
-            a y No on TRUE null ~ 0755 1_000 1e3 .5 .inf -.inf 0x1f 12:30:00 2026-11-21 #a - -- --- ... a: = \
-            << *a &a !a %a @a `a | > [a {a a] a,b ' ü 😀 5m 0m 5 5Mi 1k 1M 007s 12h --until -x -1 --1 \
-            db=Ready a:b http://127.0.0.1:8080/ready /bin/sh / ghcr.io/a/b:1.0 NaN inf Inf -Inf e1 E5 e 0o7 \
-            0b1 +1 $$(A) a@sha256:00 :: a::b -y -e nUlL";
-        let others = "|a: b|a #b|- a|? a|: a|\"|\\|\n|a\nb\n|\t|\r| a|a |\u{85}|\u{2028}|\u{feff}|\u{7f}|{\"a\": 1}|a\\b|'\"|\
-            a \" # b|true |\0|a\u{1b}[0m";
-        let mut strings: Vec<String> = plain.split(' ').chain(others.split('|')).map(str::to_owned).collect();
-        strings.push("long ".repeat(400));
-        for string in &strings {
-            // Skip keys of more than 1,024 characters, which YAML does not allow, and the merge key `<<`.
-            let key = if string.len() > 1000 || string == "<<" { "key" } else { string };
-            let value = json!({key: [string], "k": {"v": string}});
-            let texts = [
-                field("root", &value, 0, &STYLE),
-                format!("root: {}\n", inline(&value)),
-                format!("{}\n", flow(&json!({"root": value}), FlowStyle { is_json: true, spaced: false })),
-            ];
-            for text in texts {
-                let read = super::super::super::parse::yaml(&text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
-                assert_eq!(read["root"], value, "{text}");
-            }
-        }
-    }
-}

@@ -1,6 +1,7 @@
-use super::super::Source;
-use super::*;
-use podgate::order::edit::{Op, PathSegment};
+//! Tests of edits of a document's text.
+
+use crate::yaml::Source;
+use podgate::order::edit::{Edit, Op, PathSegment, Place};
 use serde_json::{Value, json};
 
 fn place(path: &str) -> Place {
@@ -263,4 +264,41 @@ fn edits_that_would_lose_a_comment_are_rejected() {
         let error = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
         assert!(!error.place.0.is_empty() && edit.at.0.starts_with(&error.place.0), "{text:?}: {error:?}");
     }
+}
+
+#[test]
+fn every_string_parses_back_to_itself() {
+    let plain = "\
+        a y No on TRUE null ~ 0755 1_000 1e3 .5 .inf -.inf 0x1f 12:30:00 2026-11-21 #a - -- --- ... a: = \
+        << *a &a !a %a @a `a | > [a {a a] a,b ' ü 😀 5m 0m 5 5Mi 1k 1M 007s 12h --until -x -1 --1 \
+        db=Ready a:b http://127.0.0.1:8080/ready /bin/sh / ghcr.io/a/b:1.0 NaN inf Inf -Inf e1 E5 e 0o7 \
+        0b1 +1 $$(A) a@sha256:00 :: a::b -y -e nUlL";
+    let others = "|a: b|a #b|- a|? a|: a|\"|\\|\n|a\nb\n|\t|\r| a|a |\u{85}|\u{2028}|\u{feff}|\u{7f}|{\"a\": 1}|a\\b|'\"|\
+        a \" # b|true |\0|a\u{1b}[0m";
+    let mut strings: Vec<String> = plain.split(' ').chain(others.split('|')).map(str::to_owned).collect();
+    strings.push("long ".repeat(400));
+    for string in &strings {
+        // Skip keys of more than 1,024 characters, which YAML does not allow, and the merge key `<<`.
+        let key = if string.len() > 1000 || string == "<<" { "key" } else { string };
+        let value = json!({key: [string], "k": {"v": string}});
+        for text in ["root: 1\n", "{root: 1}\n", "{\"root\":1}"] {
+            edited(text, &[set("root", value.clone())]);
+        }
+    }
+}
+
+#[test]
+fn scalars_have_the_types_of_kubernetes() {
+    let text = "a: yes\nb: n\nc: 0755\nd: 1_000\ne: \"yes\"\nf: 0o17\ng: ~\nh: 12:30\ni: on\nj: .5\nk: 1e3\nl: 0x1f\n";
+    let value = &Source::parse("f", text.to_owned()).documents[0].value;
+    let expected = json!({"a": true, "c": 493, "d": 1000, "e": "yes", "g": null, "l": 31});
+    for (key, expected) in expected.as_object().unwrap() {
+        assert_eq!(value[key], *expected, "{key}");
+    }
+}
+
+#[test]
+fn large_documents_parse() {
+    let text: String = (0..60_000).map(|n| format!("- [{n}, 1, 2, 3]\n")).collect();
+    assert_eq!(Source::parse("f", text).documents[0].value.as_array().map(Vec::len), Some(60_000));
 }
