@@ -8,7 +8,11 @@ use std::process::ExitCode;
 /// Writes `text` to standard output. Removes colors unless standard output is a terminal and NO_COLOR is unset.
 /// Returns false if the reader has closed the pipe, as `head` does. A closed pipe is not an error.
 pub(crate) fn write_stdout(text: &str) -> Result<bool, String> {
-    let mut out = anstream::AutoStream::auto(std::io::stdout());
+    write_to(anstream::AutoStream::auto(std::io::stdout()), text)
+}
+
+/// Writes `text` to `out`, which is standard output, as [`write_stdout`] does.
+pub(crate) fn write_to(mut out: impl Write, text: &str) -> Result<bool, String> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),

@@ -1,7 +1,6 @@
 //! `kubectl podgate inject` and `uninject`: read, change and write manifests.
 
 mod args;
-mod diff;
 mod output;
 mod transform;
 

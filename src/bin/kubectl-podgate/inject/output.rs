@@ -1,9 +1,10 @@
 //! Output of the new manifests: to standard output, or in place.
 
-use super::diff;
+use crate::output::write_to;
 use crate::yaml::Source;
 use crate::yaml::files::Input;
 use podgate::core::text::error_chain;
+use similar::TextDiff;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,9 +20,11 @@ pub(super) struct FileChange {
 }
 
 impl FileChange {
-    /// Returns the change as a patch. The patch is empty if nothing changes.
+    /// Returns the change as a patch for `patch` and `git apply`. The patch is empty if nothing changes.
     pub(super) fn diff(&self) -> String {
-        diff::unified(&self.source.name, &self.source.text, &self.new_text)
+        let [old, new] = [&self.source.text, &self.new_text].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+        let diff = TextDiff::configure().newline_terminated(true).diff_slices(&old, &new);
+        diff.unified_diff().header(&self.source.name, &self.source.name).to_string()
     }
 }
 
@@ -70,13 +73,9 @@ fn starts_with_separator(text: &str) -> bool {
     code.is_some_and(|line| line.starts_with("---"))
 }
 
-/// Writes `text` to standard output. Succeeds even if the reader closes the pipe early.
+/// Writes `text` to standard output, with the escape sequences that a manifest may contain.
 pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|error| vec![format!("can't write to standard output: {}", error_chain(&error))]),
-    }
+    write_to(io::stdout(), text).map(drop).map_err(|error| vec![error])
 }
 
 /// Rewrites each changed file atomically. Stops at the first error.

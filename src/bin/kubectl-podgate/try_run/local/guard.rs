@@ -4,6 +4,7 @@
 //! process that started it has ended, even by SIGKILL (see `stand_in`). Only the folder stays after SIGKILL.
 
 use crate::runtime;
+use futures::future::select_all;
 use podgate::core::text::error_chain;
 use std::fs::{Permissions, create_dir};
 use std::io::Error;
@@ -19,15 +20,11 @@ pub(super) const FOLDERS: [&str; 3] = ["board", "self", "info"];
 pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {
     std::thread::spawn(move || {
         runtime::block_on(async {
-            let listen = |kind| signal(kind).map_err(|error| error_chain(&error));
-            let mut interrupt = listen(SignalKind::interrupt())?;
-            let (mut terminate, mut hangup) = (listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
+            let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+            let signals = kinds.into_iter().map(signal).collect::<Result<Vec<_>, Error>>();
+            let mut signals = signals.map_err(|error| error_chain(&error))?;
             loop {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hangup.recv() => {}
-                }
+                select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
                 if !act() {
                     return Ok(ExitCode::SUCCESS);
                 }
