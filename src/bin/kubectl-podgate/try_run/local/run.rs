@@ -7,7 +7,7 @@ use super::programs::Programs;
 use super::report::{self, RunResult};
 use super::screen::{self, Screen};
 use super::script::{self, Script};
-use super::supervisor::{Message, Supervised, has_ended, kill_group};
+use super::supervisor::{Message, Supervised};
 use super::{now_ms, source};
 use crate::clock::monotonic_time;
 use crate::output::fail_all;
@@ -242,13 +242,14 @@ impl<'a> Run<'a> {
     fn cause_faults(&mut self, now: Instant) {
         for at in 0..self.faults.len() {
             let PendingFault { fault, container, killed } = self.faults[at];
-            let own = &self.containers[container];
-            let Some(child) = own.child.as_ref().filter(|child| !has_ended(child)) else { continue };
+            let own = &mut self.containers[container];
+            let Some(child) = &mut own.child else { continue };
+            let is_running = matches!(child.try_wait(), Ok(None));
             let last = own.history.runs.len().checked_sub(1);
             let is_due = matches!(fault.kind, FaultKind::Kill(after) if self.start + after <= now);
             let is_taken = self.faults.iter().any(|other| other.container == container && other.killed == last);
-            if killed.is_none() && is_due && !is_taken && matches!(self.phase, Phase::Boot | Phase::Run) {
-                kill_group(Some(child));
+            if is_running && killed.is_none() && is_due && !is_taken && matches!(self.phase, Phase::Boot | Phase::Run) {
+                let _ = child.kill();
                 self.screen.event(now_ms(), &own.history.task.name, "is killed (--break)");
                 self.faults[at].killed = last;
             }

@@ -4,10 +4,10 @@ use super::history::{History, Incarnation, describe_exit};
 use super::script::Task;
 use super::stand_in::parse_event;
 use podgate::core::text::error_chain;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
@@ -75,8 +75,9 @@ impl Supervised {
 
     /// Kills the container and its hook at once.
     pub(super) fn kill(&mut self) {
-        reap(self.child.take());
-        reap(self.hook.take());
+        for mut child in [self.child.take(), self.hook.take()].into_iter().flatten() {
+            let _ = child.kill().and_then(|()| child.wait());
+        }
     }
 
     fn send_stop_signal(&self) {
@@ -88,18 +89,14 @@ impl Supervised {
     /// Starts, reaps and kills processes that are due at `now`, or `at` in milliseconds since 1970. Returns the events.
     pub(super) fn poll(&mut self, now: Instant, at: i64) -> Result<Vec<String>, String> {
         let mut events = Vec::new();
-        if self.hook.as_ref().is_some_and(has_ended) {
-            reap(self.hook.take());
-            if self.kill_at.is_some() {
-                self.send_stop_signal();
-            }
+        if take_ended(&mut self.hook).is_some() && self.kill_at.is_some() {
+            self.send_stop_signal();
         }
         if self.kill_at.is_some_and(|at| at <= now) {
-            kill_group(self.child.as_ref());
-            kill_group(self.hook.as_ref());
+            let running = [&mut self.child, &mut self.hook].into_iter().flatten();
+            running.for_each(|child| _ = child.kill());
         }
-        if self.child.as_ref().is_some_and(has_ended) {
-            let code = reap(self.child.take());
+        if let Some(code) = take_ended(&mut self.child) {
             let restart_in = self.restart_delay(code);
             self.start_at = restart_in.map(|delay| now + delay);
             if let Some(run) = self.history.runs.last_mut() {
@@ -179,28 +176,13 @@ fn forward_lines(pipe: impl Read, name: &str, run: Option<usize>, messages: &Syn
     }
 }
 
-/// Returns true if the process has ended. It stays a zombie, so that its process group can still be killed.
-pub(super) fn has_ended(child: &Child) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
-}
-
-/// Kills the rest of an ended process's group, as a container runtime does. Returns the exit code.
-fn reap(child: Option<Child>) -> u8 {
-    kill_group(child.as_ref());
-    child.and_then(|mut child| child.wait().ok()).map_or(u8::MAX, exit_code)
-}
-
-fn exit_code(status: ExitStatus) -> u8 {
+/// Removes a process that has ended. Returns its exit code, or 128 + N if signal N ended it. Its own children are
+/// programs of podgate, which end with it.
+fn take_ended(child: &mut Option<Child>) -> Option<u8> {
+    let status = child.as_mut()?.try_wait().ok().flatten()?;
+    *child = None;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
-}
-
-/// Sends SIGKILL to the process group of a child.
-pub(super) fn kill_group(child: Option<&Child>) {
-    if let Some(child) = child {
-        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    }
+    Some(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }
 
 #[cfg(test)]
