@@ -72,28 +72,21 @@ fn uses_podgate(view: &View) -> bool {
 
 pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
     let view = facts.view;
-    let mut notes = Vec::new();
     if !uses_podgate(view) {
         return vec!["The Pod has no podgate sidecar, hook or gate: only the kubelet's status is shown.".to_owned()];
     }
-    note_unpublished(facts, &mut notes);
-    if let Some(why) = &view.stale_reason {
-        notes.push(format!("The published state is ignored: {why}."));
-    }
-    if view.deleting {
-        note_deletion(facts, &mut notes);
-    } else {
-        note_frozen_status(view, &mut notes);
-    }
+    let mut notes: Vec<String> = unpublished_note(facts).into_iter().collect();
+    notes.extend(view.stale_reason.as_ref().map(|why| format!("The published state is ignored: {why}.")));
+    notes.extend(if view.deleting { deletion_note(facts) } else { frozen_status_note(view) });
     for row in &view.containers {
         notes.extend(hold_note(row).filter(|_| !view.deleting));
-        note_stuck(view, row, &mut notes);
-        note_disagreement(facts, row, &mut notes);
+        notes.extend(stuck_note(view, row));
+        notes.extend(disagreement_note(facts, row));
     }
     if view.containers.iter().any(|row| row.kubelet.is_held) {
         notes.push(format!("The kubelet reports {CONFIG_ERROR} for a held container. The configuration has no error."));
     }
-    note_overrides(facts, &mut notes);
+    notes.extend(override_notes(facts));
     notes
 }
 
@@ -120,22 +113,18 @@ fn hold_note(row: &Row) -> Option<String> {
     })
 }
 
-/// Adds a note with the likely reason why no state is published.
-fn note_unpublished(facts: &Facts<'_>, notes: &mut Vec<String>) {
-    let Some(error) = facts.snapshot_error else { return };
-    if let Unreadable::Invalid(key) = error {
-        notes.push(format!(
-            "The published state is invalid: {key} is missing or malformed. The sidecar repairs it when it starts."
-        ));
-        return;
+/// Returns a note with the likely reason why no state is published.
+fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
+    if let Unreadable::Invalid(key) = facts.snapshot_error? {
+        let effect = "The sidecar repairs it when it starts.";
+        return Some(format!("The published state is invalid: {key} is missing or malformed. {effect}"));
     }
     let view = facts.view;
     let Some(sidecar) = view.containers.iter().find(|row| row.role == Role::Sidecar) else {
-        notes.push("The Pod has no sidecar: its hooks run their own checks (--check). The containers' termination messages show the results.".to_owned());
-        return;
+        return Some("The Pod has no sidecar: its hooks run their own checks (--check). The containers' termination messages show the results.".to_owned());
     };
     let name = &sidecar.name;
-    notes.push(match sidecar.kubelet.state {
+    Some(match sidecar.kubelet.state {
         _ if view.node.is_none() => "Nothing is published yet: the Pod has no node.".to_owned(),
         Some("running") => format!(
             "The sidecar runs, but has published nothing. Either it uses only the board (--publish board), or it may not patch this Pod \
@@ -143,29 +132,28 @@ fn note_unpublished(facts: &Facts<'_>, notes: &mut Vec<String>) {
             view.namespace, view.pod
         ),
         _ => format!("Nothing is published yet: the sidecar {name} is not running ({}).", sidecar.kubelet.describe()),
-    });
+    })
 }
 
-/// Adds a note that the kubelet's column may be outdated while a hook waits.
-fn note_frozen_status(view: &View, notes: &mut Vec<String>) {
+/// Returns a note that the kubelet's column may be outdated while a hook waits.
+fn frozen_status_note(view: &View) -> Option<String> {
     let by_hook = |row: &&Row| row.mode == Mode::PostStart && row.waits_for.iter().any(|c| c.gate_of == row.name);
-    let Some(row) = view.containers.iter().find(by_hook) else { return };
-    let limit = row.timeout.as_deref().unwrap_or_default();
-    notes.push(format!(
-        "While the hook of {} waits (at most {limit}), the kubelet does not update the Pod's status: it may be outdated.",
-        row.name
-    ));
+    let row = view.containers.iter().find(by_hook)?;
+    let (name, limit) = (&row.name, row.timeout.as_deref().unwrap_or_default());
+    Some(format!(
+        "While the hook of {name} waits (at most {limit}), the kubelet does not update the Pod's status: it may be outdated."
+    ))
 }
 
-fn note_deletion(facts: &Facts<'_>, notes: &mut Vec<String>) {
+fn deletion_note(facts: &Facts<'_>) -> Option<String> {
     // The kubelet reports these reasons until the container's hook has returned.
     let is_creating = |reason: &str| matches!(reason, "ContainerCreating" | "PodInitializing");
     let is_frozen = |row: &&Row| {
         let is_waiting = row.mode == Mode::PostStart && row.kubelet.state == Some("waiting");
         is_waiting && row.kubelet.reason.as_deref().is_some_and(is_creating)
     };
-    let Some(first) = facts.view.containers.iter().find(is_frozen) else { return };
-    notes.push(match facts.phase {
+    let first = facts.view.containers.iter().find(is_frozen)?;
+    Some(match facts.phase {
         Some(Phase::Terminating) => {
             "The sidecar has noticed the deletion and released all waiting hooks. The kubelet starts the remaining containers, then stops all.".to_owned()
         }
@@ -175,16 +163,15 @@ fn note_deletion(facts: &Facts<'_>, notes: &mut Vec<String>) {
             first.name,
             first.timeout.as_deref().unwrap_or_default()
         ),
-    });
+    })
 }
 
-fn note_stuck(view: &View, row: &Row, notes: &mut Vec<String>) {
+fn stuck_note(view: &View, row: &Row) -> Option<String> {
     let fatal_reasons =
         ["CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", CONFIG_ERROR];
     let is_stuck = |reason: &&str| fatal_reasons.contains(reason) && !row.kubelet.is_held;
     let of_kubelet = row.kubelet.reason.as_deref().filter(is_stuck);
-    let Some(reason) = row.stuck.as_deref().or(of_kubelet) else { return };
-    let problem = match reason {
+    let problem = match row.stuck.as_deref().or(of_kubelet)? {
         REASON_ENDED => "has ended, and the kubelet will not restart it".to_owned(),
         CONFIG_ERROR if row.kubelet.knows_no_env_files() => format!(
             "cannot start on node {}: its kubelet is older than 1.35, or has the feature gate EnvFiles off",
@@ -193,36 +180,33 @@ fn note_stuck(view: &View, row: &Row, notes: &mut Vec<String>) {
         reason => format!("is stuck: {reason}"),
     };
     let message = row.kubelet.message.as_deref().map(|message| format!(" ({})", message.trim())).unwrap_or_default();
-    notes.push(format!("{} {problem}{message}.", row.name));
+    Some(format!("{} {problem}{message}.", row.name))
 }
 
-/// Adds a note if the kubelet's status contradicts podgate's state. The state can be outdated while the sidecar is
+/// Returns a note if the kubelet's status contradicts podgate's state. The state can be outdated while the sidecar is
 /// idle.
-fn note_disagreement(facts: &Facts<'_>, row: &Row, notes: &mut Vec<String>) {
-    let view = facts.view;
-    if !view.started || facts.phase.is_none() || row.kubelet.state != Some("running") {
-        return;
+fn disagreement_note(facts: &Facts<'_>, row: &Row) -> Option<String> {
+    if !facts.view.started || facts.phase.is_none() || row.kubelet.state != Some("running") {
+        return None;
     }
     let readiness = match (row.state, row.kubelet.ready) {
         (Some("Ready"), false) => "not ready",
         (Some("NotReady" | "Started"), true) => "ready",
-        _ => return,
+        _ => return None,
     };
-    notes.push(format!(
-        "{}: the kubelet reports {readiness} now. Once all containers have started, podgate updates its state only while a gate waits.",
-        row.name
-    ));
+    let why = "Once all containers have started, podgate updates its state only while a gate waits.";
+    Some(format!("{}: the kubelet reports {readiness} now. {why}", row.name))
 }
 
-/// Adds a note for each state that an operator has set by hand.
-fn note_overrides(facts: &Facts<'_>, notes: &mut Vec<String>) {
-    for (key, value) in facts.pod.metadata.annotations.iter().flatten() {
-        let Some(container) = key.strip_prefix(names::OVERRIDE_PREFIX) else { continue };
+/// Returns a note for each state that an operator has set by hand.
+fn override_notes(facts: &Facts<'_>) -> impl Iterator<Item = String> {
+    let published = facts.view.published.as_ref().map(|published| published.sandbox.as_str());
+    facts.pod.metadata.annotations.iter().flatten().filter_map(move |(key, value)| {
+        let container = key.strip_prefix(names::OVERRIDE_PREFIX)?;
         let (state, sandbox) = value.split_once('@').unwrap_or((value, ""));
-        let published = facts.view.published.as_ref();
-        notes.push(match published.is_some_and(|published| published.sandbox == sandbox) {
+        Some(match published == Some(sandbox) {
             true => format!("An operator has set {container} to {state} by hand ({key})."),
             false => format!("{key}={value} has no effect: it was set for a sandbox other than the published one."),
-        });
-    }
+        })
+    })
 }
