@@ -66,16 +66,11 @@ fn parse_target(text: &str) -> Result<OverrideTarget, String> {
     if !is_container_name(name) {
         return Err(format!("{name:?} is not a valid container name; write CONTAINER=STATE, such as db=Ready"));
     }
-    let state = match state {
-        None => None,
-        Some(state) => Some(
-            SETTABLE_STATES
-                .into_iter()
-                .find(|known| known.as_str() == state)
-                .ok_or_else(|| unknown_state_message(state))?,
-        ),
+    let parse = |state: &str| {
+        let found = SETTABLE_STATES.into_iter().find(|known| known.as_str() == state);
+        found.ok_or_else(|| unknown_state_message(state))
     };
-    Ok(OverrideTarget { container: name.to_owned(), state })
+    Ok(OverrideTarget { container: name.to_owned(), state: state.map(parse).transpose()? })
 }
 
 fn unknown_state_message(state: &str) -> String {

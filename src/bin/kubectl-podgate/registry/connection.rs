@@ -259,11 +259,8 @@ mod tests {
             ("http://[::2]/token", "[::1]", false),
             ("https://evil/token", "localhost", false),
         ] {
-            assert_eq!(
-                may_receive_login(&Url::parse(service).unwrap(), registry, &allowed),
-                expected,
-                "{service} {registry}"
-            );
+            let found = may_receive_login(&Url::parse(service).unwrap(), registry, &allowed);
+            assert_eq!(found, expected, "{service} {registry}");
         }
         let hosts = ["docker.io", "r.example:5000", "[::1]", "[::1]:5000"].map(host_name);
         assert_eq!(hosts, ["docker.io", "r.example", "[::1]", "[::1]"]);

@@ -1,6 +1,7 @@
 //! Kubernetes events, reduced to the fields that the timeline reads.
 
 use serde::Deserialize;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Event of the Pod. The scheduler's events have microseconds (`eventTime`). The kubelet's events have whole seconds.
@@ -11,13 +12,7 @@ pub(crate) struct Event {
     message: Option<String>,
     first_timestamp: Option<String>,
     event_time: Option<String>,
-    involved_object: Option<InvolvedObject>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct InvolvedObject {
-    field_path: Option<String>,
+    involved_object: Value,
 }
 
 impl Event {
@@ -28,8 +23,7 @@ impl Event {
 
     /// Returns the container that the event's field path names, such as `db` for `spec.containers{db}`.
     fn container(&self) -> Option<&str> {
-        let path = self.involved_object.as_ref()?.field_path.as_deref()?;
-        path.split_once('{')?.1.strip_suffix('}')
+        self.involved_object["fieldPath"].as_str()?.split_once('{')?.1.strip_suffix('}')
     }
 
     /// Returns the event's time in RFC 3339, and true if the time is exact. Other times have whole seconds.

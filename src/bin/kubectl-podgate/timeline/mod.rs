@@ -47,16 +47,12 @@ async fn show(args: &Timeline) -> Result<ExitCode, String> {
 
 /// Returns the Pod's events, or `None` if the events cannot be read. The timeline is also built without events.
 async fn events(cluster: &Cluster, uid: &str) -> Option<Vec<Event>> {
-    #[derive(Deserialize)]
-    struct List {
-        items: Vec<Value>,
-    }
     if !uid.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return None;
     }
     let path =
         format!("/api/v1/namespaces/{}/events?fieldSelector=involvedObject.uid%3D{uid}&limit=500", cluster.namespace);
     let request = hyper::Request::get(path).body(Vec::new()).ok()?;
-    let list = cluster.wait_for(cluster.client.request::<List>(request)).await.ok()?;
-    Some(list.items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
+    let list: Value = cluster.wait_for(cluster.client.request(request)).await.ok()?;
+    Some(list["items"].as_array()?.iter().filter_map(|item| Event::deserialize(item).ok()).collect())
 }
