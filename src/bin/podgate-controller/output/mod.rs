@@ -1,5 +1,6 @@
-//! The sidecar's outputs apart from annotations: the board and metrics.
+//! The sidecar's outputs: the board, annotations and metrics.
 
 pub(crate) mod board;
 pub(crate) mod hold_files;
 pub(crate) mod metrics;
+pub(crate) mod publisher;

@@ -56,11 +56,26 @@ impl Controller {
         }
     }
 
+    /// Handles facts again that may be current now, because they have not changed for long.
+    pub(super) fn recheck_outdated_facts(&mut self) {
+        if let Some(facts) = self.outdated_facts.take() {
+            self.on_pod_update(&facts);
+        }
+    }
+
+    pub(super) fn recheck_ready_filters(&mut self) {
+        let seen = self.config_seen();
+        for (name, filter) in &mut self.ready_filters {
+            filter.recheck(seen.as_deref(), now());
+            self.pod.on_kubelet_ready(name, filter.trusted_ready());
+        }
+    }
+
     pub(super) fn on_probe_event(&mut self, event: ProbeEvent) {
         match event {
             ProbeEvent::Listening(container) => self.pod.on_listening(&container),
             ProbeEvent::AttemptEnded(Attempt { container, outcome, started_at, duration }, verdict) => {
-                self.metrics.record_probe(&container, outcome.success, duration);
+                self.publisher.metrics.record_probe(&container, outcome.success, duration);
                 self.pod.on_probe(&container, verdict, outcome.success, started_at);
             }
         }
@@ -95,7 +110,7 @@ impl Controller {
                 self.wake_up(container);
             }
         }
-        if self.api.is_none() {
+        if self.publisher.api.is_none() {
             // If the API is used, overrides arrive with the Pod's annotations.
             let wanted = |key: &str| key.starts_with(names::OVERRIDE_PREFIX);
             if let Ok(overrides) = source::read_volume_annotations(&self.podinfo, wanted) {

@@ -19,7 +19,9 @@ impl Controller {
         self.prober.clear();
         self.ready_filters.clear();
         // The watch stays open if only the kubelet can report that other containers have ended.
-        if let Some(api) = self.api.as_mut().filter(|_| !self.must_end_with_others && !self.pod.needs_pod_watch()) {
+        if let Some(api) =
+            self.publisher.api.as_mut().filter(|_| !self.must_end_with_others && !self.pod.needs_pod_watch())
+        {
             api.stop_watching();
             self.outdated_facts = None;
             self.pod.mark_pod_stale();
@@ -40,10 +42,16 @@ impl Controller {
             return;
         }
         (self.wake_up_at, self.is_idle) = (None, false);
-        if let Some(api) = &mut self.api {
+        if let Some(api) = &mut self.publisher.api {
             api.watch();
             // Stay awake until the API has answered or the time limit is over.
             self.api_wait_until = Some(now() + API_TIMEOUT);
+        }
+    }
+
+    pub(super) fn retry_wake_up(&mut self) {
+        if let Some((_, container)) = self.wake_up_at.take() {
+            self.wake_up(container);
         }
     }
 }

@@ -3,7 +3,6 @@
 mod events;
 mod gates;
 mod idle;
-mod publish;
 
 use crate::api::task::ApiTask;
 use crate::args::RunArgs;
@@ -12,22 +11,21 @@ use crate::input::folders::{Folders, IDLE_REREAD_INTERVAL, REREAD_INTERVAL};
 use crate::input::pod_facts::PodFacts;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::PodModel;
-use crate::model::rate_limit::{ReportBucket, SnapshotLimiter, TokenBucket, restart_delay};
+use crate::model::rate_limit::{ReportBucket, TokenBucket, restart_delay};
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::shutdown::Shutdown;
 use crate::model::status_trust::StatusTrust;
 use crate::output::board::Board;
 use crate::output::hold_files::HoldFiles;
 use crate::output::metrics::{self, Metrics};
+use crate::output::publisher::Publisher;
 use crate::probe::prober::Prober;
 use crate::setup::{default_agent_path, exclude_other_sidecars, pod_identity};
 use crate::signals::Signals;
 use futures::FutureExt;
-use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode};
 use podgate::core::exit::Exit;
 use podgate::core::snapshot::Snapshot;
-use podgate::core::state::{Phase, State};
 use podgate::core::{container_list, names};
 use podgate::edge::log::{self, Target};
 use podgate::edge::process::{process_age, random_id};
@@ -91,7 +89,7 @@ async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit, S
     };
     if let Some(address) = args.metrics_addr {
         let listener = TcpListener::bind(address).await.map_err(|e| format!("--metrics-addr {address}: {e}"))?;
-        tokio::task::spawn_local(metrics::serve(Rc::clone(&controller.metrics), listener));
+        tokio::task::spawn_local(metrics::serve(Rc::clone(&controller.publisher.metrics), listener));
     }
     Ok(controller.run_loop(signals).await)
 }
@@ -103,7 +101,7 @@ struct Controller {
     /// Facts that are outdated now, but may become current without a change at the time `status_trust.due()`.
     outdated_facts: Option<PodFacts>,
     pod: PodModel,
-    board: Board,
+    publisher: Publisher,
     /// Lock that keeps other sidecars of the Pod waiting.
     _only_sidecar: File,
     /// Gate files; `None` if no container is held.
@@ -115,14 +113,6 @@ struct Controller {
     report_retry_at: Option<Instant>,
     prober: Prober,
     ready_filters: BTreeMap<String, ReadyFilter>,
-    published_states: BTreeMap<String, State>,
-    milestones: MilestoneRecorder,
-    phase: Option<Phase>,
-    /// Annotations last sent to the API, without revision and times, which change every time.
-    sent_annotations: Annotations,
-    api_limiter: SnapshotLimiter,
-    metrics: Rc<Metrics>,
-    api: Option<ApiTask>,
     pod_updates: mpsc::Receiver<PodFacts>,
     is_idle: bool,
     /// Limits how often each container can end idling.
@@ -138,6 +128,9 @@ struct Controller {
     /// True if all other regular containers have ended for good.
     have_others_ended: bool,
 }
+
+/// Time at which a timer is due, and its action.
+type Timer = (Option<Instant>, fn(&mut Controller));
 
 impl Controller {
     /// Waits until no other sidecar runs, installs the agent, creates the folders, publishes the first snapshot, and then
@@ -161,7 +154,7 @@ impl Controller {
         let resumed = found.as_ref().is_some_and(|found| found.sandbox.matches(&sandbox));
         let revision = found.as_ref().map_or(0, |found| found.revision);
         let previous = |key: &str| previous.get(key).filter(|_| resumed).map(String::as_str);
-        let times = match found {
+        let milestones = match found {
             Some(found) if resumed => {
                 MilestoneRecorder::resume(previous(names::SANDBOX_TIMES).unwrap_or_default(), found.states)
             }
@@ -189,7 +182,7 @@ impl Controller {
             status_trust: StatusTrust::new(wall_clock() - process_age().unwrap_or_default()),
             outdated_facts: None,
             pod,
-            board,
+            publisher: Publisher::new(board, api, metrics, milestones),
             _only_sidecar: only_sidecar,
             hold_files,
             folders: Folders::new(&args.self_dir, &args.podinfo),
@@ -197,13 +190,6 @@ impl Controller {
             report_retry_at: None,
             prober: Prober::new(ip, args.probe_floor),
             ready_filters: BTreeMap::new(),
-            published_states: BTreeMap::new(),
-            milestones: times,
-            phase: None,
-            sent_annotations: Annotations::new(),
-            api_limiter: SnapshotLimiter::default(),
-            metrics,
-            api,
             pod_updates,
             is_idle: false,
             wake_up_limits: BTreeMap::new(),
@@ -215,11 +201,11 @@ impl Controller {
         };
         controller.create_folders();
         controller.update();
-        while let Some(at) = controller.board.retry_at() {
+        while let Some(at) = controller.publisher.board.retry_at() {
             tokio::time::sleep_until(at.into()).await;
-            controller.board.retry();
+            controller.publisher.board.retry();
         }
-        if let Some(api) = &mut controller.api {
+        if let Some(api) = &mut controller.publisher.api {
             api.watch();
         }
         if controller.declared_containers.is_empty() {
@@ -230,7 +216,7 @@ impl Controller {
                 controller.update();
             }
         }
-        controller.board.lock().await?;
+        controller.publisher.board.lock().await?;
         // The folders may already contain reports.
         controller.on_reports();
         controller.update();
@@ -243,12 +229,12 @@ impl Controller {
                 && !shutdown.must_wait(&self.pod, now())
             {
                 // Exit code 0 would hide that the hook never succeeded.
-                let is_hooked = self.board.has_hook_succeeded(&self.pod.epoch);
+                let is_hooked = self.publisher.board.has_hook_succeeded(&self.pod.epoch);
                 let exit = if is_hooked { Exit::Released } else { Exit::Terminated };
                 info!(signal = shutdown.signal, code = exit.code(), "exiting");
                 return exit;
             }
-            let timer = self.next_timer();
+            let timer = self.timers().into_iter().filter_map(|(due, _)| due).min();
             let reread = if self.is_idle { IDLE_REREAD_INTERVAL } else { REREAD_INTERVAL };
             tokio::select! {
                 Some(facts) = self.pod_updates.recv() => self.on_pod_update(&facts),
@@ -272,45 +258,57 @@ impl Controller {
         self.shutdown = Some(Shutdown { signal, signaled_at: self.shutdown.is_none().then(now) });
     }
 
-    fn next_timer(&self) -> Option<Instant> {
-        let due = self.ready_filters.values().filter_map(ReadyFilter::due);
-        due.chain(self.board.retry_at())
-            .chain(self.wake_up_at.as_ref().map(|(at, _)| *at))
-            .chain(self.report_retry_at)
-            .chain(self.api_limiter.retry_at())
-            .chain(self.outdated_facts.as_ref().and_then(|_| self.status_trust.due()))
-            .chain(self.api_wait_until)
-            .chain(self.pod.due())
-            .chain(self.shutdown.as_ref().and_then(|shutdown| shutdown.due(now())))
-            .min()
+    /// Lists all timers.
+    fn timers(&self) -> [Timer; 9] {
+        [
+            (self.wake_up_at.as_ref().map(|(at, _)| *at), Controller::retry_wake_up),
+            (self.report_retry_at, Controller::on_reports),
+            (self.publisher.api_retry_at(), |this| this.publisher.publish_to_api(&this.pod)),
+            (self.publisher.board.retry_at(), |this| this.publisher.board.retry()),
+            (self.outdated_facts.as_ref().and_then(|_| self.status_trust.due()), Controller::recheck_outdated_facts),
+            (self.ready_filters.values().filter_map(ReadyFilter::due).min(), Controller::recheck_ready_filters),
+            (self.api_wait_until, |this| this.api_wait_until = None),
+            (self.pod.due(), |this| this.pod.tick(now())),
+            // `run_loop` decides about the exit after each event.
+            (self.shutdown.as_ref().and_then(|shutdown| shutdown.due(now())), |_| ()),
+        ]
     }
 
+    /// Runs the actions of the timers that are due.
     fn tick(&mut self) {
-        if let Some((_, container)) = self.wake_up_at.take_if(|(at, _)| *at <= now()) {
-            self.wake_up(container);
+        for (due, action) in self.timers() {
+            if due.is_some_and(|at| at <= now()) {
+                action(self);
+            }
         }
-        if self.report_retry_at.is_some_and(|at| at <= now()) {
-            self.on_reports();
+    }
+
+    /// Determines all states, publishes changes, and starts and stops probing.
+    fn update(&mut self) {
+        let has_changed = self.pod.update_snapshot().is_some();
+        self.publisher.record_milestones(&self.pod);
+        // Write the board first, so that a slow API never delays a start. `Board` logs and retries failures.
+        if has_changed {
+            self.publisher.publish(&self.pod);
         }
-        if self.api_limiter.retry_at().is_some_and(|at| at <= now())
-            && let Some(snapshot) = self.pod.published().cloned()
-        {
-            self.publish_to_api(&snapshot);
+        let is_release = self.update_gates();
+        if has_changed || is_release {
+            self.publisher.publish_to_api(&self.pod);
         }
-        if self.status_trust.due().is_some_and(|due| due <= now())
-            && let Some(facts) = self.outdated_facts.take()
-        {
-            self.on_pod_update(&facts);
+        if self.pod.may_idle() && self.api_wait_until.is_none() {
+            self.go_idle();
         }
-        if self.board.retry_at().is_some_and(|at| at <= now()) {
-            self.board.retry();
+        if self.is_idle {
+            return;
         }
-        self.api_wait_until = self.api_wait_until.filter(|until| *until > now());
-        self.pod.tick(now());
-        let seen = self.config_seen();
-        for (name, filter) in &mut self.ready_filters {
-            filter.recheck(seen.as_deref(), now());
-            self.pod.on_kubelet_ready(name, filter.trusted_ready());
+        for track in self.pod.tracks() {
+            match self.pod.may_run(track) {
+                true => self.prober.start(&track.spec, track.probing_run, track.has_passed_probes()),
+                false => self.prober.stop(&track.spec.name),
+            }
+        }
+        for name in self.pod.unconfirmed() {
+            self.prober.confirm(&name);
         }
     }
 }

@@ -1,0 +1,107 @@
+//! Publishes states: on the board, in the API, in the log and as metrics.
+
+use crate::api::task::ApiTask;
+use crate::clock::{now, wall_clock};
+use crate::model::milestones::MilestoneRecorder;
+use crate::model::pod::PodModel;
+use crate::model::rate_limit::SnapshotLimiter;
+use crate::output::board::Board;
+use crate::output::metrics::Metrics;
+use podgate::core::annotations::{self, Annotations};
+use podgate::core::names;
+use podgate::core::snapshot::Snapshot;
+use podgate::core::state::State;
+use std::rc::Rc;
+use std::time::Instant;
+use tracing::{error, info};
+
+pub(crate) struct Publisher {
+    pub(crate) board: Board,
+    /// `None` with `--publish board`.
+    pub(crate) api: Option<ApiTask>,
+    pub(crate) metrics: Rc<Metrics>,
+    milestones: MilestoneRecorder,
+    last: Option<Snapshot>,
+    api_limiter: SnapshotLimiter,
+    /// Annotations last sent to the API, without revision and times, which change every time.
+    sent_annotations: Annotations,
+}
+
+impl Publisher {
+    pub(crate) fn new(
+        board: Board,
+        api: Option<ApiTask>,
+        metrics: Rc<Metrics>,
+        milestones: MilestoneRecorder,
+    ) -> Publisher {
+        let (api_limiter, sent_annotations) = (SnapshotLimiter::default(), Annotations::new());
+        Publisher { board, api, metrics, milestones, last: None, api_limiter, sent_annotations }
+    }
+
+    /// Records the milestones that containers have reached, for the next publication.
+    pub(crate) fn record_milestones(&mut self, pod: &PodModel) {
+        self.milestones.record(pod.tracks(), wall_clock());
+    }
+
+    /// Publishes the Pod's snapshot on the board, in the log and as metrics.
+    pub(crate) fn publish(&mut self, pod: &PodModel) {
+        let Some(snapshot) = pod.published() else { return };
+        let mut annotations = self.annotations(snapshot);
+        if let Some(since) = pod.sandbox_started_at {
+            annotations.insert(names::SANDBOX_SINCE.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
+        }
+        self.board.publish(annotations);
+        let last = self.last.replace(snapshot.clone());
+        for (name, state) in &snapshot.states {
+            let before = last.as_ref().and_then(|last| last.states.get(name)).copied();
+            if before == Some(*state) {
+                continue;
+            }
+            self.metrics.record_transition(name, before, *state);
+            if *state == State::Violated {
+                error!(container = %name, "the container was created although its gate is closed; the order is lost");
+            } else if let Some(before) = before {
+                info!(container = %name, was = %before, state = %state, revision = snapshot.revision, "state changed");
+            }
+        }
+        if last.is_none_or(|last| last.phase != snapshot.phase) {
+            info!(phase = %snapshot.phase, revision = snapshot.revision, "phase changed");
+        }
+    }
+
+    /// Publishes the Pod's annotations in the API. Respects the rate limit of each container and the admission policy.
+    /// A new number of releases also makes the kubelet create a held container, because an annotation change triggers a
+    /// Pod sync.
+    pub(crate) fn publish_to_api(&mut self, pod: &PodModel) {
+        let (Some(api), Some(snapshot)) = (&self.api, pod.published()) else { return };
+        let limited = self.api_limiter.limit(snapshot, now());
+        let mut annotations = self.annotations(&limited);
+        annotations.remove(names::SANDBOX_HEARD);
+        if let Some(releases) = pod.releases() {
+            // With the epoch, a restarted sidecar never repeats a value that the Pod already has.
+            annotations.insert(names::SANDBOX_RELEASES.to_owned(), format!("{}.{releases}", snapshot.epoch));
+        }
+        annotations.values_mut().for_each(annotations::cap_list);
+        let volatile = [names::SANDBOX_REVISION, names::SANDBOX_SEEN, names::SANDBOX_TIMES];
+        let lasting = annotations.iter().filter(|(key, _)| !volatile.contains(&key.as_str()));
+        let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
+        if self.sent_annotations != lasting {
+            self.sent_annotations = lasting;
+            api.publish(annotations, pod.has_held_container());
+        }
+    }
+
+    /// Returns the time at which changes that a rate limit has delayed can be published in the API.
+    pub(crate) fn api_retry_at(&self) -> Option<Instant> {
+        self.api_limiter.retry_at()
+    }
+
+    fn annotations(&self, snapshot: &Snapshot) -> Annotations {
+        let mut annotations = snapshot.to_annotations();
+        if let Some(times) = self.milestones.annotation_value() {
+            annotations.insert(names::SANDBOX_TIMES.to_owned(), times);
+        }
+        annotations.insert(names::SANDBOX_SEEN.to_owned(), humantime::format_rfc3339_seconds(wall_clock()).to_string());
+        annotations
+    }
+}
