@@ -37,15 +37,24 @@ pub(crate) struct StatusTrust {
     first: Option<(Option<u32>, Instant)>,
     /// Restart count in the last current status; `None` before the first one.
     current: Option<u32>,
+    /// Facts that are outdated now, but become current if they do not change.
+    outdated: Option<PodFacts>,
 }
 
 impl StatusTrust {
     pub(crate) fn new(process_started_at: SystemTime) -> StatusTrust {
-        StatusTrust { process_started_at, first: None, current: None }
+        StatusTrust { process_started_at, first: None, current: None, outdated: None }
     }
 
     pub(crate) fn on_pod_update(&mut self, facts: &PodFacts, now: Instant) -> Trust {
-        let (first, _) = *self.first.get_or_insert((facts.own_started_at.map(|_| facts.own_restarts), now));
+        let trust = self.decide(facts, now);
+        let may_become_current = self.current.is_none() && facts.own_started_at.is_some();
+        self.outdated = may_become_current.then(|| facts.clone());
+        trust
+    }
+
+    fn decide(&mut self, facts: &PodFacts, now: Instant) -> Trust {
+        let (first, since) = *self.first.get_or_insert((facts.own_started_at.map(|_| facts.own_restarts), now));
         let (Some(started_at), restarts) = (facts.own_started_at, facts.own_restarts) else { return Trust::Outdated };
         if let Some(current) = self.current.filter(|current| restarts <= *current) {
             return if restarts == current { Trust::Current } else { Trust::Outdated };
@@ -53,7 +62,7 @@ impl StatusTrust {
         let is_fresh = started_at + START_TIME_RESOLUTION >= self.process_started_at;
         let trust = if self.current.is_some() || is_fresh || first.is_none_or(|first| restarts > first) {
             Trust::Current
-        } else if self.due().is_some_and(|due| due <= now) {
+        } else if since + STABLE_FOR <= now {
             Trust::Assumed
         } else {
             return Trust::Outdated;
@@ -62,10 +71,14 @@ impl StatusTrust {
         trust
     }
 
-    /// Returns the time at which an unchanged status becomes `Assumed`. `None` before the first status, and after a
-    /// current one.
+    /// Returns the time at which outdated facts become `Assumed`; `None` without such facts.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.first.filter(|_| self.current.is_none()).map(|(_, since)| since + STABLE_FOR)
+        self.first.filter(|_| self.outdated.is_some()).map(|(_, since)| since + STABLE_FOR)
+    }
+
+    /// Returns the outdated facts, and forgets them.
+    pub(crate) fn take_outdated(&mut self) -> Option<PodFacts> {
+        self.outdated.take()
     }
 }
 
@@ -102,7 +115,8 @@ mod tests {
             let mut trust = StatusTrust::new(START + Duration::from_secs(10));
             let found = steps.iter().map(|(restarts, seconds)| update(&mut trust, *restarts, *seconds)).last();
             assert_eq!(found, Some(expected), "{steps:?}");
-            assert_eq!(trust.due().is_none(), trust.current.is_some(), "only a current status ends the wait");
+            let waits = expected == Trust::Outdated && trust.current.is_none() && steps.last().unwrap().0.is_some();
+            assert_eq!(trust.due().is_some(), waits, "{steps:?}");
         }
     }
 }

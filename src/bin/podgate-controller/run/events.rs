@@ -27,8 +27,6 @@ impl Controller {
             );
         }
         let trusted = trust != Trust::Outdated;
-        let may_become_current = !trusted && self.status_trust.due().is_some() && facts.own_started_at.is_some();
-        self.outdated_facts = may_become_current.then(|| facts.clone());
         self.pod.set_containers(merge_containers(&self.declared_containers, &facts.containers));
         self.create_folders();
         self.pod.on_pod_update(facts, trusted, now());
@@ -38,15 +36,15 @@ impl Controller {
             return;
         }
         self.api_wait_until = None;
-        let with_exec_probe: Vec<_> = self.pod.tracks().iter().filter(|track| track.has_exec_probe()).collect();
-        if with_exec_probe.is_empty() {
+        let with_exec_probe = || self.pod.tracks().iter().filter(|track| track.has_exec_probe());
+        if with_exec_probe().next().is_none() {
             return;
         }
         let seen = self.config_seen();
         if seen.is_none() {
             debug!("no kubernetes.io/config.seen in the downward-API volume: the kubelet's ready status is ignored");
         }
-        for track in with_exec_probe {
+        for track in with_exec_probe() {
             if let Some(status) = track.kubelet_status() {
                 let has_startup = track.spec.startup_probe.is_some();
                 let filter =
@@ -54,11 +52,14 @@ impl Controller {
                 filter.on_kubelet_status(status, seen.as_deref(), now());
             }
         }
+        for (name, _) in self.ready_filters.iter().filter(|(_, filter)| filter.trusted_ready().is_none()) {
+            self.pod.on_kubelet_ready(name, None);
+        }
     }
 
     /// Handles facts again that may be current now, because they have not changed for long.
     pub(super) fn recheck_outdated_facts(&mut self) {
-        if let Some(facts) = self.outdated_facts.take() {
+        if let Some(facts) = self.status_trust.take_outdated() {
             self.on_pod_update(&facts);
         }
     }

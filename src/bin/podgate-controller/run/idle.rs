@@ -23,7 +23,7 @@ impl Controller {
             self.publisher.api.as_mut().filter(|_| !self.must_end_with_others && !self.pod.needs_pod_watch())
         {
             api.stop_watching();
-            self.outdated_facts = None;
+            self.status_trust.take_outdated();
             self.pod.mark_pod_stale();
         }
     }

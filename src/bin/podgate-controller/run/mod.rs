@@ -98,8 +98,6 @@ struct Controller {
     declared_containers: Vec<Container>,
     podinfo: PathBuf,
     status_trust: StatusTrust,
-    /// Facts that are outdated now, but may become current without a change at the time `status_trust.due()`.
-    outdated_facts: Option<PodFacts>,
     pod: PodModel,
     publisher: Publisher,
     /// Lock that keeps other sidecars of the Pod waiting.
@@ -180,7 +178,6 @@ impl Controller {
             declared_containers: declared,
             podinfo: args.podinfo.clone(),
             status_trust: StatusTrust::new(wall_clock() - process_age().unwrap_or_default()),
-            outdated_facts: None,
             pod,
             publisher: Publisher::new(board, api, metrics, milestones),
             _only_sidecar: only_sidecar,
@@ -265,7 +262,7 @@ impl Controller {
             (self.report_retry_at, Controller::on_reports),
             (self.publisher.api_retry_at(), |this| this.publisher.publish_to_api(&this.pod)),
             (self.publisher.board.retry_at(), |this| this.publisher.board.retry()),
-            (self.outdated_facts.as_ref().and_then(|_| self.status_trust.due()), Controller::recheck_outdated_facts),
+            (self.status_trust.due(), Controller::recheck_outdated_facts),
             (self.ready_filters.values().filter_map(ReadyFilter::due).min(), Controller::recheck_ready_filters),
             (self.api_wait_until, |this| this.api_wait_until = None),
             (self.pod.due(), |this| this.pod.tick(now())),
