@@ -8,16 +8,16 @@
 //! | [`pending_ack`] | the checks before a gate may open |
 //! | [`ready_filter`] | a filter for the kubelet's `ready` status |
 //! | [`rate_limit`] | limits on what one container can cause |
-//! | [`shutdown`] | the delay of the sidecar's exit after SIGTERM |
 //! | [`status_trust`] | the decision whether the kubelet's status is current |
+//! | [`exit_rule`] | the time of the sidecar's exit |
 //! | [`milestones`] | the times at which each container reached each state |
 
+pub(crate) mod exit_rule;
 pub(crate) mod hold_gate;
 pub(crate) mod milestones;
 pub(crate) mod pending_ack;
 pub(crate) mod pod;
 pub(crate) mod rate_limit;
 pub(crate) mod ready_filter;
-pub(crate) mod shutdown;
 pub(crate) mod status_trust;
 pub(crate) mod track;

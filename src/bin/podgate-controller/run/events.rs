@@ -30,8 +30,7 @@ impl Controller {
         self.pod.set_containers(merge_containers(&self.declared_containers, &facts.containers));
         self.create_folders();
         self.pod.on_pod_update(facts, trusted, now());
-        self.must_end_with_others = facts.must_end_with_others;
-        self.have_others_ended |= facts.must_end_with_others && trusted && facts.have_others_ended;
+        self.exit_rule.on_pod_update(facts, trusted);
         if !trusted {
             return;
         }

@@ -20,7 +20,7 @@ impl Controller {
         self.ready_filters.clear();
         // The watch stays open if only the kubelet can report that other containers have ended.
         if let Some(api) =
-            self.publisher.api.as_mut().filter(|_| !self.must_end_with_others && !self.pod.needs_pod_watch())
+            self.publisher.api.as_mut().filter(|_| !self.exit_rule.must_end_with_others && !self.pod.needs_pod_watch())
         {
             api.stop_watching();
             self.status_trust.take_outdated();

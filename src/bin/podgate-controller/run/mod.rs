@@ -9,11 +9,11 @@ use crate::args::RunArgs;
 use crate::clock::{now, wall_clock};
 use crate::input::folders::{Folders, IDLE_REREAD_INTERVAL, REREAD_INTERVAL};
 use crate::input::pod_facts::PodFacts;
+use crate::model::exit_rule::ExitRule;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::PodModel;
 use crate::model::rate_limit::{ReportBucket, TokenBucket, restart_delay};
 use crate::model::ready_filter::ReadyFilter;
-use crate::model::shutdown::Shutdown;
 use crate::model::status_trust::StatusTrust;
 use crate::output::board::Board;
 use crate::output::hold_files::HoldFiles;
@@ -119,12 +119,7 @@ struct Controller {
     wake_up_at: Option<(Instant, String)>,
     /// End of the wait for the API server's answer. The sidecar does not go idle during this wait.
     api_wait_until: Option<Instant>,
-    /// Set after a signal, while the sidecar waits for preStop hooks.
-    shutdown: Option<Shutdown>,
-    /// True if the sidecar is a regular container and must exit after all others have ended for good.
-    must_end_with_others: bool,
-    /// True if all other regular containers have ended for good.
-    have_others_ended: bool,
+    exit_rule: ExitRule,
 }
 
 /// Time at which a timer is due, and its action.
@@ -192,9 +187,7 @@ impl Controller {
             wake_up_limits: BTreeMap::new(),
             wake_up_at: None,
             api_wait_until: None,
-            shutdown: None,
-            must_end_with_others: false,
-            have_others_ended: false,
+            exit_rule: ExitRule::default(),
         };
         controller.create_folders();
         controller.update();
@@ -222,13 +215,11 @@ impl Controller {
 
     async fn run_loop(&mut self, signals: &mut Signals) -> Exit {
         loop {
-            if let Some(shutdown) = self.shutdown
-                && !shutdown.must_wait(&self.pod, now())
-            {
+            if let Some(signal) = self.exit_rule.ending_signal(&self.pod, now()) {
                 // Exit code 0 would hide that the hook never succeeded.
                 let is_hooked = self.publisher.board.has_hook_succeeded(&self.pod.epoch);
                 let exit = if is_hooked { Exit::Released } else { Exit::Terminated };
-                info!(signal = shutdown.signal, code = exit.code(), "exiting");
+                info!(signal, code = exit.code(), "exiting");
                 return exit;
             }
             let timer = self.timers().into_iter().filter_map(|(due, _)| due).min();
@@ -240,7 +231,7 @@ impl Controller {
                 () = sleep_until(timer) => self.tick(),
                 signal = signals.next() => self.on_signal(signal),
             }
-            if self.have_others_ended {
+            if self.exit_rule.have_others_ended {
                 info!("all other containers have ended; exiting");
                 return Exit::Released;
             }
@@ -248,11 +239,9 @@ impl Controller {
         }
     }
 
-    /// Starts the shutdown. As a regular container, the sidecar gets SIGTERM together with all others. It keeps running
-    /// while their preStop hooks still need the board, until the kubelet's SIGKILL. A second signal skips this wait.
     fn on_signal(&mut self, signal: &'static str) {
         self.close_gates();
-        self.shutdown = Some(Shutdown { signal, signaled_at: self.shutdown.is_none().then(now) });
+        self.exit_rule.on_signal(signal, now());
     }
 
     /// Lists all timers.
@@ -267,7 +256,7 @@ impl Controller {
             (self.api_wait_until, |this| this.api_wait_until = None),
             (self.pod.due(), |this| this.pod.tick(now())),
             // `run_loop` decides about the exit after each event.
-            (self.shutdown.as_ref().and_then(|shutdown| shutdown.due(now())), |_| ()),
+            (self.exit_rule.due().filter(|at| *at > now()), |_| ()),
         ]
     }
 

@@ -1,0 +1,54 @@
+//! Decides when the sidecar exits. No I/O.
+
+use crate::input::pod_facts::PodFacts;
+use crate::model::pod::PodModel;
+use podgate::core::report::PreStopState;
+use std::time::{Duration, Instant};
+
+/// Time limit for the first report of a preStop hook after SIGTERM.
+const PRE_STOP_START_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// Decides when the sidecar exits: after a signal, or as a regular container after all others.
+#[derive(Debug, Default)]
+pub(crate) struct ExitRule {
+    /// Last signal.
+    signal: Option<&'static str>,
+    /// Time of the first signal; `None` after a second signal, which skips the wait for preStop hooks.
+    signaled_at: Option<Instant>,
+    /// True if the sidecar is a regular container and must exit after all others have ended for good.
+    pub(crate) must_end_with_others: bool,
+    /// True if all other regular containers have ended for good.
+    pub(crate) have_others_ended: bool,
+}
+
+impl ExitRule {
+    pub(crate) fn on_signal(&mut self, signal: &'static str, now: Instant) {
+        self.signaled_at = self.signal.replace(signal).is_none().then_some(now);
+    }
+
+    pub(crate) fn on_pod_update(&mut self, facts: &PodFacts, trusted: bool) {
+        self.must_end_with_others = facts.must_end_with_others;
+        self.have_others_ended |= facts.must_end_with_others && trusted && facts.have_others_ended;
+    }
+
+    pub(crate) fn is_signaled(&self) -> bool {
+        self.signal.is_some()
+    }
+
+    /// Returns the signal that ends the sidecar now; `None` without a signal, and while a preStop hook runs or may still
+    /// begin. As a regular container, the sidecar gets SIGTERM together with all others, and their hooks need the board.
+    pub(crate) fn ending_signal(&self, pod: &PodModel, now: Instant) -> Option<&'static str> {
+        let may_begin = self.due().is_some_and(|at| now < at);
+        let must_wait = pod.pre_stop_containers().any(|track| match track.stopping() {
+            PreStopState::Begun => true,
+            PreStopState::NotBegun => may_begin,
+            PreStopState::Finished => false,
+        });
+        self.signal.filter(|_| self.signaled_at.is_none() || !must_wait)
+    }
+
+    /// Returns the time from which the sidecar does not wait for the beginning of a preStop hook.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.signaled_at.map(|since| since + PRE_STOP_START_TIMEOUT)
+    }
+}
