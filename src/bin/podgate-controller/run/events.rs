@@ -34,7 +34,7 @@ impl Controller {
         if !trusted {
             return;
         }
-        self.api_wait_until = None;
+        self.idling.api_wait_until = None;
         let with_exec_probe = || self.pod.tracks().iter().filter(|track| track.has_exec_probe());
         if with_exec_probe().next().is_none() {
             return;

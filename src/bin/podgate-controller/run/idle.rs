@@ -2,55 +2,77 @@
 
 use super::Controller;
 use crate::clock::now;
-use std::time::Duration;
+use crate::model::rate_limit::TokenBucket;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 use tracing::info;
 
 /// Time limit for the API server's answer after a wake-up.
 const API_TIMEOUT: Duration = Duration::from_secs(5);
 
+#[derive(Debug, Default)]
+pub(super) struct Idling {
+    pub(super) is_idle: bool,
+    /// Limits how often each container can end idling. Each wake-up opens a watch on the API server, and a container can
+    /// write any number of reports.
+    limits: BTreeMap<String, TokenBucket>,
+    /// Next wake-up that a rate limit has delayed: its time and container.
+    delayed: Option<(Instant, String)>,
+    /// End of the wait for the API server's answer. The sidecar does not go idle during this wait.
+    pub(super) api_wait_until: Option<Instant>,
+}
+
+impl Idling {
+    /// Ends idling after a change in the folder of `container`. Returns false if the container's rate limit delays that.
+    fn end(&mut self, container: String, now: Instant) -> bool {
+        if let Err(at) = self.limits.entry(container.clone()).or_default().take(now) {
+            if self.delayed.as_ref().is_none_or(|(known, _)| at < *known) {
+                self.delayed = Some((at, container));
+            }
+            return false;
+        }
+        (self.delayed, self.is_idle) = (None, false);
+        true
+    }
+
+    /// Returns the time of the delayed wake-up.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.delayed.as_ref().map(|(at, _)| *at)
+    }
+}
+
 impl Controller {
     /// Closes connections and stops timers. Only a change in a folder wakes the sidecar up.
     pub(super) fn go_idle(&mut self) {
-        if self.is_idle {
+        if std::mem::replace(&mut self.idling.is_idle, true) {
             return;
         }
         info!("all containers started; going idle");
-        self.is_idle = true;
         self.prober.clear();
         self.ready_filters.clear();
         // The watch stays open if only the kubelet can report that other containers have ended.
-        if let Some(api) =
-            self.publisher.api.as_mut().filter(|_| !self.exit_rule.must_end_with_others && !self.pod.needs_pod_watch())
-        {
+        let needs_watch = self.exit_rule.must_end_with_others || self.pod.needs_pod_watch();
+        if let Some(api) = self.publisher.api.as_mut().filter(|_| !needs_watch) {
             api.stop_watching();
             self.status_trust.take_outdated();
             self.pod.mark_pod_stale();
         }
     }
 
-    /// Ends idling after a change in the folder of `container`. If the container's rate limit forbids this now, records
-    /// the time to try again. The limit is needed because each wake-up opens a watch on the API server, and a container
-    /// can write any number of reports.
+    /// Ends idling after a change in the folder of `container`, at the latest when its rate limit allows that.
     pub(super) fn wake_up(&mut self, container: String) {
-        if !self.is_idle {
-            return;
-        }
-        if let Err(at) = self.wake_up_limits.entry(container.clone()).or_default().take(now()) {
-            if self.wake_up_at.as_ref().is_none_or(|(known, _)| at < *known) {
-                self.wake_up_at = Some((at, container));
-            }
-            return;
-        }
-        (self.wake_up_at, self.is_idle) = (None, false);
-        if let Some(api) = &mut self.publisher.api {
+        if self.idling.is_idle
+            && self.idling.end(container, now())
+            && let Some(api) = &mut self.publisher.api
+        {
             api.watch();
             // Stay awake until the API has answered or the time limit is over.
-            self.api_wait_until = Some(now() + API_TIMEOUT);
+            self.idling.api_wait_until = Some(now() + API_TIMEOUT);
         }
     }
 
     pub(super) fn retry_wake_up(&mut self) {
-        if let Some((_, container)) = self.wake_up_at.take() {
+        if let Some((_, container)) = self.idling.delayed.take() {
             self.wake_up(container);
         }
     }

@@ -12,7 +12,7 @@ use crate::input::pod_facts::PodFacts;
 use crate::model::exit_rule::ExitRule;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::PodModel;
-use crate::model::rate_limit::{ReportBucket, TokenBucket, restart_delay};
+use crate::model::rate_limit::{ReportBucket, restart_delay};
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::StatusTrust;
 use crate::output::board::Board;
@@ -23,6 +23,7 @@ use crate::probe::prober::Prober;
 use crate::setup::{default_agent_path, exclude_other_sidecars, pod_identity};
 use crate::signals::Signals;
 use futures::FutureExt;
+use idle::Idling;
 use podgate::core::container::{Container, Mode};
 use podgate::core::exit::Exit;
 use podgate::core::snapshot::Snapshot;
@@ -112,13 +113,7 @@ struct Controller {
     prober: Prober,
     ready_filters: BTreeMap<String, ReadyFilter>,
     pod_updates: mpsc::Receiver<PodFacts>,
-    is_idle: bool,
-    /// Limits how often each container can end idling.
-    wake_up_limits: BTreeMap<String, TokenBucket>,
-    /// Next wake-up that a rate limit has delayed: its time and container.
-    wake_up_at: Option<(Instant, String)>,
-    /// End of the wait for the API server's answer. The sidecar does not go idle during this wait.
-    api_wait_until: Option<Instant>,
+    idling: Idling,
     exit_rule: ExitRule,
 }
 
@@ -183,10 +178,7 @@ impl Controller {
             prober: Prober::new(ip, args.probe_floor),
             ready_filters: BTreeMap::new(),
             pod_updates,
-            is_idle: false,
-            wake_up_limits: BTreeMap::new(),
-            wake_up_at: None,
-            api_wait_until: None,
+            idling: Idling::default(),
             exit_rule: ExitRule::default(),
         };
         controller.create_folders();
@@ -223,7 +215,7 @@ impl Controller {
                 return exit;
             }
             let timer = self.timers().into_iter().filter_map(|(due, _)| due).min();
-            let reread = if self.is_idle { IDLE_REREAD_INTERVAL } else { REREAD_INTERVAL };
+            let reread = if self.idling.is_idle { IDLE_REREAD_INTERVAL } else { REREAD_INTERVAL };
             tokio::select! {
                 Some(facts) = self.pod_updates.recv() => self.on_pod_update(&facts),
                 event = self.prober.next_event() => self.on_probe_event(event),
@@ -247,13 +239,13 @@ impl Controller {
     /// Lists all timers.
     fn timers(&self) -> [Timer; 9] {
         [
-            (self.wake_up_at.as_ref().map(|(at, _)| *at), Controller::retry_wake_up),
+            (self.idling.retry_at(), Controller::retry_wake_up),
             (self.report_retry_at, Controller::on_reports),
             (self.publisher.api_retry_at(), |this| this.publisher.publish_to_api(&this.pod)),
             (self.publisher.board.retry_at(), |this| this.publisher.board.retry()),
             (self.status_trust.due(), Controller::recheck_outdated_facts),
             (self.ready_filters.values().filter_map(ReadyFilter::due).min(), Controller::recheck_ready_filters),
-            (self.api_wait_until, |this| this.api_wait_until = None),
+            (self.idling.api_wait_until, |this| this.idling.api_wait_until = None),
             (self.pod.due(), |this| this.pod.tick(now())),
             // `run_loop` decides about the exit after each event.
             (self.exit_rule.due().filter(|at| *at > now()), |_| ()),
@@ -281,10 +273,10 @@ impl Controller {
         if has_changed || is_release {
             self.publisher.publish_to_api(&self.pod);
         }
-        if self.pod.may_idle() && self.api_wait_until.is_none() {
+        if self.pod.may_idle() && self.idling.api_wait_until.is_none() {
             self.go_idle();
         }
-        if self.is_idle {
+        if self.idling.is_idle {
             return;
         }
         for track in self.pod.tracks() {
