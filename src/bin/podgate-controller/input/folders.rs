@@ -2,6 +2,8 @@
 
 use crate::clock::now;
 use crate::input::report_file::{Stamp, make_folder, read_report};
+use crate::model::rate_limit::ReportBucket;
+use crate::model::track::FolderState;
 use crate::probe::precise_timer::PreciseTimer;
 use inotify::{Inotify, WatchMask};
 use podgate::core::container::Container;
@@ -48,26 +50,18 @@ pub(crate) struct Folders {
     last_retry: Instant,
     /// Time of the last event, and the number of checks since that event.
     last_event: Option<(Instant, usize)>,
+    /// Time of the next check of a container whose rate limit has delayed a change.
+    retry_at: Option<Instant>,
 }
 
-#[derive(Debug, PartialEq, Default)]
+#[derive(Debug, Default)]
 struct LastSeen {
     stamp: Option<Stamp>,
     /// Last report. The stamp alone is not enough: two writes in place within one clock tick have the same stamp.
     report: Option<Report>,
     is_tether_held: bool,
     is_checked: bool,
-}
-
-#[derive(Debug, PartialEq)]
-pub(crate) struct FolderChange {
-    pub(crate) container: String,
-    pub(crate) report: Option<Report>,
-    /// True if the report file was replaced since the last call.
-    pub(crate) is_rewritten: bool,
-    pub(crate) is_tether_held: bool,
-    /// True if no further check follows for the event that triggered this check.
-    pub(crate) is_last_check: bool,
+    limit: ReportBucket,
 }
 
 impl Folders {
@@ -90,6 +84,7 @@ impl Folders {
             last_check: now(),
             last_retry: now(),
             last_event: None,
+            retry_at: None,
         };
         if podinfo.is_dir() {
             folders.prepare(podinfo.to_owned(), 0);
@@ -142,6 +137,7 @@ impl Folders {
         tokio::time::sleep_until((self.last_check + self.gap).into()).await;
         let is_polling = self.inotify.is_none() || !self.unwatched.is_empty();
         let due = self.last_check + if is_polling { POLL_INTERVAL } else { reread };
+        let due = self.retry_at.map_or(due, |at| at.min(due));
         let has_event = tokio::select! {
             () = next_event(&mut self.inotify) => true,
             () = self.timer.sleep_until(due) => false,
@@ -161,10 +157,16 @@ impl Folders {
         }
     }
 
-    /// Returns the changes since the last call. Treats an invalid report file as a missing report.
-    pub(crate) fn take_changes(&mut self) -> Vec<FolderChange> {
+    /// Returns true if another check follows soon for the event that triggered the last check.
+    pub(crate) fn rechecks_soon(&self) -> bool {
+        self.last_event.is_some_and(|(_, rounds)| rounds < RECHECK_DELAYS.len())
+    }
+
+    /// Returns the containers whose folders have changed since the last call. Treats an invalid report file as a missing
+    /// report. Delays the changes of a container that changes too often.
+    pub(crate) fn take_changes(&mut self) -> Vec<(String, FolderState)> {
         let mut changes = Vec::new();
-        let is_last_check = self.last_event.is_none_or(|(_, rounds)| rounds == RECHECK_DELAYS.len());
+        self.retry_at = None;
         for (name, known) in &mut self.last_seen {
             // Read the lock first: a gate reports Waiting before it takes its tether, and Opened while it holds the
             // tether.
@@ -179,19 +181,25 @@ impl Folders {
                 }
             };
             let is_rewritten = known.stamp != stamp || known.report != report;
-            if is_rewritten || known.is_tether_held != is_tether_held || !known.is_checked {
-                *known = LastSeen { stamp, report: report.clone(), is_tether_held, is_checked: true };
-                let container = name.clone();
-                changes.push(FolderChange { container, report, is_rewritten, is_tether_held, is_last_check });
+            if !is_rewritten && known.is_tether_held == is_tether_held && known.is_checked {
+                continue;
             }
+            if let Err(at) = known.limit.take(now()) {
+                self.retry_at = Some(self.retry_at.map_or(at, |known| known.min(at)));
+                continue;
+            }
+            (known.stamp, known.report) = (stamp, report.clone());
+            (known.is_tether_held, known.is_checked) = (is_tether_held, true);
+            changes.push((name.clone(), FolderState { report, is_rewritten, is_tether_held, is_listening: false }));
         }
         changes
     }
 
-    /// Makes the next `take_changes` return `container` even without a change.
-    pub(crate) fn recheck(&mut self, container: &str) {
+    /// Makes the next `take_changes` return `folder` of `container` again, even without a change.
+    pub(crate) fn recheck(&mut self, container: &str, folder: &FolderState) {
         if let Some(known) = self.last_seen.get_mut(container) {
             known.is_checked = false;
+            known.stamp = known.stamp.filter(|_| !folder.is_rewritten);
         }
     }
 }
@@ -237,6 +245,7 @@ mod tests {
         let (stamp, _) = read_report(root.path(), "db").unwrap();
         folders.last_seen.get_mut("db").unwrap().stamp = Some(stamp);
         let changes = folders.take_changes();
-        assert!(changes[0].is_rewritten && changes[0].report.as_ref().unwrap().started);
+        let folder = &changes[0].1;
+        assert!(folder.is_rewritten && folder.report.as_ref().unwrap().started);
     }
 }

@@ -2,11 +2,10 @@
 
 use super::Controller;
 use crate::clock::now;
-use crate::input::folders::FolderChange;
 use crate::input::pod_facts::PodFacts;
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::Trust;
-use crate::model::track::{ContainerTrack, FolderState};
+use crate::model::track::ContainerTrack;
 use crate::probe::prober::{Attempt, ProbeEvent};
 use crate::setup::merge_containers;
 use podgate::core::names;
@@ -82,30 +81,17 @@ impl Controller {
     }
 
     pub(super) fn on_reports(&mut self) {
-        self.report_retry_at = None;
-        for FolderChange { container, report, is_rewritten, is_tether_held, is_last_check } in
-            self.folders.take_changes()
-        {
-            let (limit, is_skipped_rewrite) = self.report_limits.entry(container.clone()).or_default();
-            *is_skipped_rewrite |= is_rewritten;
-            if let Err(at) = limit.take(now()) {
-                self.folders.recheck(&container);
-                self.report_retry_at = Some(self.report_retry_at.map_or(at, |known| known.min(at)));
-                continue;
-            }
-            debug!(%container, ?report, held = is_tether_held, "report or tether changed");
-            let mut is_listening = false;
-            let may_have_ended = |track: &&ContainerTrack| !is_tether_held && track.ends_on_tether_drop();
+        for (container, mut folder) in self.folders.take_changes() {
+            debug!(%container, report = ?folder.report, held = folder.is_tether_held, "report or tether changed");
+            let may_have_ended = |track: &&ContainerTrack| !folder.is_tether_held && track.ends_on_tether_drop();
             if let Some(track) = self.pod.track(&container).filter(may_have_ended) {
-                is_listening = self.prober.is_listening(&track.spec);
-                if is_listening && !is_last_check {
+                folder.is_listening = self.prober.is_listening(&track.spec);
+                if folder.is_listening && self.folders.rechecks_soon() {
                     // A process that has ended closes its ports within milliseconds, so check again.
-                    self.folders.recheck(&container);
+                    self.folders.recheck(&container, &folder);
                     continue;
                 }
             }
-            let is_rewritten = std::mem::take(is_skipped_rewrite);
-            let folder = FolderState { report, is_rewritten, is_tether_held, is_listening };
             if self.pod.on_report(&container, folder, now()) {
                 self.wake_up(container);
             }

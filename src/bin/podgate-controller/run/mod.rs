@@ -12,7 +12,7 @@ use crate::input::pod_facts::PodFacts;
 use crate::model::exit_rule::ExitRule;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::PodModel;
-use crate::model::rate_limit::{ReportBucket, restart_delay};
+use crate::model::rate_limit::restart_delay;
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::StatusTrust;
 use crate::output::board::Board;
@@ -106,10 +106,6 @@ struct Controller {
     /// Gate files; `None` if no container is held.
     hold_files: Option<HoldFiles>,
     folders: Folders,
-    /// Limits how often the folder of each container is evaluated. True if a rewritten report has been skipped.
-    report_limits: BTreeMap<String, (ReportBucket, bool)>,
-    /// Time to evaluate the folders that a rate limit has skipped.
-    report_retry_at: Option<Instant>,
     prober: Prober,
     ready_filters: BTreeMap<String, ReadyFilter>,
     pod_updates: mpsc::Receiver<PodFacts>,
@@ -173,8 +169,6 @@ impl Controller {
             _only_sidecar: only_sidecar,
             hold_files,
             folders: Folders::new(&args.self_dir, &args.podinfo),
-            report_limits: BTreeMap::new(),
-            report_retry_at: None,
             prober: Prober::new(ip, args.probe_floor),
             ready_filters: BTreeMap::new(),
             pod_updates,
@@ -237,10 +231,9 @@ impl Controller {
     }
 
     /// Lists all timers.
-    fn timers(&self) -> [Timer; 9] {
+    fn timers(&self) -> [Timer; 8] {
         [
             (self.idling.retry_at(), Controller::retry_wake_up),
-            (self.report_retry_at, Controller::on_reports),
             (self.publisher.api_retry_at(), |this| this.publisher.publish_to_api(&this.pod)),
             (self.publisher.board.retry_at(), |this| this.publisher.board.retry()),
             (self.status_trust.due(), Controller::recheck_outdated_facts),
