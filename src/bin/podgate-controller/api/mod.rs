@@ -2,8 +2,10 @@
 //! if it is forbidden, unreachable or slow, the sidecar logs one warning and retries.
 
 mod client;
+mod patch;
 pub(crate) mod task;
 
+use crate::api::patch::{is_minor, is_release_patch, merge_patch};
 use crate::clock::now;
 use crate::input::pod_facts::{Pod, PodFacts, extract_facts};
 use crate::output::metrics::Metrics;
@@ -12,9 +14,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1;
 use kube::api::{Api, ApiResource, Patch, PatchParams, WatchEvent, WatchParams};
 use podgate::core::annotations::Annotations;
-use podgate::core::names;
 use podgate::core::snapshot::is_podgate_key;
-use podgate::core::state::State;
 use podgate::core::text::error_chain;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
@@ -116,6 +116,11 @@ impl ApiState {
         self.actual_changed.notify_one();
     }
 
+    /// Returns the patch that sets the `desired` annotations; `None` if the Pod already has them.
+    fn patch(&self, desired: &Annotations) -> Option<Value> {
+        merge_patch(self.actual.borrow().annotations.as_ref(), desired)
+    }
+
     fn connect(&self) -> Result<Api<Pod>, String> {
         let client = client::in_cluster().map_err(|error| error_chain(&*error))?;
         let pods = ApiResource::erase::<v1::Pod>(&());
@@ -190,7 +195,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
     let mut pause = backoff();
     let mut api = None;
     loop {
-        if merge_patch(&shared, &desired.borrow_and_update()).is_none() {
+        if shared.patch(&desired.borrow_and_update()).is_none() {
             // No patch is needed. Drop the connection after an idle time of `REQUEST_TIMEOUT`.
             tokio::select! {
                 changed = desired.changed() => if changed.is_err() { return },
@@ -223,9 +228,8 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
                     tokio::time::sleep(pause.min(RELEASE_RETRY_DELAY)).await;
                 } else {
                     // A release does not wait for the end of a long pause.
-                    let needs_release = |desired: &Annotations| {
-                        merge_patch(&shared, desired).is_some_and(|patch| is_release_patch(&patch))
-                    };
+                    let needs_release =
+                        |desired: &Annotations| shared.patch(desired).is_some_and(|patch| is_release_patch(&patch));
                     let _ = tokio::time::timeout(pause, desired.wait_for(needs_release)).await;
                 }
             }
@@ -237,7 +241,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
 async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
     let mut until = now() + MINOR_BATCH_WINDOW;
     loop {
-        let patch = merge_patch(shared, &desired.borrow_and_update())?;
+        let patch = shared.patch(&desired.borrow_and_update())?;
         if is_release_patch(&patch) {
             return Some(patch);
         }
@@ -246,24 +250,9 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
         }
         let more = tokio::time::timeout_at(until.into(), desired.changed()).await;
         if more.is_err() || now() >= until {
-            return merge_patch(shared, &desired.borrow());
+            return shared.patch(&desired.borrow());
         }
     }
-}
-
-/// Returns true if a patch releases a held container: it makes the kubelet try again to create the container.
-fn is_release_patch(patch: &Value) -> bool {
-    patch.get(names::SANDBOX_RELEASES).and_then(Value::as_str).is_some_and(|releases| !releases.ends_with(".0"))
-}
-
-/// Returns true if a patch only reports started containers.
-fn is_minor(patch: &Value) -> bool {
-    let started = Value::from(State::Started.as_str());
-    let entries = patch.as_object();
-    entries.into_iter().flatten().all(|(key, value)| match key.as_str() {
-        names::SANDBOX_REVISION | names::SANDBOX_SEEN | names::SANDBOX_TIMES => true,
-        key => key.starts_with(names::STATUS_PREFIX) && *value == started,
-    })
 }
 
 async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Result<(), String> {
@@ -281,84 +270,18 @@ async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Re
     Ok(())
 }
 
-/// Returns the merge patch that sets the `desired` annotations; `None` if the Pod already has them.
-fn merge_patch(shared: &ApiState, desired: &Annotations) -> Option<Value> {
-    if desired.is_empty() {
-        return None;
-    }
-    let actual = shared.actual.borrow();
-    let known = actual.annotations.as_ref();
-    let mut patch = serde_json::Map::new();
-    for (key, value) in desired {
-        if known.and_then(|known| known.get(key)) != Some(value) {
-            patch.insert(key.clone(), json!(value));
-        }
-    }
-    let stale = known.into_iter().flat_map(Annotations::keys).filter(|key| !desired.contains_key(*key));
-    patch.extend(stale.map(|key| (key.clone(), Value::Null)));
-    (!patch.is_empty()).then_some(Value::Object(patch))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shared() -> Rc<ApiState> {
+    #[test]
+    fn older_versions_and_foreign_annotations_are_ignored() {
         let identity = PodIdentity { name: "p".into(), namespace: "n".into(), uid: None, container: "podgate".into() };
-        ApiState::new(identity, Rc::default())
-    }
-
-    fn annotations(pairs: &[(&str, &str)]) -> Annotations {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
-    }
-
-    #[test]
-    fn patch_sets_changed_and_removes_forged_annotations() {
-        let shared = shared();
-        let desired = annotations(&[("status.podgate.io/db", "Waiting")]);
-        assert_eq!(merge_patch(&shared, &desired), Some(json!({"status.podgate.io/db": "Waiting"})));
-        shared.update_actual(
-            annotations(&[("status.podgate.io/db", "Ready"), ("status.podgate.io/x", "Ready"), ("a/b", "c")]),
-            Some(5),
-        );
-        let patch = json!({"status.podgate.io/db": "Waiting", "status.podgate.io/x": null});
-        assert_eq!(merge_patch(&shared, &desired), Some(patch));
-        shared.update_actual(desired.clone(), Some(6));
-        assert_eq!(merge_patch(&shared, &desired), None);
-    }
-
-    #[test]
-    fn patch_with_only_started_containers_is_minor() {
-        let minor = json!({"status.podgate.io/db": "Started", "sandbox.podgate.io/revision": "2", "sandbox.podgate.io/seen": "x",
-                           "sandbox.podgate.io/times": "1,db=started+0"});
-        assert!(is_minor(&minor));
-        for (key, value) in [
-            ("status.podgate.io/db", json!("Ready")),
-            ("status.podgate.io/x", Value::Null),
-            ("sandbox.podgate.io/phase", json!("started")),
-            ("sandbox.podgate.io/epoch", json!("e")),
-        ] {
-            let mut patch = minor.clone();
-            patch[key] = value;
-            assert!(!is_minor(&patch), "{key}");
-        }
-    }
-
-    #[test]
-    fn patch_with_a_new_number_of_releases_is_a_release() {
-        for (releases, expected) in
-            [(json!("e1.1"), true), (json!("e1.10"), true), (json!("e1.0"), false), (Value::Null, false)]
-        {
-            assert_eq!(is_release_patch(&json!({"sandbox.podgate.io/releases": releases})), expected, "{releases}");
-        }
-    }
-
-    #[test]
-    fn older_version_of_the_pod_is_ignored() {
-        let shared = shared();
-        let desired = annotations(&[("status.podgate.io/db", "Ready")]);
-        shared.update_actual(desired.clone(), Some(6));
-        shared.update_actual(annotations(&[("status.podgate.io/db", "Waiting")]), Some(5));
-        assert_eq!(merge_patch(&shared, &desired), None);
+        let shared = ApiState::new(identity, Rc::default());
+        let ready = |state: &str| Annotations::from([("status.podgate.io/db".to_owned(), state.to_owned())]);
+        let foreign = [("a/b".to_owned(), "c".to_owned())];
+        shared.update_actual(ready("Ready").into_iter().chain(foreign).collect(), Some(6));
+        shared.update_actual(ready("Waiting"), Some(5));
+        assert_eq!(shared.patch(&ready("Ready")), None);
     }
 }

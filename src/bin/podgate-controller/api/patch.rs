@@ -1,0 +1,82 @@
+//! The patch of the Pod's annotations. No I/O.
+
+use podgate::core::annotations::Annotations;
+use podgate::core::names;
+use podgate::core::state::State;
+use serde_json::{Value, json};
+
+/// Returns the merge patch that turns the `known` annotations of the Pod into the `desired` ones; `None` if they are
+/// equal.
+pub(super) fn merge_patch(known: Option<&Annotations>, desired: &Annotations) -> Option<Value> {
+    if desired.is_empty() {
+        return None;
+    }
+    let mut patch = serde_json::Map::new();
+    for (key, value) in desired {
+        if known.and_then(|known| known.get(key)) != Some(value) {
+            patch.insert(key.clone(), json!(value));
+        }
+    }
+    let stale = known.into_iter().flat_map(Annotations::keys).filter(|key| !desired.contains_key(*key));
+    patch.extend(stale.map(|key| (key.clone(), Value::Null)));
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// Returns true if a patch releases a held container: it makes the kubelet try again to create the container.
+pub(super) fn is_release_patch(patch: &Value) -> bool {
+    patch.get(names::SANDBOX_RELEASES).and_then(Value::as_str).is_some_and(|releases| !releases.ends_with(".0"))
+}
+
+/// Returns true if a patch only reports started containers.
+pub(super) fn is_minor(patch: &Value) -> bool {
+    let started = Value::from(State::Started.as_str());
+    let entries = patch.as_object();
+    entries.into_iter().flatten().all(|(key, value)| match key.as_str() {
+        names::SANDBOX_REVISION | names::SANDBOX_SEEN | names::SANDBOX_TIMES => true,
+        key => key.starts_with(names::STATUS_PREFIX) && *value == started,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patch_sets_changed_and_removes_forged_annotations() {
+        let annotations = |pairs: &[(&str, &str)]| -> Annotations {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let desired = annotations(&[("status.podgate.io/db", "Waiting")]);
+        assert_eq!(merge_patch(None, &desired), Some(json!({"status.podgate.io/db": "Waiting"})));
+        assert_eq!(merge_patch(Some(&desired), &desired), None);
+        let forged = annotations(&[("status.podgate.io/db", "Ready"), ("status.podgate.io/x", "Ready")]);
+        let patch = json!({"status.podgate.io/db": "Waiting", "status.podgate.io/x": null});
+        assert_eq!(merge_patch(Some(&forged), &desired), Some(patch));
+    }
+
+    #[test]
+    fn patch_with_only_started_containers_is_minor() {
+        let minor = json!({"status.podgate.io/db": "Started", "sandbox.podgate.io/revision": "2",
+                           "sandbox.podgate.io/seen": "x", "sandbox.podgate.io/times": "1,db=started+0"});
+        assert!(is_minor(&minor));
+        for (key, value) in [
+            ("status.podgate.io/db", json!("Ready")),
+            ("status.podgate.io/x", Value::Null),
+            ("sandbox.podgate.io/phase", json!("started")),
+            ("sandbox.podgate.io/epoch", json!("e")),
+        ] {
+            let mut patch = minor.clone();
+            patch[key] = value;
+            assert!(!is_minor(&patch), "{key}");
+        }
+    }
+
+    #[test]
+    fn patch_with_a_new_number_of_releases_is_a_release() {
+        for (releases, expected) in
+            [(json!("e1.1"), true), (json!("e1.10"), true), (json!("e1.0"), false), (Value::Null, false)]
+        {
+            assert_eq!(is_release_patch(&json!({"sandbox.podgate.io/releases": releases})), expected, "{releases}");
+        }
+    }
+}
