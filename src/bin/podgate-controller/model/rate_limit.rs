@@ -2,7 +2,6 @@
 //! Also limits how often parts of the sidecar restart after a panic. No I/O.
 
 use podgate::core::snapshot::Snapshot;
-use podgate::core::state::State;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -60,45 +59,40 @@ impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
 /// API keeps its last published facts. Changes of other containers are never delayed.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotLimiter {
-    containers: BTreeMap<String, (Facts, TokenBucket)>,
+    buckets: BTreeMap<String, TokenBucket>,
+    last: Option<Snapshot>,
     retry_at: Option<Instant>,
-}
-
-/// A container's part of a snapshot.
-#[derive(Debug, Clone, PartialEq)]
-struct Facts {
-    state: Option<State>,
-    stuck: Option<String>,
-    is_stopping: bool,
-    restarts: Option<u64>,
 }
 
 impl SnapshotLimiter {
     /// Returns the version of `snapshot` to publish at `now`: containers without a token keep their last published
     /// facts.
     pub(crate) fn limit(&mut self, snapshot: &Snapshot, now: Instant) -> Snapshot {
+        fn keep<T: Clone>(map: &mut BTreeMap<String, T>, last: &BTreeMap<String, T>, name: &str) {
+            map.remove(name);
+            map.extend(last.get_key_value(name).map(|(name, value)| (name.clone(), value.clone())));
+        }
+        let facts = |of: &Snapshot, name: &str| {
+            let (state, restarts) = (of.states.get(name).copied(), of.restarts.get(name).copied());
+            (state, restarts, of.stuck.get(name).cloned(), of.stopping.contains(name))
+        };
         let mut limited = snapshot.clone();
         self.retry_at = None;
         for name in snapshot.states.keys() {
-            let facts = Facts {
-                state: snapshot.states.get(name).copied(),
-                stuck: snapshot.stuck.get(name).cloned(),
-                is_stopping: snapshot.stopping.contains(name),
-                restarts: snapshot.restarts.get(name).copied(),
-            };
-            let (last, bucket) =
-                self.containers.entry(name.clone()).or_insert_with(|| (facts.clone(), TokenBucket::default()));
-            if *last == facts {
+            let Some(last) = self.last.as_ref().filter(|last| last.states.contains_key(name)) else { continue };
+            if facts(last, name) == facts(snapshot, name) {
                 continue;
             }
-            match bucket.take(now) {
-                Ok(()) => *last = facts,
-                Err(at) => {
-                    self.retry_at = Some(self.retry_at.map_or(at, |known| known.min(at)));
-                    last.write(&mut limited, name);
-                }
+            if let Err(at) = self.buckets.entry(name.clone()).or_default().take(now) {
+                self.retry_at = Some(self.retry_at.map_or(at, |known| known.min(at)));
+                keep(&mut limited.states, &last.states, name);
+                keep(&mut limited.stuck, &last.stuck, name);
+                keep(&mut limited.restarts, &last.restarts, name);
+                limited.stopping.remove(name);
+                limited.stopping.extend(last.stopping.get(name).cloned());
             }
         }
+        self.last = Some(limited.clone());
         limited
     }
 
@@ -108,24 +102,11 @@ impl SnapshotLimiter {
     }
 }
 
-impl Facts {
-    fn write(&self, snapshot: &mut Snapshot, name: &str) {
-        fn set<T: Clone>(map: &mut BTreeMap<String, T>, name: &str, value: Option<&T>) {
-            map.remove(name);
-            map.extend(value.map(|value| (name.to_owned(), value.clone())));
-        }
-        set(&mut snapshot.states, name, self.state.as_ref());
-        set(&mut snapshot.stuck, name, self.stuck.as_ref());
-        set(&mut snapshot.restarts, name, self.restarts.as_ref());
-        snapshot.stopping.remove(name);
-        snapshot.stopping.extend(self.is_stopping.then(|| name.to_owned()));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::now;
+    use podgate::core::state::State;
 
     #[test]
     fn bucket_allows_a_burst_and_then_one_token_per_interval() {
