@@ -67,7 +67,7 @@ struct LastSeen {
 impl Folders {
     /// Creates the inotify instance. Must be called inside the tokio runtime.
     pub(crate) fn new(root: &Path, podinfo: &Path) -> Folders {
-        #[allow(deprecated, reason = "sound here: an Inotify owns its descriptor and never exposes it")]
+        #[expect(deprecated, reason = "sound here: an Inotify owns its descriptor and never exposes it")]
         let register = |inotify| AsyncFd::with_interest(inotify, Interest::READABLE);
         let inotify: io::Result<_> = Inotify::init().and_then(register);
         if let Err(error) = &inotify {

@@ -48,7 +48,7 @@ impl PreciseTimer {
 
 fn create_timer() -> io::Result<AsyncFd<OwnedFd>> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-    #[allow(deprecated, reason = "sound here: an OwnedFd stays the same descriptor")]
+    #[expect(deprecated, reason = "sound here: an OwnedFd stays the same descriptor")]
     AsyncFd::with_interest(timer, Interest::READABLE)
 }
 
