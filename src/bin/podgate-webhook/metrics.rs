@@ -29,35 +29,32 @@ pub(crate) struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        let mut registry = Registry::with_prefix("podgate_webhook");
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix("podgate_webhook"),
+            requests: counters("outcome", &OUTCOMES),
+            request_seconds: Histogram::new([
+                0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
+            ]),
+            in_flight: Gauge::default(),
+            connections: Gauge::default(),
+            failed_connections: counters("reason", &CONNECTION_ERRORS),
+            expiry: Gauge::default(),
+            certificate_checks: counters("result", &CHECK_RESULTS),
+        };
+        let registry = &mut metrics.registry;
         registry.register("build", "Program version", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        let requests = counters("outcome", &OUTCOMES);
-        registry.register("requests", "Requests, by outcome", requests.clone());
-        let request_seconds =
-            Histogram::new([0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
+        registry.register("requests", "Requests, by outcome", metrics.requests.clone());
         let help = "Time from a request's head to the response";
-        registry.register_with_unit("request", help, Unit::Seconds, request_seconds.clone());
-        let in_flight = Gauge::default();
-        registry.register("requests_in_flight", "Requests that are being handled", in_flight.clone());
-        let connections = Gauge::default();
-        registry.register("connections", "Open connections", connections.clone());
-        let failed_connections = counters("reason", &CONNECTION_ERRORS);
-        registry.register("connections_failed", "Connections that failed, by reason", failed_connections.clone());
-        let expiry = Gauge::default();
+        registry.register_with_unit("request", help, Unit::Seconds, metrics.request_seconds.clone());
+        registry.register("requests_in_flight", "Requests that are being handled", metrics.in_flight.clone());
+        registry.register("connections", "Open connections", metrics.connections.clone());
+        let help = "Connections that failed, by reason";
+        registry.register("connections_failed", help, metrics.failed_connections.clone());
         let help = "Time when the served certificate expires, in seconds since 1970; 0 if there is none";
-        registry.register("certificate_expiry_timestamp", help, expiry.clone());
-        let certificate_checks = counters("result", &CHECK_RESULTS);
-        registry.register("certificate_checks", "Checks of the certificates, by result", certificate_checks.clone());
-        Metrics {
-            registry,
-            requests,
-            request_seconds,
-            in_flight,
-            connections,
-            failed_connections,
-            expiry,
-            certificate_checks,
-        }
+        registry.register("certificate_expiry_timestamp", help, metrics.expiry.clone());
+        let help = "Checks of the certificates, by result";
+        registry.register("certificate_checks", help, metrics.certificate_checks.clone());
+        metrics
     }
 }
 

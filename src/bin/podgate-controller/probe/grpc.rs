@@ -5,7 +5,7 @@
 //! of the prober.
 
 use super::{AttemptResult, Success, USER_AGENT, connect, exchange};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
@@ -67,20 +67,14 @@ async fn read_answer(answer: Response<Incoming>) -> Result<u8, String> {
         return Err("the server speaks HTTP/2 but not gRPC".to_owned());
     }
     // A response without a message has its gRPC status in the headers.
-    let mut status = grpc_status(answer.headers())?;
-    let mut body = answer.into_body();
-    let mut message = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| format!("gRPC response is incomplete: {}", error_chain(&error)))?;
-        if let Some(trailers) = frame.trailers_ref() {
-            status = grpc_status(trailers)?.or(status);
-        } else if let Some(data) = frame.data_ref() {
-            if message.len() + data.len() > MAX_ANSWER_BYTES {
-                return Err("gRPC response is too long".to_owned());
-            }
-            message.extend_from_slice(data);
+    let status = grpc_status(answer.headers())?;
+    let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            return "gRPC response is too long".to_owned();
         }
-    }
+        format!("gRPC response is incomplete: {}", error_chain(&*error))
+    })?;
+    let status = body.trailers().map_or(Ok(None), grpc_status)?.or(status);
     match status {
         Some(0) => {}
         Some(5) => return Err("the health service does not know this service (gRPC status 5)".to_owned()),
@@ -88,7 +82,7 @@ async fn read_answer(answer: Response<Incoming>) -> Result<u8, String> {
         Some(other) => return Err(format!("gRPC status {other}")),
         None => return Err("gRPC response without a status".to_owned()),
     }
-    serving_status(&message).ok_or_else(|| "gRPC response is invalid".to_owned())
+    serving_status(&body.to_bytes()).ok_or_else(|| "gRPC response is invalid".to_owned())
 }
 
 fn grpc_status(headers: &HeaderMap) -> Result<Option<u32>, String> {

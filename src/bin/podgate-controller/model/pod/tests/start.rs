@@ -3,15 +3,6 @@
 use super::*;
 
 #[test]
-fn new_model_has_all_waiting_and_a_higher_revision() {
-    let pod = new_pod(false, CHAIN);
-    let first = pod.published.as_ref().unwrap();
-    assert_eq!((first.revision, first.phase), (5, Phase::Starting));
-    assert!(first.states.values().all(|state| *state == State::Waiting));
-    assert_eq!(first.order, ["db", "api", "web"]);
-}
-
-#[test]
 fn containers_of_a_chain_become_ready_in_order() {
     let mut pod = new_pod(false, CHAIN);
     pod.receive_verdict("db", ProbeVerdict::Passed);
@@ -20,23 +11,13 @@ fn containers_of_a_chain_become_ready_in_order() {
     assert_eq!(pod.state_of("db"), State::Ready);
     assert!(!pod.may_run(&pod.tracks()[1]), "api has not reported");
     pod.receive_report("api", Some(report()));
-    assert_eq!((pod.state_of("api"), pod.phase()), (State::Started, Phase::Starting));
+    assert_eq!((pod.state_of("api"), pod.phase()), (State::Started, Phase::Starting), "api's hook waits");
     pod.receive_verdict("api", ProbeVerdict::Passed);
     pod.update_snapshot();
     assert!(pod.may_run(&pod.tracks()[2]), "no hook of an earlier container waits");
     pod.receive_status("web", running("w1", false));
     pod.receive_verdict("web", ProbeVerdict::Passed);
     assert_eq!((pod.phase(), pod.may_idle()), (Phase::Started, true));
-}
-
-#[test]
-fn pod_is_not_started_while_a_hook_waits() {
-    let mut pod = new_pod(false, CHAIN);
-    for name in ["db", "api"] {
-        pod.receive_report(name, Some(report()));
-    }
-    pod.receive_verdict("db", ProbeVerdict::Passed);
-    assert_eq!(pod.phase(), Phase::Starting, "api's hook still waits");
 }
 
 #[test]
@@ -70,15 +51,6 @@ fn kubelet_ready_is_ignored_where_podgate_can_probe() {
     let mut pod = new_pod(false, CHAIN);
     pod.receive_status("db", running("d1", true));
     assert_eq!(pod.state_of("db"), State::Started);
-}
-
-#[test]
-fn status_from_before_the_sidecar_start_is_ignored() {
-    let mut pod = new_pod(false, r#"[{"name":"db","mode":"post-start"}]"#);
-    pod.on_pod_update(&pod_facts("db", running("d1", true)), false, now());
-    assert!(pod.update_snapshot().is_none());
-    pod.receive_status("db", running("d1", true));
-    assert_eq!(pod.state_of("db"), State::Ready, "without a probe, Started is Ready");
 }
 
 #[test]
