@@ -155,9 +155,9 @@ mod tests {
     use super::*;
     use podgate::core::container::Mode;
     use podgate::core::until::WaitCondition;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn facts(value: serde_json::Value) -> PodFacts {
+    fn facts(value: Value) -> PodFacts {
         extract_facts(&serde_json::from_value(value).unwrap(), "podgate")
     }
 
@@ -192,47 +192,46 @@ mod tests {
         assert_eq!(facts.annotations.len(), 2);
     }
 
-    fn status_of_db(policy: &str, status: serde_json::Value) -> KubeletStatus {
-        let mut facts = facts(json!({
-            "metadata": {}, "spec": {"restartPolicy": policy, "containers": [{"name": "db"}]},
-            "status": {"containerStatuses": [status]}}));
-        facts.kubelet_statuses.remove("db").unwrap()
-    }
-
     #[test]
-    fn final_end_depends_on_the_restart_policy() {
-        let end = |code: i32| json!({"name": "db", "state": {"terminated": {"exitCode": code, "containerID": "c1"}}});
-        for (policy, code, for_good) in [
-            ("Always", 0, false),
-            ("Always", 1, false),
-            ("OnFailure", 0, true),
-            ("OnFailure", 1, false),
-            ("Never", 1, true),
+    fn final_end_depends_on_the_policies_of_pod_and_container() {
+        let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+        for (pod_policy, own_policy, rules, code, for_good) in [
+            ("Always", Value::Null, json!([]), 0, false),
+            ("Always", Value::Null, json!([]), 1, false),
+            ("OnFailure", Value::Null, json!([]), 0, true),
+            ("OnFailure", Value::Null, json!([]), 1, false),
+            ("Never", Value::Null, json!([]), 1, true),
+            ("Always", json!("Never"), json!([]), 42, true),
+            ("Always", json!("Never"), rules, 42, false),
         ] {
-            let status = status_of_db(policy, end(code));
+            let mut facts = facts(json!({
+                "metadata": {}, "spec": {"restartPolicy": pod_policy, "containers": [
+                    {"name": "db", "restartPolicy": own_policy, "restartPolicyRules": rules}]},
+                "status": {"containerStatuses": [
+                    {"name": "db", "state": {"terminated": {"exitCode": code, "containerID": "c1"}}}]}}));
+            let status = facts.kubelet_statuses.remove("db").unwrap();
             assert_eq!(status.termination, Some(("c1".to_owned(), code)));
-            assert_eq!(status.stuck_reason.is_some(), for_good, "{policy} {code}");
+            assert_eq!(status.stuck_reason.is_some(), for_good, "{pod_policy} {own_policy} {code}");
         }
     }
 
     #[test]
     fn last_state_holds_the_termination_during_back_off() {
-        let status = status_of_db(
-            "Always",
-            json!({"name": "db", "containerID": "c1", "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-                   "lastState": {"terminated": {"exitCode": 3, "containerID": "c1"}}}),
-        );
-        assert_eq!(
-            (status.termination, status.stuck_reason.as_deref()),
-            (Some(("c1".to_owned(), 3)), Some("CrashLoopBackOff"))
-        );
-        let again = status_of_db(
-            "Always",
-            json!({"name": "db", "containerID": "c2", "ready": true, "started": true,
-                   "state": {"running": {"startedAt": "2026-11-21T14:00:00Z"}},
-                   "lastState": {"terminated": {"exitCode": 3, "containerID": "c1"}}}),
-        );
-        assert_eq!((again.running_id.as_deref(), again.termination, again.is_ready), (Some("c2"), None, true));
+        let running = json!({"running": {"startedAt": "2026-11-21T14:00:00Z"}});
+        for (state, running_id, termination, stuck_reason) in [
+            (json!({"waiting": {"reason": "CrashLoopBackOff"}}), None, Some(("c1", 3)), Some("CrashLoopBackOff")),
+            (running, Some("c2"), None, None),
+        ] {
+            let facts = facts(json!({
+                "metadata": {}, "spec": {"containers": [{"name": "db"}]},
+                "status": {"containerStatuses": [
+                    {"name": "db", "containerID": "c2", "ready": true, "started": true, "state": state,
+                     "lastState": {"terminated": {"exitCode": 3, "containerID": "c1"}}}]}}));
+            let status = &facts.kubelet_statuses["db"];
+            assert_eq!((status.running_id.as_deref(), status.stuck_reason.as_deref()), (running_id, stuck_reason));
+            assert_eq!(status.termination, termination.map(|(id, code)| (id.to_owned(), code)));
+            assert!(status.is_ready);
+        }
     }
 
     #[test]
@@ -248,22 +247,5 @@ mod tests {
             }));
             assert_eq!((facts.must_end_with_others, facts.have_others_ended), (must_end, have_ended), "{policy}");
         }
-    }
-
-    #[test]
-    fn container_restart_policy_overrides_the_pod_policy() {
-        let facts = facts(json!({
-            "metadata": {},
-            "spec": {"restartPolicy": "Always", "containers": [
-                {"name": "a", "restartPolicy": "Never"},
-                {"name": "b", "restartPolicy": "Never",
-                 "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]}]},
-            "status": {"containerStatuses": [
-                {"name": "a", "state": {"terminated": {"exitCode": 42}}},
-                {"name": "b", "state": {"terminated": {"exitCode": 42}}}]}
-        }));
-        assert!(
-            facts.kubelet_statuses["a"].stuck_reason.is_some() && facts.kubelet_statuses["b"].stuck_reason.is_none()
-        );
     }
 }

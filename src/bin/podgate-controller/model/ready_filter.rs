@@ -119,75 +119,62 @@ mod tests {
     use super::*;
     use crate::clock::now;
 
-    fn status(ready: bool) -> KubeletStatus {
-        KubeletStatus {
-            running_id: Some("c1".to_owned()),
-            is_ready: ready,
-            has_started: true,
-            ..KubeletStatus::default()
+    /// Each step is a time in seconds, the kubelet's `ready` status or `None` for a check, and `config.seen`.
+    #[test]
+    fn status_counts_when_it_is_stable_and_certain() {
+        let (ready, unready, check) = (Some(true), Some(false), None);
+        for (what, has_startup, steps, expected) in [
+            ("too early", false, &[(0.0, ready, "s1"), (0.5, check, "s1")][..], None),
+            ("stable", false, &[(0.0, ready, "s1"), (1.0, check, "s1")], Some(true)),
+            ("no config.seen", false, &[(0.0, ready, ""), (1.0, check, "s1")], None),
+            ("changed too late", false, &[(0.0, ready, "s1"), (0.5, unready, "s1"), (1.0, check, "s1")], None),
+            ("changed", false, &[(0.0, ready, "s1"), (0.5, unready, "s1"), (1.5, check, "s1")], Some(false)),
+            ("restart", false, &[(0.0, unready, "s1"), (0.0, ready, "s2"), (9.9, check, "s2")], None),
+            ("restart long ago", false, &[(0.0, unready, "s1"), (0.0, ready, "s2"), (10.0, check, "s2")], Some(true)),
+            (
+                "not ready after the restart",
+                false,
+                &[
+                    (0.0, unready, "s1"),
+                    (0.0, ready, "s2"),
+                    (1.0, unready, "s2"),
+                    (2.0, ready, "s2"),
+                    (3.0, check, "s2"),
+                ],
+                Some(true),
+            ),
+            (
+                "unseen startup before the restart",
+                true,
+                &[
+                    (0.0, unready, "s1"),
+                    (1.0, check, "s1"),
+                    (2.0, ready, "s1"),
+                    (3.0, check, "s2"),
+                    (60.0, check, "s2"),
+                ],
+                Some(false),
+            ),
+            (
+                "seen startup before the restart",
+                true,
+                &[(0.0, ready, "s1"), (1.0, check, "s1"), (2.0, ready, "s2"), (3.0, check, "s2")],
+                Some(true),
+            ),
+        ] {
+            let (mut filter, start) = (ReadyFilter::new(has_startup), now());
+            for (seconds, is_ready, seen) in steps {
+                let (at, seen) = (start + STABLE_FOR.mul_f64(*seconds), Some(*seen).filter(|seen| !seen.is_empty()));
+                let Some(is_ready) = *is_ready else {
+                    filter.recheck(seen, at);
+                    assert!(filter.due().is_none_or(|due| due > at), "{what}: a check must not repeat at once");
+                    continue;
+                };
+                let running_id = Some("c1".to_owned());
+                let status = KubeletStatus { running_id, is_ready, has_started: true, ..KubeletStatus::default() };
+                filter.on_kubelet_status(&status, seen, at);
+            }
+            assert_eq!(filter.trusted_ready(), expected, "{what}");
         }
-    }
-
-    #[test]
-    fn status_counts_after_it_was_stable_for_a_second() {
-        let (mut filter, start) = (ReadyFilter::default(), now());
-        filter.on_kubelet_status(&status(true), Some("s1"), start);
-        filter.recheck(Some("s1"), start + STABLE_FOR / 2);
-        assert_eq!(filter.trusted_ready(), None);
-        filter.recheck(Some("s1"), start + STABLE_FOR);
-        assert_eq!((filter.trusted_ready(), filter.due()), (Some(true), None));
-    }
-
-    #[test]
-    fn changed_status_restarts_the_wait() {
-        let (mut filter, start) = (ReadyFilter::default(), now());
-        filter.on_kubelet_status(&status(true), Some("s1"), start);
-        filter.on_kubelet_status(&status(false), Some("s1"), start + STABLE_FOR / 2);
-        filter.recheck(Some("s1"), start + STABLE_FOR);
-        assert_eq!(filter.trusted_ready(), None);
-        filter.recheck(Some("s1"), start + STABLE_FOR * 2);
-        assert_eq!(filter.trusted_ready(), Some(false));
-    }
-
-    #[test]
-    fn unseen_startup_is_never_trusted_after_kubelet_restart() {
-        let (mut filter, start) = (ReadyFilter::new(true), now());
-        filter.on_kubelet_status(&status(false), Some("s1"), start);
-        filter.recheck(Some("s1"), start + STABLE_FOR);
-        filter.on_kubelet_status(&status(true), Some("s1"), start + STABLE_FOR * 2);
-        filter.recheck(Some("s2"), start + STABLE_FOR * 3);
-        filter.recheck(Some("s2"), start + STABLE_FOR * 60);
-        assert_eq!(filter.trusted_ready(), Some(false), "not ready before the restart");
-        let mut known = ReadyFilter::new(true);
-        known.on_kubelet_status(&status(true), Some("s1"), start);
-        known.recheck(Some("s1"), start + STABLE_FOR);
-        known.on_kubelet_status(&status(true), Some("s2"), start + STABLE_FOR * 2);
-        known.recheck(Some("s2"), start + STABLE_FOR * 3);
-        assert_eq!(known.trusted_ready(), Some(true));
-    }
-
-    #[test]
-    fn ready_after_kubelet_restart_needs_a_not_ready_or_time() {
-        let (mut filter, start) = (ReadyFilter::new(false), now());
-        filter.on_kubelet_status(&status(false), Some("s1"), start);
-        filter.on_kubelet_status(&status(true), Some("s2"), start);
-        filter.recheck(Some("s2"), start + STABLE_FOR * 2);
-        assert_eq!((filter.trusted_ready(), filter.due()), (None, Some(start + DISTRUST_AFTER_RESTART)));
-        let mut denied = ReadyFilter::new(false);
-        denied.on_kubelet_status(&status(false), Some("s1"), start);
-        denied.on_kubelet_status(&status(true), Some("s2"), start);
-        denied.on_kubelet_status(&status(false), Some("s2"), start + STABLE_FOR);
-        denied.on_kubelet_status(&status(true), Some("s2"), start + STABLE_FOR * 2);
-        denied.recheck(Some("s2"), start + STABLE_FOR * 3);
-        assert_eq!(denied.trusted_ready(), Some(true));
-        filter.recheck(Some("s2"), start + DISTRUST_AFTER_RESTART);
-        assert_eq!(filter.trusted_ready(), Some(true));
-    }
-
-    #[test]
-    fn status_without_config_seen_is_ignored() {
-        let (mut filter, start) = (ReadyFilter::default(), now());
-        filter.on_kubelet_status(&status(true), None, start);
-        assert_eq!((filter.due(), filter.trusted_ready()), (None, None));
     }
 }
