@@ -1,13 +1,14 @@
-//! Determines the current and the next certificate. No I/O: maps the stored certificates and the time to the
-//! certificates to store next.
+//! Determines the current and the next certificate: maps the stored certificates and the time to the certificates to
+//! store next.
 //!
 //! A new pair is first stored as `next`, and its CA is added to the webhook configuration. After all API servers have
 //! had time to read the new configuration, `next` becomes `current`. The old CA stays in the configuration until its
 //! certificate has expired, because a replica may still serve the old certificate.
 
-use super::pair::{BACKDATED, CertPair};
+use super::pair::{self, BACKDATED, CertPair};
 use crate::certificate::Validity;
 use std::time::{Duration, SystemTime};
+use tracing::warn;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct StoredCerts {
@@ -32,40 +33,50 @@ pub(super) struct RolloverInputs<'a> {
     pub(super) is_propagated: bool,
     /// Pair that this replica serves, used if the Secret has no usable current pair.
     pub(super) served: Option<&'a CertPair>,
+    /// DNS names of a new certificate, for which a stored certificate must be valid too.
+    pub(super) names: &'a [String],
+}
+
+impl RolloverInputs<'_> {
     /// Returns a pair's validity; `None` if the pair can't be used now.
-    pub(super) validity_of: &'a dyn Fn(&CertPair) -> Option<Validity>,
-    pub(super) is_ca_valid: &'a dyn Fn(&[u8]) -> bool,
-    pub(super) generate: &'a dyn Fn() -> Result<CertPair, String>,
+    fn validity_of(&self, pair: &CertPair) -> Option<Validity> {
+        let checked = pair.verify(self.names, self.time);
+        checked.inspect_err(|why| warn!(why, "a certificate in the Secret is unusable")).ok().map(|(_, life)| life)
+    }
+
+    fn generate(&self) -> Result<CertPair, String> {
+        CertPair::generate(self.names, self.time, self.life)
+    }
 }
 
 /// Returns the certificates to store in the Secret. Fails if a certificate is needed but can't be created.
 pub(super) fn next_certs(stored: &StoredCerts, now: &RolloverInputs<'_>) -> Result<StoredCerts, String> {
-    let usable = |pair: &Option<CertPair>| pair.clone().filter(|pair| (now.validity_of)(pair).is_some());
-    let old_ca = stored.old_ca.clone().filter(|ca| (now.is_ca_valid)(ca));
+    let usable = |pair: &Option<CertPair>| pair.clone().filter(|pair| now.validity_of(pair).is_some());
+    let old_ca = stored.old_ca.clone().filter(|ca| pair::ca_validity(ca).is_some_and(|life| now.time < life.until));
     let (current, next) = (usable(&stored.current), usable(&stored.next));
     Ok(match (current, next) {
         (Some(current), Some(next)) if now.is_propagated => {
             StoredCerts { current: Some(next), next: None, old_ca: Some(current.ca) }
         }
         (Some(current), None) if is_renewal_due(&current, now) => {
-            StoredCerts { current: Some(current), next: Some((now.generate)()?), old_ca }
+            StoredCerts { current: Some(current), next: Some(now.generate()?), old_ca }
         }
         (Some(current), next) => StoredCerts { current: Some(current), next, old_ca },
         // The API servers already trust the served certificate, so serve it until the CA of the new certificate has
         // propagated.
         (None, next) if let Some(served) = usable(&now.served.cloned()) => {
-            let next = next.map_or_else(now.generate, Ok)?;
+            let next = next.map_or_else(|| now.generate(), Ok)?;
             StoredCerts { current: Some(served), next: Some(next), old_ca }
         }
         (None, Some(next)) => StoredCerts { current: Some(next), next: None, old_ca },
-        (None, None) => StoredCerts { current: Some((now.generate)()?), next: None, old_ca },
+        (None, None) => StoredCerts { current: Some(now.generate()?), next: None, old_ca },
     })
 }
 
 /// Returns true if at most a third of the pair's lifetime is left. Also returns true if the time left exceeds the
 /// lifetime of a new certificate by over 10 %, because the user has then reduced `--certificate-life`.
 fn is_renewal_due(pair: &CertPair, now: &RolloverInputs<'_>) -> bool {
-    let Some(life) = (now.validity_of)(pair) else { return true };
+    let Some(life) = now.validity_of(pair) else { return true };
     let left = life.until.duration_since(now.time).unwrap_or_default();
     let whole = life.until.duration_since(life.from + BACKDATED).unwrap_or_default();
     left <= whole / 3 || left > now.life + now.life / 10
@@ -93,48 +104,25 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    /// Returns a fake pair whose CA contains the times of creation and expiry.
-    fn pair(made: u64, life: u64) -> CertPair {
-        CertPair { ca: format!("{} {}", made, made + life).into_bytes(), cert: Vec::new(), key: Vec::new() }
+    /// Returns certificates with these times of creation: current pair, next pair, old CA.
+    fn stored(made: [Option<u64>; 3], names: &[String]) -> StoredCerts {
+        let make = |seconds| CertPair::generate(names, at(seconds), LIFE).unwrap();
+        let [current, next, old] = made.map(|made| made.map(make));
+        StoredCerts { current, next, old_ca: old.map(|old| old.ca) }
     }
 
-    fn validity(ca: &[u8]) -> Validity {
-        let text = std::str::from_utf8(ca).unwrap();
-        let (made, until) = text.split_once(' ').unwrap();
-        Validity { from: at(made.parse().unwrap()) - BACKDATED, until: at(until.parse().unwrap()) }
-    }
-
-    fn next_certs_at(
-        stored: &StoredCerts,
-        seconds: u64,
-        is_propagated: bool,
-        served: Option<&CertPair>,
-    ) -> StoredCerts {
-        let time = at(seconds);
-        let validity_of =
-            |pair: &CertPair| Some(validity(&pair.ca)).filter(|life| life.from <= time && time < life.until);
-        let ca_holds = |ca: &[u8]| time < validity(ca).until;
-        let make = || Ok(pair(seconds, LIFE.as_secs()));
-        let now = RolloverInputs {
-            time,
-            life: LIFE,
-            is_propagated,
-            served,
-            validity_of: &validity_of,
-            is_ca_valid: &ca_holds,
-            generate: &make,
-        };
-        next_certs(stored, &now).unwrap()
-    }
-
-    /// Returns stored certificates with these times of creation: current pair, next pair, old CA.
-    fn stored([current, next, old]: [Option<u64>; 3]) -> StoredCerts {
-        let made = |at: Option<u64>| at.map(|at| pair(at, LIFE.as_secs()));
-        StoredCerts { current: made(current), next: made(next), old_ca: made(old).map(|old| old.ca) }
+    /// Returns the times of creation of `certs`.
+    fn made(certs: &StoredCerts) -> [Option<u64>; 3] {
+        let pairs = [&certs.current, &certs.next].map(|pair| pair.as_ref().map(|pair| &pair.ca));
+        [pairs[0], pairs[1], certs.old_ca.as_ref()].map(|ca| {
+            let made = pair::ca_validity(ca?)?.from + BACKDATED;
+            Some(made.duration_since(at(0)).unwrap().as_secs())
+        })
     }
 
     #[test]
     fn each_step_of_the_rollover() {
+        let names = ["podgate-webhook.podgate.svc".to_owned()];
         let (first, due, second) = ([Some(0), None, None], [Some(0), Some(400), None], [Some(400), None, Some(0)]);
         for (what, before, seconds, is_propagated, served, after) in [
             ("no certificate yet", [None; 3], 0, false, None, first),
@@ -151,12 +139,19 @@ mod tests {
             ("Secret emptied: stored again, then renewed", [None; 3], 100, false, Some(0), [Some(0), Some(100), None]),
             ("Secret emptied, served one expired", [None; 3], 900, false, Some(0), [Some(900), None, None]),
         ] {
-            let served = served.map(|made| pair(made, 600));
-            let once = next_certs_at(&stored(before), seconds, is_propagated, served.as_ref());
-            assert_eq!(once, stored(after), "{what}");
-            assert_eq!(next_certs_at(&once, seconds, false, served.as_ref()), once, "{what}, second replica");
+            let served = served.and_then(|made| stored([Some(made), None, None], &names).current);
+            let next = |stored: &StoredCerts, is_propagated| {
+                let (time, served) = (at(seconds), served.as_ref());
+                let now = RolloverInputs { time, life: LIFE, is_propagated, served, names: &names };
+                next_certs(stored, &now).unwrap()
+            };
+            let once = next(&stored(before, &names), is_propagated);
+            assert_eq!(made(&once), after, "{what}");
+            assert_eq!(next(&once, false), once, "{what}, second replica");
         }
-        assert_eq!(stored(due).ca_bundle(), b"0 600400 1000", "both CAs");
+        let both = stored(due, &names);
+        let cas = [both.current.as_ref().unwrap().ca.clone(), both.next.as_ref().unwrap().ca.clone()];
+        assert_eq!(both.ca_bundle(), cas.concat(), "both CAs");
     }
 
     /// Checks that all steps of a rollover fit into the shortest allowed lifetime.

@@ -4,10 +4,9 @@
 //! All replicas run the same steps. Each write carries the resourceVersion that the replica has read, so one of two
 //! concurrent writes fails with a conflict. The replica with the conflict reads again and finds no change left to make.
 
-use super::pair::{self, CertPair};
+use super::pair::CertPair;
 use super::rollover::{self, RolloverInputs, StoredCerts};
 use crate::args::Args;
-use crate::certificate::Validity;
 use crate::clock::{now, wall_clock};
 use crate::state::State;
 use k8s_openapi::ByteString;
@@ -16,10 +15,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use podgate::core::text::error_chain;
-use rustls::sign::CertifiedKey;
 use serde_json::json;
 use std::time::{Duration, Instant};
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 /// Limit on immediate retries after a conflict.
 const ATTEMPTS_MAX: usize = 5;
@@ -102,7 +100,7 @@ impl CertKeeper {
         let published = self.publish_cas(&after).await;
         if let Some(pair) = after.current
             && self.served.as_ref() != Some(&pair)
-            && let Some((key, life)) = self.verify_pair(&pair)
+            && let Ok((key, life)) = pair.verify(&self.dns_names, wall_clock())
         {
             state.serve_cert(key, life);
             self.served = Some(pair);
@@ -119,27 +117,18 @@ impl CertKeeper {
     }
 
     fn next_certs(&self, stored: &StoredCerts) -> Result<StoredCerts, String> {
-        let time = wall_clock();
         let next = stored.next.as_ref().map(|next| &next.ca);
         let is_propagated = self.propagating.as_ref().is_some_and(|(ca, since)| {
             Some(ca) == next && since.elapsed() >= rollover::propagation_time(self.args.certificate_life)
         });
         let now = RolloverInputs {
-            time,
+            time: wall_clock(),
             life: self.args.certificate_life,
             is_propagated,
             served: self.served.as_ref(),
-            validity_of: &|pair| Some(self.verify_pair(pair)?.1),
-            is_ca_valid: &|ca| pair::is_ca_valid(ca, time),
-            generate: &|| CertPair::generate(&self.dns_names, time, self.args.certificate_life),
+            names: &self.dns_names,
         };
         rollover::next_certs(stored, &now)
-    }
-
-    /// Returns the key and the validity of `pair` if the pair can be served now.
-    fn verify_pair(&self, pair: &CertPair) -> Option<(CertifiedKey, Validity)> {
-        let checked = pair.verify(&self.dns_names, wall_clock());
-        checked.inspect_err(|why| warn!(why, "a certificate in the Secret is unusable")).ok()
     }
 
     /// Writes the CA bundle to each webhook of the configuration that has a different bundle. Returns the bundle.
