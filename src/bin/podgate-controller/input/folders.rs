@@ -226,18 +226,11 @@ mod tests {
     use super::*;
     use podgate::edge::files;
 
-    fn folders(containers: &[&str]) -> (tempfile::TempDir, Folders) {
+    #[tokio::test]
+    async fn content_is_compared_if_the_stamp_is_the_same() {
         let root = tempfile::tempdir().unwrap();
         let mut folders = Folders::new(root.path(), root.path());
-        let container = |name: &&str| Container { name: (*name).to_owned(), ..Container::default() };
-        folders.create(containers.iter().map(container).collect::<Vec<_>>().iter());
-        (root, folders)
-    }
-
-    #[test]
-    fn content_is_compared_if_the_stamp_is_the_same() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (root, mut folders) = runtime.block_on(async { folders(&["db"]) });
+        folders.create([Container { name: "db".to_owned(), ..Container::default() }].iter());
         folders.take_changes();
         let report = Report { started: true, ..Report::default() };
         files::overwrite(&root.path().join("db"), "report", report.to_padded_text(reserved_size(&[])).as_bytes())

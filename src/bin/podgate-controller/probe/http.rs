@@ -58,13 +58,11 @@ struct Answer {
 }
 
 fn status_result(status: StatusCode) -> AttemptResult {
+    let detail = status_text(status);
     match status.as_u16() {
-        200..300 => Ok(Success { detail: status_text(status), warning: None }),
-        300..400 => Ok(Success {
-            detail: status_text(status),
-            warning: Some(format!("{}, redirect not followed", status_text(status))),
-        }),
-        _ => Err(status_text(status)),
+        200..300 => Ok(Success { detail, warning: None }),
+        300..400 => Ok(Success { warning: Some(format!("{detail}, redirect not followed")), detail }),
+        _ => Err(detail),
     }
 }
 

@@ -142,11 +142,7 @@ impl ContainerTrack {
             }
             _ => {}
         }
-        if !self.has_ended() {
-            self.ended_at = None;
-        } else if self.ended_at.is_none() {
-            self.ended_at = Some(now);
-        }
+        self.ended_at = self.has_ended().then(|| self.ended_at.unwrap_or(now));
         // The report of a program without a tether does not count after a restart of the sidecar or a wrongly detected
         // end. The report counts again after the kubelet has shown the program running for `EARLY_DROP_WINDOW` and no
         // new gate has reported.

@@ -174,11 +174,3 @@ async fn slow_servers_fail_at_the_time_limit() {
     ];
     futures::future::join_all(drips.map(each)).await;
 }
-
-#[tokio::test(flavor = "local")]
-async fn ipv6_address_is_bracketed_in_the_host_header() {
-    let (port, heads) = serve_at(Ipv6Addr::LOCALHOST.into(), |_| ok()).await;
-    let get = probe(Handler::HttpGet(http_get(port, "/")));
-    assert!(attempt(&Container::default(), &get, Ipv6Addr::LOCALHOST.into()).await.success);
-    assert!(heads.borrow()[0].contains(&format!("Host: [::1]:{port}\r\n")));
-}
