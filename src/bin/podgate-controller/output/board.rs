@@ -28,8 +28,8 @@ pub(crate) struct Board {
     open_agent: Option<File>,
     /// True after the sidecar has logged that it can't create the bell. Prevents repeated warnings.
     is_bell_broken: bool,
-    /// Annotations that could not be written, and the time of the next attempt.
-    unwritten: Option<(Annotations, Instant)>,
+    /// Time of the next attempt to write the annotations; `None` if they are written.
+    pub(crate) retry_at: Option<Instant>,
 }
 
 /// Space on the board for longer states, in bytes.
@@ -48,7 +48,7 @@ impl Board {
             open_annotations: None,
             open_agent: None,
             is_bell_broken: false,
-            unwritten: None,
+            retry_at: None,
         }
     }
 
@@ -91,12 +91,12 @@ impl Board {
         Ok(())
     }
 
-    /// Writes `annotations`, then rings the bell. If the write fails, keeps `annotations` for [`retry`](Board::retry).
-    /// If creating the bell fails, agents use inotify.
-    pub(crate) fn publish(&mut self, annotations: Annotations) {
+    /// Writes `annotations`, then rings the bell. If the write fails, sets `retry_at`. If creating the bell fails, agents
+    /// use inotify.
+    pub(crate) fn publish(&mut self, annotations: &Annotations) {
         // Old files that containers keep open may fill the volume. The padding makes it possible to overwrite the last
         // file in place then, and leaves space for longer states.
-        let text = annotations::write(&annotations);
+        let text = annotations::write(annotations);
         let size = (text.len() + HEADROOM).next_multiple_of(annotations::PAGE);
         let size = size.max(files::size(&self.folder, names::ANNOTATIONS_FILE, names::BOARD_FILE_MAX));
         let text = annotations::pad(text, size.min(names::BOARD_FILE_MAX));
@@ -109,30 +109,19 @@ impl Board {
         {
             warn!(%error, "can't create the bell, a FIFO on the board; agents use inotify instead");
         }
-        let unwritten = written.is_err().then(|| (annotations, now() + RETRY_DELAY));
-        let before = std::mem::replace(&mut self.unwritten, unwritten);
+        let retry_at = written.is_err().then(|| now() + RETRY_DELAY);
+        let is_retry = std::mem::replace(&mut self.retry_at, retry_at).is_some();
         match written {
-            Err(error) if before.is_none() => {
+            Err(error) if !is_retry => {
                 error!(%error, board = %self.folder.display(), "can't write the board; retrying");
             }
             Ok(file) => {
                 self.open_annotations = file.or(self.open_annotations.take());
-                if before.is_some() {
+                if is_retry {
                     info!("the board can be written again");
                 }
             }
             Err(_) => {}
-        }
-    }
-
-    /// Returns the time for the next [`retry`](Board::retry); `None` if all annotations are written.
-    pub(crate) fn retry_at(&self) -> Option<Instant> {
-        self.unwritten.as_ref().map(|(_, at)| *at)
-    }
-
-    pub(crate) fn retry(&mut self) {
-        if let Some((annotations, _)) = self.unwritten.clone() {
-            self.publish(annotations);
         }
     }
 
@@ -165,11 +154,12 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("board");
         let mut board = Board::new(&folder);
-        board.publish([("a".to_owned(), "1".to_owned())].into());
-        assert!(board.retry_at().is_some());
+        let annotations = [("a".to_owned(), "1".to_owned())].into();
+        board.publish(&annotations);
+        assert!(board.retry_at.is_some());
         std::fs::create_dir(&folder).unwrap();
-        board.retry();
-        assert_eq!(board.retry_at(), None);
+        board.publish(&annotations);
+        assert_eq!(board.retry_at, None);
         let text = std::fs::read_to_string(folder.join("annotations")).unwrap();
         assert!(text.starts_with("a=\"1\"\n~=") && text.len() == annotations::PAGE, "{text}");
     }

@@ -45,12 +45,8 @@ impl Publisher {
 
     /// Publishes the Pod's snapshot on the board, in the log and as metrics.
     pub(crate) fn publish(&mut self, pod: &PodModel) {
+        self.write_board(pod);
         let Some(snapshot) = pod.published() else { return };
-        let mut annotations = self.annotations(snapshot);
-        if let Some(since) = pod.sandbox_started_at {
-            annotations.insert(names::SANDBOX_SINCE.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
-        }
-        self.board.publish(annotations);
         let last = self.last.replace(snapshot.clone());
         for (name, state) in &snapshot.states {
             let before = last.as_ref().and_then(|last| last.states.get(name)).copied();
@@ -67,6 +63,16 @@ impl Publisher {
         if last.is_none_or(|last| last.phase != snapshot.phase) {
             info!(phase = %snapshot.phase, revision = snapshot.revision, "phase changed");
         }
+    }
+
+    /// Writes the Pod's snapshot on the board. `Board` logs failures and sets the time of the next attempt.
+    pub(crate) fn write_board(&mut self, pod: &PodModel) {
+        let Some(snapshot) = pod.published() else { return };
+        let mut annotations = self.annotations(snapshot);
+        if let Some(since) = pod.sandbox_started_at {
+            annotations.insert(names::SANDBOX_SINCE.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
+        }
+        self.board.publish(&annotations);
     }
 
     /// Publishes the Pod's annotations in the API. Respects the rate limit of each container and the admission policy.

@@ -66,7 +66,6 @@ struct ProbeLane {
     run: u64,
     /// The running attempt. It ends with the lane, so that a container has at most one attempt.
     attempt: Option<LocalBoxFuture<'static, Attempt>>,
-    port: Option<u16>,
     /// Time of the next check for a listening socket; `None` if no further check is needed or the check has failed.
     listen_check_at: Option<Instant>,
     /// True if a socket has begun to listen, so that the next attempt is due at once.
@@ -83,6 +82,11 @@ struct Confirmation {
 }
 
 impl ProbeLane {
+    /// Returns the port of the current probe. The probe of the next stage may have another port.
+    fn port(&self) -> Option<u16> {
+        self.container.probe_port(self.progress.probe())
+    }
+
     fn due(&self) -> Option<Instant> {
         if self.attempt.is_some() || self.progress.is_finished() && self.confirmation.is_none() {
             return None;
@@ -123,8 +127,6 @@ impl ProbeLane {
             }
         }
         self.progress.record(now().saturating_duration_since(self.since), outcome.success);
-        // The probe of the next stage may have another port.
-        self.port = self.container.probe_port(self.progress.probe());
         if self.progress.verdict() == ProbeVerdict::Passed {
             self.listen_check_at = None;
         }
@@ -173,15 +175,13 @@ impl Prober {
             }
         }
         let since = start.earliest.max(here);
-        let port = container.probe_port(progress.probe());
         let lane = ProbeLane {
             container: container.clone(),
+            listen_check_at: container.probe_port(progress.probe()).map(|_| since),
             progress,
             since,
             run,
             attempt: None,
-            port,
-            listen_check_at: port.map(|_| since),
             is_expedited: false,
             confirmation: None,
         };
@@ -241,7 +241,7 @@ impl Prober {
     /// Checks the ports that are due for listening sockets.
     fn check_ports(&mut self, here: Instant) -> Option<ProbeEvent> {
         for (name, lane) in &mut self.lanes {
-            let (Some(port), Some(at)) = (lane.port, lane.listen_check_at) else { continue };
+            let (Some(port), Some(at)) = (lane.port(), lane.listen_check_at) else { continue };
             if at > here {
                 continue;
             }

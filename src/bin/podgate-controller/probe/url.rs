@@ -31,13 +31,14 @@ impl Url {
         // Like the kubelet, treat an invalid reference as a path that must be encoded.
         let reference = Reference::parse(path)
             .unwrap_or_else(|| Reference { path: percent_encode(path, b"%?#"), ..Default::default() });
+        let path = reference.path;
         let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         Url {
             scheme: scheme.to_ascii_lowercase(),
             host: host.to_owned(),
             authority,
             port: Some(port),
-            path: with_leading_slash(reference.path),
+            path: if path.is_empty() || path.starts_with('/') { path } else { format!("/{path}") },
             query: reference.query,
         }
     }
@@ -152,10 +153,6 @@ fn percent_encode(text: &str, also: &[u8]) -> String {
         }
     }
     encoded
-}
-
-fn with_leading_slash(path: String) -> String {
-    if path.is_empty() || path.starts_with('/') { path } else { format!("/{path}") }
 }
 
 /// Removes `.` and `..` from `path` (RFC 3986, section 5.2.4).

@@ -177,9 +177,9 @@ impl Controller {
         };
         controller.create_folders();
         controller.update();
-        while let Some(at) = controller.publisher.board.retry_at() {
+        while let Some(at) = controller.publisher.board.retry_at {
             tokio::time::sleep_until(at.into()).await;
-            controller.publisher.board.retry();
+            controller.publisher.write_board(&controller.pod);
         }
         if let Some(api) = &mut controller.publisher.api {
             api.watch();
@@ -215,7 +215,10 @@ impl Controller {
                 event = self.prober.next_event() => self.on_probe_event(event),
                 () = self.folders.changed(reread) => self.on_reports(),
                 () = sleep_until(timer) => self.tick(),
-                signal = signals.next() => self.on_signal(signal),
+                signal = signals.next() => {
+                    self.close_gates();
+                    self.exit_rule.on_signal(signal, now());
+                }
             }
             if self.exit_rule.have_others_ended {
                 info!("all other containers have ended; exiting");
@@ -225,17 +228,12 @@ impl Controller {
         }
     }
 
-    fn on_signal(&mut self, signal: &'static str) {
-        self.close_gates();
-        self.exit_rule.on_signal(signal, now());
-    }
-
     /// Lists all timers.
     fn timers(&self) -> [Timer; 8] {
         [
             (self.idling.retry_at(), Controller::retry_wake_up),
             (self.publisher.api_retry_at(), |this| this.publisher.publish_to_api(&this.pod)),
-            (self.publisher.board.retry_at(), |this| this.publisher.board.retry()),
+            (self.publisher.board.retry_at, |this| this.publisher.write_board(&this.pod)),
             (self.status_trust.due(), Controller::recheck_outdated_facts),
             (self.ready_filters.values().filter_map(ReadyFilter::due).min(), Controller::recheck_ready_filters),
             (self.idling.api_wait_until, |this| this.idling.api_wait_until = None),
@@ -258,7 +256,7 @@ impl Controller {
     fn update(&mut self) {
         let has_changed = self.pod.update_snapshot().is_some();
         self.publisher.record_milestones(&self.pod);
-        // Write the board first, so that a slow API never delays a start. `Board` logs and retries failures.
+        // Write the board first, so that a slow API never delays a start.
         if has_changed {
             self.publisher.publish(&self.pod);
         }
