@@ -42,6 +42,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
+use tokio::time::sleep_until;
 use tracing::{error, info};
 
 /// Time limit for reading the containers from the API, without `--containers`.
@@ -178,7 +179,7 @@ impl Controller {
         controller.create_folders();
         controller.update();
         while let Some(at) = controller.publisher.board.retry_at {
-            tokio::time::sleep_until(at.into()).await;
+            sleep_until(at.into()).await;
             controller.publisher.write_board(&controller.pod);
         }
         if let Some(api) = &mut controller.publisher.api {
@@ -214,7 +215,7 @@ impl Controller {
                 Some(facts) = self.pod_updates.recv() => self.on_pod_update(&facts),
                 event = self.prober.next_event() => self.on_probe_event(event),
                 () = self.folders.changed(reread) => self.on_reports(),
-                () = sleep_until(timer) => self.tick(),
+                () = sleep_until(timer.unwrap_or_else(now).into()), if timer.is_some() => self.tick(),
                 signal = signals.next() => {
                     self.close_gates();
                     self.exit_rule.on_signal(signal, now());
@@ -279,12 +280,5 @@ impl Controller {
         for name in self.pod.unconfirmed() {
             self.prober.confirm(&name);
         }
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }
