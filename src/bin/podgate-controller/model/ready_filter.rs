@@ -82,17 +82,22 @@ impl ReadyFilter {
         self.startup_passed_id.as_deref() == Some(id)
     }
 
-    /// Accepts the pending status if it is trusted at `now` and `config_seen` has not changed.
-    pub(crate) fn recheck(&mut self, config_seen: Option<&str>, now: Instant) {
-        let Some((pending, since)) = self.pending_status.take() else { return };
-        let Some(seen) = config_seen.filter(|_| self.trusted_at(&pending, since) <= now) else {
+    /// Accepts the pending status if it is trusted at `now` and `config_seen` has not changed. Returns true if no status
+    /// is pending any more.
+    pub(crate) fn recheck(&mut self, config_seen: Option<&str>, now: Instant) -> bool {
+        let Some((pending, since)) = self.pending_status.take() else { return false };
+        if self.trusted_at(&pending, since) > now {
             self.pending_status = Some((pending, since));
-            return;
+            return false;
+        }
+        let Some(seen) = config_seen else {
+            self.pending_status = Some((pending, now));
+            return false;
         };
         self.note_config_seen(seen, now);
         if seen != pending.config_seen {
             self.pending_status = Some((PendingStatus { config_seen: seen.to_owned(), ..pending }, now));
-            return;
+            return false;
         }
         if self.restarted_at.is_some()
             && self.has_startup_probe
@@ -100,12 +105,13 @@ impl ReadyFilter {
             && !self.has_passed_startup(&pending.id)
         {
             // The kubelet may wrongly treat this incarnation's startup probe as passed, so never trust this status.
-            return;
+            return true;
         }
         if pending.has_started && pending.is_ready {
             self.startup_passed_id = Some(pending.id);
         }
         self.accepted_ready = Some(pending.is_ready);
+        true
     }
 
     /// Returns the last accepted `ready` status; `None` if no status was accepted.
@@ -127,6 +133,7 @@ mod tests {
             ("too early", false, &[(0.0, ready, "s1"), (0.5, check, "s1")][..], None),
             ("stable", false, &[(0.0, ready, "s1"), (1.0, check, "s1")], Some(true)),
             ("no config.seen", false, &[(0.0, ready, ""), (1.0, check, "s1")], None),
+            ("unreadable config.seen", false, &[(0.0, ready, "s1"), (1.0, check, ""), (1.5, check, "s1")], None),
             ("changed too late", false, &[(0.0, ready, "s1"), (0.5, unready, "s1"), (1.0, check, "s1")], None),
             ("changed", false, &[(0.0, ready, "s1"), (0.5, unready, "s1"), (1.5, check, "s1")], Some(false)),
             ("restart", false, &[(0.0, unready, "s1"), (0.0, ready, "s2"), (9.9, check, "s2")], None),

@@ -50,7 +50,8 @@ impl Controller {
                 filter.on_kubelet_status(status, seen.as_deref(), now());
             }
         }
-        for (name, _) in self.ready_filters.iter().filter(|(_, filter)| filter.trusted_ready().is_none()) {
+        let is_untrusted = |filter: &ReadyFilter| filter.due().is_none() && filter.trusted_ready().is_none();
+        for (name, _) in self.ready_filters.iter().filter(|(_, filter)| is_untrusted(filter)) {
             self.pod.on_kubelet_ready(name, None);
         }
     }
@@ -65,8 +66,9 @@ impl Controller {
     pub(super) fn recheck_ready_filters(&mut self) {
         let seen = self.config_seen();
         for (name, filter) in &mut self.ready_filters {
-            filter.recheck(seen.as_deref(), now());
-            self.pod.on_kubelet_ready(name, filter.trusted_ready());
+            if filter.recheck(seen.as_deref(), now()) {
+                self.pod.on_kubelet_ready(name, filter.trusted_ready());
+            }
         }
     }
 

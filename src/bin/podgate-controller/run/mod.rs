@@ -139,12 +139,8 @@ impl Controller {
         let resumed = found.as_ref().is_some_and(|found| found.sandbox.matches(&sandbox));
         let revision = found.as_ref().map_or(0, |found| found.revision);
         let previous = |key: &str| previous.get(key).filter(|_| resumed).map(String::as_str);
-        let milestones = match found {
-            Some(found) if resumed => {
-                MilestoneRecorder::resume(previous(names::SANDBOX_TIMES).unwrap_or_default(), found.states)
-            }
-            _ => MilestoneRecorder::default(),
-        };
+        let states = found.filter(|_| resumed).map(|found| found.states).unwrap_or_default();
+        let milestones = MilestoneRecorder::resume(previous(names::SANDBOX_TIMES).unwrap_or_default(), states);
         let epoch = random_id(8).map_err(|e| format!("can't get random bytes: {e}"))?;
         let mut pod = PodModel::new(sandbox.clone(), epoch, revision, resumed);
         pod.sandbox_started_at = previous(names::SANDBOX_SINCE).and_then(|since| humantime::parse_rfc3339(since).ok());
