@@ -40,13 +40,6 @@ fn only_a_changed_report_of_this_sandbox_and_epoch_counts() {
 }
 
 #[test]
-fn kubelet_ready_is_ignored_where_podgate_can_probe() {
-    let mut pod = new_pod(false, CHAIN);
-    pod.receive_status("db", running("d1", true));
-    assert_eq!(pod.state_of("db"), State::Started);
-}
-
-#[test]
 fn deleted_pod_is_terminating() {
     let mut pod = new_pod(false, CHAIN);
     pod.on_pod_update(&PodFacts { is_deleting: true, ..PodFacts::default() }, false, now());
@@ -54,7 +47,11 @@ fn deleted_pod_is_terminating() {
 }
 
 #[test]
-fn exec_probe_needs_a_filtered_kubelet_status() {
+fn only_an_exec_probe_needs_the_filtered_kubelet_status() {
+    let mut pod = new_pod(false, CHAIN);
+    pod.on_kubelet_ready("db", Some(true));
+    pod.receive_status("db", running("d1", true));
+    assert_eq!(pod.state_of("db"), State::Started, "podgate can run this probe");
     let exec = r#"[{"name":"db","mode":"post-start","readinessProbe":{"exec":{"command":["x"]}}}]"#;
     let mut pod = new_pod(false, exec);
     pod.receive_report("db", Some(report()));
