@@ -63,10 +63,10 @@ pub(crate) struct ApiState {
     actual_changed: Notify,
 }
 
-/// Podgate's annotations on the Pod, as last received from the API server.
+/// Podgate's annotations on the Pod, as last received from the API server. Empty before the first answer.
 #[derive(Debug, Default)]
 struct ServerAnnotations {
-    annotations: Option<Annotations>,
+    annotations: Annotations,
     resource_version: Option<u64>,
 }
 
@@ -85,11 +85,11 @@ impl ApiState {
     /// Logs one warning when the first kind of request fails. `on_success` logs one line when no request fails any
     /// more.
     fn on_failure(&self, what: &'static str, error: &str) {
-        let first = self.failing_requests.borrow().is_empty();
-        self.failing_requests.borrow_mut().insert(what);
-        if first {
+        let mut failing = self.failing_requests.borrow_mut();
+        if failing.is_empty() {
             warn!(request = what, error, "API request failed; continuing with the board only, will retry");
         }
+        failing.insert(what);
     }
 
     fn on_success(&self, what: &'static str) {
@@ -106,19 +106,16 @@ impl ApiState {
     /// Stores the annotations from the API server. Ignores a version of the Pod that is older than the stored one.
     fn update_actual(&self, annotations: Annotations, version: Option<u64>) {
         let mut actual = self.actual.borrow_mut();
-        if let (Some(known), Some(version)) = (actual.resource_version, version)
-            && version < known
-        {
-            return;
+        if actual.resource_version.zip(version).is_none_or(|(known, version)| known <= version) {
+            let annotations = annotations.into_iter().filter(|(key, _)| is_podgate_key(key)).collect();
+            *actual = ServerAnnotations { annotations, resource_version: version };
+            self.actual_changed.notify_one();
         }
-        let ours: Annotations = annotations.into_iter().filter(|(key, _)| is_podgate_key(key)).collect();
-        *actual = ServerAnnotations { annotations: Some(ours), resource_version: version };
-        self.actual_changed.notify_one();
     }
 
     /// Returns the patch that sets the `desired` annotations; `None` if the Pod already has them.
     fn patch(&self, desired: &Annotations) -> Option<Value> {
-        merge_patch(self.actual.borrow().annotations.as_ref(), desired)
+        merge_patch(&self.actual.borrow().annotations, desired)
     }
 
     fn connect(&self) -> Result<Api<Pod>, String> {

@@ -7,19 +7,13 @@ use serde_json::{Value, json};
 
 /// Returns the merge patch that turns the `known` annotations of the Pod into the `desired` ones; `None` if they are
 /// equal.
-pub(super) fn merge_patch(known: Option<&Annotations>, desired: &Annotations) -> Option<Value> {
-    if desired.is_empty() {
-        return None;
-    }
-    let mut patch = serde_json::Map::new();
-    for (key, value) in desired {
-        if known.and_then(|known| known.get(key)) != Some(value) {
-            patch.insert(key.clone(), json!(value));
-        }
-    }
-    let stale = known.into_iter().flat_map(Annotations::keys).filter(|key| !desired.contains_key(*key));
-    patch.extend(stale.map(|key| (key.clone(), Value::Null)));
-    (!patch.is_empty()).then_some(Value::Object(patch))
+pub(super) fn merge_patch(known: &Annotations, desired: &Annotations) -> Option<Value> {
+    let changed = desired.iter().filter(|(key, value)| known.get(*key) != Some(*value));
+    let changed = changed.map(|(key, value)| (key.clone(), json!(value)));
+    let stale = known.keys().filter(|key| !desired.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let patch: serde_json::Map<_, _> = changed.chain(stale).collect();
+    // The sidecar has published nothing yet if no annotation is desired.
+    (!patch.is_empty() && !desired.is_empty()).then_some(Value::Object(patch))
 }
 
 /// Returns true if a patch releases a held container: it makes the kubelet try again to create the container.
@@ -47,11 +41,11 @@ mod tests {
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
         let desired = annotations(&[("status.podgate.io/db", "Waiting")]);
-        assert_eq!(merge_patch(None, &desired), Some(json!({"status.podgate.io/db": "Waiting"})));
-        assert_eq!(merge_patch(Some(&desired), &desired), None);
+        assert_eq!(merge_patch(&annotations(&[]), &desired), Some(json!({"status.podgate.io/db": "Waiting"})));
+        assert_eq!(merge_patch(&desired, &desired), None);
         let forged = annotations(&[("status.podgate.io/db", "Ready"), ("status.podgate.io/x", "Ready")]);
         let patch = json!({"status.podgate.io/db": "Waiting", "status.podgate.io/x": null});
-        assert_eq!(merge_patch(Some(&forged), &desired), Some(patch));
+        assert_eq!(merge_patch(&forged, &desired), Some(patch));
     }
 
     #[test]
