@@ -1,5 +1,6 @@
 //! Tests of `--check` with every scheme, `--fallback-check` and `podgate check`.
 
+use crate::needs::missing;
 use crate::support::{Agent, PROGRAM, Scene, Shell, wait_until};
 use podgate::core::state::State;
 use std::fs::File;
@@ -171,7 +172,7 @@ fn mount_check_of_a_dead_mount_times_out() {
     // A failed `exec` would end the shell.
     let can_open_fuse = File::options().read(true).write(true).open("/dev/fuse").is_ok();
     if !can_open_fuse || shell.run(&mount) != 0 {
-        return eprintln!("skipped: this user cannot mount a FUSE file system");
+        return missing("fuse");
     }
     let check = format!("mount://{}", at("data"));
     let line = format!("{PROGRAM} check {check} --check-timeout 300ms 2>{}", at("errors"));
@@ -290,10 +291,11 @@ fn check_that_cannot_be_killed_does_not_block_the_agent() {
     let traced = folder.path().join("traced");
     let script = format!(
         "import ctypes, os, time\n\
-         parent = os.getpid()\n\
+         libc, parent = ctypes.CDLL(None), os.getpid()\n\
+         libc.prctl(0x59616d61, ctypes.c_ulong(-1), 0, 0, 0)\n\
          if os.fork() == 0:\n\
          \x20   os.setsid()\n\
-         \x20   ctypes.CDLL(None).ptrace(0x4206, parent, 0, 0) == 0 and open('{}', 'w')\n\
+         \x20   libc.ptrace(0x4206, parent, 0, 0) == 0 and open('{}', 'w')\n\
          time.sleep(600)",
         traced.display()
     );
@@ -301,7 +303,7 @@ fn check_that_cannot_be_killed_does_not_block_the_agent() {
     let run = Agent::new(&["check", &check, "--check-timeout", "2s"], Path::new("/nonexistent")).run();
     run.assert_failed(69, "timed out");
     if !traced.exists() {
-        eprintln!("skipped: ptrace is denied");
+        missing("ptrace");
     }
 }
 

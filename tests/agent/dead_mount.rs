@@ -1,6 +1,7 @@
 //! Tests on a mount whose file system does not answer, such as NFS without its server. A process that touches the mount
 //! can't be killed.
 
+use crate::needs::missing;
 use crate::support::{Agent, Scene, Shell, wait_until};
 use std::path::{Path, PathBuf};
 
@@ -30,7 +31,7 @@ struct DeadMount {
 }
 
 impl DeadMount {
-    /// Returns `None` if the machine does not permit the mount, so that the test is skipped.
+    /// Returns `None` if the machine does not permit the mount and the test may be skipped.
     fn new() -> Option<DeadMount> {
         DeadMount::with_argument("")
     }
@@ -52,7 +53,7 @@ impl DeadMount {
             at("mounted").exists() || !is_running
         });
         if !is_running {
-            eprintln!("skipped: this user cannot mount a FUSE file system");
+            missing("fuse");
         }
         is_running.then_some(DeadMount { shell, scene, folder })
     }

@@ -350,10 +350,7 @@ fn gate_needs_a_writable_folder_but_no_free_space() {
     let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--mount"]) else { return };
     let mut scene = Scene::with_sidecar();
     let self_folder = scene.self_folder.display().to_string();
-    if shell.run(&format!("mount -t tmpfs -o size=64k,mode=755 tmpfs {self_folder}")) != 0 {
-        eprintln!("skipped: no mounts in a user namespace here");
-        return;
-    }
+    assert_eq!(shell.run(&format!("mount -t tmpfs -o size=64k,mode=755 tmpfs {self_folder}")), 0);
     let conditions =
         |count| -> Vec<String> { (0..count).map(|number| format!("{}-{number}", "x".repeat(60))).collect() };
     let errors = scene.root.join("errors");

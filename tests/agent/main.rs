@@ -10,6 +10,8 @@ mod edge;
 mod entrypoint;
 mod hostile_board;
 mod kubelet_volume;
+#[path = "../common/needs.rs"]
+mod needs;
 mod opened;
 mod parent;
 mod parent_follow;

@@ -157,7 +157,7 @@ fn parent_reaps_orphans_and_stays_idle() {
 #[test]
 fn parent_works_with_pid_1() {
     let scene = Scene::new();
-    let Some(mut shell) = Shell::in_namespaces(&["--mount"]) else { return };
+    let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--mount"]) else { return };
     let gate = |script: &str| {
         let agent = parent(&scene, &[], script);
         let words: Vec<String> = agent.arguments.iter().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
@@ -203,18 +203,14 @@ fn command_dies_with_a_killed_parent() {
 
 #[test]
 fn command_runs_in_the_terminals_foreground() {
-    // `script` provides a terminal. The kernel would stop a background command as soon as the command reads from the
-    // terminal.
+    // The kernel would stop a background command as soon as the command reads from the terminal.
     let scene = Scene::new();
     let agent = parent(&scene, &[], "read line; echo got $line; cat /proc/$$/stat; stty -a >/dev/null && exit 5");
     let words: Vec<String> = agent.arguments.iter().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
     let line = format!("{} {} ; echo parent $?; cat", crate::support::PROGRAM, words.join(" "));
-    let mut script = Command::new("script");
-    script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let Ok(mut child) = script.spawn() else {
-        eprintln!("skipped: script(1) is not installed");
-        return;
-    };
+    let mut terminal = Command::new("python3");
+    terminal.args(["-c", "import pty, sys; pty.spawn(['sh', '-c', sys.argv[1]])", &line]);
+    let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut output = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || {

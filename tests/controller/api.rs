@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::api_server::{Answer, FakeApiServer, Request, watch_event};
+use crate::needs::missing;
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use std::sync::mpsc::{Sender, channel};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex};
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Returns `command` in new user and mount namespaces, after `setup` has run there as root. Returns `None` if this
-/// machine does not allow the namespaces.
+/// machine does not permit the namespaces and the test may be skipped.
 pub(crate) fn in_namespaces(command: &Command, setup: &str) -> Option<Command> {
     let unshare = || {
         let mut unshare = Command::new("unshare");
@@ -18,7 +19,7 @@ pub(crate) fn in_namespaces(command: &Command, setup: &str) -> Option<Command> {
         unshare
     };
     if !unshare().arg(setup).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: `{setup}` failed in new namespaces");
+        missing("namespaces");
         return None;
     }
     let mut wrapped = unshare();
@@ -106,8 +107,8 @@ impl Api {
         self.server.requests().iter().filter(|request| request.method == method).count()
     }
 
-    /// Starts a sidecar that uses this server, after `setup` has run in its namespaces. Returns `None` if this machine
-    /// does not allow the namespaces.
+    /// Starts a sidecar that uses this server, after `setup` has run in its namespaces. Returns `None` like
+    /// `in_namespaces`.
     pub(crate) fn sidecar(&self, pod: &Pod, setup: &str) -> Option<Sidecar> {
         let (_, port) = self.server.address.rsplit_once(':').unwrap();
         let mut command = pod.command(&[]);

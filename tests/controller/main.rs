@@ -11,6 +11,8 @@ mod gates;
 mod hostile_locks;
 mod kubelet_status;
 mod limits;
+#[path = "../common/needs.rs"]
+mod needs;
 mod privacy;
 
 use podgate::core::names;

@@ -3,6 +3,8 @@
 
 mod commands;
 mod hostile;
+#[path = "../common/needs.rs"]
+mod needs;
 #[allow(dead_code, reason = "shared with tests/book")]
 #[path = "../book/page.rs"]
 mod page;

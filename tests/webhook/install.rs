@@ -1,5 +1,6 @@
 //! Tests that `manifests/injector` and the chart create the same objects, and that the chart applies its values.
 
+use crate::needs::missing;
 use podgate::order::declare::keys;
 use podgate::order::release;
 use serde_json::{Value, json};
@@ -134,21 +135,22 @@ fn pods_are_restricted_and_spread_and_have_grace() {
     );
 }
 
-/// Runs helm; `None` if helm is not installed and can't be built.
-fn helm(arguments: &[&str]) -> Option<Output> {
-    let place = Command::new(format!("{ROOT}/tests/webhook/helm")).output().unwrap();
-    if place.status.code() == Some(3) {
-        eprintln!("skipped: no helm, and no Go to build it");
+/// Runs `helm` or `kubectl`. Returns `None` if this machine lacks the program and the test may be skipped.
+pub(crate) fn run(name: &str, arguments: &[&str]) -> Option<Output> {
+    let place = Command::new(format!("{ROOT}/tests/webhook/{name}")).output().unwrap();
+    if !place.status.success() {
+        eprintln!("{}", String::from_utf8_lossy(&place.stderr));
+        missing(name);
         return None;
     }
-    assert!(place.status.success(), "{}", String::from_utf8_lossy(&place.stderr));
-    let helm = String::from_utf8(place.stdout).unwrap();
-    Some(Command::new(helm.trim()).args(arguments).current_dir(ROOT).output().unwrap())
+    let program = String::from_utf8(place.stdout).unwrap();
+    Some(Command::new(program.trim()).args(arguments).current_dir(ROOT).output().unwrap())
 }
 
 fn render(namespace: &str, values: &[&str]) -> Option<Result<Objects, String>> {
     let set: Vec<&str> = values.iter().flat_map(|value| ["--set", value]).collect();
-    let output = helm(&[&["template", "podgate", "charts/podgate", "--namespace", namespace], &set[..]].concat())?;
+    let arguments = [&["template", "podgate", "charts/podgate", "--namespace", namespace], &set[..]].concat();
+    let output = run("helm", &arguments)?;
     Some(match output.status.success() {
         true => Ok(by_name(documents(&String::from_utf8(output.stdout).unwrap()))),
         false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
@@ -166,7 +168,7 @@ fn chart_and_manifests_create_the_same_objects() {
     for (key, object) in &manifests {
         assert_eq!(&chart[key], object, "{key:?}");
     }
-    let lint = helm(&["lint", "--strict", "charts/podgate"]).unwrap();
+    let lint = run("helm", &["lint", "--strict", "charts/podgate"]).unwrap();
     assert!(lint.status.success(), "{}", String::from_utf8_lossy(&lint.stdout));
     let about: Value = documents(&read("charts/podgate/Chart.yaml")).remove(0);
     assert_eq!(

@@ -9,6 +9,8 @@ mod forged;
 mod hostile;
 mod install;
 mod kubernetes_version;
+#[path = "../common/needs.rs"]
+mod needs;
 mod own_certificates;
 mod program;
 mod rights;

@@ -1,11 +1,8 @@
 //! Tests of the rights in `manifests/injector`: roles, policies, the network policy, and the selection of Pods.
 
-use crate::install::{ROOT, default, documents, injector, kustomization, object, read};
+use crate::install::{default, documents, injector, kustomization, object, read, run};
 use podgate::order::declare::keys;
 use serde_json::{Value, json};
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
 
 #[test]
 fn webhook_has_minimal_permissions() {
@@ -93,16 +90,6 @@ fn policy_denies_pods_with_unknown_containers() {
     }
 }
 
-/// Runs kubectl. Returns `None` if kubectl is neither installed nor built for the cluster tests.
-fn kubectl(arguments: &[&str]) -> Option<Output> {
-    let cache = std::env::var_os("PODGATE_CACHE").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/podgate")));
-    let versions = cache.into_iter().flat_map(|cache| fs::read_dir(cache.join("k8s"))).flatten().flatten();
-    let built = versions.map(|version| version.path().join("bin/kubectl"));
-    let mut programs = [PathBuf::from("kubectl")].into_iter().chain(built);
-    programs.find_map(|program| Command::new(program).args(arguments).current_dir(ROOT).output().ok())
-}
-
 /// kubectl creates objects in the order of the output. By default, Kustomize would put policies after roles.
 #[test]
 fn policies_come_before_the_rights_that_they_limit() {
@@ -114,10 +101,7 @@ fn policies_come_before_the_rights_that_they_limit() {
             last_policy.unwrap() < objects.iter().position(|object| object["kind"] == right).unwrap()
         };
         assert!(is_in_order(&kustomization(folder)), "{folder}");
-        let Some(output) = kubectl(&["kustomize", folder]) else {
-            eprintln!("skipped: no kubectl");
-            continue;
-        };
+        let Some(output) = run("kubectl", &["kustomize", folder]) else { continue };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(is_in_order(&documents(&String::from_utf8(output.stdout).unwrap())), "{folder}");
     }

@@ -1,6 +1,7 @@
 //! Runs the agent's binary as a child process, until it exits or in the background while it waits.
 
 use super::{WAIT_LIMIT, wait_until};
+use crate::needs::missing;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -261,16 +262,16 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// Starts the shell. Returns `None` if the machine does not permit the namespaces, so that the test is skipped.
+    /// Starts the shell. Returns `None` if the machine does not permit the namespaces and the test may be skipped.
     pub(crate) fn in_namespaces(unshare: &[&str]) -> Option<Shell> {
         let mut command = Command::new("unshare");
         command.args(unshare).args(["sh", "-s"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = command.spawn().ok()?;
-        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take()?));
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut shell = Shell { child, input, output };
         let is_running = shell.try_run("true").is_some();
         if !is_running {
-            eprintln!("skipped: unshare {unshare:?} failed");
+            missing("namespaces");
         }
         is_running.then_some(shell)
     }
