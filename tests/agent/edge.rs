@@ -1,7 +1,7 @@
 //! Tests of the functions of `edge` by which agent and sidecar share folders: files, tether, watch, installation.
 
 use podgate::core::annotations::PAGE;
-use podgate::core::names::{BELL_FILE, TETHER_FILE};
+use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, TETHER_FILE};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source, SourceError};
 use podgate::edge::bell::Ringer;
@@ -160,5 +160,9 @@ fn read_repeats_until_the_armed_source_was_read() {
     assert_eq!(reads(with_snapshot, usize::MAX), (4, WatchMethod::Bell, WakeReason::Source));
     drop(ringer);
     watch.read(with_snapshot);
+    let mut wait = || watch.wait(Duration::ZERO, Vec::new()).unwrap();
+    assert_eq!(wait(), WakeReason::Timeout);
+    replace(board.path(), ANNOTATIONS_FILE, b"", 0o644).unwrap();
+    assert_eq!(wait(), WakeReason::Source);
     assert_eq!(watch.method(), WatchMethod::Inotify);
 }

@@ -52,12 +52,11 @@ fn clear(at: &Path) {
     let _ = fs::remove_file(at).or_else(|_| fs::remove_dir(at));
 }
 
-/// Asserts that the hook timed out at its time limit, and printed one line that contains `message`.
+/// Asserts that the hook timed out, and printed one line that contains `message`.
 #[track_caller]
 fn assert_timed_out(run: &AgentOutput, plant: &str, message: &str) {
     assert!(run.code == 75 && run.stderr.contains(message), "{plant}: {run:?}");
     assert!(run.stderr.lines().count() == 1 && run.stderr.len() < 1024, "{plant}: {run:?}");
-    assert!(run.took < Duration::from_secs(3), "{plant}: {run:?}");
 }
 
 #[test]
@@ -162,9 +161,7 @@ fn another_bell_writer_delays_the_hook_until_the_slow_reread() {
     let hook = scene.hook().spawn_waiting();
     let bell = open_bell_for_writing(&scene);
     scene.set_state("db", State::Ready);
-    let run = hook.wait();
-    run.assert_released();
-    assert!(run.took < Duration::from_secs(5), "{run:?}");
+    hook.wait().assert_released();
     drop(bell);
 }
 

@@ -8,6 +8,8 @@ mod dead_mount;
 mod denied_calls;
 mod edge;
 mod entrypoint;
+#[path = "../common/hang_guard.rs"]
+mod hang_guard;
 mod hostile_board;
 mod kubelet_volume;
 #[path = "../common/needs.rs"]

@@ -11,7 +11,6 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Duration;
 
 fn probe(self_folder: &Path) -> Agent {
     Agent::new(&["opened"], Path::new("/nonexistent")).flag("self", self_folder)
@@ -100,9 +99,7 @@ fn each_check_runs_once_and_the_first_failure_is_named() {
     probe().flag("check", "file:///nonexistent").run().assert_failed(69, "file:///nonexistent not found");
     // This server accepts connections, but never answers.
     let silent = open.replace("tcp:", "http:");
-    let run = probe().flag("check", &silent).run();
-    run.assert_failed(69, "no answer in time");
-    assert!(run.took < Duration::from_secs(5), "{run:?}");
+    probe().flag("check", &silent).run().assert_failed(69, "no answer in time");
     drop(port);
     probe().flag("check", &open).run().assert_failed(69, &format!("podgate opened: {open} refused"));
     // While the gate waits, no check runs.

@@ -219,14 +219,9 @@ fn command_runs_in_the_terminals_foreground() {
         text
     });
     std::io::Write::write_all(&mut input, b"hello\n\x04\x04").unwrap();
-    let start = std::time::Instant::now();
-    while child.try_wait().unwrap().is_none() && start.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the terminal's command exits", || child.try_wait().unwrap().is_some());
     drop(input);
-    let _ = child.kill();
     let text = reader.join().unwrap();
-    let _ = child.wait();
     assert!(text.contains("got hello") && text.contains("parent 5"), "{text}");
 }
 
@@ -248,7 +243,7 @@ fn command_timeout_ends_the_whole_process_group() {
     let both_ignore_term = format!("trap '' TERM; sleep 600 & echo $! > {}; wait", pid.display());
     let run = parent(&scene, &["--command-timeout", "100ms", "--grace", "200ms"], &both_ignore_term).run();
     assert_eq!(run.code, 75);
-    assert!(run.took >= Duration::from_millis(300) && run.took < Duration::from_secs(10), "{run:?}");
+    assert!(run.took >= Duration::from_millis(300), "{run:?}");
     assert!(scene.log_text().contains("the command did not end after SIGTERM; sending SIGKILL"));
     assert!(!is_alive(fs::read_to_string(&pid).unwrap().trim()));
 }

@@ -6,11 +6,8 @@ use podgate::core::state::{Phase, State};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Time limit for a wake-up by the bell. Far longer than a wake-up takes, but shorter than the interval of the slow
-/// re-read.
-const AT_ONCE: Duration = Duration::from_millis(700);
 /// Time after which a hook returns if the pod as a whole does not stop.
 const SIGN_TIMEOUT: Duration = podgate::core::pre_stop::STOP_SIGN_TIMEOUT;
 
@@ -54,10 +51,8 @@ fn at_pod_deletion_the_hook_waits_until_the_other_exits() {
         assert_eq!((report.stopping, report.started), (PreStopState::Begun, true));
         assert!(scene.is_current(&report));
         std::thread::sleep(SIGN_TIMEOUT + SIGN_TIMEOUT / 5);
-        let exited_at = Instant::now();
         scene.set_state("api", end_state);
         hook.wait().assert_released();
-        assert!(exited_at.elapsed() < AT_ONCE, "{:?}", exited_at.elapsed());
         assert_eq!(stopping(&scene), PreStopState::Finished);
     }
 }
@@ -67,9 +62,8 @@ fn exited_and_unstarted_containers_are_not_waited_for() {
     for state in [State::Failed, State::Waiting] {
         let mut scene = terminating_pod();
         scene.set_state("api", state);
-        let run = scene.pre_stop().flag("until", "api,stranger").run();
-        run.assert_released();
-        assert!(run.took < AT_ONCE, "{run:?}");
+        scene.pre_stop().flag("until", "api,stranger").run().assert_released();
+        assert!(!scene.log_text().contains("waiting for"), "{}", scene.log_text());
         assert_eq!(stopping(&scene), PreStopState::Finished);
     }
 }
@@ -79,7 +73,7 @@ fn at_a_single_restart_the_hook_returns_after_one_second() {
     let scene = running_pod();
     let run = scene.pre_stop().flag("until", "api").run();
     run.assert_released();
-    assert!((SIGN_TIMEOUT..SIGN_TIMEOUT * 10).contains(&run.took), "{run:?}");
+    assert!(run.took >= SIGN_TIMEOUT, "{run:?}");
     assert!(scene.log_text().contains("only this container stops"), "{}", scene.log_text());
     assert_eq!(stopping(&scene), PreStopState::Finished);
 }
@@ -91,23 +85,15 @@ fn hook_waits_once_it_knows_that_the_pod_stops() {
     let stops_too: Sign = |s| s.stopping = ["api".to_owned()].into();
     for sign in [deleted, stops_too] {
         let mut scene = running_pod();
-        let hook = scene.pre_stop().flag("until", "api").spawn();
-        wait_until("the hook reports", || scene.report().is_some());
-        // The stop of the hook's own container does not prove that the pod stops.
-        scene.publish(|s| s.stopping = ["db".to_owned()].into());
-        std::thread::sleep(SIGN_TIMEOUT / 4);
         scene.publish(sign);
-        wait_until("the hook waits", || scene.log_text().contains("waiting for"));
-        assert!(hook.elapsed() < SIGN_TIMEOUT, "this machine is too slow for this test");
+        let hook = spawn_waiting(&scene, scene.pre_stop().flag("until", "api"));
         // Publish a later state in which the sidecar has not yet detected that the pod stops.
         scene.publish(|s| (s.phase, s.stopping) = (Phase::Starting, [].into()));
-        let mut hook = hook;
-        while hook.elapsed() < SIGN_TIMEOUT * 3 / 2 {
-            assert!(hook.is_running());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        std::thread::sleep(SIGN_TIMEOUT * 3 / 2);
         scene.set_state("api", State::Failed);
         hook.wait().assert_released();
+        let log = scene.log_text();
+        assert!(log.contains("everything waited for is gone") && !log.contains("only this container stops"), "{log}");
     }
 }
 
@@ -116,10 +102,9 @@ fn hook_wakes_up_without_a_sidecar() {
     let mut scene = terminating_pod();
     scene.kill_sidecar();
     let hook = spawn_waiting(&scene, scene.pre_stop().flag("until", "api"));
-    let exited_at = Instant::now();
+    assert!(scene.log_text().contains("by=inotify"), "{}", scene.log_text());
     scene.set_state("api", State::Failed);
     hook.wait().assert_released();
-    assert!(exited_at.elapsed() < AT_ONCE, "{:?}", exited_at.elapsed());
 }
 
 #[test]
@@ -128,7 +113,7 @@ fn grace_ends_the_wait_and_keeps_the_programs_message() {
     std::fs::write(&scene.termination, "the program's own message").unwrap();
     let run = scene.pre_stop().flag("until", "api").flag("grace", "300ms").run();
     run.assert_failed(75, "podgate pre-stop: db: timed out after 300ms, still waiting for api=Exited (now Ready)");
-    assert!((Duration::from_millis(300)..Duration::from_secs(3)).contains(&run.took), "{run:?}");
+    assert!(run.took >= Duration::from_millis(300), "{run:?}");
     assert_eq!(stopping(&scene), PreStopState::Finished);
     // The message also contains the conditions if the hook times out before it detects that the pod stops.
     running_pod()
@@ -179,12 +164,12 @@ fn command_runs_in_the_last_part_of_the_grace() {
     let hook = || scene.pre_stop().flag("until", "api").flag("grace", "1500ms").flag("then-timeout", "1s");
     let run = hook().flag("then", then).run();
     run.assert_failed(75, "timed out after 500ms, still waiting for api=Exited");
-    assert!(done.exists() && run.took < Duration::from_millis(1400), "{run:?}");
+    assert!(done.exists() && run.took >= Duration::from_millis(500), "{run:?}");
     let run = hook().flag("then", shell("exit 3")).run();
     run.assert_failed(3, "exited with 3: ; before that, timed out after 500ms, still waiting for api=Exited");
     let run = hook().flag("then", shell("sleep 600")).run();
     run.assert_failed(75, "was still running at the time limit");
-    assert!((Duration::from_millis(1500)..Duration::from_secs(5)).contains(&run.took), "{run:?}");
+    assert!(run.took >= Duration::from_millis(1500), "{run:?}");
 }
 
 #[test]
@@ -201,11 +186,11 @@ fn hook_waits_until_the_port_is_closed() {
     let url = format!("tcp://127.0.0.1:{}", port.local_addr().unwrap().port());
     let hook = spawn_waiting(&scene, scene.pre_stop().flag("check-closed", &url));
     drop(port);
-    let closed_at = Instant::now();
     hook.wait().assert_released();
-    assert!(closed_at.elapsed() < AT_ONCE, "{:?}", closed_at.elapsed());
     // This port is closed from the start.
-    assert!(running_pod().pre_stop().flag("check-closed", &url).run().took < AT_ONCE);
+    let scene = running_pod();
+    scene.pre_stop().flag("check-closed", &url).run().assert_released();
+    assert!(scene.log_text().contains("everything waited for is gone"), "{}", scene.log_text());
 }
 
 #[test]
@@ -216,11 +201,11 @@ fn at_a_restart_ports_are_checked_only_if_they_matter() {
     let scene = running_pod();
     let run = scene.pre_stop().flag("until", "api").flag("check-closed", &url).run();
     run.assert_released();
-    assert!((SIGN_TIMEOUT..SIGN_TIMEOUT * 10).contains(&run.took), "{run:?}");
+    assert!(run.took >= SIGN_TIMEOUT, "{run:?}");
     assert!(port.accept().is_err(), "api still runs, so the port must not be checked");
     let run = scene.pre_stop().flag("check-closed", &url).run();
     run.assert_released();
-    assert!((SIGN_TIMEOUT..SIGN_TIMEOUT * 10).contains(&run.took), "{run:?}");
+    assert!(run.took >= SIGN_TIMEOUT, "{run:?}");
     assert!(port.accept().is_ok());
 }
 
@@ -273,7 +258,7 @@ fn without_a_board_the_hook_returns_after_one_second() {
         prepare(&scene);
         let run = scene.pre_stop().flag("until", "api").flag("poll-interval", "10ms").run();
         run.assert_released();
-        assert!((SIGN_TIMEOUT..SIGN_TIMEOUT * 10).contains(&run.took), "{run:?}");
+        assert!(run.took >= SIGN_TIMEOUT, "{run:?}");
         assert!(scene.log_text().contains("no state from the sidecar"), "{}", scene.log_text());
         assert_eq!(stopping(&scene), PreStopState::Finished);
     }

@@ -1,11 +1,10 @@
 //! Tests of the signals that end a gate while it waits.
 
-use crate::entrypoint::{AT_ONCE, ECHO_RAN, waits_for_db};
+use crate::entrypoint::{ECHO_RAN, waits_for_db};
 use crate::support::{Scene, Shell, send, wait_until};
 use podgate::core::state::State;
 use rustix::process::Signal;
 use std::fs;
-use std::time::Instant;
 
 #[test]
 fn signal_ends_the_wait_and_the_command_never_runs() {
@@ -16,10 +15,8 @@ fn signal_ends_the_wait_and_the_command_never_runs() {
     ] {
         let scene = Scene::with_sidecar();
         let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
-        let sent_at = Instant::now();
         gate.signal(signal);
         gate.wait().assert_failed(code, message);
-        assert!(sent_at.elapsed() < AT_ONCE, "{:?}", sent_at.elapsed());
         assert!(scene.termination_message().contains(message), "{}", scene.termination_message());
         assert!(!scene.is_tethered());
     }
@@ -42,10 +39,8 @@ fn gate_with_pid_1_ends_on_a_signal() {
         }
         assert!(gate.is_running());
         assert_eq!(scene.report().unwrap().process.unwrap().pid, 1);
-        let sent_at = Instant::now();
         send(gate.child(), number);
         gate.wait().assert_failed(128 + number, "while waiting; the command was not run");
-        assert!(sent_at.elapsed() < AT_ONCE, "{:?}", sent_at.elapsed());
     }
     let mut scene = Scene::with_sidecar();
     let gate = waits_for_db(&scene).with_command(&["sh", "-c", "echo $$"]).in_a_pid_namespace().spawn_waiting();

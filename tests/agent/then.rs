@@ -3,7 +3,6 @@
 use crate::support::{AgentOutput, Scene, wait_until};
 use podgate::core::state::State;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use std::time::Duration;
 
 fn ready() -> Scene {
     let mut scene = Scene::with_sidecar();
@@ -69,7 +68,6 @@ fn large_output_does_not_block_and_is_not_printed() {
     run(&shell("head -c 3000000 /dev/zero; exit 0")).assert_released();
     let endless = ready().hook().flag("then", r#"["yes"]"#).flag("timeout", "200ms").run();
     endless.assert_failed(75, "was still running");
-    assert!(endless.took < Duration::from_secs(10));
     // The message contains no line breaks, no terminal control sequences and no invalid UTF-8.
     let odd = run(&shell(r"printf 'a\033[2Jb\r\nc\377d\001\n'; exit 9"));
     odd.assert_failed(9, "a [2Jb c\u{fffd}d");

@@ -7,7 +7,7 @@ use podgate::core::report::Report;
 use podgate::core::{annotations, names};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 const HOUR: u64 = 3600;
@@ -34,6 +34,12 @@ fn time_difference(line: &str) -> i64 {
     ahead.unwrap_or_else(|behind| -(behind.duration().as_secs() as i64))
 }
 
+/// Waits until the agent exits.
+fn end(mut agent: Child) -> Output {
+    until("the agent exits", || agent.try_wait().unwrap().is_some());
+    agent.wait_with_output().unwrap()
+}
+
 fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
     let pod = Pod::new();
     let library = library(&pod, "step_clock");
@@ -56,10 +62,9 @@ fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
     let since = Instant::now();
     let agent = wait("2s", "short");
     jump();
-    let output = agent.wait_with_output().unwrap();
-    let waited = since.elapsed();
+    let output = end(agent);
     assert_eq!(output.status.code(), Some(75), "{}", stderr(&output));
-    assert!(waited >= Duration::from_secs(2) && waited < Duration::from_secs(20), "the agent waited {waited:?}");
+    assert!(since.elapsed() >= Duration::from_secs(2), "the agent waited {:?}", since.elapsed());
 
     // The agent continues to wait until db is Ready.
     std::fs::remove_file(pod.path("step")).unwrap();
@@ -68,10 +73,8 @@ fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
     std::thread::sleep(Duration::from_millis(1500));
     assert!(agent.try_wait().unwrap().is_none());
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    let ready = Instant::now();
-    let output = agent.wait_with_output().unwrap();
+    let output = end(agent);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(ready.elapsed() < Duration::from_secs(10), "{:?} after db was Ready", ready.elapsed());
 
     // The jump was visible to both agent and sidecar.
     let log = std::fs::read_to_string(pod.path("long")).unwrap();

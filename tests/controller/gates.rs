@@ -91,9 +91,7 @@ fn end_of_a_container_is_published_at_once() {
             "exited" => fs::write(pod.path("go"), "\n").unwrap(),
             _ => db.signal(Signal::TERM),
         }
-        let start = Instant::now();
-        until("db has ended", || pod.state("db").has_ended());
-        eprintln!("{how}: published {:.1} ms later", start.elapsed().as_secs_f64() * 1000.0);
+        until(&format!("db has ended: {how}"), || pod.state("db").has_ended());
     }
 }
 

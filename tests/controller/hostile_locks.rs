@@ -93,7 +93,7 @@ fn waiting_sidecar(pod: &Pod, reason: &str) -> Sidecar {
     command.stderr(File::create(pod.path("log")).unwrap());
     let sidecar = Sidecar { child: Some(command.spawn().unwrap()) };
     let log = || std::fs::read_to_string(pod.path("log")).unwrap();
-    until_within(30, reason, || log().lines().any(|line| line.contains("WARN") && line.contains(reason)));
+    until(reason, || log().lines().any(|line| line.contains("WARN") && line.contains(reason)));
     sidecar
 }
 

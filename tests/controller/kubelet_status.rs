@@ -29,7 +29,7 @@ fn sidecar_uses_the_kubelets_status_despite_a_wrong_clock() {
         let (pod, api) = (Pod::new(), Api::new(completed(seconds, 0)));
         let started = Instant::now();
         let Some(sidecar) = api.sidecar(&pod, "true") else { return };
-        until_within(30, "migrate is Completed", || pod.board().states.get("migrate") == Some(&State::Completed));
+        until("migrate is Completed", || pod.board().states.get("migrate") == Some(&State::Completed));
         assert!(seconds >= 0 || started.elapsed() > Duration::from_secs(9), "the status may be of an earlier run");
         let log = stderr(&sidecar.end(Signal::TERM));
         assert_eq!(log.matches("check the node's clock").count(), usize::from(seconds < 0), "{log}");
@@ -103,6 +103,6 @@ fn sidecar_without_a_list_finds_native_sidecars_in_the_spec() {
             // Only the kubelet can run this probe.
             api.change(&json!({"status": meshed(&probe, true)["status"]}));
         }
-        until_within(30, "mesh is Ready", || pod.state("mesh") == State::Ready);
+        until("mesh is Ready", || pod.state("mesh") == State::Ready);
     }
 }

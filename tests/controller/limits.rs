@@ -46,7 +46,7 @@ fn one_container_cannot_flood_the_api_server_or_delay_others() {
     pod.report("db", Report { stopping: PreStopState::Begun, ..opened("t") });
     let is_stopping =
         || api.annotation(names::SANDBOX_STOPPING).is_some_and(|list| list.split(',').any(|name| name == "db"));
-    until_within(3, "the change of db is published", is_stopping);
+    until("the change of db is published", is_stopping);
     drop(sidecar);
 }
 

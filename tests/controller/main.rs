@@ -8,6 +8,8 @@ mod api_server;
 mod clock_step;
 mod faults;
 mod gates;
+#[path = "../common/hang_guard.rs"]
+mod hang_guard;
 mod hostile_locks;
 mod kubelet_status;
 mod limits;
@@ -15,6 +17,7 @@ mod limits;
 mod needs;
 mod privacy;
 
+use hang_guard::HANG_GUARD;
 use podgate::core::names;
 use podgate::core::report::Report;
 use podgate::core::snapshot::Snapshot;
@@ -119,14 +122,10 @@ impl Drop for Sidecar {
     }
 }
 
-fn until(what: &str, condition: impl FnMut() -> bool) {
-    until_within(10, what, condition);
-}
-
-fn until_within(seconds: u64, what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(seconds);
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + HANG_GUARD;
     while !condition() {
-        assert!(Instant::now() < deadline, "not within {seconds} s: {what}");
+        assert!(Instant::now() < deadline, "not within {HANG_GUARD:?}: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,6 +1,7 @@
 //! No process and no file stays behind. After SIGKILL, only the folder stays.
 
 use super::{Machine, scenarios, signal};
+use crate::hang_guard::HANG_GUARD;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufReader, Read, Write};
@@ -20,7 +21,7 @@ fn pids(is_wanted: impl Fn(&str) -> bool) -> Vec<i32> {
 fn wait_until(what: &str, is_reached: impl Fn() -> bool) {
     let since = Instant::now();
     while !is_reached() {
-        assert!(since.elapsed() < Duration::from_secs(20), "{what} takes too long");
+        assert!(since.elapsed() < HANG_GUARD, "{what} takes too long");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

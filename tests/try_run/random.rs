@@ -2,6 +2,7 @@
 //! limit, no run takes longer than its limit, each fault occurs or is reported, and nothing stays behind.
 
 use super::{Machine, Outcome, scenarios};
+use crate::hang_guard::HANG_GUARD;
 use proptest::prelude::*;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -103,7 +104,7 @@ proptest! {
         let since = Instant::now();
         let Outcome { code, out, err } =
             machine.run_manifest(&pod, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
-        prop_assert!(since.elapsed() < LIMIT + Duration::from_secs(3), "{arguments:?} took {:?}", since.elapsed());
+        prop_assert!(since.elapsed() < LIMIT + HANG_GUARD, "{arguments:?} took {:?}", since.elapsed());
         if code == 64 {
             prop_assert!(err.contains("exclude each other"), "{arguments:?}: {err}");
             return Ok(());

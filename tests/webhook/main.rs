@@ -6,6 +6,8 @@ mod client;
 mod docs;
 mod flood;
 mod forged;
+#[path = "../common/hang_guard.rs"]
+mod hang_guard;
 mod hostile;
 mod install;
 mod kubernetes_version;

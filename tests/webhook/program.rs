@@ -1,6 +1,7 @@
 //! Starts the webhook's binary and creates its certificate files.
 
 use crate::client::{Client, Reply};
+use crate::hang_guard::HANG_GUARD;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,21 +13,20 @@ use tempfile::TempDir;
 
 /// DNS name in the certificates.
 pub(crate) const NAME: &str = "podgate-webhook.podgate.svc";
-const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 #[allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Calls `ask` until `ask` returns a value; panics after the time limit.
+/// Calls `ask` until `ask` returns a value; panics after `HANG_GUARD`.
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let end = now() + TIME_LIMIT;
+    let end = now() + HANG_GUARD;
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(now() < end, "{what}: not within {TIME_LIMIT:?}");
+        assert!(now() < end, "{what}: not within {HANG_GUARD:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -127,6 +127,7 @@ impl Webhook {
     /// Gets a page from the status port.
     pub(crate) fn page(&self, path: &str) -> Reply {
         let mut stream = TcpStream::connect(self.status).unwrap();
+        stream.set_read_timeout(Some(HANG_GUARD)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();

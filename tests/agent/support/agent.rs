@@ -1,6 +1,7 @@
 //! Runs the agent's binary as a child process, until it exits or in the background while it waits.
 
-use super::{WAIT_LIMIT, wait_until};
+use super::wait_until;
+use crate::hang_guard::HANG_GUARD;
 use crate::needs::missing;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -149,11 +150,6 @@ impl RunningAgent {
         self.child.id()
     }
 
-    /// Returns the time since the agent started.
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
     /// Returns once the termination message names the conditions that the agent waits for.
     pub(crate) fn wait_until_waiting(&mut self) {
         wait_until("the agent waits", || {
@@ -167,7 +163,7 @@ impl RunningAgent {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits until the agent exits and its output ends. Panics if either takes longer than `WAIT_LIMIT`.
+    /// Waits until the agent exits and its output ends. Panics if either takes longer than `HANG_GUARD`.
     pub(crate) fn wait(mut self) -> AgentOutput {
         let (mut stdout, mut stderr) = (self.child.stdout.take().unwrap(), self.child.stderr.take().unwrap());
         let reader = std::thread::spawn(move || {
@@ -309,7 +305,7 @@ impl Drop for Shell {
         let _ = self.try_run("kill $(jobs -p) 2>/dev/null");
         drop(self.input.take());
         let start = Instant::now();
-        while start.elapsed() < WAIT_LIMIT && matches!(self.child.try_wait(), Ok(None)) {
+        while start.elapsed() < HANG_GUARD && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(1));
         }
         let _ = self.child.kill();

@@ -6,6 +6,7 @@ mod volume;
 pub(crate) use agent::{Agent, AgentOutput, PROGRAM, RunningAgent, Shell, send, signal};
 pub(crate) use volume::Volume;
 
+use crate::hang_guard::HANG_GUARD;
 use podgate::core::names;
 use podgate::core::report::Report;
 use podgate::core::snapshot::Snapshot;
@@ -16,9 +17,6 @@ use podgate::edge::lock;
 use podgate::edge::sandbox::sandbox_id;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// Time limit for events that normally take milliseconds. Generous, because the machine may be busy.
-pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
 /// One container's view of a pod: the board, the downward-API volume, its own folder and its termination message.
 pub(crate) struct Scene {
@@ -191,11 +189,11 @@ pub(crate) fn write_annotations(folder: &Path, snapshot: &Snapshot) {
     replace(folder, names::ANNOTATIONS_FILE, annotations_text(snapshot).as_bytes(), 0o644).unwrap();
 }
 
-/// Calls `is_true` every millisecond until it returns true. Panics with `event` after `WAIT_LIMIT`.
+/// Calls `is_true` every millisecond until it returns true. Panics with `event` after `HANG_GUARD`.
 pub(crate) fn wait_until(event: &str, mut is_true: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_true() {
-        assert!(start.elapsed() < WAIT_LIMIT, "timed out waiting until {event}");
+        assert!(start.elapsed() < HANG_GUARD, "timed out waiting until {event}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,0 +1,3 @@
+//! Tests of the decisions that the programs share.
+
+mod pre_stop;

@@ -1,0 +1,47 @@
+//! Tests of `core::pre_stop`: until when a preStop hook keeps its container running.
+
+use podgate::core::pre_stop::{Decision, ReleaseReason, STOP_SIGN_TIMEOUT, decide, is_pod_stopping};
+use podgate::core::snapshot::Snapshot;
+use podgate::core::sources::{PodView, Source, SourceError};
+use podgate::core::state::{Phase, State};
+use std::time::Duration;
+
+/// Decides for a hook of `db` that waits for the end of `api`.
+fn decide_at(waited: Duration, pod_stops: bool, change: impl FnOnce(&mut Snapshot)) -> Decision {
+    let mut snapshot = Snapshot::new("0-0-0".parse().unwrap(), "e", &[("db", State::Ready), ("api", State::Ready)]);
+    snapshot.phase = Phase::Started;
+    change(&mut snapshot);
+    let view = PodView::Snapshot(snapshot, Source::Board);
+    decide(&view, &["api=Exited".parse().unwrap()], &[], pod_stops, waited)
+}
+
+#[test]
+fn hook_waits_only_if_it_learns_in_time_that_the_pod_stops() {
+    let wait = Decision::Wait(vec!["api=Exited (now Ready)".to_owned()]);
+    let (early, late) = (STOP_SIGN_TIMEOUT - Duration::from_millis(1), STOP_SIGN_TIMEOUT);
+    assert_eq!(decide_at(early, false, |_| {}), Decision::Undecided);
+    assert_eq!(decide_at(late, false, |_| {}), Decision::Release(ReleaseReason::OnlyThisContainer));
+    for waited in [early, late] {
+        assert_eq!(decide_at(waited, false, |s| s.phase = Phase::Terminating), wait);
+        assert_eq!(decide_at(waited, false, |s| s.stopping = ["api".to_owned()].into()), wait);
+        assert_eq!(decide_at(waited, true, |_| {}), wait, "an earlier snapshot has shown that the pod stops");
+    }
+    // The stop of the hook's own container does not prove that the pod stops.
+    assert_eq!(decide_at(early, false, |s| s.stopping = ["db".to_owned()].into()), Decision::Undecided);
+}
+
+#[test]
+fn hook_does_not_wait_for_what_is_gone() {
+    for state in [State::Failed, State::Completed, State::Waiting] {
+        let gone = decide_at(Duration::ZERO, true, |s| _ = s.states.insert("api".to_owned(), state));
+        assert_eq!(gone, Decision::Release(ReleaseReason::AllGone), "{state}");
+    }
+    let unknown = PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox };
+    let until = ["api=Exited".parse().unwrap()];
+    assert!(!is_pod_stopping(&unknown, &until));
+    assert_eq!(decide(&unknown, &until, &[], false, Duration::ZERO), Decision::Undecided);
+    assert_eq!(
+        decide(&unknown, &[], &["tcp://a:1".to_owned()], true, Duration::ZERO),
+        Decision::Wait(vec!["tcp://a:1".to_owned()])
+    );
+}
