@@ -66,32 +66,23 @@ fn dependent_container_starts_after_its_dependency_runs() {
 
 /// Tests each kind of end without an API and without polling.
 #[test]
-fn end_of_a_container_is_published_at_once() {
-    for (how, command) in
-        [("killed", SLEEP), ("terminated", SLEEP), ("exited", &["sh", "-c", "read line < go; exit 3"])]
-    {
-        let pod = Pod::new();
-        let _sidecar = pod.sidecar(TWO, &[]);
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            pod.path("go"),
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::from_raw_mode(0o600),
-            0,
-        )
-        .or_else(|error| if error == rustix::io::Errno::EXIST { Ok(()) } else { Err(error) })
-        .unwrap();
-        let db = pod.gate("db", &[], command);
-        until("db is Ready", || pod.state("db") == State::Ready);
-        // A tether released within 2 s of the start does not count as an end: the program may close inherited
-        // descriptors.
-        std::thread::sleep(Duration::from_millis(2100));
-        match how {
-            "killed" => db.signal(Signal::KILL),
-            "exited" => fs::write(pod.path("go"), "\n").unwrap(),
-            _ => db.signal(Signal::TERM),
-        }
-        until(&format!("db has ended: {how}"), || pod.state("db").has_ended());
+fn end_of_a_container_is_published() {
+    let pod = Pod::new();
+    let names = ["killed", "terminated", "exited"];
+    let containers = names.map(|name| format!(r#"{{"name":"{name}","mode":"entrypoint"}}"#));
+    let _sidecar = pod.sidecar(&format!("[{}]", containers.join(",")), &[]);
+    let go = pod.path("go");
+    rustix::fs::mknodat(rustix::fs::CWD, &go, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let [killed, terminated] = ["killed", "terminated"].map(|name| pod.gate(name, &[], SLEEP));
+    let _exited = pod.gate("exited", &[], &["sh", "-c", "read line < go; exit 3"]);
+    until("all are Ready", || names.iter().all(|name| pod.state(name) == State::Ready));
+    // A tether released within 2 s of the start does not count as an end: the program may close inherited descriptors.
+    std::thread::sleep(Duration::from_millis(2100));
+    killed.signal(Signal::KILL);
+    terminated.signal(Signal::TERM);
+    fs::write(go, "\n").unwrap();
+    for name in names {
+        until(&format!("{name} has ended"), || pod.state(name).has_ended());
     }
 }
 

@@ -109,7 +109,9 @@ fn certificate_is_renewed_without_a_restart() {
     let mut kept = before.connect().unwrap();
     // With an invalid key file, the old certificate is still served.
     files.put("tls.key", b"-----BEGIN PRIVATE KEY-----\n");
-    std::thread::sleep(std::time::Duration::from_secs(12));
+    eventually("the webhook has read the file", || {
+        (webhook.metric("podgate_webhook_certificate_checks_total{result=\"failed\"}") > 0.0).then_some(())
+    });
     assert_eq!(before.review(&review("one", &pod("db, api")))["uid"], "one");
     files.renew();
     let after = webhook.client(&files.ca);

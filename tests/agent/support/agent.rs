@@ -204,6 +204,16 @@ impl RunningAgent {
         status_field(self.id(), "voluntary_ctxt_switches:").unwrap()
     }
 
+    /// Asserts that without events the agent only wakes up for the slow re-read of the board, once per second.
+    pub(crate) fn assert_idle(&self) {
+        std::thread::sleep(Duration::from_millis(50));
+        let (since, before) = (Instant::now(), self.sleep_count());
+        std::thread::sleep(Duration::from_millis(1200));
+        let wake_ups = self.sleep_count() - before;
+        let seconds = since.elapsed().as_secs_f64();
+        assert!(wake_ups >= 1 && wake_ups as f64 <= seconds + 1.0, "{wake_ups} wake-ups in {seconds} s");
+    }
+
     pub(crate) fn thread_count(&self) -> u64 {
         status_field(self.id(), "Threads:").unwrap()
     }
