@@ -14,7 +14,7 @@
 //! `podgate-webhook` also uses `edge::log`.
 //!
 //! `core` and `order` are pure: they use no clock, file, socket or environment variable. `edge` does light I/O on Linux
-//! without an async runtime. `tests/purity.rs` checks these boundaries.
+//! without an async runtime. `tests/pure/purity.rs` checks these boundaries.
 #![warn(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 pub mod core;

@@ -1,8 +1,8 @@
 //! Runs each command on the pages that needs no cluster. Runs the commands with bash, in a folder that has the files of
 //! these commands.
 
-use crate::page::{Copied, Page, needs_a_cluster};
-use crate::shell::{self, bash};
+use super::page::{Copied, Page, needs_a_cluster};
+use super::shell::{self, bash};
 use std::fs;
 use tempfile::TempDir;
 

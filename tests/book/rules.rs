@@ -1,7 +1,7 @@
 //! Tests of `docs/rules.md`: each rule has a section, and each example gives the findings that its section describes.
 
+use super::page::{Copied, Page};
 use crate::api_server::{Answer, FakeApiServer, Request};
-use crate::page::{Copied, Page};
 use podgate::core::container_list::CONTAINERS_MAX;
 use podgate::order::lint::rules::RULES;
 use serde_json::{Value, json};

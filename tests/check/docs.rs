@@ -1,6 +1,6 @@
 //! Tests that the documentation matches the program.
 
-use crate::program;
+use super::program;
 use podgate::order::declare::keys;
 use podgate::order::lint::rules::RULES;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Tests the dry run of `check --server` against a fake API server, whose webhooks change or refuse the Pod.
 
+use super::server::{ALL, POD, configuration, injected, serve_pods, with_defaults, with_server};
 use crate::api_server::{Answer, FakeApiServer, error_status};
-use crate::server::{ALL, POD, configuration, injected, serve_pods, with_defaults, with_server};
 use podgate::order::inject::{Options, inject, inject_again, is_injected};
 use podgate::order::lint::{check_refusal, check_returned};
 use podgate::order::plan::KnownFacts;

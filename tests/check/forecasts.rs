@@ -1,6 +1,6 @@
 //! Tests of the forecast of each mode. docs/guarantees.md explains the facts in these texts.
 
-use crate::{check, file};
+use super::{check, file};
 use serde_json::json;
 
 /// Returns the lines of the forecast about waiting for a Pod with two containers and the given annotations.

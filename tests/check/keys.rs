@@ -1,6 +1,6 @@
 //! Tests of `check` and `inject` with misspelled and misplaced keys, and with values that YAML misreads.
 
-use crate::{CHAIN, check, file, program};
+use super::{CHAIN, check, file, program};
 
 /// Checks and injects `text`. Returns the exit codes of `check --strict` and `inject`, and their whole output.
 fn check_and_inject(text: &str) -> (i32, i32, String) {

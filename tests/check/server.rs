@@ -1,7 +1,7 @@
 //! Tests `check --server` against a fake API server.
 
+use super::{check, file, program};
 use crate::api_server::{Answer, FakeApiServer, Request, error_status, kubeconfig};
-use crate::{check, file, program};
 use podgate::order::inject::{Options, inject, without_nulls};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};

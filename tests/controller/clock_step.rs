@@ -2,7 +2,7 @@
 //! test can't change the node's clock, so a preloaded library changes the clock that the programs read. The programs
 //! must be linked dynamically to this machine's C library. The times in the programs' logs prove the jump.
 
-use crate::{AGENT, Pod, db, free_port, stderr, until};
+use super::{AGENT, Pod, db, free_port, stderr, until};
 use podgate::core::report::Report;
 use podgate::core::{annotations, names};
 use std::net::TcpListener;

@@ -1,8 +1,8 @@
 //! Tests of the sidecar with a faulty kernel, sandbox or volume.
 
+use super::api::{Api, in_namespaces};
+use super::clock_step::library;
 use super::*;
-use crate::api::{Api, in_namespaces};
-use crate::clock_step::library;
 use serde_json::json;
 use std::fs;
 

@@ -1,7 +1,7 @@
 //! Tests of the sidecar's trust in the kubelet's status, with a fake API server.
 
+use super::api::Api;
 use super::*;
-use crate::api::Api;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 

@@ -1,7 +1,7 @@
 //! Tests of the requests that the sidecar sends to a fake API server.
 
+use super::api::Api;
 use super::*;
-use crate::api::Api;
 use podgate::core::report::{GateState, PreStopState};
 use podgate::edge::tether::Tether;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Tests of `check.podgate.io`, `ready.podgate.io` and `on-provider-restart`.
 
-use crate::{check_injection, lines, options};
+use super::{check_injection, lines, options};
 use podgate::core::container::Mode;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::inject;

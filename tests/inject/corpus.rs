@@ -2,7 +2,7 @@
 //!
 //! `tests/yaml_edit` reads `corpus/` too. The lists below contain the files that are not injected.
 
-use crate::{check_injection, lines, options};
+use super::{check_injection, lines, options};
 use podgate::order::inject::{inject, is_requested};
 use podgate::order::plan::KnownFacts;
 use podgate::order::pod_templates;

@@ -1,7 +1,7 @@
 //! Compares the results for a few files of the corpus with the readable files in `expected/`.
 
-use crate::corpus::templates;
-use crate::{lines, options};
+use super::corpus::templates;
+use super::{lines, options};
 use podgate::order::inject::inject;
 use podgate::order::plan::KnownFacts;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Tests of injected templates that the API server or other webhooks have changed.
 
-use crate::corpus::{each_injected, templates};
-use crate::{injected, lines, options};
+use super::corpus::{each_injected, templates};
+use super::{injected, lines, options};
 use podgate::order::edit::apply;
 use podgate::order::inject::{Injected, Options, inject, uninject};
 use podgate::order::plan::KnownFacts;

@@ -1,6 +1,6 @@
 //! Tests of orders that name init containers and native sidecars.
 
-use crate::{check_injection, lines, options};
+use super::{check_injection, lines, options};
 use podgate::core::container_list::parse_list;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::inject;

@@ -1,7 +1,7 @@
 //! Property tests: rules that `inject` and `uninject` must follow for every Pod.
 
-use crate::pods::{anything, template};
-use crate::{check_injection, lines, options};
+use super::pods::{anything, template};
+use super::{check_injection, lines, options};
 use podgate::order::edit::{PathSegment, Place};
 use podgate::order::finding::Level;
 use podgate::order::inject::{Options, inject, is_requested, uninject};

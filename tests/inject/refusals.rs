@@ -1,7 +1,7 @@
 //! Tests of rejected templates, and of the message and place of each rejection.
 
-use crate::corpus::templates;
-use crate::{check_injection, injected, lines, options};
+use super::corpus::templates;
+use super::{check_injection, injected, lines, options};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{inject, is_requested, uninject};
 use podgate::order::plan::KnownFacts;

@@ -1,6 +1,6 @@
 //! Tests of the resources that `inject` gives to the sidecar.
 
-use crate::{check_injection, options};
+use super::{check_injection, options};
 use podgate::order::inject::{Injected, Options};
 use podgate::order::plan::KnownFacts;
 use podgate::order::resources::parse;

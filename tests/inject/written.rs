@@ -1,6 +1,6 @@
 //! Tests that the agent and the sidecar can parse the command lines and lists that `inject` writes.
 
-use crate::corpus::each_injected;
+use super::corpus::each_injected;
 use podgate::core::command::AgentCommand;
 use podgate::core::container::{Container, Mode};
 use podgate::core::container_list::parse_list;
@@ -246,7 +246,7 @@ fn held_container_gets_a_variable_and_a_mount() {
 
 #[test]
 fn time_limit_of_a_held_container_is_in_the_sidecars_list() {
-    let done = crate::injected(&crate::corpus::templates("hold.yaml").remove(0)).value;
+    let done = super::injected(&super::corpus::templates("hold.yaml").remove(0)).value;
     let limits: Vec<_> = sidecar_containers(&done)
         .iter()
         .map(|entry| (entry.name.clone(), entry.mode, entry.timeout_seconds, entry.continue_on_timeout))
@@ -276,8 +276,8 @@ fn startup_probe_outlasts_the_gate() {
 
 #[test]
 fn users_sleep_hook_is_kept() {
-    let template = crate::corpus::templates("hooks-sleep.yaml").remove(0);
-    let done = crate::injected(&template).value;
+    let template = super::corpus::templates("hooks-sleep.yaml").remove(0);
+    let done = super::injected(&template).value;
     let (db, app) = (&done["spec"]["containers"][0], &done["spec"]["containers"][1]);
     let line = |which: &str| AgentCommand::parse(&hook(db, which)).expect("a command line of the agent");
     let then = |which: &str| line(which).values("--then").concat();

@@ -1,6 +1,6 @@
 //! Tests of probes that Istio has rewritten.
 
-use crate::{check, container, lines, listed, names, options, ordered, pod, webhook};
+use super::{check, container, lines, listed, names, options, ordered, pod, webhook};
 use podgate::order::finding::Level;
 use podgate::order::inject::{inject, uninject};
 use podgate::order::plan::KnownFacts;

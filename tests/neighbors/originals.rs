@@ -1,7 +1,7 @@
 //! Compares the Pods of `pods/` with the products' own test data, as listed in `originals.yaml`. The products' git
 //! repositories are not part of this repository: `README.md` says how to get them.
 
-use crate::pod;
+use super::pod;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

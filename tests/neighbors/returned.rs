@@ -1,7 +1,7 @@
 //! The comparison of `check --server` with the Pods of `pods/`, as the API server returns them.
 
-use crate::sequence::product_changes;
-use crate::{CASES, Case, NAMED, container, lines, ordered, pod, webhook};
+use super::sequence::product_changes;
+use super::{CASES, Case, NAMED, container, lines, ordered, pod, webhook};
 use podgate::order::finding::Finding;
 use podgate::order::inject::inject_again;
 use podgate::order::lint::check_returned;

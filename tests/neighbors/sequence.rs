@@ -1,6 +1,6 @@
 //! The sequence in a cluster: podgate's webhook, then the other product's webhook, then podgate's webhook again.
 
-use crate::{CASES, Case, check, container, lines, options, pod, webhook};
+use super::{CASES, Case, check, container, lines, options, pod, webhook};
 use podgate::order::inject::{inject, uninject};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};

@@ -1,3 +1,7 @@
-//! Tests of the decisions that the programs share.
+//! Tests of the library, which does no I/O, and of rules for the source that the compiler does not check.
 
+mod annotations;
+#[path = "../order/mod.rs"]
+mod order;
 mod pre_stop;
+mod purity;

@@ -1,8 +1,9 @@
 //! Runs the commands of `docs/resolve-images.md` in a folder that has the files of these commands.
 
-use crate::page::Page;
-use crate::server::{Access, USER};
-use crate::{APP, ARM, Scene, login, pod, shell};
+use super::server::{Access, USER};
+use super::{APP, ARM, Scene, login, pod};
+use crate::book::page::Page;
+use crate::book::shell;
 use std::fs;
 
 #[test]

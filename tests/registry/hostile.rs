@@ -1,8 +1,8 @@
 //! Tests against registries that ask for credentials for another host, or send endless or wrong content.
 
-use crate::server::{Access, USER};
-use crate::tokens::Service;
-use crate::{APP, Scene, login};
+use super::server::{Access, USER};
+use super::tokens::Service;
+use super::{APP, Scene, login};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io::{Read, Write};

@@ -1,7 +1,7 @@
 //! Real registry for tests: Debian's docker-registry, with images that the tests build.
 
+use super::tokens::NAME;
 use crate::needs::missing;
-use crate::tokens::NAME;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};

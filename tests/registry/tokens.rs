@@ -1,7 +1,7 @@
 //! Token service, which most public registries require. The service signs the permissions of a client, and the registry
 //! checks the signature (<https://distribution.github.io/distribution/spec/auth/token/>).
 
-use crate::server::USER;
+use super::server::USER;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
 use rcgen::SigningKey;
 use serde_json::json;

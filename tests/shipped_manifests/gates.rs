@@ -1,6 +1,6 @@
 //! Tests of the Pods with gates, and of the Job.
 
-use crate::{GATED, agent, documents, gate, hook, is_opened, named, parts, pod, pre_stop, strings, values};
+use super::{GATED, agent, documents, gate, hook, is_opened, named, parts, pod, pre_stop, strings, values};
 use serde_json::Value;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Test of the Pod in hold mode: it has the parts that `inject` writes.
 
-use crate::{HELD, list, named, parts, pod};
+use super::{HELD, list, named, parts, pod};
 use podgate::core::container::Container;
 use podgate::core::container_list::parse_list;
 use podgate::order::inject::{Options, inject};

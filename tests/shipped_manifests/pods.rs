@@ -1,6 +1,6 @@
 //! Tests of all Pods, and of those with hooks.
 
-use crate::{
+use super::{
     HELD, HOOKED, PODS, TOKEN_DIR, agent, gate, hook, is_opened, list, mount, named, parts, pod, pre_stop, strings,
     values,
 };

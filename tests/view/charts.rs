@@ -1,7 +1,7 @@
 //! Tests of the charts of `timeline` for Pods in several states.
 
-use crate::pods::{assert_fields_in_docs, docs, gate, hook, notes};
-use crate::server::{Answer, FakeApiServer, Request};
+use super::pods::{assert_fields_in_docs, docs, gate, hook, notes};
+use crate::api_server::{Answer, FakeApiServer, Request};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 

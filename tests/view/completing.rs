@@ -1,6 +1,6 @@
 //! Tests of `completion` and `man`: shell scripts and manual pages.
 
-use crate::server::{FakeApiServer, error_status};
+use crate::api_server::{FakeApiServer, error_status};
 use std::fs;
 
 #[test]

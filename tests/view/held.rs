@@ -1,6 +1,6 @@
 //! Tests of `status` for Pods with held containers.
 
-use crate::pods::{Change, docs, held, running, status_json, status_text};
+use super::pods::{Change, docs, held, running, status_json, status_text};
 use serde_json::{Value, json};
 
 /// Returns the cells of api's row, joined by `|`, without the number of its age.

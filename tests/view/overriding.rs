@@ -1,8 +1,8 @@
 //! Tests of `override`: requests to the API server, and errors.
 
-use crate::pods::{Change, docs, gate, held, hook, running};
-use crate::server::{Answer, FakeApiServer, Request, error_status};
-use crate::{SANDBOX, pod};
+use super::pods::{Change, docs, gate, held, hook, running};
+use super::{SANDBOX, pod};
+use crate::api_server::{Answer, FakeApiServer, Request, error_status};
 use serde_json::{Value, json};
 
 /// Function that returns the server's response to a patch.

@@ -1,6 +1,6 @@
 //! Pods in several states, as the API server returns them, and functions that run the program on them.
 
-use crate::server::{Answer, FakeApiServer, Request};
+use crate::api_server::{Answer, FakeApiServer, Request};
 use serde_json::{Value, json};
 
 /// Function that changes a Pod.

@@ -1,6 +1,6 @@
 //! Tests of `status` for Pods in several states.
 
-use crate::pods::{
+use super::pods::{
     Change, assert_fields_in_docs, chain, docs, gate, hook, joined, notes, running, serve, status_json, status_text,
     with_published,
 };

@@ -1,7 +1,7 @@
 //! Tests of `timeline`: requests to the API server, and output formats.
 
-use crate::pod;
-use crate::server::{Answer, FakeApiServer, Request, error_status};
+use super::pod;
+use crate::api_server::{Answer, FakeApiServer, Request, error_status};
 use serde_json::{Value, json};
 
 fn serve(events: fn() -> Answer) -> FakeApiServer {

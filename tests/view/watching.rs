@@ -1,7 +1,7 @@
 //! Tests of `status -w` and `status --until-started`.
 
-use crate::pod;
-use crate::server::{Answer, FakeApiServer, Request, error_status, watch_event};
+use super::pod;
+use crate::api_server::{Answer, FakeApiServer, Request, error_status, watch_event};
 use serde_json::Value;
 use std::sync::mpsc::{Receiver, channel};
 

@@ -1,6 +1,6 @@
 //! Tests of failures: one line with the position on standard error, and nothing on standard output.
 
-use crate::{POD, run, write};
+use super::{POD, run, write};
 
 #[test]
 fn syntax_errors_have_a_position() {
@@ -50,13 +50,13 @@ fn unreadable_documents_without_podgates_keys_keep_their_bytes() {
         assert!(run.out.contains("initContainers:"), "{}", run.out);
         let line = "kubectl podgate: ignored 2 unreadable documents without \"podgate.io\", the first: <stdin>:";
         assert!(run.err.starts_with(line), "{}", run.err);
-        assert_eq!(crate::done(&["uninject", "-q", "-"], &run.out), format!("{text}---\n{POD}---\n{text}"));
+        assert_eq!(super::done(&["uninject", "-q", "-"], &run.out), format!("{text}---\n{POD}---\n{text}"));
     }
     let bad_separator = "a: 1\n--- {b: 1}\n";
-    assert_eq!(crate::done(&["inject", "-"], bad_separator), bad_separator);
+    assert_eq!(super::done(&["inject", "-"], bad_separator), bad_separator);
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (write(folder.path(), "a.yaml", "a: [\n"), write(folder.path(), "b.yaml", "b: 1\n"));
-    assert_eq!(crate::done(&["inject", &a, &b], ""), "---\na: [\n---\nb: 1\n");
+    assert_eq!(super::done(&["inject", &a, &b], ""), "---\na: [\n---\nb: 1\n");
     // With --from, every document may have another tool's order, so podgate must parse every document.
     let run = run(&["inject", "--from", "tekton", &a], "");
     assert!(run.code == 1 && run.err.contains("a.yaml:1:4: unclosed ["), "{}", run.err);
@@ -85,7 +85,7 @@ fn all_errors_are_reported_at_once() {
 
 #[test]
 fn uninject_rejects_manual_changes_of_injected_parts() {
-    let out = crate::done(&["inject", "-"], POD);
+    let out = super::done(&["inject", "-"], POD);
     let changed = out.replace("[/podgate/bin/podgate, entrypoint,", "[/podgate/bin/podgate, entrypoint, --and-more,");
     assert_ne!(out, changed);
     let run = run(&["uninject", "-"], &changed.replace("\"--\", postgres", "postgres").replace("\"--\", /api", "/api"));

@@ -1,6 +1,6 @@
 //! Runs `inject` and then `uninject` on realistic manifests (`tests/inject/corpus`), and compares the bytes.
 
-use crate::{assert_lines_kept, done, run};
+use super::{assert_lines_kept, done, run};
 use serde_json::Value;
 use std::fs;
 

@@ -1,6 +1,6 @@
 //! Tests of files and folders as input and output.
 
-use crate::{POD, done, run, write};
+use super::{POD, done, run, write};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,6 +1,6 @@
 //! Tests that `inject` and `uninject` leave all other text unchanged.
 
-use crate::{POD, assert_lines_kept, done, run};
+use super::{POD, assert_lines_kept, done, run};
 
 /// Documents in unusual styles that declare no order.
 const STRANGE: &[&str] = &[

@@ -2,12 +2,10 @@
 //! needs no cluster must work. `tests/kubelet/pages` runs the other commands on a real kubelet. `tests/registry` runs
 //! the commands that need a registry.
 
-#[path = "../common/api_server.rs"]
-mod api_server;
 mod commands;
-mod page;
+pub(crate) mod page;
 mod rules;
-mod shell;
+pub(crate) mod shell;
 
 use assert_cmd::cargo::cargo_bin;
 use page::Page;

@@ -13,10 +13,10 @@ mod properties;
 #[path = "../../src/bin/kubectl-podgate/yaml/mod.rs"]
 mod yaml;
 
+use crate::hang_guard::HANG_GUARD;
 use assert_cmd::Command;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 /// Result of a run: exit code, standard output, standard error.
 struct Run {
@@ -29,7 +29,7 @@ struct Run {
 fn run(arguments: &[&str], input: &str) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
     // The time limit kills a process that hangs. A killed process has no exit code.
-    command.env_clear().timeout(Duration::from_secs(30));
+    command.env_clear().timeout(HANG_GUARD);
     let output = command.args(arguments).write_stdin(input).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Run { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }

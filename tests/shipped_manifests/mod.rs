@@ -161,3 +161,9 @@ fn image_has_this_version() {
         assert_eq!(parts(&pod(file)).0["image"], image.as_str(), "{file}");
     }
 }
+
+/// The admission policy must allow the longest annotation that the sidecar writes.
+#[test]
+fn policy_allows_longest_sidecar_annotation() {
+    assert!(text("policy.yaml").contains(&format!("size() <= {}", podgate::core::annotations::VALUE_MAX)));
+}

@@ -1,7 +1,5 @@
 //! Tests of the command `kubectl podgate check`: output in each format, and exit codes.
 
-#[path = "../common/api_server.rs"]
-mod api_server;
 mod docs;
 mod dry_run;
 mod forecasts;

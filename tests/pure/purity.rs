@@ -200,3 +200,15 @@ fn files_use_each_other_without_a_circle() {
         assert!(left.is_empty(), "{root}: these files use each other, or files that do: {left:#?}");
     }
 }
+
+/// Container images are built without the folders of tests and benches. Cargo fails on a missing target unless the
+/// target has a `path`.
+#[test]
+fn every_target_has_a_path() {
+    let manifest = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+    let targets: Vec<&str> = manifest.split("\n[[").skip(1).map(|rest| rest.split("\n[").next().unwrap()).collect();
+    assert!(targets.len() > 10, "{targets:?}");
+    for target in targets {
+        assert!(target.contains("\npath = "), "no path: [[{target}");
+    }
+}

@@ -1,9 +1,6 @@
 //! Tests of `kubectl podgate` without a cluster: the docs quote the help, and each error is one clear line.
 
-#[path = "common/api_server.rs"]
-mod api_server;
-
-use api_server::{Answer, FakeApiServer, Request, error_status, kubeconfig};
+use crate::api_server::{Answer, FakeApiServer, Request, error_status, kubeconfig};
 use assert_cmd::Command;
 use std::fs;
 use std::net::TcpListener;

@@ -7,8 +7,6 @@ mod held;
 mod krew;
 mod overriding;
 mod pods;
-#[path = "../common/api_server.rs"]
-mod server;
 mod status;
 mod timing;
 mod watching;

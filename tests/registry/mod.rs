@@ -3,24 +3,16 @@
 
 mod commands;
 mod hostile;
-#[path = "../common/needs.rs"]
-mod needs;
-#[allow(dead_code, reason = "shared with tests/book")]
-#[path = "../book/page.rs"]
-mod page;
 mod server;
-#[allow(dead_code, reason = "shared with tests/book")]
-#[path = "../book/shell.rs"]
-mod shell;
 mod tokens;
 
+use crate::hang_guard::HANG_GUARD;
 use assert_cmd::Command;
 use serde_json::{Value, json};
 use server::{Access, Registry, USER};
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
-use std::time::Duration;
 use tempfile::TempDir;
 use tokens::Service;
 
@@ -104,7 +96,7 @@ impl Run {
 
 fn run(home: &Path, input: &str, more: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
-    command.env_clear().env("HOME", home).timeout(Duration::from_secs(60));
+    command.env_clear().env("HOME", home).timeout(HANG_GUARD);
     let output = command.args(["inject", "-"]).args(more).write_stdin(input).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Run { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
@@ -274,7 +266,7 @@ fn annotate_only_updates_the_command_of_a_changed_image() {
     assert!(pod["spec"].get("initContainers").is_none(), "only the annotations change: {}", updated.out);
 
     // No annotation can hold a command that consists of the spec's args alone.
-    let with_args = run(&scene.home(), &(crate::pod(&format!("{at}/app:2")) + "    args: [own]\n"), &ANNOTATE);
+    let with_args = run(&scene.home(), &(self::pod(&format!("{at}/app:2")) + "    args: [own]\n"), &ANNOTATE);
     assert!(with_args.code == 1 && with_args.err.contains("[image-without-command]"), "{}", with_args.err);
 }
 
@@ -387,7 +379,7 @@ fn credential_helper_is_never_run() {
     let config =
         scene.file("config.json", &json!({"auths": {&registry.address: {}}, "credsStore": "evil"}).to_string());
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
-    command.env_clear().env("HOME", scene.home()).env("PATH", &bin).timeout(Duration::from_secs(60));
+    command.env_clear().env("HOME", scene.home()).env("PATH", &bin).timeout(HANG_GUARD);
     let arguments = ["inject", "-", "--resolve-images", "--pull-secret", &config];
     let output = command.args(arguments).write_stdin(pod(&format!("{}/app:1", registry.address))).output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr).into_owned();

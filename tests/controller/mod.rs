@@ -3,21 +3,15 @@
 #![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
 mod api;
-#[path = "../common/api_server.rs"]
-mod api_server;
 mod clock_step;
 mod faults;
 mod gates;
-#[path = "../common/hang_guard.rs"]
-mod hang_guard;
 mod hostile_locks;
 mod kubelet_status;
 mod limits;
-#[path = "../common/needs.rs"]
-mod needs;
 mod privacy;
 
-use hang_guard::HANG_GUARD;
+use crate::hang_guard::HANG_GUARD;
 use podgate::core::names;
 use podgate::core::report::Report;
 use podgate::core::snapshot::Snapshot;

@@ -2,14 +2,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
 mod faults;
-#[path = "../common/hang_guard.rs"]
-mod hang_guard;
 mod leftovers;
 mod random;
 mod scenarios;
 mod verdicts;
 
-use hang_guard::HANG_GUARD;
+use crate::hang_guard::HANG_GUARD;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;

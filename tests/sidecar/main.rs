@@ -1,0 +1,12 @@
+//! Tests of `podgate-controller` and of the manifests that run it.
+
+#[path = "../common/api_server.rs"]
+mod api_server;
+#[path = "../controller/mod.rs"]
+mod controller;
+#[path = "../common/hang_guard.rs"]
+mod hang_guard;
+#[path = "../common/needs.rs"]
+mod needs;
+#[path = "../shipped_manifests/mod.rs"]
+mod shipped_manifests;
