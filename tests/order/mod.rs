@@ -6,7 +6,6 @@ mod deadlocks;
 mod declare;
 mod dollars;
 mod edit;
-mod gate;
 mod grammar;
 mod limits;
 mod lint;

@@ -3,5 +3,4 @@
 mod annotations;
 #[path = "../order/mod.rs"]
 mod order;
-mod pre_stop;
 mod purity;

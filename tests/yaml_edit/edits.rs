@@ -1,6 +1,6 @@
 //! Tests of edits of a document's text.
 
-use crate::yaml::Source;
+use super::yaml::Source;
 use podgate::order::edit::{Edit, Op, PathSegment, Place};
 use serde_json::{Value, json};
 

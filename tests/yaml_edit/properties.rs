@@ -1,6 +1,6 @@
 //! Property tests: random edits of the manifests in `tests/inject/corpus`, and of texts in unusual styles.
 
-use crate::yaml::Source;
+use super::yaml::Source;
 use podgate::order::edit::{Edit, Op, Place, apply};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
