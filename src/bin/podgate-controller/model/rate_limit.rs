@@ -49,7 +49,7 @@ impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
         at
     }
 
-    /// Returns the time of the next token, which may be in the past; `None` while the bucket is certainly not empty.
+    /// Returns the time of the next token, which may be in the past; `None` before the first token was taken.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
         self.full_at?.checked_sub(Self::INTERVAL * (BURST - 1))
     }

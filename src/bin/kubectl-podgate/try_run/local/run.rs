@@ -297,11 +297,11 @@ impl<'a> Run<'a> {
 
     /// Returns true if nothing is left to see: all faults have occurred, and all containers are complete, or are over.
     fn is_settled(&self) -> bool {
-        let has_occurred = |one: &PendingFault<'_>| {
+        let is_resolved = |one: &PendingFault<'_>| {
             let own = &self.containers[one.container];
             own.is_over() || has_occurred(&own.history, one.fault.kind, one.killed)
         };
-        self.faults.iter().all(has_occurred)
+        self.faults.iter().all(is_resolved)
             && self.containers.iter().all(|own| own.is_over() || own.history.is_settled(now_ms()))
     }
 
