@@ -64,6 +64,11 @@ impl Place {
         })
     }
 
+    /// Returns the items of the list at this place; empty if there is no list.
+    pub fn items<'a>(&self, value: &'a Value) -> &'a [Value] {
+        self.of(value).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
     /// Returns the place as a JSON pointer (RFC 6901).
     pub fn pointer(&self) -> String {
         let token = |step: &PathSegment| match step {

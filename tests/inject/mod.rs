@@ -7,6 +7,7 @@ mod foreign;
 mod init_containers;
 mod laws;
 mod pods;
+mod probes;
 mod refusals;
 mod resources;
 mod written;

@@ -84,6 +84,14 @@ pub(crate) fn string_list(value: Option<&Value>) -> Option<Vec<String>> {
     value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
+/// Returns the init container or regular container `name` of a template, and its place.
+pub(crate) fn find_container<'a>(template: &'a Value, name: &str) -> Option<(Place, &'a Value)> {
+    ["initContainers", "containers"].map(Place::spec).into_iter().find_map(|list| {
+        let (at, own) = list.items(template).iter().enumerate().find(|(_, own)| own["name"] == name)?;
+        Some((list.to(at), own))
+    })
+}
+
 /// Returns the containers in the list `field` of `spec`. Omits containers without a name.
 fn named_containers<'a>(spec: &'a Value, field: &'static str) -> Vec<ContainerRef<'a>> {
     let items = spec.get(field).and_then(Value::as_array).into_iter().flatten();

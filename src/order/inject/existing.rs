@@ -44,7 +44,7 @@ impl<'a> Existing<'a> {
         let listed: BTreeMap<&str, &Container> = listed.iter().map(|entry| (entry.name.as_str(), entry)).collect();
         let list = Place::spec("containers");
         let mut findings = Vec::new();
-        for (at, item) in parts::items(self.template, &list).iter().enumerate() {
+        for (at, item) in list.items(self.template).iter().enumerate() {
             // Skip containers that another webhook added.
             let Some(entry) = parts::item_name(item).and_then(|name| listed.get(name)) else { continue };
             let place = list.to(at);
@@ -79,7 +79,7 @@ impl<'a> Existing<'a> {
     /// need not repeat the image lookups of the command line.
     pub(super) fn add_image_commands(&self, known: &KnownFacts) -> KnownFacts {
         let mut known = known.clone();
-        for item in parts::items(self.template, &Place::spec("containers")) {
+        for item in Place::spec("containers").items(self.template) {
             let Some(name) = parts::item_name(item) else { continue };
             let Some(image) = self.record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };
             let words = parts::string_list(item.get("command")).unwrap_or_default();
@@ -105,5 +105,5 @@ impl<'a> Existing<'a> {
 /// fields to the variable.
 pub(crate) fn is_held(container: &Value, name: &str) -> bool {
     let wanted = parts::hold_variable(name);
-    parts::items(container, &Place::root().to("env")).iter().any(|one| merge::covers(one, &wanted))
+    Place::root().to("env").items(container).iter().any(|one| merge::covers(one, &wanted))
 }

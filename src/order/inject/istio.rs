@@ -26,12 +26,9 @@ pub(super) struct OriginalProbes(BTreeMap<String, Value>);
 impl OriginalProbes {
     /// Reads the original probes of `template`. Empty without a proxy, and if the proxy's variable is invalid.
     pub(super) fn read(template: &Value) -> OriginalProbes {
-        let named = |value, list: Place, name| {
-            parts::items(value, &list).iter().find(|item| parts::item_name(item) == Some(name))
-        };
-        let text = ["containers", "initContainers"].into_iter().find_map(|field| {
-            let proxy = named(template, Place::spec(field), PROXY)?;
-            named(proxy, Place::root().to("env"), ORIGINALS)?.get("value")?.as_str()
+        let text = parts::find_container(template, PROXY).and_then(|(_, proxy)| {
+            let variables = Place::root().to("env").items(proxy);
+            variables.iter().find(|one| parts::item_name(one) == Some(ORIGINALS))?.get("value")?.as_str()
         });
         OriginalProbes(text.and_then(parse_json).unwrap_or_default())
     }

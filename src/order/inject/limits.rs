@@ -25,7 +25,7 @@ pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
         Err(Finding::error("injected-changed", at.clone(), what).fix("use the manifest from before the injection"))
     };
     let too_many = |list: &Place, item: &Value| {
-        let own = parts::items(item, list).iter().filter(|item| parts::is_own_item(item));
+        let own = list.items(item).iter().filter(|item| parts::is_own_item(item));
         own.take(OWN_VOLUMES_MAX + 1).count() > OWN_VOLUMES_MAX
     };
     let volumes = Place::spec("volumes");
@@ -34,7 +34,7 @@ pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
     }
     let list = Place::spec("containers");
     let mut hooks = 0;
-    for (at, item) in parts::items(template, &list).iter().enumerate() {
+    for (at, item) in list.items(template).iter().enumerate() {
         for (short, _) in AGENT_FIELDS {
             let Some(own) = parts::agent_line(item, short) else { continue };
             if short != "command" {

@@ -11,9 +11,9 @@ use serde_json::Value;
 pub(crate) fn lost_parts(expected: &Value, returned: &Value) -> Vec<(String, Vec<String>)> {
     let mut lost = Vec::new();
     let list = Place::spec("containers");
-    for own in parts::items(expected, &list) {
+    for own in list.items(expected) {
         let Some(name) = parts::item_name(own).filter(|name| *name != SIDECAR) else { continue };
-        let mut others = parts::items(returned, &list).iter();
+        let mut others = list.items(returned).iter();
         let found = others.find(|item| parts::item_name(item) == Some(name)).unwrap_or(&Value::Null);
         let mut missing = lost_items(own, found, "env", "variable", parts::is_own_item);
         missing.extend(lost_items(own, found, "volumeMounts", "mount", parts::is_own_item));
@@ -30,8 +30,8 @@ pub(crate) fn lost_parts(expected: &Value, returned: &Value) -> Vec<(String, Vec
 /// Returns the selected items of the list `field` in `own` that `found` does not have.
 fn lost_items(own: &Value, found: &Value, field: &str, noun: &str, is_part: fn(&Value) -> bool) -> Vec<String> {
     let list = Place::root().to(field);
-    let is_lost = |item: &&Value| is_part(item) && !parts::items(found, &list).iter().any(|other| covers(other, item));
-    let lost = parts::items(own, &list).iter().filter(is_lost);
+    let is_lost = |item: &&Value| is_part(item) && !list.items(found).iter().any(|other| covers(other, item));
+    let lost = list.items(own).iter().filter(is_lost);
     lost.map(|item| format!("{noun} {}", parts::item_name(item).unwrap_or_default())).collect()
 }
 

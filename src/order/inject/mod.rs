@@ -194,7 +194,7 @@ impl<'a> Stripped<'a> {
         let mut positions = BTreeMap::new();
         for field in ["initContainers", "containers", "ephemeralContainers", "volumes"] {
             // If several items have the same name, use the first.
-            for (at, item) in parts::items(self.template, &Place::spec(field)).iter().enumerate().rev() {
+            for (at, item) in Place::spec(field).items(self.template).iter().enumerate().rev() {
                 positions.insert((field, parts::item_name(item)), at);
             }
         }
@@ -202,7 +202,7 @@ impl<'a> Stripped<'a> {
             if let [PathSegment::Key(spec), PathSegment::Key(list), PathSegment::Index(at), ..] =
                 finding.at.0.as_mut_slice()
                 && spec == "spec"
-                && let Some(name) = parts::items(&self.plain, &Place::spec(list)).get(*at).and_then(parts::item_name)
+                && let Some(name) = Place::spec(list).items(&self.plain).get(*at).and_then(parts::item_name)
                 && let Some(found) = positions.get(&(list.as_str(), Some(name)))
             {
                 *at = *found;

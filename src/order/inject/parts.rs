@@ -14,7 +14,7 @@ pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-contai
 
 pub(super) use crate::order::declare::annotation_place;
 pub(super) use crate::order::declare::spec::SIDECAR_NAME as SIDECAR;
-pub(super) use crate::order::declare::spec::string_list;
+pub(super) use crate::order::declare::spec::{find_container, string_list};
 /// Environment variable with the sidecar's list of containers.
 pub(super) const CONTAINERS_VARIABLE: &str = "PODGATE_CONTAINERS";
 const CONTROLLER_PATH: &str = "/usr/bin/podgate-controller";
@@ -83,22 +83,13 @@ pub(super) fn exec_words(handler: Option<&Value>) -> Option<Vec<String>> {
     string_list(handler?.get("exec")?.get("command"))
 }
 
-/// Returns the items of the list at `place`; empty if `place` has no list.
-pub(super) fn items<'a>(value: &'a Value, place: &Place) -> &'a [Value] {
-    place.of(value).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
 pub(super) fn item_name(item: &Value) -> Option<&str> {
     item.get("name")?.as_str()
 }
 
 /// Returns podgate's sidecar and its place.
 pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
-    ["initContainers", "containers"].into_iter().find_map(|field| {
-        let list = Place::spec(field);
-        let mut items = items(template, &list).iter().enumerate();
-        items.find(|(_, item)| item_name(item) == Some(SIDECAR)).map(|(at, item)| (list.to(at), item))
-    })
+    find_container(template, SIDECAR)
 }
 
 /// Returns the volumes that podgate adds, in list order.

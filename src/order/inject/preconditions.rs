@@ -38,7 +38,7 @@ pub(super) fn check_template(template: &Value) -> Vec<Finding> {
         found.push(Finding::error("windows", at, what).fix("remove podgate's annotations"));
     }
     let ephemeral = Place::spec("ephemeralContainers");
-    if !parts::items(template, &ephemeral).is_empty() || !absent_or(&ephemeral, Value::is_array) {
+    if !ephemeral.items(template).is_empty() || !absent_or(&ephemeral, Value::is_array) {
         let what =
             "Kubernetes rejects a new Pod with ephemeral containers; they can only join a running Pod (kubectl debug)";
         found.push(Finding::error("ephemeral-containers", ephemeral, what).fix("remove them"));
@@ -60,13 +60,13 @@ fn windows_place(template: &Value) -> Option<Place> {
     }
     let affinity = Place::spec("affinity").to("nodeAffinity");
     let terms = affinity.to("requiredDuringSchedulingIgnoredDuringExecution").to("nodeSelectorTerms");
-    let list = parts::items(template, &terms);
+    let list = terms.items(template);
     let requires_windows = |term: &Value| {
         let is_windows = |one: &Value| {
             let is_os = one["key"].as_str().is_some_and(|key| labels.contains(&key));
             is_os && one["operator"] == "In" && one["values"] == json!(["windows"])
         };
-        parts::items(term, &Place::root().to("matchExpressions")).iter().any(is_windows)
+        Place::root().to("matchExpressions").items(term).iter().any(is_windows)
     };
     if !list.is_empty() && list.iter().all(requires_windows) {
         return Some(terms);
@@ -74,7 +74,7 @@ fn windows_place(template: &Value) -> Option<Place> {
     let containers = ["initContainers", "containers"]
         .map(Place::spec)
         .into_iter()
-        .flat_map(|list| (0..parts::items(template, &list).len()).map(move |index| list.to(index)));
+        .flat_map(|list| (0..list.items(template).len()).map(move |index| list.to(index)));
     let mut holders = [Place::root().to("spec")].into_iter().chain(containers);
     holders.find_map(|holder| {
         let options = holder.to("securityContext").to("windowsOptions");
@@ -89,7 +89,7 @@ fn check_names(template: &Value, found: &mut Vec<Finding>) {
     for field in ["initContainers", "containers"] {
         let list = Place::spec(field);
         let mut seen = BTreeSet::new();
-        for (at, item) in parts::items(template, &list).iter().enumerate() {
+        for (at, item) in list.items(template).iter().enumerate() {
             let place = || list.to(at).to("name");
             found.push(match parts::item_name(item) {
                 Some(SIDECAR) => {
@@ -109,14 +109,14 @@ fn check_names(template: &Value, found: &mut Vec<Finding>) {
         }
     }
     let volumes = Place::spec("volumes");
-    for (at, item) in parts::items(template, &volumes).iter().enumerate() {
+    for (at, item) in volumes.items(template).iter().enumerate() {
         if let Some(name) = parts::item_name(item).filter(|name| VOLUMES.contains(name)) {
             let what = format!("a volume is already named {name}, which is the name of one of podgate's volumes");
             found.push(Finding::error("name-taken", volumes.to(at).to("name"), what).fix(fix));
         }
     }
     let containers = Place::spec("containers");
-    for (at, item) in parts::items(template, &containers).iter().enumerate() {
+    for (at, item) in containers.items(template).iter().enumerate() {
         find_manual_parts(item, &containers.to(at), found);
     }
 }
@@ -126,7 +126,7 @@ fn find_manual_parts(container: &Value, place: &Place, found: &mut Vec<Finding>)
     let lines = AGENT_FIELDS.iter().filter(|(short, _)| parts::agent_line(container, short).is_some());
     let lines = lines.map(|(short, _)| parts::field_place(place, short));
     let own_items = |field: &'static str| {
-        let items = parts::items(container, &Place::root().to(field)).iter().enumerate();
+        let items = Place::root().to(field).items(container).iter().enumerate();
         items.filter(|(_, item)| parts::is_own_item(item)).map(move |(at, _)| place.to(field).to(at))
     };
     found.extend(lines.chain(own_items("env")).chain(own_items("volumeMounts")).map(|at| {
@@ -138,7 +138,7 @@ fn find_manual_parts(container: &Value, place: &Place, found: &mut Vec<Finding>)
 /// Returns errors in the containers that `plan` changes.
 pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
     let list = Place::spec("containers");
-    let items = parts::items(template, &list);
+    let items = list.items(template);
     let mut found = Vec::new();
     for planned in &plan.containers {
         if planned.is_modified() || planned.is_outlived {
@@ -167,7 +167,7 @@ fn check_container(container: &Value, place: &Place, has_gate: bool, found: &mut
             found.push(wrong_type(place.to(field), kind));
         }
     }
-    for (at, mount) in parts::items(container, &Place::root().to("volumeMounts")).iter().enumerate() {
+    for (at, mount) in Place::root().to("volumeMounts").items(container).iter().enumerate() {
         let path = mount.get("mountPath").and_then(Value::as_str).unwrap_or_default();
         let under = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         if let Some(own) = MOUNT_PATHS.iter().find(|own| under(own)) {

@@ -17,7 +17,7 @@ pub(super) fn restore(
 ) -> Result<Editor, EditError> {
     let mut editor = Editor::new(template.clone());
     let list = Place::spec("containers");
-    let users = parts::items(template, &list).iter();
+    let users = list.items(template).iter();
     let users = users.filter(|item| sidecar.is_none_or(|(_, sidecar)| !std::ptr::eq(*item, *sidecar)));
     if let Some((at, _)) = sidecar {
         editor.edit(at.clone(), Op::Remove)?;
@@ -43,7 +43,7 @@ pub(super) fn restore(
 
 /// Removes podgate's volumes, mounts or variables from a list, in reverse order, so that the list's indices remain valid.
 fn remove_own_items(editor: &mut Editor, list: &Place) -> Result<(), EditError> {
-    let items = parts::items(editor.value(), list);
+    let items = list.items(editor.value());
     let own: Vec<usize> = (0..items.len()).rev().filter(|at| parts::is_own_item(&items[*at])).collect();
     own.into_iter().try_for_each(|at| editor.edit(list.to(at), Op::Remove))
 }
@@ -78,11 +78,11 @@ fn restore_container(
     let gate = parts::find_gate(injected);
     if let Some(("args", end)) = gate {
         // The other webhook has replaced the recorded `command` and `args`. Remove only the gate.
-        let words = parts::items(injected, &Place::root().to("args"))[end + 1..].to_vec();
+        let words = Place::root().to("args").items(injected)[end + 1..].to_vec();
         restore_field(editor, &place.to("args"), Some(&Value::Array(words)))?;
     } else if let Some((_, end)) = gate {
         let at = place.to("command");
-        let rest = &parts::items(injected, &Place::root().to("command"))[end + 1..];
+        let rest = &Place::root().to("command").items(injected)[end + 1..];
         if rest.is_empty() || of.no.contains("command") || of.was.contains_key("command") {
             restore_field(editor, &at, of.was.get("command"))?;
         } else if end >= parts::SINGLE_WORDS_MAX {
@@ -121,7 +121,7 @@ fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> 
     let list = Place::spec("containers");
     let former: BTreeMap<&str, usize> =
         record.order.iter().enumerate().rev().map(|(at, name)| (name.as_str(), at)).collect();
-    let items = parts::items(editor.value(), &list).iter();
+    let items = list.items(editor.value()).iter();
     let places: Vec<Option<usize>> = items.map(|item| former.get(parts::item_name(item)?).copied()).collect();
     let mut wanted: Vec<usize> = (0..places.len()).collect();
     let slots: Vec<usize> = wanted.iter().copied().filter(|at| places[*at].is_some()).collect();
@@ -150,7 +150,7 @@ pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &
             }
         }
         let list = Place::spec("containers");
-        let (now, then) = (parts::items(back, &list), parts::items(original, &list));
+        let (now, then) = (list.items(back), list.items(original));
         for (now, then) in now.iter().zip(then) {
             if let Some(name) = parts::item_name(then) {
                 let of = add_differences(now, then, record.containers.remove(name).unwrap_or_default());

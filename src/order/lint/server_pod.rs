@@ -3,7 +3,7 @@
 
 use crate::core::container::{Container, Handler, HttpGet, Mode, PortRef, Probe, TcpSocket};
 use crate::core::text::one_line;
-use crate::order::declare::spec::SIDECAR_NAME;
+use crate::order::declare::spec::{SIDECAR_NAME, find_container};
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::{self, Options};
@@ -68,7 +68,7 @@ pub fn relocate_returned(finding: Finding, returned: &Value, template: &Value) -
         && matches!(list.as_str(), "containers" | "initContainers")
     {
         let rest = at.0.split_off(3);
-        let own = at.of(returned).and_then(|own| own["name"].as_str()).and_then(|name| find(template, name));
+        let own = at.of(returned).and_then(|own| own["name"].as_str()).and_then(|name| find_container(template, name));
         at = own.map_or_else(|| place(template, ""), |(own, _)| Place([own.0, rest].concat()));
     }
     let message = format!("after all webhooks of the cluster: {}", finding.message);
@@ -78,7 +78,7 @@ pub fn relocate_returned(finding: Finding, returned: &Value, template: &Value) -
 /// Reports native sidecars that are now init containers, which must exit before the next container starts.
 fn lost_restart_policies(template: &Value, wanted: &[&Value; 2], returned: &Value) -> Vec<Finding> {
     let with = |pod, is_native: bool| -> Vec<&str> {
-        let all = items(pod, "initContainers").iter();
+        let all = Place::spec("initContainers").items(pod).iter();
         all.filter(|own| (own["restartPolicy"] == "Always") == is_native)
             .filter_map(|own| own["name"].as_str())
             .collect()
@@ -101,9 +101,9 @@ fn check_list_order(expected: &Value, returned: &Value) -> Option<Finding> {
     let listed = inject::sidecar_list(returned)?;
     let has_hooks = listed.iter().any(|own| own.mode == Mode::PostStart);
     let is_listed = |name: &&str| *name == SIDECAR_NAME || listed.iter().any(|own| own.name == *name);
-    let names = items(returned, "containers").iter().filter_map(|own| own["name"].as_str());
+    let names = Place::spec("containers").items(returned).iter().filter_map(|own| own["name"].as_str());
     let found: Vec<&str> = names.filter(is_listed).collect();
-    let is_first = items(expected, "containers").first().is_some_and(|own| own["name"] == SIDECAR_NAME);
+    let is_first = Place::spec("containers").items(expected).first().is_some_and(|own| own["name"] == SIDECAR_NAME);
     let wanted = is_first.then_some(SIDECAR_NAME).into_iter().chain(listed.iter().map(|own| own.name.as_str()));
     let wanted: Vec<&str> = wanted.filter(|name| found.contains(name)).collect();
     if found == wanted || !has_hooks && (!is_first || found.first() == wanted.first()) {
@@ -195,18 +195,7 @@ pub fn check_refusal(code: u16, message: &str) -> Finding {
     Finding::error("pod-refused", at, format!("the API server refuses this Pod: {text}")).fix(fix)
 }
 
-fn items<'a>(pod: &'a Value, list: &str) -> &'a [Value] {
-    pod["spec"][list].as_array().map_or(&[], Vec::as_slice)
-}
-
-fn find<'a>(pod: &'a Value, name: &str) -> Option<(Place, &'a Value)> {
-    ["initContainers", "containers"].into_iter().find_map(|list| {
-        let (index, own) = items(pod, list).iter().enumerate().find(|(_, own)| own["name"] == name)?;
-        Some((Place::spec(list).to(index), own))
-    })
-}
-
 /// Returns the place of the container `name`; the annotations if the template has no such container.
 fn place(template: &Value, name: &str) -> Place {
-    find(template, name).map_or_else(|| Place::metadata("annotations"), |(place, _)| place)
+    find_container(template, name).map_or_else(|| Place::metadata("annotations"), |(place, _)| place)
 }

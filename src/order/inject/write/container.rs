@@ -179,7 +179,7 @@ impl Writer<'_> {
 /// Expands the commands of a container's `exec` probes, because Kubernetes does not expand `$(VARIABLE)` in hooks.
 fn expand_probes(container: &mut Container, spec: &Value, place: &Place) -> Result<(), Finding> {
     let Container { name, startup_probe, readiness_probe, .. } = container;
-    let env = parts::items(spec, &Place::root().to("env"));
+    let env = Place::root().to("env").items(spec);
     let set: BTreeSet<&str> = env.iter().filter_map(parts::item_name).collect();
     let is_set = |name: &str| set.contains(name);
     for (field, probe) in [("startupProbe", startup_probe), ("readinessProbe", readiness_probe)] {

@@ -156,7 +156,7 @@ impl Writer<'_> {
     fn write_order(&mut self) -> Result<(), EditError> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
         let list = Place::spec("containers");
-        let names = parts::items(self.template, &list).iter().filter_map(parts::item_name).map(str::to_owned);
+        let names = list.items(self.template).iter().filter_map(parts::item_name).map(str::to_owned);
         let first_changes = wanted.first() != Some(&0) || self.plan.sidecar_placement == SidecarPlacement::First;
         if first_changes && parts::annotation_place(parts::DEFAULT_CONTAINER).of(self.template).is_none() {
             self.record.default_container = names.clone().next();

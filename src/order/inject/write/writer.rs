@@ -4,7 +4,6 @@ use crate::order::edit::{EditError, Editor, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::istio::OriginalProbes;
 use crate::order::inject::outcome::Options;
-use crate::order::inject::parts;
 use crate::order::inject::record::{Record, VERSION};
 use crate::order::plan::{ContainerPlan, Plan};
 use serde_json::{Value, json};
@@ -31,7 +30,7 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn container_spec(&self, planned: &ContainerPlan) -> &'a Value {
-        &parts::items(self.template, &Place::spec("containers"))[planned.index]
+        &Place::spec("containers").items(self.template)[planned.index]
     }
 
     /// Creates an empty object at `place` if the field is absent or null.

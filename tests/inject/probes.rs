@@ -1,0 +1,60 @@
+//! Probes that the agent runs: exactly as declared in a hook, or at least as a TCP check behind a gate.
+
+use crate::injected;
+use podgate::core::command::AgentCommand;
+use serde_json::{Value, json};
+
+/// Injects two containers with a probe: `db` with a hook, and `api`, which waits in a gate. Returns the check of the
+/// readinessProbe in the hook, and the check of the startupProbe behind the gate.
+fn checks_for(probe: &Value) -> [Option<String>; 2] {
+    let container = |name: &str, field: &str| {
+        let ports = json!([{"name": "web", "containerPort": 8080}]);
+        json!({"name": name, "image": "x", "command": ["x"], "ports": ports, field: probe})
+    };
+    let check = |mode: &str, container: Value, at: &str, flag: &str| {
+        let wait = json!({"name": "z", "image": "x", "command": ["x"], "readinessProbe": {"tcpSocket": {"port": 1}}});
+        let (order, list) = match mode {
+            "post-start" => ("db, z", json!([container, wait])),
+            _ => ("z, api", json!([wait, container])),
+        };
+        let annotations = json!({"podgate.io/order": order, "podgate.io/mode": mode});
+        let done = injected(&json!({"metadata": {"annotations": annotations}, "spec": {"containers": list}}));
+        let words =
+            done.value["spec"]["containers"].as_array().unwrap().iter().find_map(|own| own.pointer(at)).unwrap();
+        let words: Vec<String> = serde_json::from_value(words.clone()).unwrap();
+        let line = AgentCommand::parse(&words).expect("a command line of the agent");
+        line.values(flag).first().map(|url| (*url).to_owned())
+    };
+    [
+        check("post-start", container("db", "readinessProbe"), "/lifecycle/postStart/exec/command", "--fallback-check"),
+        check("entrypoint", container("api", "startupProbe"), "/startupProbe/exec/command", "--check"),
+    ]
+}
+
+#[test]
+fn agent_runs_the_probes_that_it_supports() {
+    for (probe, url) in [
+        (json!({"httpGet": {"port": "web", "path": "/x?y=1"}}), "http://127.0.0.1:8080/x?y=1"),
+        (json!({"httpGet": {"port": 80, "path": "x"}}), "http://127.0.0.1:80/x"),
+        (json!({"httpGet": {"port": 80, "host": "::1", "scheme": "HTTP"}}), "http://[::1]:80/"),
+        (json!({"tcpSocket": {"port": "5432", "host": "localhost"}}), "tcp://localhost:5432"),
+        (json!({"exec": {"command": ["pg_isready", "-q"]}}), r#"exec:["pg_isready","-q"]"#),
+    ] {
+        assert_eq!(checks_for(&probe), [Some(url.to_owned()), Some(url.to_owned())]);
+    }
+}
+
+#[test]
+fn other_probes_become_tcp_checks_behind_a_gate() {
+    for probe in [
+        json!({"httpGet": {"port": "web", "scheme": "HTTPS"}}),
+        json!({"httpGet": {"port": "web", "httpHeaders": [{"name": "Host", "value": "x"}]}}),
+        json!({"httpGet": {"port": "web", "path": "/ä b"}}),
+        json!({"grpc": {"port": 8080}}),
+    ] {
+        assert_eq!(checks_for(&probe), [None, Some("tcp://127.0.0.1:8080".to_owned())], "{probe}");
+    }
+    for probe in [json!({"tcpSocket": {"port": "nameless"}}), json!({"exec": {"command": []}})] {
+        assert_eq!(checks_for(&probe), [None, None], "{probe}");
+    }
+}
