@@ -3,35 +3,26 @@
 use super::grammar::Item;
 use crate::core::argv::Check;
 use crate::core::until::WaitCondition;
+use crate::core::words::words;
 use crate::order::edit::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Mode that an annotation requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum RequestedMode {
-    /// A gate in front of the command if the command is known, otherwise a gate at the kubelet.
-    #[default]
-    Auto,
-    /// Hooks in the containers before this one.
-    PostStart,
-    /// A gate in front of the container's command.
-    Entrypoint,
-    /// A gate at the kubelet, which does not create the container until the gate opens.
-    Hold,
-}
-
-impl RequestedMode {
-    /// Returns the mode as written in an annotation.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RequestedMode::Auto => "auto",
-            RequestedMode::PostStart => "post-start",
-            RequestedMode::Entrypoint => "entrypoint",
-            RequestedMode::Hold => "hold",
-        }
+words! {
+    /// Mode that an annotation requests.
+    #[derive(Default)]
+    RequestedMode {
+        /// A gate in front of the command if the command is known, otherwise a gate at the kubelet.
+        #[default]
+        Auto = "auto",
+        /// A gate in front of the container's command.
+        Entrypoint = "entrypoint",
+        /// A gate at the kubelet, which does not create the container until the gate opens.
+        Hold = "hold",
+        /// Hooks in the containers before this one.
+        PostStart = "post-start",
     }
 }
 
@@ -62,24 +53,28 @@ pub enum StopOrder {
     Steps(Vec<Vec<Item>>),
 }
 
-/// Position of podgate's sidecar.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum SidecarPlacement {
-    /// First among the init containers, with `restartPolicy: Always`.
-    #[default]
-    Native,
-    /// First among the regular containers.
-    First,
+words! {
+    /// Position of podgate's sidecar.
+    #[derive(Default)]
+    SidecarPlacement {
+        /// First among the init containers, with `restartPolicy: Always`.
+        #[default]
+        Native = "native",
+        /// First among the regular containers.
+        First = "first",
+    }
 }
 
-/// Target to which the sidecar publishes states.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Publish {
-    /// The board, then the Pod's annotations through the API server.
-    #[default]
-    Api,
-    /// The board alone. The sidecar then needs no token for the API server.
-    Board,
+words! {
+    /// Target to which the sidecar publishes states.
+    #[derive(Default)]
+    Publish {
+        /// The board, then the Pod's annotations through the API server.
+        #[default]
+        Api = "api",
+        /// The board alone. The sidecar then needs no token for the API server.
+        Board = "board",
+    }
 }
 
 /// All settings that a template's annotations declare.

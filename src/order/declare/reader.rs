@@ -1,6 +1,6 @@
 //! Reads annotations into a [`Declaration`].
 
-use super::declaration::{Declaration, Edge, Publish, SidecarPlacement};
+use super::declaration::{Declaration, Edge};
 use super::flow_cut;
 use super::grammar::{self, Item, quoted};
 use super::key_check::{accept_states_of_live_pod, check_key};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Values of `podgate.io/on-provider-restart` and of the annotation for one container.
-const RESTARTS: [(&str, bool); 2] = [("ignore", false), ("restart", true)];
+const RESTARTS: [&str; 2] = ["ignore", "restart"];
 
 /// Reads the annotations of `template`; `spec` is the spec of that template. Adds problems to `findings`. The result
 /// contains all valid settings.
@@ -132,25 +132,18 @@ impl Reader<'_, '_> {
         let Reader { values, declaration, .. } = self;
         match key {
             keys::ORDER => self.read_order(text, &at),
-            keys::MODE => declaration.mode = values.mode(text, &at),
+            keys::MODE => declaration.mode = values.word(text, &at),
             keys::TIMEOUT => declaration.timeout = values.timeout(text, &at),
-            keys::ON_TIMEOUT => {
-                declaration.continue_on_timeout = values.choice(text, &at, &[("fail", false), ("continue", true)]);
-            }
-            keys::FAIL_FAST => declaration.fail_fast = values.choice(text, &at, &[("false", false), ("true", true)]),
-            keys::ON_PROVIDER_RESTART => declaration.restart_with_provider = values.choice(text, &at, &RESTARTS),
+            keys::ON_TIMEOUT => declaration.continue_on_timeout = values.flag(text, &at, ["fail", "continue"]),
+            keys::FAIL_FAST => declaration.fail_fast = values.flag(text, &at, ["false", "true"]),
+            keys::ON_PROVIDER_RESTART => declaration.restart_with_provider = values.flag(text, &at, RESTARTS),
             keys::STOP_ORDER => declaration.stop_order = values.stop_order(text, &at),
             keys::JOB_SIDECARS => {
                 declaration.sidecars = values.list(text, &at, grammar::SIDECARS).into_iter().flatten().collect();
             }
-            keys::SIDECAR_POSITION => {
-                let all = [("native", SidecarPlacement::Native), ("first", SidecarPlacement::First)];
-                declaration.sidecar_placement = values.choice(text, &at, &all);
-            }
+            keys::SIDECAR_POSITION => declaration.sidecar_placement = values.word(text, &at),
             keys::SIDECAR_RESOURCES => declaration.sidecar_resources = values.sidecar_resources(text, &at),
-            keys::PUBLISH => {
-                declaration.publish = values.choice(text, &at, &[("api", Publish::Api), ("board", Publish::Board)]);
-            }
+            keys::PUBLISH => declaration.publish = values.word(text, &at),
             // Only `inject` and `uninject` read `podgate.io/injected`.
             _ => {}
         }
@@ -166,11 +159,11 @@ impl Reader<'_, '_> {
                     |item: Item| Edge { waiter: own.clone(), until: item.until, at: at.clone(), span: item.span };
                 declaration.edges.extend(items.map(edge));
             }
-            keys::MODE_PREFIX => _ = declaration.modes.insert(own, values.mode(text, &at)),
+            keys::MODE_PREFIX => _ = declaration.modes.insert(own, values.word(text, &at)),
             keys::TIMEOUT_PREFIX => _ = declaration.timeouts.insert(own, values.timeout(text, &at)),
             keys::IMAGE_PREFIX => _ = declaration.images.insert(own, text.trim().to_owned()),
             keys::ON_PROVIDER_RESTART_PREFIX => {
-                declaration.restarts_with_provider.insert(own, values.choice(text, &at, &RESTARTS));
+                _ = declaration.restarts_with_provider.insert(own, values.flag(text, &at, RESTARTS))
             }
             keys::CHECK_PREFIX => _ = declaration.checks.insert(own, values.checks(text, name, &at)),
             keys::READY_PREFIX => {

@@ -2,19 +2,21 @@
 
 use super::check_list::{self, Mounts};
 use super::correct::parse_list;
-use super::declaration::{RequestedMode, StopOrder};
+use super::declaration::StopOrder;
 use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
 use super::keys;
 use super::nearest::did_you_mean;
 use super::spec::Spec;
 use crate::core::argv::{Argv, Check};
 use crate::core::defaults;
+use crate::core::words::Unknown;
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
 use crate::order::limits::{FINDINGS_MAX, WAITS_MAX};
 use crate::order::resources;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
@@ -141,24 +143,26 @@ impl<'a, 'f> Values<'a, 'f> {
         format!("write a list such as {}{or}", names.join(", "))
     }
 
-    pub(super) fn mode(&mut self, text: &str, at: &Place) -> RequestedMode {
-        let all = [RequestedMode::Auto, RequestedMode::Entrypoint, RequestedMode::Hold, RequestedMode::PostStart]
-            .map(|mode| (mode.as_str(), mode));
-        self.choice(text, at, &all)
+    /// Parses a word of an enum.
+    pub(super) fn word<T: FromStr<Err = Unknown> + Default>(&mut self, text: &str, at: &Place) -> T {
+        text.trim().parse().unwrap_or_else(|Unknown(words)| {
+            self.reject_word(text, at, words);
+            T::default()
+        })
     }
 
-    /// Returns the value of the word in `all` that equals `text`. If no word equals `text`, reports an error and
-    /// returns the first value in `all`, so that the reader can continue.
-    pub(super) fn choice<T: Copy>(&mut self, text: &str, at: &Place, all: &[(&'static str, T)]) -> T {
-        if let Some((_, value)) = all.iter().find(|(word, _)| *word == text.trim()) {
-            return *value;
+    /// Parses the word `yes` to true, and the word `no` to false.
+    pub(super) fn flag(&mut self, text: &str, at: &Place, [no, yes]: [&'static str; 2]) -> bool {
+        if !matches!(text.trim(), word if word == no || word == yes) {
+            self.reject_word(text, at, &[no, yes]);
         }
-        let words: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
+        text.trim() == yes
+    }
+
+    fn reject_word(&mut self, text: &str, at: &Place, words: &[&'static str]) {
         let fix = did_you_mean(text.trim(), words.iter().copied());
         let fix = fix.unwrap_or_else(|| format!("write one of {}", words.join(", ")));
-        let what = format!("{} is not one of {}", quoted(text), words.join(", "));
-        self.reject(text, at, what, fix);
-        all[0].1
+        self.reject(text, at, format!("{} is not one of {}", quoted(text), words.join(", ")), fix);
     }
 
     pub(super) fn timeout(&mut self, text: &str, at: &Place) -> Duration {

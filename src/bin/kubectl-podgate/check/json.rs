@@ -3,7 +3,6 @@
 use super::analyze::{Analysis, CheckedTemplate};
 use super::locate::LocatedFinding;
 use crate::output;
-use podgate::order::declare::{Publish, SidecarPlacement};
 use podgate::order::finding::Level;
 use podgate::order::lint::LintReport;
 use podgate::order::plan::ContainerPlan;
@@ -52,14 +51,8 @@ fn template_json(template: &CheckedTemplate<'_>) -> Value {
         value["stops"] = json!(forecast.stop_steps);
         value["longestWaitSeconds"] = json!(forecast.longest_wait.as_secs_f64());
         value["graceSeconds"] = json!(plan.grace.as_secs());
-        value["sidecar"] = json!(match plan.sidecar_placement {
-            SidecarPlacement::Native => "native",
-            SidecarPlacement::First => "first",
-        });
-        value["publish"] = json!(match plan.publish {
-            Publish::Api => "api",
-            Publish::Board => "board",
-        });
+        value["sidecar"] = json!(plan.sidecar_placement.as_str());
+        value["publish"] = json!(plan.publish.as_str());
         value["nativeSidecars"] = native.as_ref().map_or(Value::Null, |advice| json!(advice.manifest()));
     }
     value
