@@ -1,8 +1,8 @@
 //! Output of the new manifests: to standard output, or in place.
 
 use crate::output::write_to;
-use crate::yaml::Source;
 use crate::yaml::files::Input;
+use crate::yaml::{Source, split_json};
 use podgate::core::text::error_chain;
 use similar::TextDiff;
 use std::fs;
@@ -56,16 +56,7 @@ pub(super) fn joined_stream(changed: &[FileChange]) -> String {
 /// Returns a file's text without the byte order mark. Splits a JSON file into one part per value.
 fn stream_parts(changed: &FileChange) -> Vec<&str> {
     let text = changed.new_text.trim_start_matches('\u{feff}');
-    if !changed.source.documents.iter().any(|document| document.is_json) {
-        return vec![text];
-    }
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
-    let (mut parts, mut at) = (Vec::new(), 0);
-    while let Some(Ok(_)) = values.next() {
-        parts.push(text[at..values.byte_offset()].trim_start());
-        at = values.byte_offset();
-    }
-    parts
+    split_json(text, 0).map_or(vec![text], |values| values.into_iter().map(|value| &text[value.body]).collect())
 }
 
 fn starts_with_separator(text: &str) -> bool {

@@ -12,6 +12,7 @@ mod syntax;
 mod write;
 
 pub(crate) use args::ManifestArgs;
+pub(crate) use split::split_json;
 
 use podgate::order::edit::Place;
 use serde_json::Value;
@@ -72,10 +73,10 @@ impl Source {
     /// Splits a file's text into documents and parses each document. Stores the error of an unreadable document in
     /// [`Document::error`].
     pub(crate) fn parse(name: &str, text: String) -> Source {
-        let (pieces, bad_line) = match split::split_documents(&text) {
+        let (pieces, bad_separator) = match split::split_documents(&text) {
             Ok(pieces) => (pieces, None),
             // A separator is invalid, so treat the whole file as one document.
-            Err(line) => (vec![DocumentSpan { body: 0..text.len(), is_json: false }], Some(line)),
+            Err(offset) => (vec![DocumentSpan { body: 0..text.len(), is_json: false }], Some(offset)),
         };
         let mut documents = Vec::with_capacity(pieces.len());
         let (mut line, mut counted) = (1, 0);
@@ -83,10 +84,10 @@ impl Source {
             line += count_newlines(&text[counted..piece.body.start]);
             counted = piece.body.start;
             let body = &text[piece.body.clone()];
-            let value = match bad_line {
-                Some(bad) => Err(SourceError {
+            let value = match bad_separator {
+                Some(offset) => Err(SourceError {
                     position: None,
-                    offset: body.split_inclusive('\n').take(bad - 1).map(str::len).sum(),
+                    offset,
                     message: "invalid document separator: only a comment may follow ---".to_owned(),
                     fix: "move the rest to the next line",
                 }),

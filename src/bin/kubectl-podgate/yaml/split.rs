@@ -13,8 +13,8 @@ pub(crate) struct DocumentSpan {
 
 /// Returns the documents of `text` in file order. Omits separators and text that Kubernetes ignores.
 ///
-/// Fails with the number of a line, from 1, that begins with `---` but is no separator, such as `--- {a: 1}` or an
-/// unindented PEM header. Kubernetes rejects files with such a line.
+/// Fails with the offset of a line that begins with `---` but is no separator, such as `--- {a: 1}` or an unindented PEM
+/// header. Kubernetes rejects files with such a line.
 pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, usize> {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     if let Some(values) = split_json(text, start) {
@@ -22,11 +22,11 @@ pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, usize> {
     }
     let mut pieces = Vec::new();
     let (mut from, mut at, mut end) = (start, start, None);
-    for (number, line) in text[start..].split_inclusive('\n').enumerate() {
+    for line in text[start..].split_inclusive('\n') {
         if let Some(rest) = line.strip_prefix("---") {
             let rest = rest.trim();
             if !rest.is_empty() && !rest.starts_with('#') {
-                return Err(number + 1);
+                return Err(at);
             }
             pieces.push(DocumentSpan { body: from..end.take().unwrap_or(at), is_json: false });
             from = at + line.len();
@@ -42,8 +42,9 @@ pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, usize> {
     Ok(pieces)
 }
 
-/// Returns the values of a file that holds only JSON, otherwise `None`. A file that begins with `{` may be YAML.
-fn split_json(text: &str, start: usize) -> Option<Vec<DocumentSpan>> {
+/// Returns the values from `start` on if the file holds only JSON, otherwise `None`. A file that begins with `{` may be
+/// YAML.
+pub(crate) fn split_json(text: &str, start: usize) -> Option<Vec<DocumentSpan>> {
     if !text[start..].trim_start().starts_with('{') {
         return None;
     }
