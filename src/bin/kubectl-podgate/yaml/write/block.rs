@@ -80,9 +80,8 @@ impl Splicer<'_> {
     /// Returns the start of an entry and of the comments above the entry. The entry must begin a line.
     fn entry_start(&self, lines: &[Range<usize>], index: usize) -> Option<usize> {
         let start = lines[index].start;
-        // Comments above the previous entry or the collection's key do not belong to this entry.
-        let bound =
-            index.checked_sub(1).map_or_else(|| self.comment_block_start(start), |previous| lines[previous].end);
+        // Comments that belong to the previous entry do not belong to this one.
+        let bound = index.checked_sub(1).map_or(0, |previous| lines[previous].end);
         begins_line(self.text, start).then(|| comments_start(self.text, start, bound))
     }
 
@@ -159,10 +158,9 @@ impl Splicer<'_> {
             last = Some(index);
             out.extend(part.inner_splices);
         }
-        if moved {
-            // Only the items move, not the blank lines between them.
-            out = self.splice_moved(kept, pieces, out)?;
-        }
+        // Only the items move, not the blank lines between them.
+        kept.sort_by_key(|place: &Range<usize>| place.start);
+        out.extend(kept.into_iter().zip(pieces));
         let end = lines.last()?.end;
         out.push((end..end, new));
         Some(out)
@@ -192,19 +190,5 @@ impl Splicer<'_> {
     fn item_end(&self, item: usize, dash: usize) -> usize {
         let node = self.tree.node(item);
         if node.content.is_empty() { dash + 1 } else { node.content.end.max(dash + 1) }
-    }
-
-    /// Returns the start of the block of comments and blank lines directly above `at`.
-    fn comment_block_start(&self, at: usize) -> usize {
-        let mut line = line_start(self.text, at);
-        while line > 0 {
-            let previous = line_start(self.text, line - 1);
-            let code = line_after(self.text, previous).trim();
-            if !code.is_empty() && !code.starts_with('#') {
-                break;
-            }
-            line = previous;
-        }
-        line
     }
 }

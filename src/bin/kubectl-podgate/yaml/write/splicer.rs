@@ -118,26 +118,4 @@ impl Splicer<'_> {
         out.push_str(self.text.get(end..range.end)?);
         Some(out)
     }
-
-    /// Puts the texts of the moved entries (`pieces`) into `places`, in order. Keeps the text between the places,
-    /// except for the splices in `removed`.
-    pub(super) fn splice_moved(
-        &self,
-        mut places: Vec<Range<usize>>,
-        pieces: Vec<String>,
-        mut removed: Vec<Splice>,
-    ) -> Option<Vec<Splice>> {
-        places.sort_by_key(|place| place.start);
-        let all = places.first()?.start..places.last()?.end;
-        let mut out = String::new();
-        for (place, piece) in pieces.into_iter().enumerate() {
-            out += &piece;
-            if let Some(next) = places.get(place + 1) {
-                out += &self.apply_splices(places[place].end..next.start, &removed)?;
-            }
-        }
-        removed.retain(|(range, _)| range.end <= all.start || all.end <= range.start);
-        removed.push((all, out));
-        Some(removed)
-    }
 }
