@@ -49,13 +49,10 @@ pub(crate) struct Platform {
 }
 
 fn platform(text: &str) -> Result<Platform, &'static str> {
-    let mut parts = text.split('/');
-    match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some(os), Some(architecture), variant, None)
-            if !os.is_empty() && !architecture.is_empty() && variant != Some("") =>
-        {
-            let variant = variant.map(str::to_owned);
-            Ok(Platform { os: os.to_owned(), architecture: architecture.to_owned(), variant })
+    let parts: Vec<String> = text.split('/').map(str::to_owned).collect();
+    match parts.as_slice() {
+        [os, architecture, variant @ ..] if variant.len() < 2 && parts.iter().all(|part| !part.is_empty()) => {
+            Ok(Platform { os: os.clone(), architecture: architecture.clone(), variant: variant.first().cloned() })
         }
         _ => Err("write OS/ARCH, such as linux/arm64"),
     }

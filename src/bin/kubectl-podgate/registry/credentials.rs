@@ -117,27 +117,23 @@ fn matches_image(pattern: &str, registry: &str, repository: &str) -> bool {
         && repository.starts_with(path)
 }
 
-/// Returns true if a glob matches `text`. `*` matches any number of characters, `?` one character. No backtracking.
+/// Returns true if a glob matches `text`. `*` matches any number of characters, `?` one character. Only the last `*` is
+/// tried again, so the time is bounded.
 fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // Element i is true if the first i characters of the pattern match the text so far.
-    let mut fit: Vec<bool> = vec![false; pattern.len() + 1];
-    fit[0] = true;
-    let spread = |fit: &mut Vec<bool>| (0..pattern.len()).for_each(|i| fit[i + 1] |= fit[i] && pattern[i] == '*');
-    spread(&mut fit);
-    for c in text {
-        let mut next = vec![false; pattern.len() + 1];
-        for (i, wanted) in pattern.iter().enumerate().filter(|(i, _)| fit[*i]) {
-            match wanted {
-                '*' => next[i] = true,
-                '?' => next[i + 1] = true,
-                other => next[i + 1] |= *other == c,
+    let (mut at, mut taken, mut last_star) = (0, 0, None);
+    while taken < text.len() {
+        match (pattern.get(at), &mut last_star) {
+            (Some('*'), _) => (at, last_star) = (at + 1, Some((at + 1, taken))),
+            (Some(wanted), _) if *wanted == '?' || *wanted == text[taken] => (at, taken) = (at + 1, taken + 1),
+            (_, Some((after_star, end))) => {
+                *end += 1;
+                (at, taken) = (*after_star, *end);
             }
+            (_, None) => return false,
         }
-        spread(&mut next);
-        fit = next;
     }
-    fit[pattern.len()]
+    pattern[at..].iter().all(|rest| *rest == '*')
 }
 
 #[cfg(test)]
