@@ -50,8 +50,8 @@ pub(crate) enum NodeKind {
     Alias(usize),
 }
 
-/// Maximum number of aliases to follow in a chain.
-const ALIAS_DEPTH_MAX: usize = 16;
+/// Maximum number of merge keys to follow in a chain. An object may merge itself.
+const MERGE_DEPTH_MAX: usize = 16;
 
 impl Tree {
     /// Parses a document. Returns `None` if the document is empty or invalid.
@@ -102,21 +102,15 @@ impl Tree {
     }
 
     pub(crate) fn key_text(&self, id: usize) -> Option<&str> {
-        match &self.nodes[self.resolve_alias(id)?].kind {
+        match &self.nodes[self.resolve_alias(id)].kind {
             NodeKind::Scalar { text, .. } => Some(text),
             _ => None,
         }
     }
 
-    /// Returns the target of an alias, or the node itself if the node is not an alias.
-    pub(crate) fn resolve_alias(&self, mut id: usize) -> Option<usize> {
-        for _ in 0..ALIAS_DEPTH_MAX {
-            match &self.nodes[id].kind {
-                NodeKind::Alias(target) => id = *target,
-                _ => return Some(id),
-            }
-        }
-        None
+    /// Returns the target of an alias, or the node itself if the node is not an alias. No alias has an anchor.
+    fn resolve_alias(&self, id: usize) -> usize {
+        if let NodeKind::Alias(target) = self.nodes[id].kind { target } else { id }
     }
 
     /// Returns key and value of a field of this object. Of duplicate fields, returns the last. Ignores merged fields.
@@ -133,14 +127,14 @@ impl Tree {
     /// Returns the child of `from` at `step`. If the child is a field, also returns the key. Follows aliases and merge
     /// keys.
     fn follow_step(&self, from: usize, step: &PathSegment, depth: usize) -> Option<(Option<usize>, usize)> {
-        let from = self.resolve_alias(from)?;
+        let from = self.resolve_alias(from);
         match (step, &self.nodes[from].kind) {
             (PathSegment::Index(index), NodeKind::List { items, .. }) => items.get(*index).map(|item| (None, *item)),
             (PathSegment::Key(key), NodeKind::Object { entries, .. }) => {
                 if let Some((key, value)) = self.find_entry(from, key) {
                     return Some((Some(key), value));
                 }
-                let merged = entries.iter().filter(|(name, _)| depth < ALIAS_DEPTH_MAX && self.is_merge(*name));
+                let merged = entries.iter().filter(|(name, _)| depth < MERGE_DEPTH_MAX && self.is_merge(*name));
                 merged.filter_map(|(_, value)| self.follow_merged(*value, step, depth)).next()
             }
             _ => None,
@@ -148,7 +142,7 @@ impl Tree {
     }
 
     fn follow_merged(&self, value: usize, step: &PathSegment, depth: usize) -> Option<(Option<usize>, usize)> {
-        match &self.nodes[self.resolve_alias(value)?].kind {
+        match &self.nodes[self.resolve_alias(value)].kind {
             NodeKind::List { items, .. } => items.iter().find_map(|item| self.follow_step(*item, step, depth + 1)),
             _ => self.follow_step(value, step, depth + 1),
         }
@@ -196,13 +190,12 @@ impl TreeBuilder<'_> {
                 let alias = self.add_node(start, range, 0, NodeKind::Alias(target));
                 self.tree.aliases.entry(target).or_default().push(alias);
             }
-            Event::SequenceStart(style, anchor, _) => {
-                let kind = NodeKind::List { flow: *style == StructureStyle::Flow, items: Vec::new() };
-                let id = self.add_node(start, range, *anchor, kind);
-                self.open_collections.push((id, None));
-            }
-            Event::MappingStart(style, anchor, _) => {
-                let kind = NodeKind::Object { flow: *style == StructureStyle::Flow, entries: Vec::new() };
+            Event::SequenceStart(style, anchor, _) | Event::MappingStart(style, anchor, _) => {
+                let flow = *style == StructureStyle::Flow;
+                let kind = match event {
+                    Event::SequenceStart(..) => NodeKind::List { flow, items: Vec::new() },
+                    _ => NodeKind::Object { flow, entries: Vec::new() },
+                };
                 let id = self.add_node(start, range, *anchor, kind);
                 self.open_collections.push((id, None));
             }
