@@ -70,7 +70,7 @@ mod tests {
     }
 
     fn track(state: State) -> ContainerTrack {
-        let mut track = ContainerTrack::new(Container { name: "db".to_owned(), ..Container::default() });
+        let mut track = ContainerTrack::new(Container { name: "db".to_owned(), ..Container::default() }, false);
         track.state = state;
         track
     }

@@ -20,7 +20,7 @@ impl PodModel {
             if self.tracks[at].spec.mode != Mode::Hold {
                 continue;
             }
-            self.tracks[at].follow_run(now, wall_clock, self.is_resumed);
+            self.tracks[at].follow_run(now, wall_clock);
             let Some(decision) = self.decide_gate(at, now) else { continue };
             let track = &mut self.tracks[at];
             if let Some(gate) = &mut track.hold
@@ -39,7 +39,7 @@ impl PodModel {
     fn decide_gate(&mut self, at: usize, now: Instant) -> Option<Decision> {
         let decide = |model: &PodModel| {
             let (track, snapshot) = (&model.tracks[at], model.published.as_ref()?);
-            Some(decide_hold(snapshot, &track.spec.until, track.hold_facts(model.is_resumed, now)?))
+            Some(decide_hold(snapshot, &track.spec.until, track.hold_facts(now)?))
         };
         let decision = decide(self)?;
         let Decision::Closed(obstacles) = &decision else { return Some(decision) };
@@ -66,9 +66,8 @@ impl PodModel {
     /// Returns the held containers that a patch must release now: their gates are open, and the kubelet has not created
     /// them.
     pub(crate) fn take_release_requests(&mut self, now: Instant) -> Vec<String> {
-        let resumed = self.is_resumed;
         let mut due = Vec::new();
-        for track in self.tracks.iter_mut().filter(|track| track.may_be_held(resumed)) {
+        for track in self.tracks.iter_mut().filter(|track| track.may_be_held()) {
             let ended_at = track.ended_at();
             let Some(gate) = &mut track.hold else { continue };
             if gate.next_request(ended_at).is_some_and(|at| at <= now) {
@@ -88,7 +87,7 @@ impl PodModel {
     /// Returns true while the kubelet holds a container. Each sync of the Pod then delays the release of the container
     /// by up to a second, and each patch causes a sync.
     pub(crate) fn has_held_container(&self) -> bool {
-        self.tracks.iter().any(|track| track.may_be_held(self.is_resumed))
+        self.tracks.iter().any(ContainerTrack::may_be_held)
     }
 
     pub(super) fn pending_acks(&mut self) -> impl Iterator<Item = &mut PendingAck> {

@@ -80,7 +80,7 @@ impl PodModel {
                     track.spec = declared;
                     self.tracks.push(track);
                 }
-                None => self.tracks.push(ContainerTrack::new(declared)),
+                None => self.tracks.push(ContainerTrack::new(declared, self.is_resumed)),
             }
         }
     }
@@ -171,7 +171,7 @@ impl PodModel {
 
     /// Returns the time for the next [`tick`](PodModel::tick); `None` if no time limit is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let holds = self.tracks.iter().filter_map(|track| track.hold_due(self.is_resumed));
+        let holds = self.tracks.iter().filter_map(ContainerTrack::hold_due);
         self.tracks.iter().filter_map(ContainerTrack::due).chain(holds).min()
     }
 
@@ -179,7 +179,7 @@ impl PodModel {
     pub(crate) fn tick(&mut self, now: Instant) {
         for track in &mut self.tracks {
             track.tick(&self.epoch, now);
-            track.hold_tick(now, self.is_resumed);
+            track.hold_tick(now);
         }
     }
 
@@ -190,7 +190,7 @@ impl PodModel {
         }
         let before = || self.tracks.iter().take_while(|other| other.spec.name != track.spec.name);
         track.is_known_running()
-            || self.is_resumed
+            || track.is_resumed
             || (track.spec.mode != Mode::PostStart
                 && before().filter(|other| other.spec.mode == Mode::PostStart).all(|other| other.has_started))
     }
@@ -198,7 +198,7 @@ impl PodModel {
     /// Determines all states. Returns the new snapshot if it differs from the published one.
     pub(crate) fn update_snapshot(&mut self) -> Option<&Snapshot> {
         for track in &mut self.tracks {
-            let observed = || track.hold_state(resolve_state(&track.evidence(self.is_resumed)));
+            let observed = || track.hold_state(resolve_state(&track.evidence()));
             track.state = track.override_state.unwrap_or_else(observed);
             track.answers.was_ready |= track.state == State::Ready;
         }

@@ -10,21 +10,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 impl ContainerTrack {
     /// Returns true if this incarnation of the container is known to run.
-    fn is_running(&self, resumed: bool) -> bool {
-        !self.has_ended() && !self.is_gate_closed() && self.evidence(resumed).started
+    fn is_running(&self) -> bool {
+        !self.has_ended() && !self.is_gate_closed() && self.evidence().started
     }
 
     /// Returns true if the container is in hold mode, does not run, and may start.
-    pub(in crate::model) fn may_be_held(&self, resumed: bool) -> bool {
+    pub(in crate::model) fn may_be_held(&self) -> bool {
         let reason = self.kubelet_status().and_then(|status| status.stuck_reason.as_deref());
         let for_good = self.has_ended() && (self.has_ended_for_good() || reason == Some(REASON_ENDED));
-        self.spec.mode == Mode::Hold && !self.is_running(resumed) && !for_good
+        self.spec.mode == Mode::Hold && !self.is_running() && !for_good
     }
 
     /// Creates the gate if necessary. Begins a new wait when the container runs or has run.
-    pub(in crate::model) fn follow_run(&mut self, now: Instant, wall_clock: SystemTime, resumed: bool) {
-        let (is_running, ended_at) = (self.is_running(resumed), self.ended_at());
-        let gate = self.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock, resumed));
+    pub(in crate::model) fn follow_run(&mut self, now: Instant, wall_clock: SystemTime) {
+        let (is_running, ended_at) = (self.is_running(), self.ended_at());
+        let gate = self.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock, self.is_resumed));
         self.answers.has_passed_gate |= is_running && gate.is_open();
         // A short run may end before its start was observed.
         let has_run = || ended_at.zip(gate.open_since()).is_some_and(|(ended_at, since)| ended_at >= since);
@@ -34,8 +34,8 @@ impl ContainerTrack {
     }
 
     /// Returns the facts for the decision about the gate; `None` if the container has no gate.
-    pub(in crate::model) fn hold_facts(&self, resumed: bool, now: Instant) -> Option<HoldFacts> {
-        let limit = self.hold_limit().filter(|_| self.spec.continue_on_timeout && self.may_be_held(resumed));
+    pub(in crate::model) fn hold_facts(&self, now: Instant) -> Option<HoldFacts> {
+        let limit = self.hold_limit().filter(|_| self.spec.continue_on_timeout && self.may_be_held());
         Some(self.hold.as_ref()?.facts(limit, now))
     }
 
@@ -57,14 +57,14 @@ impl ContainerTrack {
     }
 
     /// Returns the time of the next action for the gate of the held container.
-    pub(in crate::model) fn hold_due(&self, resumed: bool) -> Option<Instant> {
+    pub(in crate::model) fn hold_due(&self) -> Option<Instant> {
         let gate = self.hold.as_ref()?;
-        if self.may_be_held(resumed) { gate.due(self.hold_limit(), self.ended_at()) } else { gate.retry_at() }
+        if self.may_be_held() { gate.due(self.hold_limit(), self.ended_at()) } else { gate.retry_at() }
     }
 
     /// Ends the wait if its time limit has passed. With on-timeout `continue`, the gate then opens instead.
-    pub(in crate::model) fn hold_tick(&mut self, now: Instant, resumed: bool) {
-        let limit = self.hold_limit().filter(|_| !self.spec.continue_on_timeout && self.may_be_held(resumed));
+    pub(in crate::model) fn hold_tick(&mut self, now: Instant) {
+        let limit = self.hold_limit().filter(|_| !self.spec.continue_on_timeout && self.may_be_held());
         if let (Some(limit), Some(gate)) = (limit, &mut self.hold)
             && gate.deadline(limit).is_some_and(|at| at <= now)
         {

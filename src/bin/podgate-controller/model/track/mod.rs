@@ -18,6 +18,8 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct ContainerTrack {
     pub(crate) spec: Container,
+    /// True if the sidecar continues the board of an earlier run, so that the container may already be running.
+    pub(super) is_resumed: bool,
     /// Report from the container's folder, even if the report does not count.
     raw_report: Option<Report>,
     /// True if `raw_report` belongs to the current incarnation.
@@ -76,8 +78,8 @@ pub(crate) struct FolderState {
 }
 
 impl ContainerTrack {
-    pub(super) fn new(declared: Container) -> ContainerTrack {
-        ContainerTrack { spec: declared, ..ContainerTrack::default() }
+    pub(super) fn new(spec: Container, is_resumed: bool) -> ContainerTrack {
+        ContainerTrack { spec, is_resumed, ..ContainerTrack::default() }
     }
 
     /// Returns true if the container has an `exec` probe, which only the agent or the kubelet can run.
@@ -189,13 +191,13 @@ impl ContainerTrack {
         self.kubelet_status.as_ref().and_then(|status| status.running_id.clone())
     }
 
-    pub(super) fn evidence(&self, resumed: bool) -> Evidence {
+    pub(super) fn evidence(&self) -> Evidence {
         let answers = self.answers.is_listening
             || self.answers.probe_verdict.is_some_and(|verdict| verdict != ProbeVerdict::NotYet);
         // A hook always reports before its container can be Ready. An answer alone therefore counts only if the hook
         // may already have finished or the container has no hook. While the kubelet is frozen, a container with neither
         // hook nor gate gives no other evidence.
-        let started_by_answer = answers && (resumed || self.spec.mode != Mode::PostStart);
+        let started_by_answer = answers && (self.is_resumed || self.spec.mode != Mode::PostStart);
         let has_outside_probe = self.spec.probes().any(|probe| !probe.is_exec());
         Evidence {
             // The exit code may arrive later. Until then, treat the end as a failure.
