@@ -12,7 +12,7 @@ const PRE_STOP_START_TIMEOUT: Duration = Duration::from_millis(1500);
 #[derive(Debug, Default)]
 pub(crate) struct ExitRule {
     /// Last signal.
-    signal: Option<&'static str>,
+    pub(crate) signal: Option<&'static str>,
     /// Time of the first signal; `None` after a second signal, which skips the wait for preStop hooks.
     signaled_at: Option<Instant>,
     /// True if the sidecar is a regular container and must exit after all others have ended for good.
@@ -29,10 +29,6 @@ impl ExitRule {
     pub(crate) fn on_pod_update(&mut self, facts: &PodFacts, trusted: bool) {
         self.must_end_with_others = facts.must_end_with_others;
         self.have_others_ended |= facts.must_end_with_others && trusted && facts.have_others_ended;
-    }
-
-    pub(crate) fn is_signaled(&self) -> bool {
-        self.signal.is_some()
     }
 
     /// Returns the signal that ends the sidecar now; `None` without a signal, and while a preStop hook runs or may still

@@ -61,7 +61,8 @@ impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
 pub(crate) struct SnapshotLimiter {
     buckets: BTreeMap<String, TokenBucket>,
     last: Option<Snapshot>,
-    retry_at: Option<Instant>,
+    /// Time at which delayed changes can be published; `None` if no change is delayed.
+    pub(crate) retry_at: Option<Instant>,
 }
 
 impl SnapshotLimiter {
@@ -94,11 +95,6 @@ impl SnapshotLimiter {
         }
         self.last = Some(limited.clone());
         limited
-    }
-
-    /// Returns the time at which delayed changes can be published; `None` if no change is delayed.
-    pub(crate) fn retry_at(&self) -> Option<Instant> {
-        self.retry_at
     }
 }
 
@@ -145,8 +141,8 @@ mod tests {
         assert!(published[10..].iter().all(|last| *last == snapshot(State::Ready, State::Waiting)));
         let limited = limiter.limit(&snapshot(State::Waiting, State::Ready), start);
         assert_eq!(limited, snapshot(State::Ready, State::Ready), "the change of db must be published at once");
-        let due = limiter.retry_at().unwrap();
+        let due = limiter.retry_at.unwrap();
         assert_eq!(limiter.limit(&snapshot(State::Waiting, State::Ready), due), snapshot(State::Waiting, State::Ready));
-        assert_eq!(limiter.retry_at(), None);
+        assert_eq!(limiter.retry_at, None);
     }
 }

@@ -16,7 +16,8 @@ const DISTRUST_AFTER_RESTART: Duration = Duration::from_secs(10);
 pub(crate) struct ReadyFilter {
     /// Status that is not accepted yet, and the time since which the status is unchanged.
     pending_status: Option<(PendingStatus, Instant)>,
-    accepted_ready: Option<bool>,
+    /// Last accepted `ready` status.
+    pub(crate) accepted_ready: Option<bool>,
     /// Container id of the incarnation whose startup probe has certainly passed.
     startup_passed_id: Option<String>,
     /// Last value of the annotation `kubernetes.io/config.seen`.
@@ -113,11 +114,6 @@ impl ReadyFilter {
         self.accepted_ready = Some(pending.is_ready);
         true
     }
-
-    /// Returns the last accepted `ready` status; `None` if no status was accepted.
-    pub(crate) fn trusted_ready(&self) -> Option<bool> {
-        self.accepted_ready
-    }
 }
 
 #[cfg(test)]
@@ -181,7 +177,7 @@ mod tests {
                 let status = KubeletStatus { running_id, is_ready, has_started: true, ..KubeletStatus::default() };
                 filter.on_kubelet_status(&status, seen, at);
             }
-            assert_eq!(filter.trusted_ready(), expected, "{what}");
+            assert_eq!(filter.accepted_ready, expected, "{what}");
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct StatusTrust {
     /// Restart count in the last current status; `None` before the first one.
     current: Option<u32>,
     /// Facts that are outdated now, but become current if they do not change.
-    outdated: Option<PodFacts>,
+    pub(crate) outdated: Option<PodFacts>,
 }
 
 impl StatusTrust {
@@ -74,11 +74,6 @@ impl StatusTrust {
     /// Returns the time at which outdated facts become `Assumed`; `None` without such facts.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.first.filter(|_| self.outdated.is_some()).map(|(_, since)| since + STABLE_FOR)
-    }
-
-    /// Returns the outdated facts, and forgets them.
-    pub(crate) fn take_outdated(&mut self) -> Option<PodFacts> {
-        self.outdated.take()
     }
 }
 

@@ -12,7 +12,6 @@ use podgate::core::names;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use std::rc::Rc;
-use std::time::Instant;
 use tracing::{error, info};
 
 pub(crate) struct Publisher {
@@ -22,7 +21,7 @@ pub(crate) struct Publisher {
     pub(crate) metrics: Rc<Metrics>,
     milestones: MilestoneRecorder,
     last: Option<Snapshot>,
-    api_limiter: SnapshotLimiter,
+    pub(crate) api_limiter: SnapshotLimiter,
     /// Annotations last sent to the API, without revision and times, which change every time.
     sent_annotations: Annotations,
 }
@@ -95,11 +94,6 @@ impl Publisher {
             self.sent_annotations = lasting;
             api.publish(annotations, pod.has_held_container());
         }
-    }
-
-    /// Returns the time at which changes that a rate limit has delayed can be published in the API.
-    pub(crate) fn api_retry_at(&self) -> Option<Instant> {
-        self.api_limiter.retry_at()
     }
 
     fn annotations(&self, snapshot: &Snapshot) -> Annotations {

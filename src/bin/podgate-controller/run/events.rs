@@ -50,7 +50,7 @@ impl Controller {
                 filter.on_kubelet_status(status, seen.as_deref(), now());
             }
         }
-        let is_untrusted = |filter: &ReadyFilter| filter.due().is_none() && filter.trusted_ready().is_none();
+        let is_untrusted = |filter: &ReadyFilter| filter.due().is_none() && filter.accepted_ready.is_none();
         for (name, _) in self.ready_filters.iter().filter(|(_, filter)| is_untrusted(filter)) {
             self.pod.on_kubelet_ready(name, None);
         }
@@ -58,7 +58,7 @@ impl Controller {
 
     /// Handles facts again that may be current now, because they have not changed for long.
     pub(super) fn recheck_outdated_facts(&mut self) {
-        if let Some(facts) = self.status_trust.take_outdated() {
+        if let Some(facts) = self.status_trust.outdated.take() {
             self.on_pod_update(&facts);
         }
     }
@@ -67,7 +67,7 @@ impl Controller {
         let seen = self.config_seen();
         for (name, filter) in &mut self.ready_filters {
             if filter.recheck(seen.as_deref(), now()) {
-                self.pod.on_kubelet_ready(name, filter.trusted_ready());
+                self.pod.on_kubelet_ready(name, filter.accepted_ready);
             }
         }
     }

@@ -7,7 +7,7 @@ use tracing::{error, info};
 impl Controller {
     /// Opens and closes gates as the published states require. Returns true if a patch must release a held container now.
     pub(super) fn update_gates(&mut self) -> bool {
-        let Some(files) = self.hold_files.as_ref().filter(|_| !self.exit_rule.is_signaled()) else { return false };
+        let Some(files) = self.hold_files.as_ref().filter(|_| self.exit_rule.signal.is_none()) else { return false };
         self.pod.update_gates(now(), wall_clock(), |container, open| {
             let written = files.set(container, open);
             match &written {

@@ -17,7 +17,7 @@ pub(super) struct Idling {
     /// write any number of reports.
     limits: BTreeMap<String, TokenBucket>,
     /// Next wake-up that a rate limit has delayed: its time and container.
-    delayed: Option<(Instant, String)>,
+    pub(super) delayed: Option<(Instant, String)>,
     /// End of the wait for the API server's answer. The sidecar does not go idle during this wait.
     pub(super) api_wait_until: Option<Instant>,
 }
@@ -34,11 +34,6 @@ impl Idling {
         (self.delayed, self.is_idle) = (None, false);
         true
     }
-
-    /// Returns the time of the delayed wake-up.
-    pub(super) fn retry_at(&self) -> Option<Instant> {
-        self.delayed.as_ref().map(|(at, _)| *at)
-    }
 }
 
 impl Controller {
@@ -54,7 +49,7 @@ impl Controller {
         let needs_watch = self.exit_rule.must_end_with_others || self.pod.needs_pod_watch();
         if let Some(api) = self.publisher.api.as_mut().filter(|_| !needs_watch) {
             api.stop_watching();
-            self.status_trust.take_outdated();
+            self.status_trust.outdated = None;
             self.pod.mark_pod_stale();
         }
     }

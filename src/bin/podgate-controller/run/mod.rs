@@ -228,8 +228,8 @@ impl Controller {
     /// Lists all timers.
     fn timers(&self) -> [Timer; 8] {
         [
-            (self.idling.retry_at(), Controller::retry_wake_up),
-            (self.publisher.api_retry_at(), |this| this.publisher.publish_to_api(&this.pod)),
+            (self.idling.delayed.as_ref().map(|(at, _)| *at), Controller::retry_wake_up),
+            (self.publisher.api_limiter.retry_at, |this| this.publisher.publish_to_api(&this.pod)),
             (self.publisher.board.retry_at, |this| this.publisher.write_board(&this.pod)),
             (self.status_trust.due(), Controller::recheck_outdated_facts),
             (self.ready_filters.values().filter_map(ReadyFilter::due).min(), Controller::recheck_ready_filters),
