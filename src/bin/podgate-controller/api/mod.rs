@@ -98,11 +98,6 @@ impl ApiState {
         }
     }
 
-    /// Removes a request that is no longer retried from the failing requests.
-    pub(crate) fn clear_failure(&self, what: &'static str) {
-        self.failing_requests.borrow_mut().remove(what);
-    }
-
     /// Stores the annotations from the API server. Ignores a version of the Pod that is older than the stored one.
     fn update_actual(&self, annotations: Annotations, version: Option<u64>) {
         let mut actual = self.actual.borrow_mut();

@@ -49,7 +49,7 @@ impl ApiTask {
     pub(crate) fn stop_watching(&mut self) {
         if let Some(task) = self.watch_task.take() {
             task.abort();
-            self.shared.clear_failure(api::WATCH_REQUEST);
+            self.shared.failing_requests.borrow_mut().remove(api::WATCH_REQUEST);
         }
     }
 }

@@ -42,7 +42,8 @@ pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Attempt
         if !has_own_referer {
             headers.remove(REFERER);
             let is_downgrade = url.scheme == "https" && next.scheme == "http";
-            if let (false, Ok(referer)) = (is_downgrade, HeaderValue::try_from(url_text(&url))) {
+            let referer = format!("{}://{}{}", url.scheme, url.authority, url.target());
+            if let (false, Ok(referer)) = (is_downgrade, HeaderValue::try_from(referer)) {
                 headers.insert(REFERER, referer);
             }
         }
@@ -68,10 +69,6 @@ fn status_result(status: StatusCode) -> AttemptResult {
 
 fn status_text(status: StatusCode) -> String {
     format!("HTTP status {}", status.as_u16())
-}
-
-fn url_text(url: &Url) -> String {
-    format!("{}://{}{}", url.scheme, url.authority, url.target())
 }
 
 /// Returns the headers for all requests of an attempt, and the user's `Host` header.

@@ -27,7 +27,7 @@ impl Controller {
         }
         let trusted = trust != Trust::Outdated;
         self.pod.set_containers(merge_containers(&self.declared_containers, &facts.containers));
-        self.create_folders();
+        self.folders.create(self.pod.tracks().iter().map(|track| &track.spec));
         self.pod.on_pod_update(facts, trusted, now());
         self.exit_rule.on_pod_update(facts, trusted);
         if !trusted {
@@ -105,9 +105,5 @@ impl Controller {
                 self.pod.on_overrides(&overrides);
             }
         }
-    }
-
-    pub(super) fn create_folders(&mut self) {
-        self.folders.create(self.pod.tracks().iter().map(|track| &track.spec));
     }
 }

@@ -172,7 +172,7 @@ impl Controller {
             idling: Idling::default(),
             exit_rule: ExitRule::default(),
         };
-        controller.create_folders();
+        controller.folders.create(controller.pod.tracks().iter().map(|track| &track.spec));
         controller.update();
         while let Some(at) = controller.publisher.board.retry_at {
             sleep_until(at.into()).await;
