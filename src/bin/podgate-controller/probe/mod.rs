@@ -1,17 +1,5 @@
 //! Probes containers from outside, like the kubelet (`pkg/kubelet/prober/prober.go`, `pkg/probe/{http,tcp,grpc}`).
 //!
-//! | module | task |
-//! |---|---|
-//! | [`prober`] | schedules the attempts for all containers |
-//! | [`attempt`] | makes one attempt within its time limit, and probes `tcpSocket` |
-//! | [`http`] | probes `httpGet` and follows redirects |
-//! | [`grpc`] | probes `grpc` with handwritten encoding |
-//! | [`url`] | parses the URLs of probes and redirects |
-//! | [`tls`] | opens TLS connections without verification of certificates |
-//! | [`exchange`] | sends one request by HTTP/1 or HTTP/2 and reads the response |
-//! | [`sock_diag`] | asks the kernel if a socket listens on a port |
-//! | [`precise_timer`] | sleeps with sub-millisecond precision |
-//!
 //! Every attempt opens its own connection and leaves no socket and no task behind. Thresholds and delays are in
 //! [`podgate::core::probe`].
 //!

@@ -1,11 +1,4 @@
 //! Sources of the served certificate.
-//!
-//! | module | content |
-//! |---|---|
-//! | [`pair`] | creation and verification of a certificate, its key and its CA |
-//! | [`rollover`] | selection of the current and the next pair; no I/O |
-//! | [`self_signed`] | `--tls self`: the Secret and the webhook configuration |
-//! | [`files`] | `--tls files`: certificates that another program renews |
 
 mod files;
 mod pair;
