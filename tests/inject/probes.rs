@@ -1,6 +1,6 @@
 //! Probes that the agent runs: exactly as declared in a hook, or at least as a TCP check behind a gate.
 
-use crate::injected;
+use super::injected;
 use podgate::core::command::AgentCommand;
 use serde_json::{Value, json};
 
