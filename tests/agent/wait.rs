@@ -60,7 +60,7 @@ fn on_timeout_continue_releases_only_at_the_time_limit() {
         (false, failed, "api=Ready (now "),
         (true, nothing, "step (the previous step failed)"),
     ];
-    for (is_gate, change, message) in cases {
+    let run_case = |(is_gate, change, message): (bool, Change, &str)| {
         let mut scene = Scene::with_sidecar();
         let agent = if is_gate { scene.gate() } else { scene.bare_hook() };
         let agent = agent.flag("container", "api").flag("until", if is_gate { "db" } else { "api" });
@@ -80,7 +80,12 @@ fn on_timeout_continue_releases_only_at_the_time_limit() {
         assert_eq!(run.code, 0, "{run:?}");
         assert!(run.took >= limit, "{message}: released after {:?}", run.took);
         assert!(scene.log_text().contains("continuing (--on-timeout=continue)"), "{}", scene.log_text());
-    }
+    };
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || run_case(case));
+        }
+    });
 }
 
 #[test]
