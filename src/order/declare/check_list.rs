@@ -39,7 +39,7 @@ impl<'a> Mounts<'a> {
 
 /// Returns the names of the volumes that are a path on the node.
 pub(super) fn host_paths<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
-    let volumes = spec.value.get("volumes").and_then(Value::as_array).into_iter().flatten();
+    let volumes = spec.value["volumes"].as_array().into_iter().flatten();
     volumes.filter(|volume| !volume["hostPath"].is_null()).filter_map(|volume| volume["name"].as_str()).collect()
 }
 

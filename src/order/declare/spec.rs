@@ -10,6 +10,7 @@ use crate::order::finding::Finding;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::time::Duration;
 
 /// Name of podgate's own sidecar.
 pub const SIDECAR_NAME: &str = "podgate";
@@ -69,13 +70,13 @@ impl<'a> ContainerRef<'a> {
 
     /// Returns true for a native sidecar: an init container that keeps running.
     pub fn is_native(&self) -> bool {
-        self.list == "initContainers" && self.value.get("restartPolicy").and_then(Value::as_str) == Some("Always")
+        self.list == "initContainers" && self.value["restartPolicy"].as_str() == Some("Always")
     }
 
     /// Returns the container's own restart policy (Kubernetes 1.35), otherwise the Pod's restart policy.
     pub fn restart_policy(&self, spec: &'a Value) -> &'a str {
-        let own = self.value.get("restartPolicy").and_then(Value::as_str);
-        own.or_else(|| spec.get("restartPolicy").and_then(Value::as_str)).unwrap_or("Always")
+        let own = self.value["restartPolicy"].as_str();
+        own.or_else(|| spec["restartPolicy"].as_str()).unwrap_or("Always")
     }
 }
 
@@ -94,9 +95,9 @@ pub(crate) fn find_container<'a>(template: &'a Value, name: &str) -> Option<(Pla
 
 /// Returns the containers in the list `field` of `spec`. Omits containers without a name.
 fn named_containers<'a>(spec: &'a Value, field: &'static str) -> Vec<ContainerRef<'a>> {
-    let items = spec.get(field).and_then(Value::as_array).into_iter().flatten();
+    let items = spec[field].as_array().into_iter().flatten();
     let named = |(index, value): (usize, &'a Value)| {
-        value.get("name").and_then(Value::as_str).map(|name| ContainerRef { name, list: field, index, value })
+        value["name"].as_str().map(|name| ContainerRef { name, list: field, index, value })
     };
     items.enumerate().filter_map(named).collect()
 }
@@ -110,7 +111,7 @@ impl<'a> Spec<'a> {
         let init = named_containers(value, "initContainers").into_iter().map(|own| (own.name, own)).collect();
         let spec = Spec { value, containers, init, by_name };
         let at = Place::spec("containers");
-        let written = value.get("containers").and_then(Value::as_array).map_or(0, Vec::len);
+        let written = value["containers"].as_array().map_or(0, Vec::len);
         if written == 0 {
             findings.push(
                 Finding::error("no-containers", at, "the Pod has no containers")
@@ -143,6 +144,18 @@ impl<'a> Spec<'a> {
             }
         }
         spec
+    }
+
+    /// Returns the Pod's grace period, 30 s by default.
+    pub fn grace_period(&self) -> Duration {
+        let seconds = self.value["terminationGracePeriodSeconds"].as_u64().unwrap_or(30);
+        // The API accepts any int64, which may be too large for calculations.
+        Duration::from_secs(seconds.min(365 * 24 * 60 * 60))
+    }
+
+    /// Returns true if the Pod's containers run to completion, as in a Job.
+    pub fn runs_to_completion(&self) -> bool {
+        matches!(self.value["restartPolicy"].as_str(), Some("Never" | "OnFailure"))
     }
 
     /// Returns the regular container `name`.

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Parser of the values.
+/// Parser of the values in one template's annotations.
 pub(super) struct Values<'a, 'f> {
     pub(super) spec: &'a Spec<'a>,
     pub(super) findings: &'f mut Vec<Finding>,

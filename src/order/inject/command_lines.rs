@@ -206,7 +206,7 @@ impl ContainerLines<'_> {
 
     /// Adds the container's `terminationMessagePath`, unless the path is the default.
     fn add_termination_log(&self, line: &mut AgentCommand) {
-        let path = self.spec.get("terminationMessagePath").and_then(Value::as_str);
+        let path = self.spec["terminationMessagePath"].as_str();
         if let Some(path) = path.filter(|path| !path.is_empty() && *path != names::TERMINATION_LOG) {
             line.add_flag("--termination-log", path);
         }

@@ -34,9 +34,9 @@ pub(super) fn read_container(
     if !findings.is_empty() {
         return Err(findings);
     }
-    let ports = container.get("ports").and_then(Value::as_array).into_iter().flatten();
+    let ports = container["ports"].as_array().into_iter().flatten();
     let ports = ports.filter_map(|port| serde_json::from_value::<Port>(without_nulls(port)).ok());
-    let policy = container.get("restartPolicy").and_then(Value::as_str).or(pod_policy).unwrap_or("Always");
+    let policy = container["restartPolicy"].as_str().or(pod_policy).unwrap_or("Always");
     Ok(Container {
         name: name.to_owned(),
         ports: ports.filter(|port| port.name.is_some()).collect(),

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub(super) struct Existing<'a> {
     pub(super) template: &'a Value,
     pub(super) record: Record,
-    /// The sidecar and its place; `None` if it was removed by hand.
+    /// The sidecar and its place; `None` if it was removed by hand or by another webhook.
     pub(super) sidecar: Option<(Place, &'a Value)>,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Existing<'a> {
             let Some(name) = parts::item_name(item) else { continue };
             let Some(image) = self.record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };
             let words = parts::string_list(item.get("command")).unwrap_or_default();
-            if item.get("image").and_then(Value::as_str) == Some(image)
+            if item["image"].as_str() == Some(image)
                 && let Some(end) = words.iter().position(|word| word == "--")
             {
                 let entrypoint = words[end + 1..].iter().map(|word| dollars::unescape(word)).collect();

@@ -157,7 +157,8 @@ impl<'a> Stripped<'a> {
         &self.plain
     }
 
-    /// Injects into the template. [`inject`] also handles the marks of other calls.
+    /// Injects into the template, which the caller has found to be without the label `podgate.io/inject: disabled`.
+    /// Unlike [`inject`], does not remove [`keys::UNKNOWN_CONTAINERS`].
     ///
     /// # Errors
     /// Returns all findings, at least one of them an error.

@@ -168,7 +168,7 @@ fn check_container(container: &Value, place: &Place, has_gate: bool, found: &mut
         }
     }
     for (at, mount) in Place::root().to("volumeMounts").items(container).iter().enumerate() {
-        let path = mount.get("mountPath").and_then(Value::as_str).unwrap_or_default();
+        let path = mount["mountPath"].as_str().unwrap_or_default();
         let under = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         if let Some(own) = MOUNT_PATHS.iter().find(|own| under(own)) {
             let what = format!("{name} mounts a volume at {path}, but podgate mounts its own at {own}");

@@ -34,7 +34,7 @@ pub(super) fn check(
 
 fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
     let Some(version) = context.kubernetes.filter(|version| *version < CONTAINER_POLICY_SINCE) else { return };
-    let has_policy = |own: &&ContainerRef<'_>| own.value.get("restartPolicy").is_some_and(|value| !value.is_null());
+    let has_policy = |own: &&ContainerRef<'_>| !own.value["restartPolicy"].is_null();
     for own in spec.containers.iter().filter(has_policy) {
         let what = format!(
             "{} has its own restartPolicy, which Kubernetes {version} does not support (added in {CONTAINER_POLICY_SINCE})",
@@ -47,7 +47,7 @@ fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Findi
 }
 
 fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let is_shared = spec.value.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+    let is_shared = spec.value["hostNetwork"] == true;
     let uses_network = |own: &ContainerRef<'_>| {
         if let Some(check) = plan.get(own.name).and_then(|planned| planned.ready.as_ref()) {
             return check.is_network();
@@ -70,7 +70,7 @@ fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>)
 }
 
 fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let is_shared = spec.value.get("shareProcessNamespace").and_then(Value::as_bool) == Some(true);
+    let is_shared = spec.value["shareProcessNamespace"] == true;
     if is_shared && let Some(planned) = plan.containers.iter().find(|planned| planned.needs_tether) {
         let name = &planned.name;
         let what = format!(
@@ -134,7 +134,7 @@ fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
 
 /// Reports time limits of the workload that expire before podgate's time limits.
 fn check_deadlines(spec: &Spec<'_>, context: Context<'_>, longest: Duration, findings: &mut Vec<Finding>) {
-    let seconds = |value: &Value, field: &str| value.get(field).and_then(Value::as_u64).map(Duration::from_secs);
+    let seconds = |value: &Value, field: &str| value[field].as_u64().map(Duration::from_secs);
     let start = format_duration(longest);
     let mut too_short = |what: String, fix: &str| {
         findings.push(Finding::warning("deadline-too-short", Place::spec("containers"), what).fix(fix));

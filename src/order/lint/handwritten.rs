@@ -11,7 +11,6 @@ use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject;
 use crate::order::limits;
-use crate::order::plan::grace_period;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -29,9 +28,8 @@ pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     if let Err(finding) = limits::check(template) {
         return Some(finding.into());
     }
-    let grace = grace_period(spec.value);
     for (own, lines) in spec.containers.iter().zip(&lines) {
-        lines.check(own, &spec, grace, &mut findings);
+        lines.check(own, &spec, spec.grace_period(), &mut findings);
         lines.check_hold(own, listed.iter().any(|entry| entry.name == own.name), &mut findings);
     }
     findings.extend(super::check_sidecar_position(template));
@@ -79,7 +77,7 @@ impl AgentLines {
                 spec,
                 findings,
             );
-            let has = |field: &str| own.value.get(field).is_some_and(|value| !value.is_null());
+            let has = |field: &str| !own.value[field].is_null();
             let is_closed = is_gate && !(gate.until.is_empty() && gate.checks.is_empty());
             if is_closed && has("livenessProbe") && !has("startupProbe") {
                 let what = format!("the livenessProbe of {} kills the container while its gate waits", own.name);

@@ -41,8 +41,7 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
     check_workflow(template, first, findings);
     let has_deadline = |value: &Value| value.get("activeDeadlineSeconds").is_some_and(|seconds| !seconds.is_null());
     let deadline = has_deadline(spec.value) || context.workload.is_some_and(has_deadline);
-    let runs_to_completion = matches!(spec.value["restartPolicy"].as_str(), Some("Never" | "OnFailure"));
-    if runs_to_completion && !deadline && plan.containers.iter().all(|planned| !planned.continue_on_timeout) {
+    if spec.runs_to_completion() && !deadline && plan.containers.iter().all(|planned| !planned.continue_on_timeout) {
         let what = format!("{} stays held after a time-out, so the Pod may never end", first.name);
         let fix = format!("set activeDeadlineSeconds of the Job or Pod, or {}: continue", keys::ON_TIMEOUT);
         findings.push(Finding::error("hold-without-deadline", first.place(), what).fix(fix));
@@ -71,7 +70,7 @@ fn check_source(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding>
 
 /// Reports a held container whose image the kubelet pulls on each attempt to create the container.
 fn check_pull(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
-    let text = |field: &str| own.value.get(field).and_then(Value::as_str);
+    let text = |field: &str| own.value[field].as_str();
     let tag = text("image").and_then(|image| image.rsplit('/').next()).filter(|last| !last.contains('@'));
     // The API server's default policy is Always for the tag `latest` and for an image without a tag.
     let is_latest = tag.is_some_and(|last| last.split_once(':').is_none_or(|(_, tag)| tag == "latest"));

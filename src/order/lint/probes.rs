@@ -83,13 +83,13 @@ impl<'a> PortOwners<'a> {
     fn of(spec: &Spec<'a>, plan: &Plan) -> PortOwners<'a> {
         let mut by_port = BTreeMap::<u16, Vec<_>>::new();
         for own in spec.containers.iter().chain(spec.natives()) {
-            let list = own.value.get("ports").and_then(Value::as_array).into_iter().flatten();
+            let list = own.value["ports"].as_array().into_iter().flatten();
             let is_tcp = |port: &&Value| matches!(port["protocol"].as_str(), None | Some("TCP"));
             for port in list.filter(is_tcp).filter_map(|port| serde_json::from_value::<Port>(port.clone()).ok()) {
                 by_port.entry(port.container_port).or_default().push(own.name);
             }
         }
-        let on_host = spec.value.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+        let on_host = spec.value["hostNetwork"] == true;
         let is_certain = !on_host && plan.containers.iter().all(|planned| !planned.continue_on_timeout);
         PortOwners { by_port, is_certain }
     }
@@ -143,7 +143,7 @@ fn report_missing_probe(
 ) {
     let mut waiters = after.0.get(own.name).into_iter().flatten();
     let Some((first, _)) = waiters.find(|(_, want)| *want == WantedState::Ready) else { return };
-    let is_there = |field: &str| own.value.get(field).is_some_and(|value| !value.is_null());
+    let is_there = |field: &str| !own.value[field].is_null();
     if is_there("readinessProbe") || is_there("startupProbe") {
         return;
     }

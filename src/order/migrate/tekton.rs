@@ -55,7 +55,7 @@ fn write(steps: &[(String, &str)], migration: &mut Migration<'_>) {
     // If a step fails, later steps must fail at once instead of waiting for the failed step.
     migration.annotate(keys::FAIL_FAST, "true");
     migration.note_migrated(format!("{} steps: each runs after the previous one has succeeded", steps.len()));
-    if !matches!(migration.spec.value["restartPolicy"].as_str(), Some("Never" | "OnFailure")) {
+    if !migration.spec.runs_to_completion() {
         migration
             .warn_not_migrated("steps run once, but this Pod restarts its containers", "write restartPolicy: Never");
     }

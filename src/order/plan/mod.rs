@@ -23,6 +23,5 @@ mod types;
 mod waiters;
 
 pub use planner::plan;
-pub(crate) use stop_order::grace_period;
 pub use types::{ContainerPlan, ImageCommand, InitPlan, KnownFacts, Plan};
 pub(crate) use waiters::Waiters;

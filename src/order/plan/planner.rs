@@ -49,7 +49,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         return Err(findings);
     }
     add_notes(&containers, &graph, &mut findings);
-    let grace = stop_order::grace_period(spec.value);
+    let grace = spec.grace_period();
     let Declaration { sidecar_placement, sidecar_resources, publish, .. } = declared;
     Ok(Plan { containers, init, sidecar_placement, sidecar_resources, publish, grace, findings })
 }
@@ -83,7 +83,7 @@ impl<'a> Planner<'a> {
                 .map(|words| (own.name.to_owned(), words))
         };
         let outlives = stop_order::outlives(spec, declared, graph, findings);
-        let limits = stop_order::pre_stop_limits(&outlives, stop_order::grace_period(spec.value), findings);
+        let limits = stop_order::pre_stop_limits(&outlives, spec.grace_period(), findings);
         Planner {
             spec,
             declared,

@@ -7,27 +7,13 @@ use crate::order::declare::spec::Spec;
 use crate::order::declare::{Declaration, StopOrder};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Kubernetes' default grace period of a Pod.
-const DEFAULT_GRACE_SECONDS: u64 = 30;
 /// Maximum difference between the time limits of consecutive containers in the stop order.
 const MAX_STEP: Duration = Duration::from_secs(30);
 /// Minimum wait without a warning. With a shorter wait, the stop order has little effect.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
-
-pub(crate) fn grace_period(spec: &Value) -> Duration {
-    let seconds = spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(DEFAULT_GRACE_SECONDS);
-    // The API accepts any int64, which may be too large for calculations.
-    Duration::from_secs(seconds.min(365 * 24 * 60 * 60))
-}
-
-/// Returns true if the Pod's containers run to completion, as in a Job.
-pub(super) fn runs_to_completion(spec: &Value) -> bool {
-    matches!(spec.get("restartPolicy").and_then(Value::as_str), Some("Never" | "OnFailure"))
-}
 
 /// Maps each container to the containers that it must outlive, in list order. Omits containers without a constraint.
 pub(super) fn outlives(
@@ -39,7 +25,7 @@ pub(super) fn outlives(
     let positions: BTreeMap<&str, usize> = spec.containers.iter().map(|own| (own.name, own.index)).collect();
     let mut outlives: BTreeMap<String, Vec<String>> = BTreeMap::new();
     match &declared.stop_order {
-        StopOrder::Auto if runs_to_completion(spec.value) => {}
+        StopOrder::Auto if spec.runs_to_completion() => {}
         StopOrder::Auto | StopOrder::Reverse => {
             for own in &spec.containers {
                 // A container that waits for another container's exit does not depend on that container afterwards.
@@ -63,7 +49,7 @@ pub(super) fn outlives(
     for users in outlives.values_mut() {
         users.sort_by_key(|name| positions.get(name.as_str()));
     }
-    if !outlives.is_empty() && grace_period(spec.value).is_zero() {
+    if !outlives.is_empty() && spec.grace_period().is_zero() {
         let at = Place::spec("terminationGracePeriodSeconds");
         let what = "with a grace period of 0, Kubernetes kills all containers at once, without an order";
         findings.push(

@@ -106,7 +106,7 @@ impl Writer<'_> {
             ))]);
         }
         let is_given = container_annotation_place(keys::COMMAND_PREFIX, name).of(self.template).is_some();
-        if !is_given && let Some(image) = own.spec.get("image").and_then(Value::as_str) {
+        if !is_given && let Some(image) = own.spec["image"].as_str() {
             self.record.containers.entry(name.clone()).or_default().image = Some(image.to_owned());
         }
         if !args.is_empty() && !whole.ends_with(&args) {
