@@ -49,7 +49,7 @@ impl Template {
     /// Returns `Kind/name` of the object with the template, for messages.
     pub fn name(&self, document: &Value) -> String {
         let object = self.object.of(document).unwrap_or(&Value::Null);
-        let metadata = object.get("metadata").unwrap_or(&Value::Null);
+        let metadata = &object["metadata"];
         match (text_field(object, "kind"), text_field(metadata, "name"), text_field(metadata, "generateName")) {
             ("", ..) => String::new(),
             (kind, "", "") => format!("{kind}/(no name)"),
@@ -97,5 +97,5 @@ pub(crate) fn is_builtin_group(document: &Value) -> bool {
 }
 
 fn is_template(value: &Value) -> bool {
-    value.get("spec").and_then(|spec| spec.get("containers")).is_some_and(Value::is_array)
+    value["spec"]["containers"].is_array()
 }

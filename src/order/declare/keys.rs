@@ -111,7 +111,6 @@ pub(crate) fn is_declaring(key: &str) -> bool {
 
 /// Returns true if a template declares an order, checks, a stop order or the sidecars of a Job, even if invalid.
 pub fn is_declared(template: &Value) -> bool {
-    let annotations = template.get("metadata").and_then(|metadata| metadata.get("annotations"));
-    let Some(annotations) = annotations.and_then(Value::as_object) else { return false };
-    annotations.keys().any(|key| is_declaring(key))
+    let annotations = template["metadata"]["annotations"].as_object();
+    annotations.is_some_and(|annotations| annotations.keys().any(|key| is_declaring(key)))
 }

@@ -25,7 +25,7 @@ impl<'a> Existing<'a> {
     /// Reads the injection of `template`; `None` if the template has no record of an injection.
     pub(super) fn read(template: &'a Value) -> Result<Option<Self>, Finding> {
         let Some(record) = Record::read(template)? else { return Ok(None) };
-        limits::check_injected(template)?;
+        limits::check_parts(template)?;
         Ok(Some(Existing { template, record, sidecar: parts::find_sidecar(template) }))
     }
 

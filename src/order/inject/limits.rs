@@ -4,7 +4,6 @@ use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, AGENT_FIELDS};
-use crate::order::limits;
 use serde_json::Value;
 
 /// Maximum length of an environment variable's value, in bytes. Linux allows 128 KiB for name and value together.
@@ -17,9 +16,8 @@ const HOOKS_MAX: usize = 256 << 10;
 /// Maximum number of podgate's volumes in a Pod, and of podgate's mounts in a container.
 const OWN_VOLUMES_MAX: usize = 16;
 
-/// Checks the size of the injected parts of a template.
-pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
-    limits::check_injected(template)?;
+/// Checks the size of the injected parts of a template. The record's reader has checked the size of the template.
+pub(super) fn check_parts(template: &Value) -> Result<(), Finding> {
     let forged = |at: &Place, what: &str| {
         let what = format!("the injection cannot be undone: {what}");
         Err(Finding::error("injected-changed", at.clone(), what).fix("use the manifest from before the injection"))

@@ -65,7 +65,7 @@ pub fn is_requested(template: &Value) -> bool {
 /// Returns the value of the label `podgate.io/inject`; `None` if the template has no such label.
 #[must_use]
 pub fn inject_label(template: &Value) -> Option<&str> {
-    template.get("metadata")?.get("labels")?.get(keys::INJECT)?.as_str()
+    template["metadata"]["labels"][keys::INJECT].as_str()
 }
 
 /// Returns true if a template has podgate's record of an injection.

@@ -39,7 +39,7 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
         findings.push(Finding::note("unused-annotation", annotation_place(keys::FAIL_FAST), what));
     }
     check_workflow(template, first, findings);
-    let has_deadline = |value: &Value| value.get("activeDeadlineSeconds").is_some_and(|seconds| !seconds.is_null());
+    let has_deadline = |value: &Value| !value["activeDeadlineSeconds"].is_null();
     let deadline = has_deadline(spec.value) || context.workload.is_some_and(has_deadline);
     if spec.runs_to_completion() && !deadline && plan.containers.iter().all(|planned| !planned.continue_on_timeout) {
         let what = format!("{} stays held after a time-out, so the Pod may never end", first.name);

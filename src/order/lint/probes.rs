@@ -273,11 +273,11 @@ fn check_pre_stop(
 
 /// Returns the seconds that a user's preStop hook takes, if the hook is a `sleep` action or a command `sleep N`.
 fn pre_stop_seconds(own: &ContainerRef<'_>) -> Option<u64> {
-    let hook = own.value.get("lifecycle")?.get("preStop")?;
-    if let Some(seconds) = hook.get("sleep").and_then(|sleep| sleep.get("seconds")).and_then(Value::as_u64) {
+    let hook = &own.value["lifecycle"]["preStop"];
+    if let Some(seconds) = hook["sleep"]["seconds"].as_u64() {
         return Some(seconds);
     }
-    let command = hook.get("exec")?.get("command")?.as_array()?;
+    let command = hook["exec"]["command"].as_array()?;
     let words: Vec<&str> = command.iter().filter_map(Value::as_str).flat_map(str::split_whitespace).collect();
     let at = words.iter().position(|word| *word == "sleep" || word.ends_with("/sleep"))?;
     words.get(at + 1)?.trim_end_matches([';', 's']).parse().ok()

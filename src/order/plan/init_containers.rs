@@ -64,7 +64,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         return Ok(Some(format!("{container} is an init container, which completes before the next container starts")));
     }
     let restarts = own.is_none() && provider_restart(declared, waiter).0;
-    let has_readiness = before.value.get("readinessProbe").is_some_and(|probe| !probe.is_null());
+    let has_readiness = !before.value["readinessProbe"].is_null();
     match want {
         WantedState::Completed | WantedState::Exited => {
             let what = format!("{container} is a native sidecar, which exits only after all regular containers");
