@@ -59,7 +59,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             ..scenario("slow", &["db started", "db Ready", "api started", "web Ready"], &["after db was Ready"])
         },
         Scenario {
-            faults: &["db@crash:600ms"],
+            faults: &["db@crash:1500ms"],
             ..scenario(
                 "crash-after-ready",
                 &["db Ready", "api started", "db ended (exit code 1); restarts in 1s", "db started", "db Ready"],
