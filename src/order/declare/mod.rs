@@ -1,19 +1,4 @@
 //! Reads the annotations of a template. Every invalid value becomes a finding.
-//!
-//! | module | holds |
-//! |---|---|
-//! | [`keys`] | keys of the annotations |
-//! | `key_check` | findings for unknown keys and for keys without effect |
-//! | `flow_cut` | detection of lists that YAML cut at a comma |
-//! | [`grammar`] | grammar of an order |
-//! | `check_list` | lists of checks |
-//! | `correct` | lists, with a correction of lists in another syntax |
-//! | `declaration` | types for all settings that annotations can declare |
-//! | `values` | values of the annotations |
-//! | `undeclared` | findings for a template that declares no order |
-//! | `reader` | conversion of annotations to a declaration |
-//! | [`spec`] | containers in the `spec` of a template |
-//! | [`nearest`] | suggestions for mistyped words |
 
 mod check_list;
 mod correct;

@@ -1,23 +1,5 @@
 //! Injects a plan into a Pod or Pod template, and removes injected parts again. The command line and the webhook use
 //! this module.
-//!
-//! | file | purpose |
-//! |---|---|
-//! | `outcome` | options and result of an injection |
-//! | `parts` | podgate's names, volumes, mounts and sidecar |
-//! | `command_lines` | command lines of the agent: gate, hooks, startupProbe |
-//! | `checks` | converts probes to checks that the agent can run |
-//! | `user_hooks` | runs the user's own hooks from podgate's hooks |
-//! | `container_list` | `PODGATE_CONTAINERS`, the sidecar's list of containers |
-//! | `istio` | probes and hooks that Istio has rewritten |
-//! | `preconditions` | reasons that prevent an injection |
-//! | `write` | writes a plan into a template |
-//! | `limits` | limits the size of the injected parts |
-//! | `record` | the annotation that makes the injection reversible |
-//! | `undo` | restores the original fields |
-//! | `existing` | the injection that a template already has |
-//! | `merge` | keeps additions by the API server and other webhooks |
-//! | `lost_parts` | podgate's parts that other webhooks have removed |
 
 mod checks;
 mod command_lines;

@@ -1,18 +1,4 @@
 //! Checks a template for likely mistakes and surprises beyond errors in the order itself.
-//!
-//! | module | purpose |
-//! |---|---|
-//! | `context` | Kubernetes version and workload of a template |
-//! | [`rules`] | names and summaries of all rules |
-//! | [`forecast`] | start order, stop order and longest wait of a plan |
-//! | [`native`] | advice to use native sidecars instead |
-//! | `probes` | probes that are missing, depend on a later container, or kill a waiting container |
-//! | `mounts` | checks of mounts that the container does not see |
-//! | `hold` | containers in hold mode |
-//! | `environment` | network, processes, Kubernetes version, time limits of the workload |
-//! | `handwritten` | podgate's commands in a manifest that declares no order |
-//! | `server_pod` | the Pod that the API server returns for a dry run |
-//! | `document` | podgate's annotations and labels outside of templates |
 
 mod context;
 mod document;
