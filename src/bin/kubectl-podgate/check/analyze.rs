@@ -2,7 +2,6 @@
 
 use super::locate::{LocatedFinding, locate, locate_error};
 use crate::registry::images::ResolvedImages;
-use crate::yaml::files::Input;
 use crate::yaml::{Document, Position, Source};
 use podgate::order::declare;
 use podgate::order::edit::Place;
@@ -76,12 +75,12 @@ impl Analysis<'_> {
 }
 
 pub(crate) fn analyze_all<'a>(
-    sources: &'a [(Input, Source)],
+    sources: &'a [Source],
     images: &ResolvedImages,
     kubernetes: Option<Version>,
 ) -> Analysis<'a> {
     let mut analysis = Analysis::default();
-    for (_, source) in sources {
+    for source in sources {
         let errors = source.errors().filter(|(document, _)| document.may_declare_order());
         analysis.findings.extend(errors.map(|(document, error)| locate_error(document, error, &source.name)));
         for document in &source.documents {

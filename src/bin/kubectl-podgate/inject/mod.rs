@@ -11,7 +11,7 @@ pub(crate) use transform::finding_report;
 use crate::output::{fail, fail_all, print_stderr};
 use crate::registry::images::look_up_images;
 use crate::yaml::Source;
-use crate::yaml::files::{Input, check_readable, ignored_message, read_single_document};
+use crate::yaml::files::{check_readable, ignored_message, read_single_document};
 use args::FileArgs;
 use output::FileChange;
 use podgate::core::exit::Exit;
@@ -37,7 +37,7 @@ pub(crate) fn inject(args: &Inject) -> ExitCode {
         sidecar_resources: args.sidecar_resources.clone(),
         ..Options::new(&args.image)
     });
-    let action = |sources: &[(Input, Source)]| {
+    let action = |sources: &[Source]| {
         let look_up = || look_up_images(sources, &args.images, args.annotate_only);
         let images = args.images.resolve_images.then(look_up).transpose()?;
         Ok(Action::Inject { options, from, images, annotate_only: args.annotate_only })
@@ -53,7 +53,7 @@ pub(crate) fn uninject(args: &Uninject) -> ExitCode {
 fn run(
     args: &FileArgs,
     reads_all: bool,
-    action: impl FnOnce(&[(Input, Source)]) -> Result<Action, Vec<String>>,
+    action: impl FnOnce(&[Source]) -> Result<Action, Vec<String>>,
 ) -> Result<ExitCode, Vec<String>> {
     if args.in_place && args.manifests.has_standard_input() {
         fail("--in-place can't rewrite standard input (-); pass files or omit --in-place");
@@ -66,7 +66,7 @@ fn run(
     }
     let action = action(&sources)?;
     let (mut reports, mut changed, mut any) = (Vec::new(), Vec::new(), false);
-    for (input, source) in sources {
+    for source in sources {
         let mut replaced = Vec::new();
         for (index, document) in source.documents.iter().enumerate() {
             let done = transform::transform_document(&source.name, document, &action);
@@ -75,7 +75,7 @@ fn run(
             replaced.extend(done.new_text.map(|text| (index, text)));
         }
         let text = source.with_replaced(&replaced);
-        changed.push(FileChange { input, source, new_text: text });
+        changed.push(FileChange { source, new_text: text });
     }
     let broken = reports.iter().any(|report| report.level == Some(Level::Error));
     print_reports(&reports, args.quiet, broken);

@@ -1,7 +1,6 @@
 //! Output of the new manifests: to standard output, or in place.
 
 use crate::output::write_to;
-use crate::yaml::files::Input;
 use crate::yaml::{Source, split_json};
 use podgate::core::text::error_chain;
 use similar::TextDiff;
@@ -13,7 +12,6 @@ use tempfile::NamedTempFile;
 /// Input file with its new text.
 #[derive(Debug)]
 pub(super) struct FileChange {
-    pub(super) input: Input,
     pub(super) source: Source,
     /// The whole new text. Equal to the old text if nothing changes.
     pub(super) new_text: String,
@@ -72,7 +70,7 @@ pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
 /// Rewrites each changed file atomically. Stops at the first error.
 pub(super) fn write_in_place(changed: &[FileChange]) -> Result<(), Vec<String>> {
     for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text) {
-        let Input::File(path) = &changed.input else { continue };
+        let path = &changed.source.path;
         let failed = |error| vec![format!("{}: can't write: {}", path.display(), error_chain(&error))];
         rewrite(path, &changed.new_text).map_err(failed)?;
     }

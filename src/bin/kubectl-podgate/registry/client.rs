@@ -1,6 +1,6 @@
 //! Looks up images in registries, with a time limit, credentials and a cache.
 
-use super::args::Platform;
+use super::args::{ImageArgs, Platform};
 use super::cache::CommandCache;
 use super::connection::{Connection, Error, build_http_client, host_name};
 use super::credentials::{Login, Logins};
@@ -10,43 +10,28 @@ use podgate::core::text::{error_chain, one_line};
 use reqwest::{Certificate, Client};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Maximum length of a printed error message, in bytes.
 const MAX_ERROR_BYTES: usize = 200;
 
-#[derive(Clone)]
-pub(crate) struct RegistrySettings {
-    pub(crate) platform: Platform,
-    pub(crate) logins: Logins,
-    /// Files with PEM certificates to trust besides the system's, and their contents.
-    pub(crate) ca_certificates: Vec<(PathBuf, Vec<u8>)>,
-    /// `HOST[:PORT]` of registries to contact over plain HTTP.
-    pub(crate) insecure_hosts: Vec<String>,
-    /// Hosts of token services on other domains that may receive credentials.
-    pub(crate) token_hosts: Vec<String>,
-    /// Time limit for all requests for one image.
-    pub(crate) timeout: Duration,
-    /// Cache folder for looked-up commands.
-    pub(crate) cache_folder: Option<PathBuf>,
-}
-
 /// Client for all registries, with credentials and a cache.
-pub(crate) struct RegistryClient {
-    settings: RegistrySettings,
+pub(crate) struct RegistryClient<'a> {
+    args: &'a ImageArgs,
+    logins: Logins,
     cache: CommandCache,
     http: Client,
 }
 
-impl RegistryClient {
-    pub(crate) fn new(settings: RegistrySettings) -> Result<RegistryClient, String> {
+impl<'a> RegistryClient<'a> {
+    /// Creates a client that also trusts the certificates in these PEM files.
+    pub(crate) fn new(args: &'a ImageArgs, logins: Logins, files: &[(PathBuf, String)]) -> Result<Self, String> {
         // Fails if a provider is installed already. The error is ignored, because the program always installs the same
         // one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut certificates = Vec::new();
-        for (path, pem) in &settings.ca_certificates {
+        for (path, pem) in files {
             let refuse = |what| format!("--registry-ca {}: {what}; pass a PEM file", path.display());
-            let found = Certificate::from_pem_bundle(pem).map_err(|_| refuse("invalid certificate"))?;
+            let found = Certificate::from_pem_bundle(pem.as_bytes()).map_err(|_| refuse("invalid certificate"))?;
             if found.is_empty() {
                 return Err(refuse("no PEM certificate found"));
             }
@@ -55,13 +40,14 @@ impl RegistryClient {
         let http = build_http_client(certificates).map_err(|error| {
             format!("can't create the registry client: {}", one_line(&error_chain(&error), MAX_ERROR_BYTES))
         })?;
-        Ok(RegistryClient { cache: CommandCache(settings.cache_folder.clone()), settings, http })
+        let cache = args.cache_home.clone().or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
+        Ok(Self { args, logins, cache: CommandCache(cache.map(|folder| folder.join("podgate/images"))), http })
     }
 
     /// Looks up the Entrypoint and Cmd of `image`. An error does not name the image.
     pub(crate) async fn look_up(&self, image: &str) -> Result<ImageInfo, String> {
         let reference: Reference = image.parse().map_err(|error| format!("invalid image name: {error}"))?;
-        let limit = self.settings.timeout;
+        let limit = self.args.registry_timeout;
         let asked = tokio::time::timeout(limit, self.fetch(&reference)).await;
         let registry = reference.resolve_registry();
         let limit = humantime::format_duration(limit);
@@ -74,7 +60,7 @@ impl RegistryClient {
         if let Some(found) = image.digest().and_then(|digest| self.cached(digest)) {
             return Ok(found);
         }
-        let answer = if self.settings.insecure_hosts.iter().any(|host| host == registry) {
+        let answer = if self.args.insecure_registry.iter().any(|host| host == registry) {
             self.fetch_with_logins("http", image).await
         } else {
             match self.fetch_with_logins("https", image).await {
@@ -93,13 +79,13 @@ impl RegistryClient {
     }
 
     fn cached(&self, digest: &str) -> Option<ImageInfo> {
-        let command = self.cache.get(digest, &self.settings.platform.to_string())?;
+        let command = self.cache.get(digest, &self.args.platform.to_string())?;
         Some(ImageInfo { digest: digest.to_owned(), command })
     }
 
     /// Tries the matching credentials one after the other. Pulls anonymously if there are no matching credentials.
     async fn fetch_with_logins(&self, scheme: &'static str, image: &Reference) -> Result<ImageInfo, Error> {
-        let logins = self.settings.logins.for_image(image.resolve_registry(), image.repository());
+        let logins = self.logins.for_image(image.resolve_registry(), image.repository());
         let Some((last, others)) = logins.split_last() else { return self.pull(scheme, image, None).await };
         for login in others {
             match self.pull(scheme, image, Some(login)).await {
@@ -111,7 +97,7 @@ impl RegistryClient {
     }
 
     async fn pull(&self, scheme: &'static str, image: &Reference, login: Option<&Login>) -> Result<ImageInfo, Error> {
-        let (http, token_hosts) = (&self.http, self.settings.token_hosts.as_slice());
+        let (http, token_hosts) = (&self.http, self.args.token_service.as_slice());
         let mut registry = Connection { http, scheme, image, login, token_hosts, authorization: None };
         registry.authorize().await?;
         let named = match image.digest() {
@@ -125,7 +111,7 @@ impl RegistryClient {
         let (body, digest) = registry.manifest(named.as_deref()).await?;
         let mut manifest = parse_manifest(&body)?;
         if let Some(entries) = manifest["manifests"].as_array().filter(|entries| !entries.is_empty()) {
-            let own = platform_digest(&self.settings.platform, entries).ok_or(Error::NoPlatform)?;
+            let own = platform_digest(&self.args.platform, entries).ok_or(Error::NoPlatform)?;
             manifest = parse_manifest(&registry.manifest(Some(own)).await?.0)?;
         }
         let config = manifest["config"]["digest"].as_str();
@@ -133,7 +119,7 @@ impl RegistryClient {
         let config = registry.config(config).await?;
         let command = parse_command(&String::from_utf8_lossy(&config))
             .ok_or_else(|| Error::Refused("the manifest's configuration is not an image configuration".to_owned()))?;
-        self.cache.put(&digest, &self.settings.platform.to_string(), &command);
+        self.cache.put(&digest, &self.args.platform.to_string(), &command);
         Ok(ImageInfo { digest, command })
     }
 
@@ -141,14 +127,14 @@ impl RegistryClient {
         let registry = image.resolve_registry();
         match error {
             Error::Denied => {
-                let helper = match self.settings.logins.has_helper {
+                let helper = match self.logins.has_helper {
                     true => "; podgate does not run the credential helper of the Docker configuration",
                     false => "",
                 };
                 format!("{registry}: access denied; pass credentials with --pull-secret{helper}")
             }
             Error::NoPlatform => {
-                format!("no image for platform {}; pass another --platform", self.settings.platform)
+                format!("no image for platform {}; pass another --platform", self.args.platform)
             }
             Error::Request(error) => format!("request to {registry} failed: {}", error_chain(error)),
             Error::Status(code) => format!("{registry} answered {code}"),

@@ -1,11 +1,11 @@
 //! `--resolve-images`: selects the images to look up, and turns the results into commands, edits and findings.
 
 use super::args::ImageArgs;
-use super::client::{RegistryClient, RegistrySettings};
+use super::client::RegistryClient;
 use super::credentials::Logins;
 use super::image_config::ImageInfo;
 use crate::yaml::Source;
-use crate::yaml::files::{self, Input};
+use crate::yaml::files;
 use futures::StreamExt;
 use podgate::core::text::error_chain;
 use podgate::order::declare::{annotation_place, container_annotation_place, is_recorded_image, keys};
@@ -40,13 +40,18 @@ pub(crate) struct TemplateImages {
 /// Looks up all images that the templates need. Returns one line for each image that could not be looked up.
 /// With `is_update`, looks up the image again if it is not the one from which an annotation's command was read.
 pub(crate) fn look_up_images(
-    sources: &[(Input, Source)],
+    sources: &[Source],
     args: &ImageArgs,
     is_update: bool,
 ) -> Result<ResolvedImages, Vec<String>> {
-    let settings = settings(args).map_err(|line| vec![line])?;
+    let logins = read_logins(args).map_err(|line| vec![line])?;
+    let read = |path: &PathBuf| match files::read_text(path) {
+        Ok(text) => Ok((path.clone(), text)),
+        Err(message) => Err(vec![format!("{}: {message}", path.display())]),
+    };
+    let certificates: Vec<(PathBuf, String)> = args.registry_ca.iter().map(read).collect::<Result<_, _>>()?;
     let mut wanted: BTreeMap<String, String> = BTreeMap::new();
-    for (_, source) in sources {
+    for source in sources {
         for document in &source.documents {
             for pod_templates::Template { place, .. } in pod_templates::templates(&document.value) {
                 let Some(template) = place.of(&document.value) else { continue };
@@ -61,7 +66,7 @@ pub(crate) fn look_up_images(
     if wanted.is_empty() {
         return Ok(ResolvedImages::default());
     }
-    let registry = RegistryClient::new(settings).map_err(|line| vec![line])?;
+    let registry = RegistryClient::new(args, logins, &certificates).map_err(|line| vec![line])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![format!("can't start the async runtime: {}", error_chain(&error))])?;
     let answers = runtime.block_on(async {
@@ -192,25 +197,14 @@ fn text_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value[key].as_str().filter(|text| !text.is_empty())
 }
 
-fn settings(args: &ImageArgs) -> Result<RegistrySettings, String> {
+/// Returns the credentials of `--pull-secret`, followed by those of `docker login`.
+fn read_logins(args: &ImageArgs) -> Result<Logins, String> {
     let mut logins = Logins::default();
-    let home = |folder: &str| std::env::home_dir().map(|home| home.join(folder));
-    let docker = args.docker_config.clone().or_else(|| home(".docker")).map(|folder| folder.join("config.json"));
+    let home = || std::env::home_dir().map(|home| home.join(".docker"));
+    let docker = args.docker_config.clone().or_else(home).map(|folder| folder.join("config.json"));
     for path in args.pull_secret.iter().chain(&docker.filter(|path| path.exists())) {
         let value = files::read_single_document(path)?;
         logins.add_file(&value).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    let read = |path: &PathBuf| match files::read_text(&Input::File(path.clone())) {
-        Ok(text) => Ok((path.clone(), text.into_bytes())),
-        Err(message) => Err(format!("{}: {message}", path.display())),
-    };
-    Ok(RegistrySettings {
-        platform: args.platform.clone(),
-        logins,
-        ca_certificates: args.registry_ca.iter().map(read).collect::<Result<_, _>>()?,
-        insecure_hosts: args.insecure_registry.clone(),
-        token_hosts: args.token_service.clone(),
-        timeout: args.registry_timeout,
-        cache_folder: args.cache_home.clone().or_else(|| home(".cache")).map(|folder| folder.join("podgate/images")),
-    })
+    Ok(logins)
 }

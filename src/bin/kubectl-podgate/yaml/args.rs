@@ -1,7 +1,7 @@
 //! Arguments that select manifests.
 
 use super::Source;
-use super::files::{self, Input};
+use super::files;
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 
@@ -21,14 +21,14 @@ pub(crate) struct ManifestArgs {
 
 impl ManifestArgs {
     /// Reads the manifests. For a file that cannot be read, returns a source with one document that holds the error.
-    pub(crate) fn read(&self) -> Vec<(Input, Source)> {
+    pub(crate) fn read(&self) -> Vec<Source> {
         let named: Vec<PathBuf> = self.paths().cloned().collect();
         files::read_sources(&named, self.recursive)
     }
 
     /// Returns true if the user passed `-`, which means standard input.
     pub(crate) fn has_standard_input(&self) -> bool {
-        self.paths().any(|path| path.as_os_str() == "-")
+        self.paths().any(|path| files::is_stdin(path))
     }
 
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {

@@ -7,27 +7,18 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Name that messages use for standard input.
-pub(crate) const STDIN: &str = "<stdin>";
 /// Size limit of a file, in bytes.
 pub(crate) const FILE_SIZE_MAX: u64 = 64 << 20;
 /// Depth limit for subfolders.
 const FOLDER_DEPTH_MAX: usize = 32;
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Input {
-    Stdin,
-    File(PathBuf),
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
-impl Input {
-    /// Returns the name for messages.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Input::Stdin => STDIN.to_owned(),
-            Input::File(path) => path.display().to_string(),
-        }
-    }
+/// Returns the name of a file for messages.
+pub(crate) fn display_name(path: &Path) -> String {
+    if is_stdin(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
 /// Returns the manifests that `named` selects, in the given order. Sorts the files of a folder by name. `-` selects
@@ -37,19 +28,15 @@ impl Input {
 ///
 /// The result also contains paths that cannot be read and folders without manifests. [`read_sources`] reports an error
 /// for each of them.
-pub(crate) fn find_inputs(named: &[PathBuf], recursive: bool) -> Vec<Input> {
-    let mut found: Vec<Input> = Vec::new();
+fn find_inputs(named: &[PathBuf], recursive: bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     for path in named {
-        if path.as_os_str() == "-" {
-            found.push(Input::Stdin);
-            continue;
-        }
         let before = found.len();
-        if path.is_dir() {
+        if path.is_dir() && !is_stdin(path) {
             walk_folder(path, if recursive { FOLDER_DEPTH_MAX } else { 0 }, &mut found);
         }
         if found.len() == before {
-            found.push(Input::File(path.clone()));
+            found.push(path.clone());
         }
     }
     // The user may pass both a folder and a file in that folder. Return each file only once.
@@ -58,9 +45,9 @@ pub(crate) fn find_inputs(named: &[PathBuf], recursive: bool) -> Vec<Input> {
     found
 }
 
-fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<Input>) {
+fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>) else {
-        return found.push(Input::File(folder.to_owned()));
+        return found.push(folder.to_owned());
     };
     let is_hidden = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with('.');
     let mut paths: Vec<PathBuf> =
@@ -73,22 +60,20 @@ fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<Input>) {
                 walk_folder(&path, depth - 1, found);
             }
         } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json") {
-            found.push(Input::File(path));
+            found.push(path);
         }
     }
 }
 
 /// Returns the text of one manifest. An error does not name the manifest.
-pub(crate) fn read_text(input: &Input) -> Result<String, String> {
-    let bytes = match input {
-        Input::Stdin => read_limited(io::stdin().lock()),
-        Input::File(path) => fs::File::open(path).and_then(read_limited),
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
+    let bytes = match is_stdin(path) {
+        true => read_limited(io::stdin().lock()),
+        false => fs::File::open(path).and_then(read_limited),
     };
-    let bytes = bytes.map_err(|error| match input {
-        Input::File(path) if fs::read_dir(path).is_ok() => {
-            "no *.yaml, *.yml or *.json files in this folder; pass -R to search subfolders too".to_owned()
-        }
-        _ => format!("cannot read: {}", error_chain(&error)),
+    let bytes = bytes.map_err(|error| match fs::read_dir(path) {
+        Ok(_) => "no *.yaml, *.yml or *.json files in this folder; pass -R to search subfolders too".to_owned(),
+        Err(_) => format!("cannot read: {}", error_chain(&error)),
     })?;
     if bytes.len() as u64 > FILE_SIZE_MAX {
         return Err(format!("the file is larger than {} MiB; split it", FILE_SIZE_MAX >> 20));
@@ -99,27 +84,23 @@ pub(crate) fn read_text(input: &Input) -> Result<String, String> {
 
 /// Finds, reads and parses all manifests that `named` selects. For a file that cannot be read, returns a source with
 /// one document that holds the error.
-pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<(Input, Source)> {
-    let read = |input: Input| {
-        let name = input.name();
-        let source = match read_text(&input) {
-            Ok(text) => Source::parse(&name, text),
-            Err(message) => Source::unreadable(&name, message),
-        };
-        (input, source)
+pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<Source> {
+    let read = |path: PathBuf| match read_text(&path) {
+        Ok(text) => Source::parse(path, text),
+        Err(message) => Source::unreadable(path, message),
     };
     find_inputs(named, recursive).into_iter().map(read).collect()
 }
 
 /// Returns an error for each unreadable document that may declare an order. If `reads_all` is true, any document may.
-pub(crate) fn check_readable(sources: &[(Input, Source)], reads_all: bool) -> Result<(), Vec<String>> {
+pub(crate) fn check_readable(sources: &[Source], reads_all: bool) -> Result<(), Vec<String>> {
     let errors = unreadable(sources, |document| reads_all || document.may_declare_order());
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
 /// Returns a message about unreadable documents that podgate ignores because they cannot declare an order. Returns
 /// `None` if there are no such documents.
-pub(crate) fn ignored_message(sources: &[(Input, Source)]) -> Option<String> {
+pub(crate) fn ignored_message(sources: &[Source]) -> Option<String> {
     let ignored = unreadable(sources, |document| !document.may_declare_order());
     let what = match ignored.len() {
         0 => return None,
@@ -130,17 +111,16 @@ pub(crate) fn ignored_message(sources: &[(Input, Source)]) -> Option<String> {
 }
 
 /// Returns the errors of the unreadable documents among the `chosen` ones.
-fn unreadable(sources: &[(Input, Source)], chosen: impl Fn(&Document) -> bool) -> Vec<String> {
-    let errors = sources.iter().flat_map(|(_, source)| source.errors().map(move |found| (source, found)));
+fn unreadable(sources: &[Source], chosen: impl Fn(&Document) -> bool) -> Vec<String> {
+    let errors = sources.iter().flat_map(|source| source.errors().map(move |found| (source, found)));
     let errors = errors.filter(|(_, (document, _))| chosen(document));
     errors.map(|(source, (_, error))| error.located_message(&source.name)).collect()
 }
 
 /// Returns the document of a file that must hold exactly one document.
 pub(crate) fn read_single_document(path: &Path) -> Result<Value, String> {
-    let input = if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.to_owned()) };
-    let name = input.name();
-    let source = Source::parse(&name, read_text(&input).map_err(|message| format!("{name}: {message}"))?);
+    let name = display_name(path);
+    let source = Source::parse(path, read_text(path).map_err(|message| format!("{name}: {message}"))?);
     if let Some((_, error)) = source.errors().next() {
         return Err(error.located_message(&name));
     }

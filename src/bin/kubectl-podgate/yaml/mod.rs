@@ -20,11 +20,14 @@ use spans::Tree;
 use split::DocumentSpan;
 use std::cell::OnceCell;
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// Text of a file or of standard input, with its documents.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// The name for messages: the path as the user passed it, or `<stdin>`.
+    /// The path as the user passed it; `-` for standard input.
+    pub(crate) path: PathBuf,
+    /// The name for messages.
     pub(crate) name: String,
     /// The whole text, including separators.
     pub(crate) text: String,
@@ -72,7 +75,7 @@ pub(crate) struct SourceError {
 impl Source {
     /// Splits a file's text into documents and parses each document. Stores the error of an unreadable document in
     /// [`Document::error`].
-    pub(crate) fn parse(name: &str, text: String) -> Source {
+    pub(crate) fn parse(path: impl Into<PathBuf>, text: String) -> Source {
         let (pieces, bad_separator) = match split::split_documents(&text) {
             Ok(pieces) => (pieces, None),
             // A separator is invalid, so treat the whole file as one document.
@@ -81,7 +84,7 @@ impl Source {
         let mut documents = Vec::with_capacity(pieces.len());
         let (mut line, mut counted) = (1, 0);
         for piece in pieces {
-            line += count_newlines(&text[counted..piece.body.start]);
+            line += text[counted..piece.body.start].matches('\n').count();
             counted = piece.body.start;
             let body = &text[piece.body.clone()];
             let value = match bad_separator {
@@ -100,14 +103,18 @@ impl Source {
             let located = |error: SourceError| SourceError { position: Some(document.position(error.offset)), ..error };
             documents.push(Document { error: error.map(located), ..document });
         }
-        Source { name: name.to_owned(), text, documents }
+        Source::new(path.into(), text, documents)
     }
 
     /// Returns a source for a file that cannot be read.
-    pub(crate) fn unreadable(name: &str, message: String) -> Source {
+    pub(crate) fn unreadable(path: PathBuf, message: String) -> Source {
         let error = SourceError { position: None, offset: 0, message, fix: "" };
         let document = Document { error: Some(error), ..Document::new(String::new(), Value::Null, 0) };
-        Source { name: name.to_owned(), text: String::new(), documents: vec![document] }
+        Source::new(path, String::new(), vec![document])
+    }
+
+    fn new(path: PathBuf, text: String, documents: Vec<Document>) -> Source {
+        Source { name: files::display_name(&path), path, text, documents }
     }
 
     /// Returns the unreadable documents with their errors.
@@ -200,8 +207,4 @@ impl Document {
         let before = self.text.as_bytes()[starts[index]..offset].iter().filter(is_character_start).count();
         Position { line: self.line + index, column: before + 1 }
     }
-}
-
-fn count_newlines(text: &str) -> usize {
-    text.bytes().filter(|byte| *byte == b'\n').count()
 }

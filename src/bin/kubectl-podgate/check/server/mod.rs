@@ -15,7 +15,6 @@ use super::args::Check;
 use crate::cluster::Cluster;
 use crate::registry::images::ResolvedImages;
 use crate::yaml::Source;
-use crate::yaml::files::Input;
 use podgate::order::declare::Publish;
 use podgate::order::finding::Finding;
 use podgate::order::lint::Version;
@@ -24,7 +23,7 @@ use std::collections::BTreeMap;
 /// Analyzes all templates for the cluster's version. Adds findings about a missing webhook and missing permissions.
 pub(super) async fn analyze_with_cluster<'a>(
     args: &Check,
-    sources: &'a [(Input, Source)],
+    sources: &'a [Source],
     images: &ResolvedImages,
 ) -> Result<Analysis<'a>, String> {
     let cluster = Cluster::from_args(&args.connection).await?;

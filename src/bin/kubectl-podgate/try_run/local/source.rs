@@ -4,7 +4,7 @@ use super::example;
 use crate::inject::finding_report;
 use crate::output::print_stderr;
 use crate::try_run::args::{Fault, FaultKind, SIDECAR_NAMES, Try};
-use crate::yaml::files::{STDIN, check_readable, ignored_message, read_sources};
+use crate::yaml::files::{check_readable, display_name, ignored_message, read_sources};
 use podgate::core::container::Container;
 use podgate::core::until::WantedState;
 use podgate::order::edit::Place;
@@ -89,7 +89,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
     check_readable(&sources, false).map_err(|lines| lines.join("\n"))?;
     ignored_message(&sources).iter().for_each(|line| print_stderr(line));
     let (mut found, mut misspelled) = (Vec::new(), Vec::new());
-    for (_, source) in &sources {
+    for source in &sources {
         for document in &source.documents {
             let mut report = |findings: &[Finding], place: &Place| {
                 misspelled.extend(findings.iter().map(|one| finding_report(&source.name, document, place, one).line));
@@ -111,7 +111,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
     titles.extend((more > 0).then(|| format!("and {more} more")));
     let all = titles.join(", ");
     found.retain(|(title, ..)| args.workload.as_ref().is_none_or(|chosen| chosen == title));
-    let file = if path.as_os_str() == "-" { STDIN.to_owned() } else { path.display().to_string() };
+    let file = display_name(path);
     match (found.as_slice(), &args.workload) {
         ([(title, source, document, place, template)], _) => {
             plan(title, template, |finding| finding_report(&source.name, document, place, finding).line)
