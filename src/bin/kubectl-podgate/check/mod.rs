@@ -1,12 +1,4 @@
 //! `kubectl podgate check`: findings and forecasts for declared orders, before they are applied.
-//!
-//! | file | holds |
-//! |---|---|
-//! | `args` | command line |
-//! | `analyze` | analysis of each template |
-//! | `locate` | position of a finding in its file |
-//! | `text`, `json`, `sarif` | output formats |
-//! | `server` | queries to the cluster |
 
 mod analyze;
 mod args;

@@ -1,9 +1,4 @@
 //! `check --server`: checks manifests against a cluster.
-//!
-//! - Checks the templates for the cluster's Kubernetes version.
-//! - Reports a missing webhook if a Pod is not injected yet.
-//! - Reports missing permissions of the Pods' service accounts, and permissions that no policy limits.
-//! - Reports what the cluster's webhooks and policies do to each Pod, by a dry run.
 
 mod dry_run;
 mod policy;
