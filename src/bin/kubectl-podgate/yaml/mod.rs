@@ -161,7 +161,7 @@ impl Document {
     pub(crate) fn span(&self, place: &Place) -> Option<Range<usize>> {
         let tree = self.tree()?;
         let (_, node, taken) = tree.nearest(place);
-        (taken == place.0.len()).then(|| tree.node(node).content.clone())
+        (taken == place.0.len()).then(|| tree.nodes[node].content.clone())
     }
 
     /// Returns the range to underline for `place`: the key of a field, or the first line of an item. For a missing
@@ -169,7 +169,7 @@ impl Document {
     pub(crate) fn highlight(&self, place: &Place) -> Range<usize> {
         let Some(tree) = self.tree() else { return 0..0 };
         let (key, value, _) = tree.nearest(place);
-        let whole = tree.node(key.unwrap_or(value)).content.clone();
+        let whole = tree.nodes[key.unwrap_or(value)].content.clone();
         // Underline only the first line of a collection.
         let first_line = self.text[whole.clone()].lines().next().unwrap_or_default().trim_end().len();
         whole.start..whole.start + first_line

@@ -9,7 +9,7 @@ use std::ops::Range;
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     /// The nodes, parents before children. The id of a node is its index in this list.
-    nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// Maps each anchored node to its aliases.
     aliases: BTreeMap<usize, Vec<usize>>,
 }
@@ -54,6 +54,9 @@ pub(crate) enum NodeKind {
 const MERGE_DEPTH_MAX: usize = 16;
 
 impl Tree {
+    /// Id of the root, if the tree has nodes.
+    pub(crate) const ROOT: usize = 0;
+
     /// Parses a document. Returns `None` if the document is empty or invalid.
     pub(crate) fn parse(text: &str) -> Option<Tree> {
         let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 20 };
@@ -64,18 +67,6 @@ impl Tree {
             build.on_event(&event, &span)?;
         }
         (!build.tree.nodes.is_empty() && build.open_collections.is_empty()).then_some(build.tree)
-    }
-
-    pub(crate) fn node(&self, id: usize) -> &Node {
-        &self.nodes[id]
-    }
-
-    pub(crate) fn root(&self) -> usize {
-        0
-    }
-
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter()
     }
 
     /// Returns the aliases that refer to nodes in a range of ids.
@@ -151,7 +142,7 @@ impl Tree {
     /// Returns the value at `place` or at the nearest existing parent of `place`, with the key if the value is a field.
     /// Also returns the number of steps that exist.
     pub(crate) fn nearest(&self, place: &Place) -> (Option<usize>, usize, usize) {
-        let (mut key, mut node) = (None, self.root());
+        let (mut key, mut node) = (None, Tree::ROOT);
         for (taken, step) in place.0.iter().enumerate() {
             match self.follow_step(node, step, 0) {
                 Some((next_key, next)) => (key, node) = (next_key, next),

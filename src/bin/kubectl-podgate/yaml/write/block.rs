@@ -12,11 +12,11 @@ use std::ops::Range;
 
 impl Splicer<'_> {
     pub(super) fn object_splices(&self, object: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
-        let NodeKind::Object { entries, .. } = &self.tree.node(object).kind else { return None };
-        let column = column(self.text, self.tree.node(entries.first()?.0).start)?;
+        let NodeKind::Object { entries, .. } = &self.tree.nodes[object].kind else { return None };
+        let column = column(self.text, self.tree.nodes[entries.first()?.0].start)?;
         let lines = entries.iter().map(|(key, value)| {
-            let name = self.tree.node(*key);
-            let end = self.tree.node(*value).content.end.max(self.colon_end(*key).unwrap_or(name.content.end));
+            let name = &self.tree.nodes[*key];
+            let end = self.tree.nodes[*value].content.end.max(self.colon_end(*key).unwrap_or(name.content.end));
             name.start..line_end(self.text, end)
         });
         let lines: Vec<Range<usize>> = lines.collect();
@@ -87,7 +87,7 @@ impl Splicer<'_> {
 
     /// Returns the end of the `:` that follows a key on the same line.
     fn colon_end(&self, key: usize) -> Option<usize> {
-        let end = self.tree.node(key).content.end;
+        let end = self.tree.nodes[key].content.end;
         let rest = &self.text[end..];
         let blanks = rest.len() - rest.trim_start_matches(' ').len();
         rest[blanks..].starts_with(':').then_some(end + blanks + 1)
@@ -95,8 +95,8 @@ impl Splicer<'_> {
 
     fn value_splices(&self, (key, value): (usize, usize), new: &Value) -> Option<Vec<Splice>> {
         let colon = self.colon_end(key)?;
-        let column = column(self.text, self.tree.node(key).start)?;
-        let old = self.tree.node(value);
+        let column = column(self.text, self.tree.nodes[key].start)?;
+        let old = &self.tree.nodes[value];
         let (start, end) = (old.start.max(colon), old.content.end.max(colon));
         let same_line = line_start(self.text, start) == line_start(self.text, colon);
         let rest = line_after(self.text, end);
@@ -125,9 +125,9 @@ impl Splicer<'_> {
     }
 
     pub(super) fn list_splices(&self, list: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
-        let NodeKind::List { items, .. } = &self.tree.node(list).kind else { return None };
+        let NodeKind::List { items, .. } = &self.tree.nodes[list].kind else { return None };
         let lines = items.iter().map(|item| {
-            let dash = dash_position(self.text, self.tree.node(*item))?;
+            let dash = dash_position(self.text, &self.tree.nodes[*item])?;
             Some(dash..line_end(self.text, self.item_end(*item, dash)))
         });
         let mut lines: Vec<Range<usize>> = lines.collect::<Option<_>>()?;
@@ -167,7 +167,7 @@ impl Splicer<'_> {
     }
 
     fn item_splice(&self, item: usize, lines: &Range<usize>, value: &Value) -> Option<Splice> {
-        let (node, dash) = (self.tree.node(item), lines.start);
+        let (node, dash) = (&self.tree.nodes[item], lines.start);
         let end = self.item_end(item, dash);
         let scalar = !matches!(node.kind, NodeKind::List { flow: false, .. } | NodeKind::Object { flow: false, .. });
         let simple = value.as_object().is_none_or(serde_json::Map::is_empty);
@@ -188,7 +188,7 @@ impl Splicer<'_> {
     /// Returns the end of an item. For an empty item, returns the end of the dash, because the parser reports no
     /// position.
     fn item_end(&self, item: usize, dash: usize) -> usize {
-        let node = self.tree.node(item);
+        let node = &self.tree.nodes[item];
         if node.content.is_empty() { dash + 1 } else { node.content.end.max(dash + 1) }
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Draft<'a> {
     /// The parsed value of `text`.
     value: &'a Value,
     /// Maps each changed collection to its entries after the edits.
-    changed: BTreeMap<usize, Vec<DraftEntry>>,
+    pub(super) changed: BTreeMap<usize, Vec<DraftEntry>>,
 }
 
 /// Pairs of fields. The first field of each pair is inserted before the second, because readers expect that order.
@@ -46,7 +46,7 @@ impl<'a> Draft<'a> {
         let Some((last, parents)) = edit.at.0.split_last() else {
             return Err(edit_error(&edit.at, "cannot be replaced as a whole"));
         };
-        let mut node = self.tree.root();
+        let mut node = Tree::ROOT;
         for step in parents {
             self.expand_aliases(node..node + 1, 0..0)?;
             match self.enter_child(node, step) {
@@ -62,7 +62,7 @@ impl<'a> Draft<'a> {
             (Op::Move(to), PathSegment::Index(index)) => {
                 // A moved alias could end up before its anchor.
                 let tree = self.tree;
-                let list = node..tree.node(node).subtree_end;
+                let list = node..tree.nodes[node].subtree_end;
                 let mut moving = tree.aliases(0..usize::MAX).filter(|alias| list.contains(alias));
                 moving.try_for_each(|alias| self.expand_alias(alias))?;
                 self.expand_aliases(list, 0..0)?;
@@ -72,7 +72,7 @@ impl<'a> Draft<'a> {
             }
             (op, step) => match self.find_entry(node, step) {
                 Some((index, old)) => {
-                    let replaced = old.map_or(0..0, |old| old..self.tree.node(old).subtree_end);
+                    let replaced = old.map_or(0..0, |old| old..self.tree.nodes[old].subtree_end);
                     self.expand_aliases(replaced.clone(), replaced)?;
                     let slots = self.entries_mut(node);
                     match op {
@@ -98,7 +98,7 @@ impl<'a> Draft<'a> {
             self.add_field(node, step);
             return None;
         };
-        if matches!(self.tree.node(old?).kind, NodeKind::Alias(_)) {
+        if matches!(self.tree.nodes[old?].kind, NodeKind::Alias(_)) {
             self.entries_mut(node)[index].is_rewritten = true;
             return None;
         }
@@ -111,7 +111,7 @@ impl<'a> Draft<'a> {
             (PathSegment::Index(index), _) => *index,
             (PathSegment::Key(key), Some(slots)) => slots.iter().rposition(|slot| slot.key.as_ref() == Some(key))?,
             (PathSegment::Key(key), None) => {
-                let NodeKind::Object { entries, .. } = &self.tree.node(node).kind else { return None };
+                let NodeKind::Object { entries, .. } = &self.tree.nodes[node].kind else { return None };
                 entries.iter().rposition(|(name, _)| self.tree.key_text(*name) == Some(key))?
             }
         };
@@ -127,8 +127,8 @@ impl<'a> Draft<'a> {
         let PathSegment::Key(key) = step else { return };
         let (text, tree) = (self.text, self.tree);
         let children = tree.children(object);
-        let begins = |from: usize| children[from].0.is_some_and(|key| begins_line(text, tree.node(key).start));
-        let flow = matches!(tree.node(object).kind, NodeKind::Object { flow: true, .. });
+        let begins = |from: usize| children[from].0.is_some_and(|key| begins_line(text, tree.nodes[key].start));
+        let flow = matches!(tree.nodes[object].kind, NodeKind::Object { flow: true, .. });
         let follower = FIELD_ORDER.iter().find(|(new, _)| new == key).filter(|_| !flow);
         let slots = self.entries_mut(object);
         // The first field of a list item follows the dash. No field can be inserted before that first field.
@@ -152,7 +152,7 @@ impl<'a> Draft<'a> {
     /// the merged fields.
     fn expand_alias(&mut self, alias: usize) -> Result<(), EditError> {
         let (mut merges, mut node) = (None, alias);
-        while let Some(parent) = self.tree.node(node).parent {
+        while let Some(parent) = self.tree.nodes[node].parent {
             if self.tree.children(parent).iter().any(|(key, value)| *value == node && self.is_merge(*key)) {
                 merges = Some(parent);
             }
@@ -171,7 +171,7 @@ impl<'a> Draft<'a> {
             self.changed.insert(object, slots);
             return Ok(());
         }
-        let Some(parent) = self.tree.node(alias).parent else { return Ok(()) };
+        let Some(parent) = self.tree.nodes[alias].parent else { return Ok(()) };
         let Some(index) = self.tree.children(parent).iter().position(|(_, value)| *value == alias) else {
             let message = "has a key that is an alias (*) of a changed value; write the key without an alias";
             return Err(edit_error(&self.place_of(parent), message));
@@ -189,7 +189,7 @@ impl<'a> Draft<'a> {
     /// Returns the place of a node in the unedited value.
     pub(super) fn place_of(&self, mut node: usize) -> Place {
         let mut steps = Vec::new();
-        while let Some(parent) = self.tree.node(node).parent {
+        while let Some(parent) = self.tree.nodes[node].parent {
             let children = self.tree.children(parent);
             let index = children.iter().position(|(_, value)| *value == node).unwrap_or_default();
             let key = children.get(index).and_then(|(key, _)| self.tree.key_text((*key)?));
@@ -202,12 +202,7 @@ impl<'a> Draft<'a> {
 
     /// Returns true if a collection in this subtree changes.
     pub(super) fn has_changes_in(&self, node: usize) -> bool {
-        self.changed.range(node..self.tree.node(node).subtree_end).next().is_some()
-    }
-
-    /// Returns the entries of a collection after the edits, or `None` if no entry was changed.
-    pub(super) fn changed_entries(&self, node: usize) -> Option<&Vec<DraftEntry>> {
-        self.changed.get(&node)
+        self.changed.range(node..self.tree.nodes[node].subtree_end).next().is_some()
     }
 
     /// Returns the entries of a collection after the edits. Without edits, these are the old entries.

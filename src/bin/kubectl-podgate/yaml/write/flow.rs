@@ -22,12 +22,12 @@ struct FlowLayout<'a> {
 impl Splicer<'_> {
     /// Returns the splices for a collection in brackets, or `None` if a splice would remove a comment.
     pub(super) fn flow_splices(&self, node: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
-        let whole = self.tree.node(node).content.clone();
+        let whole = self.tree.nodes[node].content.clone();
         // The object in `[a: b]` has no braces.
         self.text[whole.clone()].starts_with(['[', '{']).then_some(())?;
         let elements = self.tree.children(node).into_iter().map(|(key, value)| {
-            let (start, end) = (self.tree.node(value).start, self.tree.node(value).content.end);
-            key.map(|key| self.tree.node(key)).map_or(start..end, |key| key.start..key.content.end.max(end))
+            let (start, end) = (self.tree.nodes[value].start, self.tree.nodes[value].content.end);
+            key.map(|key| &self.tree.nodes[key]).map_or(start..end, |key| key.start..key.content.end.max(end))
         });
         let elements: Vec<Range<usize>> = elements.collect();
         let layout = self.flow_layout(node, elements.first().map_or(0, |first| first.start));
@@ -67,11 +67,11 @@ impl Splicer<'_> {
     }
 
     fn flow_layout(&self, node: usize, first: usize) -> FlowLayout<'_> {
-        let whole = &self.tree.node(node).content;
-        let quoted = |node: usize| matches!(self.tree.node(node).kind, NodeKind::Scalar { quoted: true, .. });
+        let whole = &self.tree.nodes[node].content;
+        let quoted = |node: usize| matches!(self.tree.nodes[node].kind, NodeKind::Scalar { quoted: true, .. });
         let keys = |entries: &[(usize, usize)]| !entries.is_empty() && entries.iter().all(|(key, _)| quoted(*key));
         let json = self.style.is_json
-            || matches!(&self.tree.node(node).kind, NodeKind::Object { entries, .. } if keys(entries));
+            || matches!(&self.tree.nodes[node].kind, NodeKind::Object { entries, .. } if keys(entries));
         let line = self.text[..first].trim_end_matches([' ', '\t']);
         let indent = (line.ends_with('\n') && first > whole.start).then(|| &self.text[line.len()..first]);
         let unit = indent.and_then(|indent| {

@@ -68,20 +68,20 @@ fn edit_error(place: &Place, message: &str) -> EditError {
 /// Detects a document's style. Takes each property of the style from its first occurrence.
 fn detect_style(text: &str, tree: &Tree, json: bool) -> Style {
     let fields = || {
-        tree.nodes().filter_map(|node| match &node.kind {
+        tree.nodes.iter().filter_map(|node| match &node.kind {
             NodeKind::Object { flow: false, entries } => Some(entries.iter().copied()),
             _ => None,
         })
     };
     let from_key =
-        |key: usize, at: usize| lines::column(text, at)?.checked_sub(lines::column(text, tree.node(key).start)?);
-    let unit = fields().flatten().find_map(|(key, value)| match &tree.node(value).kind {
-        NodeKind::Object { flow: false, .. } => from_key(key, tree.node(value).content.start).filter(|unit| *unit > 0),
+        |key: usize, at: usize| lines::column(text, at)?.checked_sub(lines::column(text, tree.nodes[key].start)?);
+    let unit = fields().flatten().find_map(|(key, value)| match &tree.nodes[value].kind {
+        NodeKind::Object { flow: false, .. } => from_key(key, tree.nodes[value].content.start).filter(|unit| *unit > 0),
         _ => None,
     });
-    let list = fields().flatten().find_map(|(key, value)| match &tree.node(value).kind {
+    let list = fields().flatten().find_map(|(key, value)| match &tree.nodes[value].kind {
         NodeKind::List { flow: false, items } => {
-            items.first().and_then(|item| from_key(key, lines::dash_position(text, tree.node(*item))?))
+            items.first().and_then(|item| from_key(key, lines::dash_position(text, &tree.nodes[*item])?))
         }
         _ => None,
     });

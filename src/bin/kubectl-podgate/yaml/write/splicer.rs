@@ -33,7 +33,7 @@ impl Splicer<'_> {
     /// Returns the splices that turn the document into `expected`. On failure, returns the node whose layout does not
     /// allow the edit.
     pub(super) fn document_splices(&self, expected: &Value) -> Result<Vec<Splice>, usize> {
-        let root = self.tree.root();
+        let root = Tree::ROOT;
         let whole = self.line_range(root);
         match self.collection_splices(root, expected) {
             _ if self.is_rewritten(root) => {}
@@ -72,10 +72,10 @@ impl Splicer<'_> {
             }
             parts.push(part);
         }
-        if self.draft.changed_entries(node).is_none() && parts.iter().all(|part| part.new_value.is_none()) {
+        if !self.draft.changed.contains_key(&node) && parts.iter().all(|part| part.new_value.is_none()) {
             return Ok(parts.into_iter().flat_map(|part| part.inner_splices).collect());
         }
-        let splices = match self.tree.node(node).kind {
+        let splices = match self.tree.nodes[node].kind {
             NodeKind::Object { flow: false, .. } => self.object_splices(node, parts),
             NodeKind::List { flow: false, .. } => self.list_splices(node, parts),
             _ => self.flow_splices(node, parts),
@@ -85,21 +85,21 @@ impl Splicer<'_> {
 
     /// Returns a node's range, extended to the end of the last line. The extended range includes trailing comments.
     fn line_range(&self, node: usize) -> Range<usize> {
-        let node = self.tree.node(node);
+        let node = &self.tree.nodes[node];
         node.start..line_end(self.text, node.content.end)
     }
 
     /// Returns true if the whole collection must be rendered again, because the edits keep none of its old entries. For
     /// example, a `[]` that gets entries becomes a block list, and an emptied block list becomes `[]`.
     fn is_rewritten(&self, node: usize) -> bool {
-        let Some(slots) = self.draft.changed_entries(node) else { return false };
+        let Some(slots) = self.draft.changed.get(&node) else { return false };
         let block = |node: usize| {
             matches!(
-                self.tree.node(node).kind,
+                self.tree.nodes[node].kind,
                 NodeKind::Object { flow: false, .. } | NodeKind::List { flow: false, .. }
             )
         };
-        let filled = || !self.style.is_json && !slots.is_empty() && self.tree.node(node).parent.is_some_and(block);
+        let filled = || !self.style.is_json && !slots.is_empty() && self.tree.nodes[node].parent.is_some_and(block);
         slots.iter().all(|slot| slot.old_index.is_none()) && (block(node) || filled())
     }
 
