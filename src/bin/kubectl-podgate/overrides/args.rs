@@ -68,21 +68,19 @@ fn parse_target(text: &str) -> Result<OverrideTarget, String> {
     }
     let parse = |state: &str| {
         let found = SETTABLE_STATES.into_iter().find(|known| known.as_str() == state);
-        found.ok_or_else(|| unknown_state_message(state))
+        found.ok_or_else(|| {
+            let states = SETTABLE_STATES.map(State::as_str).join(", ");
+            match state {
+                "Exited" => {
+                    "Exited is a condition, not a state; set Completed (exit code 0) or Failed (any other code)"
+                        .to_owned()
+                }
+                "Waiting" | "NotReady" => format!("no hook or gate can wait for {state}; set one of {states}"),
+                _ => format!("{state:?} is not a state; set one of {states}"),
+            }
+        })
     };
     Ok(OverrideTarget { container: name.to_owned(), state: state.map(parse).transpose()? })
-}
-
-fn unknown_state_message(state: &str) -> String {
-    let states: Vec<&str> = SETTABLE_STATES.iter().map(|state| state.as_str()).collect();
-    let states = states.join(", ");
-    match state {
-        "Exited" => {
-            "Exited is a condition, not a state; set Completed (exit code 0) or Failed (any other code)".to_owned()
-        }
-        "Waiting" | "NotReady" => format!("no hook or gate can wait for {state}; set one of {states}"),
-        _ => format!("{state:?} is not a state; set one of {states}"),
-    }
 }
 
 /// Checks two rules that clap cannot express: each container has a state exactly if `--remove` is absent, and no
