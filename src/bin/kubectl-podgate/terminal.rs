@@ -12,26 +12,21 @@ pub(crate) fn size() -> Option<(usize, usize)> {
     found.or_else(|| out.is_terminal().then_some((80, 24)))
 }
 
-/// Returns the number of columns that `text` takes.
-pub(crate) fn display_width(text: &str) -> usize {
-    text.width()
-}
-
 /// Returns the width of each table column: the width of the widest cell or of the header, whichever is larger.
 pub(crate) fn column_widths<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> [usize; N] {
-    std::array::from_fn(|at| rows.iter().map(|row| display_width(&row[at])).fold(heads[at].len(), usize::max))
+    std::array::from_fn(|at| rows.iter().map(|row| row[at].width()).fold(heads[at].len(), usize::max))
 }
 
 /// Pads or truncates `text` to exactly `columns`; a truncated text ends with `…`.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
     let cut = truncate(text, columns);
-    let pad = columns.saturating_sub(display_width(&cut));
+    let pad = columns.saturating_sub(cut.width());
     format!("{cut}{:pad$}", "")
 }
 
 /// Truncates `text` to at most `columns`, with `…` at the end.
 pub(crate) fn truncate(text: &str, columns: usize) -> String {
-    if display_width(text) <= columns {
+    if text.width() <= columns {
         return text.to_owned();
     }
     let (mut out, mut used) = (String::new(), 0);
@@ -64,7 +59,7 @@ mod tests {
             ("ab", 0, ""),
         ] {
             assert_eq!(fit(text, columns), fits, "{text} {columns}");
-            assert_eq!(display_width(&fit(text, columns)), columns);
+            assert_eq!(fit(text, columns).width(), columns);
         }
         assert_eq!(fit("日本語", 4), "日… ");
     }

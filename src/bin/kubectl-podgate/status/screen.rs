@@ -2,10 +2,11 @@
 
 use super::text;
 use crate::pod::shape::View;
-use crate::terminal::{column_widths, display_width, fit, truncate};
+use crate::terminal::{column_widths, fit, truncate};
 use podgate::core::text::sanitize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use unicode_width::UnicodeWidthStr;
 
 /// Text on a terminal that each update overwrites.
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ impl LiveScreen {
 
 fn row_count(line: &str, columns: usize) -> usize {
     let plain = anstream::adapter::strip_str(line).to_string();
-    display_width(&plain).div_ceil(columns.max(1)).max(1)
+    plain.width().div_ceil(columns.max(1)).max(1)
 }
 
 /// Output with one line per change.
@@ -91,7 +92,7 @@ impl ChangeLines {
 fn write_row(out: &mut String, widths: &[usize; 4], time: &str, cells: &[String; 4]) {
     let mut text = format!("{time:<20}  ");
     for (at, cell) in cells.iter().enumerate() {
-        let pad = if at == 3 { display_width(cell) } else { widths[at].max(display_width(cell)) };
+        let pad = if at == 3 { cell.width() } else { widths[at].max(cell.width()) };
         let _ = write!(text, "{}  ", fit(cell, pad));
     }
     let _ = writeln!(out, "{}", text.trim_end());

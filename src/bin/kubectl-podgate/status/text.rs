@@ -1,10 +1,11 @@
 //! Text output of `status`: a summary, a table, details of the published state, and notes.
 
 use crate::pod::shape::{Condition, Role, Row, View};
-use crate::terminal::{column_widths, display_width};
+use crate::terminal::column_widths;
 use anstyle::{AnsiColor, Style};
 use podgate::core::text::sanitize;
 use std::fmt::Write as _;
+use unicode_width::UnicodeWidthStr;
 
 const HEADERS: [&str; 6] = ["CONTAINER", "PODGATE", "SINCE", "KUBELET", "WAITS FOR", "HOLDS BACK"];
 const LAST_COLUMN: usize = HEADERS.len() - 1;
@@ -67,7 +68,7 @@ fn write_table(view: &View, out: &mut String) {
     let mut line = |cells: &[&str; 6], style: Style| {
         for (column, cell) in cells.iter().enumerate() {
             // Compute the padding, because `format!` would count escape sequences. The last column needs no padding.
-            let pad = if column < LAST_COLUMN { widths[column] - display_width(cell) + 2 } else { 0 };
+            let pad = if column < LAST_COLUMN { widths[column] - cell.width() + 2 } else { 0 };
             let style = if column == 1 { style } else { Style::new() };
             let _ = write!(out, "{style}{cell}{style:#}{:pad$}", "");
         }

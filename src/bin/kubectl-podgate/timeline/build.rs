@@ -59,13 +59,12 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
     let mut timeline = Timeline {
         namespace: namespace.to_owned(),
         pod: view.pod.clone(),
-        summary: String::new(),
         started: view.started,
         from,
         to,
         marks,
         containers: rows,
-        notes: Vec::new(),
+        ..Timeline::default()
     };
     timeline.summary = notes::summary(&timeline, view.deleting);
     timeline.notes = notes::notes(&timeline, &view, evidence.events, !evidence.times.is_empty());

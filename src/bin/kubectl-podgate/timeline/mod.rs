@@ -6,21 +6,18 @@ mod event;
 mod notes;
 mod scale;
 pub(crate) mod shape;
-pub(crate) mod svg;
+mod svg;
 pub(crate) mod text;
 
 pub(crate) use args::{Output, Timeline};
 
 use crate::cluster::Cluster;
 use crate::output::{to_json, write_stdout};
-use crate::{clock, runtime, terminal};
+use crate::{clock, runtime};
 use event::Event;
 use serde::Deserialize;
 use serde_json::Value;
 use std::process::ExitCode;
-
-/// Width of the text chart if standard output is not a terminal.
-const DEFAULT_COLUMNS: usize = 100;
 
 pub(crate) fn run(args: &Timeline) -> ExitCode {
     runtime::block_on(show(args))
@@ -31,18 +28,17 @@ async fn show(args: &Timeline) -> Result<ExitCode, String> {
     let pod = cluster.get_pod(&args.pod).await?;
     let events = events(&cluster, pod.metadata.uid.as_deref().unwrap_or_default()).await;
     let timeline = build::build(&pod, events.as_deref(), &cluster.namespace, clock::wall_time());
-    let text = match args.output {
-        Output::Text => {
-            let columns = args.width.map(usize::from).or_else(|| Some(terminal::size()?.0)).unwrap_or(DEFAULT_COLUMNS);
-            // Without colors, all bars of a colored chart would look the same. Draw shades instead.
-            let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
-            text::render(&timeline, columns, colors)
-        }
-        Output::Svg => svg::render(&timeline),
-        Output::Json => to_json(&timeline)?,
-    };
-    write_stdout(&text)?;
+    write_stdout(&render(&timeline, args.output, args.width)?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Renders a timeline in this format. `width` replaces the terminal's width.
+pub(crate) fn render(timeline: &shape::Timeline, format: Output, width: Option<u16>) -> Result<String, String> {
+    match format {
+        Output::Text => Ok(text::render(timeline, width)),
+        Output::Svg => Ok(svg::render(timeline)),
+        Output::Json => to_json(timeline),
+    }
 }
 
 /// Returns the Pod's events, or `None` if the events cannot be read. The timeline is also built without events.

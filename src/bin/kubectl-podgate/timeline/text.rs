@@ -2,16 +2,19 @@
 
 use super::scale::ticks;
 use super::shape::{Bar, BarKind, Mark, Moment, Row, Timeline, format_seconds, rfc3339};
-use crate::terminal::{column_widths, display_width, fit};
+use crate::terminal::{self, column_widths, fit};
 use anstyle::Style;
 use podgate::core::text::sanitize;
 use std::fmt::Write as _;
+use unicode_width::UnicodeWidthStr;
 
 /// Maximum width of the column of names.
 const NAME_MAX: usize = 24;
+/// Width of the chart if standard output is not a terminal.
+const DEFAULT_COLUMNS: usize = 100;
 
-pub(crate) fn render(timeline: &Timeline, columns: usize, colors: bool) -> String {
-    let mut out = render_chart(timeline, columns, colors);
+pub(super) fn render(timeline: &Timeline, width: Option<u16>) -> String {
+    let mut out = render_chart(timeline, width);
     out.push('\n');
     write_table(&mut out, timeline);
     let describe = |mark: &Mark| match mark.what {
@@ -28,12 +31,14 @@ pub(crate) fn render(timeline: &Timeline, columns: usize, colors: bool) -> Strin
     out
 }
 
-/// Returns the summary, the rows of bars and the legend.
-pub(crate) fn render_chart(timeline: &Timeline, columns: usize, colors: bool) -> String {
+/// Returns the summary, the rows of bars and the legend. `width` replaces the terminal's width.
+pub(crate) fn render_chart(timeline: &Timeline, width: Option<u16>) -> String {
+    let columns = width.map(usize::from).or_else(|| Some(terminal::size()?.0)).unwrap_or(DEFAULT_COLUMNS);
+    // Without colors, all bars of a colored chart would look the same. Draw shades instead.
+    let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
     let bold = Style::new().bold();
     let mut out = format!("{bold}{}{bold:#}\n\n", sanitize(&timeline.summary));
-    let names =
-        timeline.containers.iter().map(|row| display_width(&row.name)).max().unwrap_or_default().clamp(5, NAME_MAX);
+    let names = timeline.containers.iter().map(|row| row.name.width()).max().unwrap_or_default().clamp(5, NAME_MAX);
     let cells = columns.saturating_sub(names + 2).max(10);
     let length = timeline.to - timeline.from;
     write_axis(&mut out, length, names, cells);
@@ -146,7 +151,7 @@ fn write_table(out: &mut String, timeline: &Timeline) {
     let mut line = |cells: [&str; 7]| {
         let mut text = String::new();
         for at in &used {
-            let (cell, pad) = (cells[*at], " ".repeat(widths[*at] - display_width(cells[*at])));
+            let (cell, pad) = (cells[*at], " ".repeat(widths[*at] - cells[*at].width()));
             // Align names left and numbers right.
             let _ = if *at == 0 { write!(text, "{cell}{pad}  ") } else { write!(text, "{pad}{cell}  ") };
         }

@@ -2,12 +2,11 @@
 
 use super::history::{History, Incarnation, Outcome, outcome, sentences, stop_sentences};
 use super::now_ms;
-use crate::output::{to_json, write_stdout};
+use crate::output::write_stdout;
 use crate::pod::shape::Role;
-use crate::terminal;
 use crate::timeline::build::bars;
 use crate::timeline::shape::{Moment, Row, Source, Timeline, format_seconds};
-use crate::timeline::{Output, svg, text};
+use crate::timeline::{Output, render, text};
 use crate::try_run::args::Try;
 use podgate::core::container::Mode;
 use std::process::ExitCode;
@@ -49,11 +48,8 @@ pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> 
     let is_timeout = i64::try_from(args.timeout.as_millis()).is_ok_and(|limit| run.judged_at - run.zero >= limit);
     timeline.notes = sentences(run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
     timeline.notes.extend(stops.into_iter().map(|(_, text)| text).chain(missing));
-    write_stdout(&match args.output {
-        Output::Text => format!("\n{}", render(&timeline, text::render)),
-        Output::Json => to_json(&timeline)?,
-        Output::Svg => svg::render(&timeline),
-    })?;
+    let separator = if args.output == Output::Text { "\n" } else { "" };
+    write_stdout(&format!("{separator}{}", render(&timeline, args.output, None)?))?;
     Ok(ExitCode::from(outcome as u8))
 }
 
@@ -62,14 +58,7 @@ pub(super) fn live_chart(title: &str, histories: &[History], zero: i64) -> Strin
     let now = now_ms();
     let mut timeline = timeline(title, histories, zero, now);
     timeline.summary = format!("{title} after {}:", format_seconds(now - zero));
-    format!("\n{}", render(&timeline, text::render_chart))
-}
-
-fn render(timeline: &Timeline, to_text: fn(&Timeline, usize, bool) -> String) -> String {
-    // Standard output may not be a terminal.
-    let columns = terminal::size().map_or(100, |(columns, _)| columns);
-    let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
-    to_text(timeline, columns, colors)
+    format!("\n{}", text::render_chart(&timeline, None))
 }
 
 /// Returns the timeline between two times in milliseconds since 1970, without summary and notes.
