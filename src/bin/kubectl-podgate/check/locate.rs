@@ -5,7 +5,6 @@ use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 use std::ops::Range;
 
-/// Finding with its position.
 #[derive(Debug, Clone)]
 pub(crate) struct LocatedFinding<'a> {
     pub(crate) finding: Finding,
@@ -46,7 +45,7 @@ pub(crate) fn locate_error<'a>(document: &Document, error: &SourceError, file: &
     let finding = Finding::error("unreadable", Place::root(), error.message.clone()).fix(error.fix);
     let range = error.offset..document.text.ceil_char_boundary(error.offset + 1);
     let line = source_line(&document.text, &range);
-    let start = error.position.unwrap_or(Position { line: 1, column: 1 });
+    let start = document.position(error.offset);
     LocatedFinding { finding, place: Place::root(), file, start, end: start, line }
 }
 

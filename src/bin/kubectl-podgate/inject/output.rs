@@ -54,7 +54,7 @@ pub(super) fn joined_stream(changed: &[FileChange]) -> String {
 /// Returns a file's text without the byte order mark. Splits a JSON file into one part per value.
 fn stream_parts(changed: &FileChange) -> Vec<&str> {
     let text = changed.new_text.trim_start_matches('\u{feff}');
-    split_json(text, 0).map_or(vec![text], |values| values.into_iter().map(|value| &text[value.body]).collect())
+    split_json(text, 0).map_or(vec![text], |values| values.into_iter().map(|value| &text[value]).collect())
 }
 
 fn starts_with_separator(text: &str) -> bool {

@@ -21,14 +21,12 @@ pub(crate) fn display_name(path: &Path) -> String {
     if is_stdin(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
-/// Returns the manifests that `named` selects, in the given order. Sorts the files of a folder by name. `-` selects
-/// standard input.
+/// Reads and parses the manifests that `named` selects, in the given order. `-` selects standard input. A folder selects
+/// its `*.yaml`, `*.yml` and `*.json` files, sorted by name, except hidden ones. `recursive` adds the subfolders.
 ///
-/// A folder selects its `*.yaml`, `*.yml` and `*.json` files, except hidden ones. `recursive` adds the subfolders.
-///
-/// The result also contains paths that cannot be read and folders without manifests. [`read_sources`] reports an error
-/// for each of them.
-fn find_inputs(named: &[PathBuf], recursive: bool) -> Vec<PathBuf> {
+/// For a path that cannot be read and for a folder without manifests, returns a source with one document that holds the
+/// error.
+pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<Source> {
     let mut found = Vec::new();
     for path in named {
         let before = found.len();
@@ -41,8 +39,12 @@ fn find_inputs(named: &[PathBuf], recursive: bool) -> Vec<PathBuf> {
     }
     // The user may pass both a folder and a file in that folder. Return each file only once.
     let mut seen = std::collections::BTreeSet::new();
-    found.retain(|input| seen.insert(input.clone()));
-    found
+    found.retain(|path| seen.insert(path.clone()));
+    let read = |path: PathBuf| match read_text(&path) {
+        Ok(text) => Source::parse(path, text),
+        Err(message) => Source::unreadable(path, message),
+    };
+    found.into_iter().map(read).collect()
 }
 
 fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
@@ -82,16 +84,6 @@ pub(crate) fn read_text(path: &Path) -> Result<String, String> {
         .map_err(|error| format!("invalid UTF-8 at byte {}; save it as UTF-8", error.utf8_error().valid_up_to()))
 }
 
-/// Finds, reads and parses all manifests that `named` selects. For a file that cannot be read, returns a source with
-/// one document that holds the error.
-pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<Source> {
-    let read = |path: PathBuf| match read_text(&path) {
-        Ok(text) => Source::parse(path, text),
-        Err(message) => Source::unreadable(path, message),
-    };
-    find_inputs(named, recursive).into_iter().map(read).collect()
-}
-
 /// Returns an error for each unreadable document that may declare an order. If `reads_all` is true, any document may.
 pub(crate) fn check_readable(sources: &[Source], reads_all: bool) -> Result<(), Vec<String>> {
     let errors = unreadable(sources, |document| reads_all || document.may_declare_order());
@@ -114,15 +106,15 @@ pub(crate) fn ignored_message(sources: &[Source]) -> Option<String> {
 fn unreadable(sources: &[Source], chosen: impl Fn(&Document) -> bool) -> Vec<String> {
     let errors = sources.iter().flat_map(|source| source.errors().map(move |found| (source, found)));
     let errors = errors.filter(|(_, (document, _))| chosen(document));
-    errors.map(|(source, (_, error))| error.located_message(&source.name)).collect()
+    errors.map(|(source, (document, error))| error.located_message(&source.name, document)).collect()
 }
 
 /// Returns the document of a file that must hold exactly one document.
 pub(crate) fn read_single_document(path: &Path) -> Result<Value, String> {
     let name = display_name(path);
     let source = Source::parse(path, read_text(path).map_err(|message| format!("{name}: {message}"))?);
-    if let Some((_, error)) = source.errors().next() {
-        return Err(error.located_message(&name));
+    if let Some((document, error)) = source.errors().next() {
+        return Err(error.located_message(&name, document));
     }
     let mut values = source.documents.into_iter().map(|document| document.value).filter(|value| !value.is_null());
     match (values.next(), values.next()) {
@@ -133,10 +125,10 @@ pub(crate) fn read_single_document(path: &Path) -> Result<Value, String> {
 }
 
 impl SourceError {
-    /// Returns `name:line:column: message; fix`.
-    pub(crate) fn located_message(&self, name: &str) -> String {
-        let SourceError { message, fix, .. } = self;
-        let place = self.position.map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
+    /// Returns `name:line:column: message; fix`, or without a position for a file that cannot be read.
+    fn located_message(&self, name: &str, document: &Document) -> String {
+        let (SourceError { message, fix, .. }, at) = (self, document.position(self.offset));
+        let place = if document.text.is_empty() { String::new() } else { format!(":{}:{}", at.line, at.column) };
         format!("{name}{place}: {message}{}{fix}", if fix.is_empty() { "" } else { "; " })
     }
 }

@@ -17,7 +17,6 @@ pub(crate) use split::split_json;
 use podgate::order::edit::Place;
 use serde_json::Value;
 use spans::Tree;
-use split::DocumentSpan;
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -35,14 +34,12 @@ pub(crate) struct Source {
     pub(crate) documents: Vec<Document>,
 }
 
-/// One document of a file.
 #[derive(Debug)]
 pub(crate) struct Document {
     /// The text of the document, without separators.
     pub(crate) text: String,
     /// The value as Kubernetes reads it; `Null` if the document is empty or unreadable.
     pub(crate) value: Value,
-    /// The reason why the document is unreadable.
     pub(crate) error: Option<SourceError>,
     /// Byte offset of the document in its source.
     pub(crate) offset: usize,
@@ -51,7 +48,6 @@ pub(crate) struct Document {
     /// True if the file holds only JSON.
     pub(crate) is_json: bool,
     tree: OnceCell<Option<Tree>>,
-    /// Byte offset of each line.
     line_starts: OnceCell<Vec<usize>>,
 }
 
@@ -62,10 +58,9 @@ pub(crate) struct Position {
     pub(crate) column: usize,
 }
 
-/// Error in a file: a message of one line, and the position, if known.
+/// Error in a document, with a message of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceError {
-    pub(crate) position: Option<Position>,
     /// Byte offset in the document.
     pub(crate) offset: usize,
     pub(crate) message: String,
@@ -76,39 +71,36 @@ impl Source {
     /// Splits a file's text into documents and parses each document. Stores the error of an unreadable document in
     /// [`Document::error`].
     pub(crate) fn parse(path: impl Into<PathBuf>, text: String) -> Source {
-        let (pieces, bad_separator) = match split::split_documents(&text) {
-            Ok(pieces) => (pieces, None),
+        let (pieces, is_json, bad_separator) = match split::split_documents(&text) {
+            Ok((pieces, is_json)) => (pieces, is_json, None),
             // A separator is invalid, so treat the whole file as one document.
-            Err(offset) => (vec![DocumentSpan { body: 0..text.len(), is_json: false }], Some(offset)),
+            Err(offset) => (vec![Range { start: 0, end: text.len() }], false, Some(offset)),
         };
         let mut documents = Vec::with_capacity(pieces.len());
         let (mut line, mut counted) = (1, 0);
         for piece in pieces {
-            line += text[counted..piece.body.start].matches('\n').count();
-            counted = piece.body.start;
-            let body = &text[piece.body.clone()];
+            line += text[counted..piece.start].matches('\n').count();
+            counted = piece.start;
+            let body = &text[piece.clone()];
             let value = match bad_separator {
                 Some(offset) => Err(SourceError {
-                    position: None,
                     offset,
                     message: "invalid document separator: only a comment may follow ---".to_owned(),
                     fix: "move the rest to the next line",
                 }),
-                None if piece.is_json => parse::json(body),
+                None if is_json => parse::json(body),
                 None => parse::yaml(body),
             };
             let (value, error) = value.map_or_else(|error| (Value::Null, Some(error)), |value| (value, None));
-            let document = Document::new(body.to_owned(), value, piece.body.start);
-            let document = Document { line, is_json: piece.is_json, ..document };
-            let located = |error: SourceError| SourceError { position: Some(document.position(error.offset)), ..error };
-            documents.push(Document { error: error.map(located), ..document });
+            let document = Document::new(body.to_owned(), value, piece.start);
+            documents.push(Document { line, is_json, error, ..document });
         }
         Source::new(path.into(), text, documents)
     }
 
     /// Returns a source for a file that cannot be read.
     pub(crate) fn unreadable(path: PathBuf, message: String) -> Source {
-        let error = SourceError { position: None, offset: 0, message, fix: "" };
+        let error = SourceError { offset: 0, message, fix: "" };
         let document = Document { error: Some(error), ..Document::new(String::new(), Value::Null, 0) };
         Source::new(path, String::new(), vec![document])
     }

@@ -8,7 +8,7 @@ use serde_saphyr::{Error, Options};
 pub(crate) fn yaml(text: &str) -> Result<Value, SourceError> {
     if let Some(offset) = find_directive(text) {
         let message = "Kubernetes rejects documents with a directive (%YAML, %TAG)".to_owned();
-        return Err(SourceError { position: None, offset, message, fix: "remove it" });
+        return Err(SourceError { offset, message, fix: "remove it" });
     }
     let mut documents: Vec<Value> =
         serde_saphyr::from_multiple_with_options(text, options(text)).map_err(|error| parse_error(text, &error))?;
@@ -18,7 +18,7 @@ pub(crate) fn yaml(text: &str) -> Result<Value, SourceError> {
         // Should not happen: `split_documents` leaves no separator in `text`.
         _ => {
             let message = "more than one document without a separator".to_owned();
-            Err(SourceError { position: None, offset: 0, message, fix: "add a line ---" })
+            Err(SourceError { offset: 0, message, fix: "add a line ---" })
         }
     }
 }
@@ -48,7 +48,7 @@ pub(crate) fn json(text: &str) -> Result<Value, SourceError> {
         let offset = (line_start + error.column().saturating_sub(1)).min(text.len());
         // Remove the position at the end of the message, because the caller reports the position itself.
         let message = error.to_string().split(" at line ").next().unwrap_or_default().to_owned();
-        SourceError { position: None, offset: text.floor_char_boundary(offset), message, fix: "change the value here" }
+        SourceError { offset: text.floor_char_boundary(offset), message, fix: "change the value here" }
     })
 }
 
@@ -63,7 +63,7 @@ fn parse_error(text: &str, error: &Error) -> SourceError {
     });
     let line_end = text[offset..].find('\n').map_or(text.len(), |end| offset + end);
     let (message, fix) = syntax::explain(&text[..line_end], error);
-    SourceError { position: None, offset, message, fix }
+    SourceError { offset, message, fix }
 }
 
 /// Returns the offset of a directive at the beginning of the document.

@@ -20,7 +20,6 @@ pub(crate) struct Style {
     pub(crate) list_indent: usize,
 }
 
-/// Style of values in flow style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FlowStyle {
     /// True to quote every key and string.
