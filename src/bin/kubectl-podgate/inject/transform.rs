@@ -65,25 +65,25 @@ pub(super) struct DocumentOutcome {
 pub(super) fn transform_document(file: &str, document: &Document, action: &Action) -> DocumentOutcome {
     let mut done = DocumentOutcome::default();
     let (mut edits, mut changed) = (Vec::new(), Vec::new());
+    let report = |place: &Place, finding: &Finding| finding_report(file, document, place, finding);
+    let position = |place: &Place| document.position(document.highlight(place).start).in_file(file);
     let templates = pod_templates::templates(&document.value);
     if let Action::Inject { .. } = action {
         let misplaced = lint::misplaced_keys(&document.value, &templates);
-        let report = |finding| finding_report(file, document, &Place::root(), finding);
-        done.reports.extend(misplaced.iter().map(report));
+        done.reports.extend(misplaced.iter().map(|finding| report(&Place::root(), finding)));
     }
     for at in templates {
         let Some(template) = at.place.of(&document.value) else { continue };
         let Some(result) = template_edits(template, action) else {
             if matches!(action, Action::Inject { .. }) && inject::inject_label(template) != Some("disabled") {
                 let findings = declare::check_undeclared(template);
-                let report = |finding| finding_report(file, document, &at.place, finding);
-                done.reports.extend(findings.iter().map(report));
+                done.reports.extend(findings.iter().map(|finding| report(&at.place, finding)));
             }
             continue;
         };
         done.is_concerned = true;
         let injected = result.unwrap_or_else(|findings| Injected { findings, ..Injected::default() });
-        done.reports.extend(injected.findings.iter().map(|finding| finding_report(file, document, &at.place, finding)));
+        done.reports.extend(injected.findings.iter().map(|finding| report(&at.place, finding)));
         if !injected.edits.is_empty() {
             edits.extend(injected.edits.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
             changed.push(at);
@@ -95,15 +95,14 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
     match document.edited(&edits) {
         Ok(text) => {
             for template in changed {
-                let at = document.position(document.highlight(&template.place).start);
-                let line = format!("{}: {}: {}", at.in_file(file), template.name(&document.value), action.past_tense());
+                let (at, name) = (position(&template.place), template.name(&document.value));
+                let line = format!("{at}: {name}: {}", action.past_tense());
                 done.reports.push(Report { level: None, line });
             }
             done.new_text = Some(text);
         }
         Err(refused) => {
-            let at = document.position(document.highlight(&refused.place).start);
-            let line = format!("{}: error: {} {}", at.in_file(file), refused.place, refused.message);
+            let line = format!("{}: error: {} {}", position(&refused.place), refused.place, refused.message);
             done.reports.push(Report { level: Some(Level::Error), line });
         }
     }

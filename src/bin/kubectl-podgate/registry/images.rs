@@ -21,7 +21,6 @@ use std::path::PathBuf;
 /// Maximum number of images that are looked up at the same time.
 const MAX_CONCURRENT: usize = 4;
 
-/// Results of looking up images.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResolvedImages {
     images: BTreeMap<String, ImageInfo>,
@@ -105,10 +104,7 @@ fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
     let annotation =
         |key: &str| annotation_place(key).of(plain).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
     let mut found = Vec::new();
-    for container in containers(plain) {
-        let (Some(name), Some(image)) = (text_field(container, "name"), text_field(container, "image")) else {
-            continue;
-        };
+    for (_, container, name, image) in containers(plain) {
         let recorded = annotation(&format!("{}{name}", keys::IMAGE_PREFIX));
         let is_outdated = is_update && !recorded.is_empty() && !is_recorded_image(&recorded, image);
         let has_annotation = !annotation(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty() && !is_outdated;
@@ -134,14 +130,9 @@ impl ResolvedImages {
     /// Returns the results for `template`; `plain` is the same template without injected parts.
     pub(crate) fn for_template(&self, template: &Value, plain: &Value) -> TemplateImages {
         let mut resolved = TemplateImages::default();
-        let without_command: BTreeSet<&str> = containers(plain)
-            .filter(|container| !has_command(container))
-            .filter_map(|container| text_field(container, "name"))
-            .collect();
-        for (index, container) in containers(template).enumerate() {
-            let (Some(name), Some(image)) = (text_field(container, "name"), text_field(container, "image")) else {
-                continue;
-            };
+        let without_command = containers(plain).filter(|(_, container, ..)| !has_command(container));
+        let without_command: BTreeSet<&str> = without_command.map(|(_, _, name, _)| name).collect();
+        for (index, _, name, image) in containers(template) {
             let Some(info) = self.images.get(image).filter(|_| without_command.contains(name)) else { continue };
             let at = Place::spec("containers").to(index).to("image");
             if info.command.entrypoint.is_empty() && info.command.cmd.is_empty() {
@@ -185,8 +176,10 @@ impl ResolvedImages {
     }
 }
 
-fn containers(template: &Value) -> impl Iterator<Item = &Value> {
-    template["spec"]["containers"].as_array().into_iter().flatten()
+/// Returns the containers that have a name and an image, each with its index.
+fn containers(template: &Value) -> impl Iterator<Item = (usize, &Value, &str, &str)> {
+    let all = template["spec"]["containers"].as_array().into_iter().flatten().enumerate();
+    all.filter_map(|(index, own)| Some((index, own, text_field(own, "name")?, text_field(own, "image")?)))
 }
 
 fn has_command(container: &Value) -> bool {
