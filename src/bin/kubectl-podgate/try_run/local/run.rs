@@ -97,7 +97,6 @@ struct Run<'a> {
     phase: Phase,
     /// Start of the Pod, in milliseconds since 1970.
     zero: i64,
-    deadline: Instant,
     /// Time at which the Pod starts.
     start: Instant,
     faults: Vec<PendingFault<'a>>,
@@ -127,7 +126,6 @@ impl<'a> Run<'a> {
             screen: Screen::new(args, zero, script.tasks.iter().map(|task| task.name.len()).max().unwrap_or_default()),
             phase: Phase::Boot,
             zero,
-            deadline: now + args.timeout,
             start: now,
             faults: faults.collect(),
             at_stop: Vec::new(),
@@ -265,13 +263,14 @@ impl<'a> Run<'a> {
 
     /// Moves to the next phase if it is due. Returns true after the last phase.
     fn advance(&mut self, now: Instant) -> Result<bool, String> {
-        let is_open = now < self.deadline && !self.is_interrupted && !self.is_settled();
+        let deadline = self.start + self.args.timeout;
+        let is_open = now < deadline && !self.is_interrupted && !self.is_settled();
         match self.phase {
             Phase::Boot if self.containers[0].history.is_complete() => {
                 self.phase = Phase::Run;
                 self.containers[1..].iter_mut().for_each(|own| own.start_at = Some(now));
             }
-            Phase::Boot if now >= self.deadline => self.judge(now),
+            Phase::Boot if now >= deadline => self.judge(now),
             Phase::Run if !is_open => self.judge(now),
             // A container has ended since the verdict, or is killed.
             Phase::Linger(_) if is_open => self.phase = Phase::Run,
