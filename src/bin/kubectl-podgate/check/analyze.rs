@@ -22,7 +22,6 @@ pub(crate) struct Analysis<'a> {
     pub(crate) has_order: bool,
 }
 
-/// Template that declares an order.
 #[derive(Debug)]
 pub(crate) struct CheckedTemplate<'a> {
     pub(crate) file: &'a str,
@@ -36,9 +35,7 @@ pub(crate) struct CheckedTemplate<'a> {
     pub(crate) namespace: Option<&'a str>,
     pub(crate) service_account: &'a str,
     pub(crate) is_injected: bool,
-    /// Facts for the checks.
     pub(crate) context: Context<'a>,
-    /// Findings about this template.
     pub(crate) findings: Vec<Finding>,
     /// Plan and forecast. `None` if no plan can be made; the findings then contain an error.
     pub(crate) outlook: Option<(Plan, LintReport)>,

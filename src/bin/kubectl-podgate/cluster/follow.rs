@@ -21,9 +21,7 @@ const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(5);
 /// Change of the followed Pod, or failure to read the Pod.
 #[derive(Debug)]
 pub(crate) enum PodEvent {
-    /// The Pod's current state.
     Pod(Box<Pod>),
-    /// The Pod was deleted.
     Gone,
     /// The request failed and will be retried. Contains one line that describes the failure.
     RequestFailed(String),

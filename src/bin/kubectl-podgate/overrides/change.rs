@@ -12,7 +12,6 @@ use podgate::core::state::{Phase, State};
 use podgate::core::until::{ConditionStatus, WaitCondition};
 use std::time::SystemTime;
 
-/// One annotation to write or remove.
 #[derive(Debug)]
 pub(super) struct AnnotationChange {
     pub(super) annotation: String,
@@ -24,7 +23,6 @@ pub(super) struct AnnotationChange {
     pub(super) effects: Vec<String>,
 }
 
-/// All changes to one Pod.
 #[derive(Debug)]
 pub(super) struct OverridePlan {
     pub(super) sandbox: Option<String>,

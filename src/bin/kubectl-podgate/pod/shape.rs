@@ -44,7 +44,6 @@ pub(crate) struct Published {
     pub(crate) seen_seconds_ago: Option<u64>,
 }
 
-/// State of one container.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
@@ -53,12 +52,10 @@ pub(crate) struct Row {
     pub(crate) mode: Mode,
     /// The state that podgate has published.
     pub(crate) state: Option<&'static str>,
-    /// The time of the last change of state.
     pub(crate) since: Option<Since>,
     pub(crate) kubelet: KubeletStatus,
     /// The unmet conditions that block the container.
     pub(crate) waits_for: Vec<Condition>,
-    /// The containers that this one blocks.
     pub(crate) holds_back: Vec<String>,
     /// The reason why the container is stuck, such as `ImagePullBackOff`.
     pub(crate) stuck: Option<String>,

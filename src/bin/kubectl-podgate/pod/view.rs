@@ -53,7 +53,11 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         seen_seconds_ago: seen.and_then(|seen| parse_time(seen)).map(|at| seconds_between(at, now)),
     });
     let phase = snapshot.map(|snapshot| snapshot.phase);
-    let order = start_order(snapshot, &containers);
+    let order = match snapshot {
+        Some(snapshot) => snapshot.order.clone(),
+        None if containers.iter().all(|c| c.gate.is_none()) => Vec::new(),
+        None => containers.iter().filter(|c| c.role == Role::Container).map(|c| c.spec.name.clone()).collect(),
+    };
     let mut view = View {
         namespace: namespace.to_owned(),
         pod: pod.metadata.name.clone().unwrap_or_default(),
@@ -120,14 +124,6 @@ fn hold_gate(declared: &Declared) -> Option<Gate> {
         checks: Vec::new(),
         timeout: declared.timeout_seconds.map(limit).unwrap_or_default().replace(' ', ""),
     })
-}
-
-fn start_order(snapshot: Option<&Snapshot>, containers: &[PodContainer<'_>]) -> Vec<String> {
-    match snapshot {
-        Some(snapshot) => snapshot.order.clone(),
-        None if containers.iter().all(|c| c.gate.is_none()) => Vec::new(),
-        None => containers.iter().filter(|c| c.role == Role::Container).map(|c| c.spec.name.clone()).collect(),
-    }
 }
 
 fn row(inputs: &RowInputs<'_>, at: usize) -> Row {

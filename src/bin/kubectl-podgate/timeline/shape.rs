@@ -5,7 +5,6 @@ use anstyle::AnsiColor;
 use podgate::core::container::Mode;
 use serde::{Serialize, Serializer};
 
-/// Timeline of one Pod's start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Timeline {
@@ -27,7 +26,6 @@ pub(crate) struct Timeline {
     pub(crate) notes: Vec<String>,
 }
 
-/// An event of the Pod as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Mark {
@@ -36,7 +34,6 @@ pub(crate) struct Mark {
     pub(crate) moment: Moment,
 }
 
-/// A time and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Moment {
@@ -47,7 +44,6 @@ pub(crate) struct Moment {
     pub(crate) by: Source,
 }
 
-/// Source of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Source {
@@ -59,7 +55,6 @@ pub(crate) enum Source {
     Api,
 }
 
-/// Times and bars of one container.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
@@ -83,7 +78,6 @@ pub(crate) struct Row {
     pub(crate) bars: Vec<Bar>,
 }
 
-/// One bar of the chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bar {

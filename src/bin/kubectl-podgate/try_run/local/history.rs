@@ -31,7 +31,6 @@ pub(super) struct Incarnation {
     pub(super) ended: Option<(i64, u8)>,
 }
 
-/// All runs of a container.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
     pub(super) task: Task,

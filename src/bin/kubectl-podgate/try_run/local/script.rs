@@ -29,7 +29,6 @@ pub(super) struct Script {
     pub(super) sidecar_hook: Vec<String>,
     /// The sidecar, followed by the containers in start order.
     pub(super) tasks: Vec<Task>,
-    /// The Pod's grace period.
     pub(super) grace: Duration,
     pub(super) board: PathBuf,
 }
@@ -40,7 +39,6 @@ pub(super) struct Task {
     pub(super) name: String,
     pub(super) words: Vec<String>,
     pub(super) environment: Vec<(OsString, OsString)>,
-    /// Command of the preStop hook.
     pub(super) pre_stop: Option<Vec<String>>,
     /// `Always`, `OnFailure` or `Never`.
     pub(super) restart_policy: String,

@@ -22,7 +22,6 @@ const READY_DELAY: Duration = Duration::from_millis(500);
 /// Time between Ready and exit 0 of a stand-in whose end others wait for, in milliseconds.
 const EXIT_DELAY_MS: u64 = 300;
 
-/// A container's fields.
 type Fields = Map<String, Value>;
 
 pub(super) struct Stage<'a> {

@@ -22,11 +22,17 @@ const LINE_MAX: u64 = 4096;
 /// Message from a thread to the main loop.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// A line of a container's log.
-    Log { name: String, line: String },
+    Log {
+        name: String,
+        line: String,
+    },
     /// The start of a container's command, or its Ready, in the run with this index, in milliseconds since 1970.
-    StandIn { name: String, run: usize, is_ready: bool, at: i64 },
-    /// Ctrl-C.
+    StandIn {
+        name: String,
+        run: usize,
+        is_ready: bool,
+        at: i64,
+    },
     Interrupt,
 }
 
@@ -34,9 +40,7 @@ pub(super) enum Message {
 pub(super) struct Supervised {
     pub(super) history: History,
     pub(super) child: Option<Child>,
-    /// The running hook.
     hook: Option<Child>,
-    /// Time of the next start.
     pub(super) start_at: Option<Instant>,
     /// Time at which SIGKILL follows.
     kill_at: Option<Instant>,
