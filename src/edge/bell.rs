@@ -16,7 +16,8 @@ pub struct Bell {
     path: PathBuf,
     fifo: OwnedFd,
     inode: (u64, u64),
-    is_live: bool,
+    /// True if the write end was open when this bell was opened.
+    pub is_live: bool,
 }
 
 impl Bell {
@@ -31,11 +32,6 @@ impl Bell {
         // End of file means that the write end is closed. Data can only come from tampering and is ignored.
         let live = !matches!(rustix::io::read(&fifo, &mut [0u8; 64]), Ok(0));
         Some(Bell { path: path.to_owned(), fifo, inode: (status.st_dev, status.st_ino), is_live: live })
-    }
-
-    /// Returns true if the write end was open when this bell was opened.
-    pub fn is_live(&self) -> bool {
-        self.is_live
     }
 
     /// Returns true if the path still refers to this FIFO. Call this after reading the annotations. If the result is

@@ -30,11 +30,8 @@ pub enum Target {
 
 /// Sends all events of `level` and above to `target`. Call this once from `main`. Later calls have no effect.
 pub fn init(format: Format, level: Level, target: Target) {
-    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(LineLayer {
-        format,
-        level,
-        target,
-    }));
+    let layer = LineLayer { format, level, target };
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
 }
 
 struct LineLayer {
@@ -117,16 +114,10 @@ fn render(format: Format, now: &str, level: Level, fields: &Fields) -> String {
 mod tests {
     use super::*;
 
-    fn sample() -> Fields {
-        Fields {
-            message: "released".to_owned(),
-            others: vec![("container", "db".to_owned()), ("why", "a \"b\"\n".to_owned())],
-        }
-    }
-
     #[test]
     fn text_event_is_one_line() {
-        let line = render(Format::Text, "T", Level::INFO, &sample());
+        let others = vec![("container", "db".to_owned()), ("why", "a \"b\"\n".to_owned())];
+        let line = render(Format::Text, "T", Level::INFO, &Fields { message: "released".to_owned(), others });
         assert_eq!(line, "T INFO released container=db why=\"a \\\"b\\\"\\n\"\n");
     }
 }

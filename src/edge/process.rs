@@ -18,7 +18,6 @@ const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Detects the end of a child process without reaping the child.
 #[derive(Debug)]
 pub struct ChildWatch {
-    child: Pid,
     /// The child's pidfd. `None` if `pidfd_open` fails: Linux is older than 5.3, or a seccomp profile denies the call.
     pidfd: Option<OwnedFd>,
 }
@@ -26,8 +25,7 @@ pub struct ChildWatch {
 impl ChildWatch {
     /// Creates a watch over `child`.
     pub fn new(child: &Child) -> ChildWatch {
-        let child = Pid::from_child(child);
-        ChildWatch { child, pidfd: pidfd_open(child, PidfdFlags::empty()).ok() }
+        ChildWatch { pidfd: pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok() }
     }
 
     /// Returns a descriptor that becomes readable when the child has ended; `None` without a pidfd.
@@ -39,11 +37,6 @@ impl ChildWatch {
     /// `CHILD_POLL_INTERVAL`.
     pub fn poll_interval(&self, limit: Duration) -> Duration {
         if self.pidfd.is_some() { limit } else { limit.min(CHILD_POLL_INTERVAL) }
-    }
-
-    /// Returns true if the child has ended, like [`has_child_ended`].
-    pub fn has_ended(&self) -> bool {
-        has_child_ended(self.child)
     }
 }
 

@@ -62,11 +62,9 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
 }
 
 /// Signals that this process reads from a descriptor (`signalfd(2)`). New programs would inherit the blocked signals,
-/// so call [`unblock`](SignalFd::unblock) before `execve`, and [`die_with_parent`] for a child.
+/// so call [`unblock_signals`] before `execve`, and [`die_with_parent`] for a child.
 #[derive(Debug)]
-pub struct SignalFd {
-    descriptor: OwnedFd,
-}
+pub struct SignalFd(OwnedFd);
 
 impl SignalFd {
     /// Blocks `signals` in this thread, which must be the only one, and makes the signals readable. For the first
@@ -85,20 +83,15 @@ impl SignalFd {
             }
             match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
                 -1 => Err(io::Error::last_os_error()),
-                descriptor => Ok(SignalFd { descriptor: OwnedFd::from_raw_fd(descriptor) }),
+                descriptor => Ok(SignalFd(OwnedFd::from_raw_fd(descriptor))),
             }
         }
-    }
-
-    /// Unblocks all signals.
-    pub fn unblock(&self) {
-        unblock_all();
     }
 
     /// Returns the number of the next pending signal, if any.
     pub fn next_signal(&self) -> Option<i32> {
         let mut info = [0; size_of::<libc::signalfd_siginfo>()];
-        match rustix::io::read(&self.descriptor, &mut info) {
+        match rustix::io::read(&self.0, &mut info) {
             // The number is the first field, ssi_signo.
             Ok(read) if read == info.len() => i32::from_ne_bytes([info[0], info[1], info[2], info[3]]).into(),
             _ => None,
@@ -109,11 +102,12 @@ impl SignalFd {
 impl AsFd for SignalFd {
     /// Returns a descriptor that is readable when a signal is pending.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
+        self.0.as_fd()
     }
 }
 
-fn unblock_all() {
+/// Unblocks all signals.
+pub fn unblock_signals() {
     // SAFETY: as in `SignalFd::block`. Both calls are async-signal-safe.
     unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
@@ -155,7 +149,7 @@ pub fn die_with_parent(command: &mut Command) {
     // SAFETY: only async-signal-safe calls are allowed between fork and exec, and these calls are.
     unsafe {
         command.pre_exec(move || {
-            unblock_all();
+            unblock_signals();
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(io::Error::last_os_error());
             }

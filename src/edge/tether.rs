@@ -19,22 +19,19 @@ const MIN_DESCRIPTOR: i32 = 400;
 /// A tether held by this process.
 #[derive(Debug)]
 #[must_use = "dropping this releases the tether"]
-pub struct Tether {
-    file: File,
-}
+pub struct Tether(File);
 
 impl Tether {
     /// Takes the tether in the container's own folder. Replaces the file of an earlier process.
     pub fn take(folder: &Path) -> io::Result<Tether> {
         let locked = lock::take(folder, TETHER_FILE)?;
-        let file = locked.ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "the tether can't be locked"))?;
-        Ok(Tether { file })
+        locked.map(Tether).ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "the tether can't be locked"))
     }
 
     /// Returns a copy of the descriptor that survives `execve` and is inherited by children.
     pub fn inheritable_copy(&self) -> io::Result<OwnedFd> {
-        let copy = rustix::io::fcntl_dupfd_cloexec(&self.file, MIN_DESCRIPTOR)
-            .or_else(|_| self.file.try_clone().map(OwnedFd::from))?;
+        let copy = rustix::io::fcntl_dupfd_cloexec(&self.0, MIN_DESCRIPTOR)
+            .or_else(|_| self.0.try_clone().map(OwnedFd::from))?;
         rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
         Ok(copy)
     }

@@ -12,8 +12,9 @@ use crate::core::names;
 use crate::core::sources::{PodView, Source};
 use crate::core::words::words;
 use crate::edge::bell::Bell;
-use inotify::{EventMask, Inotify, WatchMask};
+use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -53,7 +54,8 @@ pub enum WakeReason {
 #[derive(Debug)]
 pub struct Watch {
     board: PathBuf,
-    folders: Vec<Folder>,
+    /// The folders, each with its inotify watch.
+    folders: BTreeMap<PathBuf, Option<WatchDescriptor>>,
     poll_interval: Duration,
     bell: Option<Bell>,
     inotify: Option<Inotify>,
@@ -62,17 +64,11 @@ pub struct Watch {
     board_has_snapshot: bool,
 }
 
-#[derive(Debug)]
-struct Folder {
-    path: PathBuf,
-    watch: Option<inotify::WatchDescriptor>,
-}
-
 impl Watch {
     /// Creates a watch over the board at `board` and, if given, the volume at `volume`.
     pub fn new(board: PathBuf, volume: Option<PathBuf>, poll_interval: Duration) -> Watch {
         let paths = [board.clone()].into_iter().chain(volume);
-        let folders = paths.map(|path| Folder { path, watch: None }).collect();
+        let folders = paths.map(|path| (path, None)).collect();
         Watch {
             board,
             folders,
@@ -115,7 +111,7 @@ impl Watch {
 
     fn arm(&mut self) {
         if !self.bell.as_ref().is_some_and(|bell| {
-            bell.is_live() && bell.is_current() && !wait_until_ready(bell, PollFlags::empty(), Duration::ZERO)
+            bell.is_live && bell.is_current() && !wait_until_ready(bell, PollFlags::empty(), Duration::ZERO)
         }) {
             self.bell = self.open_bell();
         }
@@ -133,7 +129,7 @@ impl Watch {
         let mut bell = Bell::open(&path)?;
         for _ in 0..3 {
             // A bell that is replaced during the opening looks dead. Open the new bell.
-            if bell.is_live() || bell.is_current() {
+            if bell.is_live || bell.is_current() {
                 break;
             }
             bell = Bell::open(&path)?;
@@ -143,7 +139,7 @@ impl Watch {
 
     /// Returns true if the board has a bell with an open write end.
     pub fn is_controller_alive(&self) -> bool {
-        self.bell.as_ref().is_some_and(Bell::is_live)
+        self.bell.as_ref().is_some_and(|bell| bell.is_live)
     }
 
     /// Returns true if the board has a bell. A dead bell means that the sidecar has died.
@@ -162,7 +158,7 @@ impl Watch {
         let count = others.len();
         let mut set = others;
         // Skip a dead bell, whose hang-up would end each wait at once.
-        if let Some(bell) = self.bell.as_ref().filter(|bell| bell.is_live()) {
+        if let Some(bell) = self.bell.as_ref().filter(|bell| bell.is_live) {
             set.push(PollFd::new(bell, PollFlags::empty()));
         }
         if self.method == WatchMethod::Inotify
@@ -191,11 +187,11 @@ impl Watch {
         let Some(inotify) = &mut self.inotify else { return false };
         let mask = WatchMask::MOVED_TO | WatchMask::DELETE_SELF | WatchMask::MOVE_SELF | WatchMask::ONLYDIR;
         let mut watching = false;
-        for folder in &mut self.folders {
-            if folder.watch.is_none() {
-                folder.watch = inotify.watches().add(&folder.path, mask).ok();
+        for (path, watch) in &mut self.folders {
+            if watch.is_none() {
+                *watch = inotify.watches().add(path, mask).ok();
             }
-            watching |= folder.watch.is_some();
+            watching |= watch.is_some();
         }
         watching
     }
@@ -219,8 +215,8 @@ impl Watch {
             has_events = true;
             for event in events.filter(|event| event.mask.intersects(gone)) {
                 // Two paths may refer to the same folder, which has one watch.
-                let lost = |folder: &&mut Folder| folder.watch.as_ref() == Some(&event.wd);
-                self.folders.iter_mut().filter(lost).for_each(|folder| folder.watch = None);
+                let lost = self.folders.values_mut().filter(|watch| watch.as_ref() == Some(&event.wd));
+                lost.for_each(|watch| *watch = None);
             }
         }
         has_events
@@ -228,7 +224,7 @@ impl Watch {
 
     fn close_inotify(&mut self) {
         self.inotify = None;
-        self.folders.iter_mut().for_each(|folder| folder.watch = None);
+        self.folders.values_mut().for_each(|watch| *watch = None);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::gate::report::{Reporter, new_report};
 use crate::gate::wait::Wait;
 use crate::tether_process;
 use podgate::core::gate::{GateKind, GateSpec};
+use podgate::core::report::Report;
 use podgate::core::sources::PodView;
 use podgate::core::until::{WaitCondition, WantedState};
 use std::process::ExitCode;
@@ -47,8 +48,8 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
         tether_process::spawn_or_warn(&waits.self_dir);
     }
 
-    let report = new_report(sources.sandbox.clone(), &conditions);
-    let mut reporter = Reporter::for_hook(waits.self_dir, &container, report);
+    let report = Report { started: true, ..new_report(sources.sandbox.clone(), &conditions) };
+    let mut reporter = Reporter::new(waits.self_dir, Some(container.clone()), report);
     if let Some(command) = &then {
         // The container's own postStart command may take long. Report first that the container runs.
         if let PodView::Snapshot(snapshot, _) = sources.view() {

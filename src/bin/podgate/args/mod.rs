@@ -124,7 +124,7 @@ pub(crate) fn print_error(error: &clap::Error) -> Exit {
     if !runs_beside_program {
         // The flags could not be parsed, so only the environment can override the path.
         let path = std::env::var_os("PODGATE_TERMINATION_LOG").map_or(names::TERMINATION_LOG.into(), PathBuf::from);
-        crate::gate::output::write_termination_message(&path, &line);
+        crate::gate::output::write_termination_message(Some(&path), &line);
     }
     crate::gate::output::print_stderr(&line);
     Exit::Usage

@@ -3,7 +3,7 @@
 
 use crate::clock::now;
 use podgate::core::argv::Argv;
-use podgate::edge::process::ChildWatch;
+use podgate::edge::process::{ChildWatch, has_child_ended};
 use podgate::edge::sys::die_with_parent;
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, waitpid};
@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 /// for a dead mount. Counted instead of timed, because a lack of CPU delays this process as much as the others.
 const REAP_ATTEMPTS: u32 = 100;
 
-/// Kinds of children that this process may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ChildScope {
+pub(crate) enum ChildScope {
     /// Only checks. Podgate kills all processes that a check leaves behind.
     ChecksOnly,
     /// Checks and other processes of the container, because podgate is process 1 or the parent of the command. Podgate
@@ -88,7 +87,7 @@ impl RunningCheck {
 
     /// Returns the outcome, or `None` while the command runs within its time limit.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Result<(), String>> {
-        let ended = self.status.is_some() || self.watch.has_ended();
+        let ended = self.status.is_some() || has_child_ended(Pid::from_child(&self.child));
         if !ended && now < self.deadline {
             self.next_poll = now + self.watch.poll_interval(self.deadline.saturating_duration_since(now));
             return None;
@@ -172,7 +171,7 @@ impl Drop for RunningCheck {
 }
 
 /// Runs a command to its end, at most for `limit`. The error is a short description of the result.
-pub(super) fn run_to_end(argv: &Argv, limit: Duration, children: ChildScope) -> Result<(), String> {
+pub(crate) fn run_to_end(argv: &Argv, limit: Duration, children: ChildScope) -> Result<(), String> {
     let mut running = RunningCheck::start(argv, now() + limit, children)?;
     loop {
         if let Some(outcome) = running.poll(now()) {

@@ -5,7 +5,8 @@ mod net;
 
 use crate::failure::Failure;
 use crate::{args, clock};
-use exec::{ChildScope, RunningCheck};
+use exec::RunningCheck;
+pub(crate) use exec::{ChildScope, run_to_end};
 use podgate::core::argv::{Argv, Check};
 use podgate::core::exit::Exit;
 use podgate::core::probe::interval;
@@ -63,10 +64,9 @@ impl Checks {
         // Process 1 also has children that are not checks: the kernel makes it the parent of all orphans of the
         // container.
         let is_first = rustix::process::getpid() == Pid::INIT;
-        let list = checks.into_iter().map(entry).collect();
         Checks {
             expected: Expected::Pass,
-            entries: list,
+            entries: checks.into_iter().map(entry).collect(),
             running: None,
             stuck: None,
             timeout,
@@ -121,7 +121,9 @@ impl Checks {
             let (index, is_late) = (*index, now >= running.deadline);
             self.stuck = self.running.take().map(|(_, check)| check);
             let outcome = match self.expected {
-                Expected::Pass => hide_helper_error(&self.entries[index].check, outcome),
+                // The resolver's text would not help.
+                Expected::Pass if self.entries[index].check.is_network() => outcome.map_err(|_| "no answer".to_owned()),
+                Expected::Pass => outcome,
                 Expected::Closed => {
                     net::closed_outcome(outcome.is_ok(), is_late || outcome.is_err_and(|why| why == net::NO_ANSWER))
                 }
@@ -171,7 +173,7 @@ impl Checks {
     }
 
     fn record_outcome(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
-        let has_child = self.needs_child(&self.entries[index].check);
+        let has_child = child_argv(&self.entries[index].check, self.timeout).is_some();
         let pause = self.interval(now, if has_child { EXEC_PERIOD_MIN } else { Duration::ZERO });
         let search_period = (now.saturating_duration_since(self.since) / 10).clamp(PERIOD_MAX, SEARCH_PERIOD_MAX);
         let entry = &mut self.entries[index];
@@ -183,17 +185,13 @@ impl Checks {
         interval(now.saturating_duration_since(self.since), PERIOD_MAX, floor)
     }
 
-    fn needs_child(&self, check: &Check) -> bool {
-        child_argv(check, self.timeout).is_some()
-    }
-
     /// Returns the time of the next call of [`run_due`](Checks::run_due), or `None` once all checks have passed.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let running = self.running.as_ref().map(|(index, running)| (*index, running.next_poll));
         let idle = |(index, entry): (usize, &Entry)| {
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
             // While a child process runs, no other can start.
-            (is_idle && (running.is_none() || !self.needs_child(&entry.check))).then_some(entry.due)
+            (is_idle && (running.is_none() || child_argv(&entry.check, self.timeout).is_none())).then_some(entry.due)
         };
         self.entries.iter().enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
     }
@@ -230,29 +228,19 @@ fn may_pass(check: &Check) -> bool {
     }
 }
 
-/// Replaces the error of a `podgate check` child process that looks up a name: the resolver's text would not help.
-fn hide_helper_error(check: &Check, outcome: Result<(), String>) -> Result<(), String> {
-    if check.is_network() { outcome.map_err(|_| "no answer".to_owned()) } else { outcome }
-}
-
 /// Runs a check once, within `limit`. The error is a short description of the result.
 pub(crate) fn run_once(check: &Check, limit: Duration) -> Result<(), String> {
     match child_argv(check, limit) {
-        Some(argv) => exec::run_to_end(&argv, limit + extra_time(check), ChildScope::ChecksOnly),
+        Some(argv) => run_to_end(&argv, limit + extra_time(check), ChildScope::ChecksOnly),
         None => net::run_check(check, limit),
     }
-}
-
-/// Runs one of podgate's own subcommands to its end, within `limit`. The error is a short description of the result.
-pub(crate) fn run_helper(argv: &Argv, limit: Duration) -> Result<(), String> {
-    exec::run_to_end(argv, limit, ChildScope::WithOthers)
 }
 
 pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let (check, limit) = (&args.check, args.check_timeout);
     let outcome = match check {
         _ if !args.direct => run_once(check, limit).map_err(|why| format!("{check}: {why}")),
-        Check::Exec(argv) => exec::run_to_end(argv, limit, ChildScope::ChecksOnly),
+        Check::Exec(argv) => run_to_end(argv, limit, ChildScope::ChecksOnly),
         _ => net::run_check(check, limit),
     };
     outcome.map_err(|why| Failure::new(Exit::NeverMet, why))

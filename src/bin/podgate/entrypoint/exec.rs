@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use podgate::core::exit::Exit;
-use podgate::edge::sys::{SignalFd, take_inherited};
+use podgate::edge::sys::{SignalFd, take_inherited, unblock_signals};
 use podgate::edge::tether::Tether;
 use std::ffi::OsString;
 use std::fs::File;
@@ -37,7 +37,7 @@ pub(super) fn exec_command(
     if let Some(signal) = signals.next_signal() {
         return Err(Failure::by_signal(signal, SIGNAL_BEFORE_EXEC));
     }
-    signals.unblock();
+    unblock_signals();
     let error = command.exec();
     Err(exec_failure(&command, &error))
 }

@@ -14,8 +14,9 @@ use crate::gate::report::{Reporter, new_report};
 use crate::gate::wait::Wait;
 use crate::signals;
 use podgate::core::gate::{GateKind, GateSpec};
+use podgate::core::report::{GateState, Report};
 use podgate::edge::log::Target;
-use podgate::edge::process::random_id;
+use podgate::edge::process::{current_process, random_id};
 use podgate::edge::sys::SignalFd;
 use podgate::edge::tether::Tether;
 use std::process::ExitCode;
@@ -42,10 +43,15 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     sources.require_source_for(&args.waits.until)?;
     parent::validate(&args, &sources)?;
     let ticket = random_id(4).map_err(Failure::setup_error("can't read random bytes"))?;
-    let report = new_report(sources.sandbox.clone(), &args.waits.until);
-    let mut reporter = Reporter::for_gate(args.waits.self_dir.clone(), &ticket, report);
+    let report = Report {
+        gate: Some(GateState::Waiting),
+        ticket: Some(ticket.clone()),
+        process: current_process(),
+        ..new_report(sources.sandbox.clone(), &args.waits.until)
+    };
+    let mut reporter = Reporter::new(args.waits.self_dir.clone(), None, report);
     // Report before taking the tether: a held tether would make the report of an earlier incarnation valid.
-    reporter.report_closed(&sources.view());
+    reporter.refresh(&sources.view(), false);
     let tether = match args.tether {
         TetherMode::Exec | TetherMode::Parent if reporter.error.is_none() => Tether::take(&args.waits.self_dir)
             // Not fatal: without a tether, the sidecar relies on the kubelet's status.

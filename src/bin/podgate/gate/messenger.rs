@@ -47,38 +47,28 @@ impl Messenger {
         Messenger { prefix, termination_log, log_error, logs_to_stderr }
     }
 
-    /// Publishes the reasons for waiting.
     pub(crate) fn report_wait(&self, obstacles: &[Obstacle]) {
         let line = format!("{}: waiting for {}", self.prefix, join_obstacles(obstacles));
         info!("{line}");
-        self.write_termination_message(&output::one_line(&line));
+        output::write_termination_message(self.termination_log.as_deref(), &output::one_line(&line));
     }
 
     pub(crate) fn clear_message(&self) {
-        if let Some(path) = &self.termination_log {
-            output::clear_termination_message(path);
-        }
+        output::clear_termination_message(self.termination_log.as_deref());
     }
 
     pub(crate) fn report_failure(&self, Failure(code, why): Failure) -> ExitCode {
         let note = self.log_error.as_ref().map(|error| format!(" (can't open the log: {error})")).unwrap_or_default();
         let line = output::one_line(&format!("{}: {why}{note}", self.prefix));
         error!(code, "{line}");
-        self.write_termination_message(&line);
+        output::write_termination_message(self.termination_log.as_deref(), &line);
         if !self.logs_to_stderr {
             output::print_stderr(&line);
         }
         code.into()
     }
-
-    fn write_termination_message(&self, line: &str) {
-        if let Some(path) = &self.termination_log {
-            output::write_termination_message(path, line);
-        }
-    }
 }
 
-/// Joins the reasons for a wait into one text.
 pub(crate) fn join_obstacles(obstacles: &[Obstacle]) -> String {
     obstacles.iter().map(Obstacle::to_string).collect::<Vec<_>>().join("; ")
 }

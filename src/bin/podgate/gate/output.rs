@@ -20,15 +20,15 @@ pub(crate) fn print_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Sets the container's termination message. Ignores errors.
-pub(crate) fn write_termination_message(path: &Path, line: &str) {
+/// Sets the container's termination message, if it has one. Ignores errors.
+pub(crate) fn write_termination_message(path: Option<&Path>, line: &str) {
     if let Some(mut file) = open_existing(path, OFlags::WRONLY | OFlags::TRUNC) {
         let _ = file.write_all(line.as_bytes());
     }
 }
 
 /// Clears the termination message if podgate has written it.
-pub(crate) fn clear_termination_message(path: &Path) {
+pub(crate) fn clear_termination_message(path: Option<&Path>) {
     let Some(mut file) = open_existing(path, OFlags::RDWR) else { return };
     let mut start = [0; PREFIX.len()];
     if file.read_exact(&mut start).is_ok() && start == PREFIX.as_bytes() {
@@ -36,7 +36,8 @@ pub(crate) fn clear_termination_message(path: &Path) {
     }
 }
 
-fn open_existing(path: &Path, flags: OFlags) -> Option<File> {
+fn open_existing(path: Option<&Path>, flags: OFlags) -> Option<File> {
+    let path = path?;
     // Never create the file, because it exists only inside a container.
     let flags = flags | link_flag(path) | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)

@@ -7,7 +7,6 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::PodView;
 use podgate::core::until::WaitCondition;
 use podgate::edge::files::{is_full, open_folder, read_beneath, replace_or_overwrite, size};
-use podgate::edge::process;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -25,23 +24,9 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Creates the reporter of a postStart hook. The hook's container already runs.
-    pub(crate) fn for_hook(folder: PathBuf, container: &str, report: Report) -> Reporter {
-        let (container, current) = (Some(container.to_owned()), Report { started: true, ..report });
+    /// Creates a reporter. `container` is the name of the container of a postStart hook.
+    pub(crate) fn new(folder: PathBuf, container: Option<String>, current: Report) -> Reporter {
         Reporter { folder, container, current, last_written: None, error: None }
-    }
-
-    /// Creates the reporter of a closed gate.
-    pub(crate) fn for_gate(folder: PathBuf, ticket: &str, report: Report) -> Reporter {
-        let (gate, ticket) = (Some(GateState::Waiting), Some(ticket.to_owned()));
-        let current = Report { gate, ticket, process: process::current_process(), ..report };
-        Reporter { folder, container: None, current, last_written: None, error: None }
-    }
-
-    /// Reports that the gate is closed. Overwrites the report of an earlier incarnation.
-    pub(crate) fn report_closed(&mut self, view: &PodView) {
-        self.adopt_epoch(view);
-        self.write(0);
     }
 
     /// Reports that this container waits, and the result of its checks. The report is for the sidecar run that
@@ -116,7 +101,6 @@ impl Reporter {
     }
 }
 
-/// Creates a report on a container that waits for `conditions`.
 pub(crate) fn new_report(sandbox: SandboxId, conditions: &[WaitCondition]) -> Report {
     let agent = env!("CARGO_PKG_VERSION").to_owned();
     Report { sandbox: Some(sandbox), agent_version: agent, waiting_for: conditions.to_vec(), ..Report::default() }

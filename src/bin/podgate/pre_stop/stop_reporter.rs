@@ -55,13 +55,10 @@ impl StopReporter {
 
     fn write(&mut self, report: &Report) {
         let temporary = format!(".{}-stop.tmp", names::REPORT_FILE);
-        match report::write_report(&self.folder, &temporary, report) {
-            Ok(()) => self.has_failed = false,
-            Err(error) => {
-                if !std::mem::replace(&mut self.has_failed, true) {
-                    warn!(%error, folder = %self.folder.display(), "can't report that this container is stopping");
-                }
-            }
+        let written = report::write_report(&self.folder, &temporary, report);
+        let had_failed = std::mem::replace(&mut self.has_failed, written.is_err());
+        if let (Err(error), false) = (written, had_failed) {
+            warn!(%error, folder = %self.folder.display(), "can't report that this container is stopping");
         }
     }
 }

@@ -26,7 +26,6 @@ pub(super) struct Child {
     pid: Pid,
     /// Pipe from the process that starts the command. Has text only if the command could not be started.
     start_failure: PipeReader,
-    /// Signal that podgate sends to stop the command.
     stop_signal: i32,
     status: Option<ExitStatus>,
     /// Reason why podgate ends the command, and time at which SIGKILL is due. `None` if the command may continue.
@@ -34,7 +33,6 @@ pub(super) struct Child {
     is_killed: bool,
     /// True if podgate has handed its terminal to the command.
     has_terminal: bool,
-    /// True if podgate has forwarded a stop signal.
     pub(super) is_stop_requested: bool,
 }
 

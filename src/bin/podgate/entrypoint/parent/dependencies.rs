@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 /// Time to wait for the restart of a failed container, if the kubelet may still restart that container.
 const RESTART_WINDOW: Duration = Duration::from_secs(10);
 
-/// The containers that the command depends on.
 #[derive(Debug)]
 pub(super) struct Dependencies {
     /// Containers of `--stop-after`. The command ends when all of them have exited.
@@ -43,7 +42,6 @@ impl Dependencies {
         }
     }
 
-    /// Returns the watched containers without duplicates.
     pub(super) fn watched_containers(&self) -> Vec<String> {
         let providers = self.providers.iter().map(|provider| &provider.until.container);
         let mut names: Vec<String> = self.stop_after.iter().chain(providers).cloned().collect();

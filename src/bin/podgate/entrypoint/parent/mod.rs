@@ -77,7 +77,6 @@ pub(super) fn run(
     let mut supervisor = Supervisor {
         watch: (needs_watch && sources.has_source()).then(|| sources.watch()),
         checks: Checks::new(args.ready_check.clone(), args.waits.check_timeout, started).with_command(),
-        have_checks_passed: false,
         next_read: started,
         has_warned: false,
         args: &args,

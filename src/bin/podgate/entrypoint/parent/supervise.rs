@@ -18,7 +18,6 @@ use std::io;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// State of the loop for one running command.
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
     pub(super) args: &'a Entrypoint,
@@ -29,8 +28,6 @@ pub(super) struct Supervisor<'a> {
     pub(super) child: Child,
     pub(super) tees: Vec<Tee>,
     pub(super) checks: Checks,
-    /// True if all checks have passed and podgate has reported this to the sidecar.
-    pub(super) have_checks_passed: bool,
     /// Watch on the Pod's state. `None` if no flag needs that state, or the Pod has no source for it.
     pub(super) watch: Option<Watch>,
     /// Time of the next read of the pod's state, unless a source changes earlier.
@@ -85,7 +82,7 @@ impl Supervisor<'_> {
         let view = watch.read(|| self.sources.view());
         let at = now();
         self.next_read = at + SLOW_REREAD;
-        self.reporter.refresh(&view, self.have_checks_passed);
+        self.reporter.refresh(&view, !self.checks.is_empty() && self.checks.pending().is_empty());
         match self.dependencies.end_reason(&view, at) {
             Some(EndReason::Restarted(_)) if self.child.is_stop_requested => {}
             Some(why) => self.end_command(why, at),
@@ -115,14 +112,13 @@ impl Supervisor<'_> {
 
     /// Runs the checks that are due, and reports when all have passed.
     fn run_checks(&mut self) {
-        if self.have_checks_passed || self.checks.is_empty() {
+        if self.checks.pending().is_empty() {
             return;
         }
         let at = now();
         // Each check has its own time limit, so this deadline only has to be later.
         self.checks.run_due(at, at + Duration::from_secs(3600));
         if self.checks.pending().is_empty() {
-            self.have_checks_passed = true;
             self.reporter.refresh(&self.sources.view(), true);
         }
     }

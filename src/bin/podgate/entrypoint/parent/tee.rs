@@ -35,7 +35,6 @@ pub(super) struct Tee {
     pending: Vec<u8>,
 }
 
-/// The container's own output.
 #[derive(Debug)]
 enum Output {
     /// The same pipe or terminal, opened again in non-blocking mode.

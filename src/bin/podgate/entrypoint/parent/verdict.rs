@@ -15,7 +15,6 @@ pub(super) enum EndReason {
     Restarted(String),
 }
 
-/// Consequences of the command's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Exit code of the command, or the code for podgate's reason to end the command.
