@@ -28,10 +28,7 @@ fn main() -> ExitCode {
     match args::Args::try_parse() {
         Ok(args) => match args.command {
             Some(args::Command::Ready(ready)) => ready::run(&ready).into(),
-            None => match close_gates() {
-                Ok(()) => run::main(args.run),
-                Err(exit) => exit.into(),
-            },
+            None => close_gates().map_or_else(Exit::into, |()| run::main(args.run)),
         },
         Err(error) => {
             let _ = error.print();

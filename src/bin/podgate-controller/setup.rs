@@ -71,7 +71,6 @@ pub(crate) fn pod_identity(args: &RunArgs) -> Result<Option<PodIdentity>, String
     }
 }
 
-/// Returns the default path of the agent, next to this program.
 pub(crate) fn default_agent_path() -> std::io::Result<PathBuf> {
     let own = std::fs::read_link("/proc/self/exe")?;
     Ok(own.parent().unwrap_or(Path::new("/")).join(names::AGENT_FILE))

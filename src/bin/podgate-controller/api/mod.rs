@@ -42,7 +42,6 @@ pub(crate) const WATCH_REQUEST: &str = "watch";
 /// Minimum duration of a watch that resets the back-off.
 const STABLE_WATCH: Duration = Duration::from_secs(5);
 
-/// Identifies the sidecar's own Pod.
 #[derive(Debug, Clone)]
 pub(crate) struct PodIdentity {
     pub(crate) name: String,

@@ -171,15 +171,12 @@ impl Folders {
             // Read the lock first: a gate reports Waiting before it takes its tether, and Opened while it holds the
             // tether.
             let is_tether_held = tether::is_held(&self.root, name);
-            let (stamp, report) = match read_report(&self.root, name) {
-                Ok((stamp, report)) => (Some(stamp), report),
-                Err(error) => {
-                    if error.kind() != io::ErrorKind::NotFound {
-                        debug!(container = %name, %error, "can't read the report");
-                    }
-                    (None, None)
+            let found = read_report(&self.root, name).inspect_err(|error| {
+                if error.kind() != io::ErrorKind::NotFound {
+                    debug!(container = %name, %error, "can't read the report");
                 }
-            };
+            });
+            let (stamp, report) = found.map_or((None, None), |(stamp, report)| (Some(stamp), report));
             let is_rewritten = known.stamp != stamp || known.report != report;
             if !is_rewritten && known.is_tether_held == is_tether_held && known.is_checked {
                 continue;

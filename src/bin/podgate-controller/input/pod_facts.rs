@@ -22,7 +22,6 @@ pub(crate) struct PodFacts {
     pub(crate) annotations: Annotations,
     /// Native sidecars, then regular containers, each in spec order, without podgate's sidecar.
     pub(crate) containers: Vec<Container>,
-    /// The kubelet's status of each container, by name.
     pub(crate) kubelet_statuses: BTreeMap<String, KubeletStatus>,
     /// True if the sidecar is a regular container and all other regular containers can end for good. The sidecar must
     /// exit after the last of them.

@@ -11,13 +11,11 @@ const PRE_STOP_START_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Decides when the sidecar exits: after a signal, or as a regular container after all others.
 #[derive(Debug, Default)]
 pub(crate) struct ExitRule {
-    /// Last signal.
     pub(crate) signal: Option<&'static str>,
     /// Time of the first signal; `None` after a second signal, which skips the wait for preStop hooks.
     signaled_at: Option<Instant>,
     /// True if the sidecar is a regular container and must exit after all others have ended for good.
     pub(crate) must_end_with_others: bool,
-    /// True if all other regular containers have ended for good.
     pub(crate) have_others_ended: bool,
 }
 

@@ -7,9 +7,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
-pub(crate) struct HoldFiles {
-    folder: PathBuf,
-}
+pub(crate) struct HoldFiles(PathBuf);
 
 impl HoldFiles {
     /// Checks that the sidecar and the kubelet see the same volume, and closes all gates.
@@ -24,23 +22,21 @@ impl HoldFiles {
                 "the kubelet and this container do not share the volume podgate-hold, so hold mode is not possible";
             format!("{}: {error}; {fix}; {hint}", canary.display())
         })?;
-        Ok(HoldFiles { folder: folder.to_owned() })
+        Ok(HoldFiles(folder.to_owned()))
     }
 
-    /// Opens or closes the gate of `container`.
     pub(crate) fn set(&self, container: &str, open: bool) -> io::Result<()> {
         if open {
             // The kubelet's parser requires the single quotes.
             let line = format!("{}='{}'\n", names::HOLD_KEY, names::HOLD_VALUE);
-            files::replace(&self.folder, container, line.as_bytes(), 0o444).map(drop)
+            files::replace(&self.0, container, line.as_bytes(), 0o444).map(drop)
         } else {
-            remove(&self.folder.join(container))
+            remove(&self.0.join(container))
         }
     }
 
-    /// Closes all gates.
     pub(crate) fn close_all(&self) -> io::Result<()> {
-        close_all(&self.folder)
+        close_all(&self.0)
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Publisher {
     /// `None` with `--publish board`.
     pub(crate) api: Option<ApiTask>,
     pub(crate) metrics: Rc<Metrics>,
-    milestones: MilestoneRecorder,
+    pub(crate) milestones: MilestoneRecorder,
     last: Option<Snapshot>,
     pub(crate) api_limiter: SnapshotLimiter,
     /// Annotations last sent to the API, without revision and times, which change every time.
@@ -37,15 +37,10 @@ impl Publisher {
         Publisher { board, api, metrics, milestones, last: None, api_limiter, sent_annotations }
     }
 
-    /// Records the milestones that containers have reached, for the next publication.
-    pub(crate) fn record_milestones(&mut self, pod: &PodModel) {
-        self.milestones.record(pod.tracks(), wall_clock());
-    }
-
     /// Publishes the Pod's snapshot on the board, in the log and as metrics.
     pub(crate) fn publish(&mut self, pod: &PodModel) {
         self.write_board(pod);
-        let Some(snapshot) = pod.published() else { return };
+        let Some(snapshot) = &pod.published else { return };
         let last = self.last.replace(snapshot.clone());
         for (name, state) in &snapshot.states {
             let before = last.as_ref().and_then(|last| last.states.get(name)).copied();
@@ -66,7 +61,7 @@ impl Publisher {
 
     /// Writes the Pod's snapshot on the board. `Board` logs failures and sets the time of the next attempt.
     pub(crate) fn write_board(&mut self, pod: &PodModel) {
-        let Some(snapshot) = pod.published() else { return };
+        let Some(snapshot) = &pod.published else { return };
         let mut annotations = self.annotations(snapshot);
         if let Some(since) = pod.sandbox_started_at {
             annotations.insert(names::SANDBOX_SINCE.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
@@ -78,7 +73,7 @@ impl Publisher {
     /// A new number of releases also makes the kubelet create a held container, because an annotation change triggers a
     /// Pod sync.
     pub(crate) fn publish_to_api(&mut self, pod: &PodModel) {
-        let (Some(api), Some(snapshot)) = (&self.api, pod.published()) else { return };
+        let (Some(api), Some(snapshot)) = (&self.api, &pod.published) else { return };
         let limited = self.api_limiter.limit(snapshot, now());
         let mut annotations = self.annotations(&limited);
         annotations.remove(names::SANDBOX_HEARD);

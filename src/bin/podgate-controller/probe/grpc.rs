@@ -57,7 +57,6 @@ fn encode_request(service: &str) -> Bytes {
     framed.into()
 }
 
-/// Reads the response and returns the serving status.
 async fn read_answer(answer: Response<Incoming>) -> Result<u8, String> {
     if answer.status() != StatusCode::OK {
         return Err(format!("HTTP status {} instead of a gRPC response", answer.status().as_u16()));

@@ -82,11 +82,6 @@ struct Confirmation {
 }
 
 impl ProbeLane {
-    /// Returns the port of the current probe. The probe of the next stage may have another port.
-    fn port(&self) -> Option<u16> {
-        self.container.probe_port(self.progress.probe())
-    }
-
     fn due(&self) -> Option<Instant> {
         if self.attempt.is_some() || self.progress.is_finished() && self.confirmation.is_none() {
             return None;
@@ -241,7 +236,9 @@ impl Prober {
     /// Checks the ports that are due for listening sockets.
     fn check_ports(&mut self, here: Instant) -> Option<ProbeEvent> {
         for (name, lane) in &mut self.lanes {
-            let (Some(port), Some(at)) = (lane.port(), lane.listen_check_at) else { continue };
+            // The probe of the next stage may have another port.
+            let port = lane.container.probe_port(lane.progress.probe());
+            let (Some(port), Some(at)) = (port, lane.listen_check_at) else { continue };
             if at > here {
                 continue;
             }

@@ -26,17 +26,14 @@ pub(super) async fn handshake(stream: BoundedStream, host: &str) -> Result<(TlsS
         .with_no_client_auth();
     config.alpn_protocols = vec![H2.to_vec(), b"http/1.1".to_vec()];
     config.resumption = Resumption::disabled();
+    // An IP address replaces an invalid name, because rustls sends no SNI for an IP address.
+    let name = ServerName::try_from(host.to_owned()).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into());
     let stream = TlsConnector::from(Arc::new(config))
-        .connect(server_name(host), stream)
+        .connect(name, stream)
         .await
         .map_err(|error| format!("TLS: {}", error_chain(&error)))?;
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(H2);
     Ok((stream, is_h2))
-}
-
-/// Returns the name for SNI. An IP address replaces an invalid name, because rustls sends no SNI for an IP address.
-fn server_name(host: &str) -> ServerName<'static> {
-    ServerName::try_from(host.to_owned()).unwrap_or(ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
 }
 
 /// Verifier that accepts every certificate and every signature.

@@ -161,19 +161,16 @@ fn resolve_dots(path: &str) -> String {
         return String::new();
     }
     let mut kept: Vec<&str> = Vec::new();
-    let mut segments = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
-    while let Some(segment) = segments.next() {
+    for segment in path.strip_prefix('/').unwrap_or(path).split('/') {
         match segment {
             "." => {}
-            ".." => {
-                kept.pop();
-            }
+            ".." => _ = kept.pop(),
             _ => kept.push(segment),
         }
-        // A path that ends in `.` or `..` is a folder and keeps its trailing slash.
-        if segments.peek().is_none() && (segment == "." || segment == "..") {
-            kept.push("");
-        }
+    }
+    // A path that ends in `.` or `..` is a folder and keeps its trailing slash.
+    if matches!(path.rsplit('/').next(), Some("." | "..")) {
+        kept.push("");
     }
     format!("/{}", kept.join("/"))
 }

@@ -27,14 +27,14 @@ impl Controller {
         }
         let trusted = trust != Trust::Outdated;
         self.pod.set_containers(merge_containers(&self.declared_containers, &facts.containers));
-        self.folders.create(self.pod.tracks().iter().map(|track| &track.spec));
+        self.folders.create(self.pod.tracks.iter().map(|track| &track.spec));
         self.pod.on_pod_update(facts, trusted, now());
         self.exit_rule.on_pod_update(facts, trusted);
         if !trusted {
             return;
         }
         self.idling.api_wait_until = None;
-        let with_exec_probe = || self.pod.tracks().iter().filter(|track| track.has_exec_probe());
+        let with_exec_probe = || self.pod.tracks.iter().filter(|track| track.has_exec_probe());
         if with_exec_probe().next().is_none() {
             return;
         }

@@ -16,7 +16,7 @@ impl Controller {
             }
             written.is_ok()
         });
-        self.publisher.record_milestones(&self.pod);
+        self.publisher.milestones.record(&self.pod.tracks, wall_clock());
         let due = self.pod.take_release_requests(now());
         for container in &due {
             // The file may have been removed by another process.

@@ -22,20 +22,6 @@ pub(super) struct Idling {
     pub(super) api_wait_until: Option<Instant>,
 }
 
-impl Idling {
-    /// Ends idling after a change in the folder of `container`. Returns false if the container's rate limit delays that.
-    fn end(&mut self, container: String, now: Instant) -> bool {
-        if let Err(at) = self.limits.entry(container.clone()).or_default().take(now) {
-            if self.delayed.as_ref().is_none_or(|(known, _)| at < *known) {
-                self.delayed = Some((at, container));
-            }
-            return false;
-        }
-        (self.delayed, self.is_idle) = (None, false);
-        true
-    }
-}
-
 impl Controller {
     /// Closes connections and stops timers. Only a change in a folder wakes the sidecar up.
     pub(super) fn go_idle(&mut self) {
@@ -50,19 +36,27 @@ impl Controller {
         if let Some(api) = self.publisher.api.as_mut().filter(|_| !needs_watch) {
             api.stop_watching();
             self.status_trust.outdated = None;
-            self.pod.mark_pod_stale();
+            self.pod.is_pod_stale = true;
         }
     }
 
     /// Ends idling after a change in the folder of `container`, at the latest when its rate limit allows that.
     pub(super) fn wake_up(&mut self, container: String) {
-        if self.idling.is_idle
-            && self.idling.end(container, now())
-            && let Some(api) = &mut self.publisher.api
-        {
+        let idling = &mut self.idling;
+        if !idling.is_idle {
+            return;
+        }
+        if let Err(at) = idling.limits.entry(container.clone()).or_default().take(now()) {
+            if idling.delayed.as_ref().is_none_or(|(known, _)| at < *known) {
+                idling.delayed = Some((at, container));
+            }
+            return;
+        }
+        (idling.delayed, idling.is_idle) = (None, false);
+        if let Some(api) = &mut self.publisher.api {
             api.watch();
             // Stay awake until the API has answered or the time limit is over.
-            self.idling.api_wait_until = Some(now() + API_TIMEOUT);
+            idling.api_wait_until = Some(now() + API_TIMEOUT);
         }
     }
 

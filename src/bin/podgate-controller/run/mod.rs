@@ -172,7 +172,7 @@ impl Controller {
             idling: Idling::default(),
             exit_rule: ExitRule::default(),
         };
-        controller.folders.create(controller.pod.tracks().iter().map(|track| &track.spec));
+        controller.folders.create(controller.pod.tracks.iter().map(|track| &track.spec));
         controller.update();
         while let Some(at) = controller.publisher.board.retry_at {
             sleep_until(at.into()).await;
@@ -225,7 +225,6 @@ impl Controller {
         }
     }
 
-    /// Lists all timers.
     fn timers(&self) -> [Timer; 8] {
         [
             (self.idling.delayed.as_ref().map(|(at, _)| *at), Controller::retry_wake_up),
@@ -240,7 +239,6 @@ impl Controller {
         ]
     }
 
-    /// Runs the actions of the timers that are due.
     fn tick(&mut self) {
         for (due, action) in self.timers() {
             if due.is_some_and(|at| at <= now()) {
@@ -252,7 +250,7 @@ impl Controller {
     /// Determines all states, publishes changes, and starts and stops probing.
     fn update(&mut self) {
         let has_changed = self.pod.update_snapshot().is_some();
-        self.publisher.record_milestones(&self.pod);
+        self.publisher.milestones.record(&self.pod.tracks, wall_clock());
         // Write the board first, so that a slow API never delays a start.
         if has_changed {
             self.publisher.publish(&self.pod);
@@ -267,7 +265,7 @@ impl Controller {
         if self.idling.is_idle {
             return;
         }
-        for track in self.pod.tracks() {
+        for track in &self.pod.tracks {
             match self.pod.may_run(track) {
                 true => self.prober.start(&track.spec, track.probing_run, track.has_passed_probes()),
                 false => self.prober.stop(&track.spec.name),

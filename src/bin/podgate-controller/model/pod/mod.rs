@@ -32,10 +32,10 @@ pub(crate) struct PodModel {
     pub(crate) sandbox_started_at: Option<SystemTime>,
     has_api_answered: bool,
     /// True if the Pod is not watched, so the last facts from the API may be outdated.
-    is_pod_stale: bool,
+    pub(crate) is_pod_stale: bool,
     is_deleting: bool,
-    tracks: Vec<ContainerTrack>,
-    published: Option<Snapshot>,
+    pub(crate) tracks: Vec<ContainerTrack>,
+    pub(crate) published: Option<Snapshot>,
     /// Number of patches so far that release held containers.
     releases: u64,
 }
@@ -56,10 +56,6 @@ impl PodModel {
             published: None,
             releases: 0,
         }
-    }
-
-    pub(crate) fn tracks(&self) -> &[ContainerTrack] {
-        &self.tracks
     }
 
     pub(crate) fn track(&self, name: &str) -> Option<&ContainerTrack> {
@@ -94,10 +90,6 @@ impl PodModel {
             self.begin_ack(name, now);
         }
         has_news
-    }
-
-    pub(crate) fn mark_pod_stale(&mut self) {
-        self.is_pod_stale = true;
     }
 
     /// Stores the facts of the Pod from the API. `trusted` means that the Pod's status is newer than the sidecar's
@@ -250,6 +242,7 @@ impl PodModel {
             // Ignore the termination of an earlier incarnation.
             (reason != REASON_ENDED || track.has_ended()).then(|| (name(track), reason))
         });
+        let heard = |track: &ContainerTrack| Some((name(track), track.acked_ticket()?.to_owned()));
         let stops = |track: &&ContainerTrack| track.stopping() != PreStopState::NotBegun;
         Snapshot {
             sandbox: self.sandbox.clone(),
@@ -259,13 +252,9 @@ impl PodModel {
             states: self.tracks.iter().map(|track| (name(track), track.state)).collect(),
             order: self.tracks.iter().map(name).collect(),
             stuck: stuck.collect(),
-            heard_tickets: self
-                .tracks
-                .iter()
-                .filter_map(|track| Some((name(track), track.acked_ticket()?.to_owned())))
-                .collect(),
+            heard_tickets: self.tracks.iter().filter_map(heard).collect(),
             stopping: self.tracks.iter().filter(stops).map(name).collect(),
-            restarts: self.tracks.iter().filter(|t| t.restarts() > 0).map(|t| (name(t), t.restarts())).collect(),
+            restarts: self.tracks.iter().filter(|t| t.restarts > 0).map(|t| (name(t), t.restarts)).collect(),
         }
     }
 
@@ -276,14 +265,15 @@ impl PodModel {
             track.kubelet_status().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
         };
         let is_settled = |track: &ContainerTrack| {
-            track.state == State::Ready || track.state.has_ended() && (!self.has_api_answered || for_good(track))
+            (track.state == State::Ready || track.state.has_ended() && (!self.has_api_answered || for_good(track)))
+                && track.stopping() != PreStopState::Begun
+                // A gate of hold mode closes when a condition ends, so the sidecar must keep observing.
+                && track.spec.mode != Mode::Hold
+                // The sidecar detects the removal of an override only while it is awake.
+                && track.override_state.is_none()
         };
         self.published.as_ref().is_some_and(|last| last.phase == Phase::Started)
-            && self.tracks.iter().all(|track| is_settled(track) && track.stopping() != PreStopState::Begun)
-            // A gate of hold mode closes when a condition ends, so the sidecar must keep observing.
-            && self.tracks.iter().all(|track| track.spec.mode != Mode::Hold)
-            // The sidecar detects the removal of an override only while it is awake.
-            && self.tracks.iter().all(|track| track.override_state.is_none())
+            && self.tracks.iter().all(is_settled)
             && self.unconfirmed().is_empty()
     }
 
@@ -294,10 +284,6 @@ impl PodModel {
             reports.flat_map(|report| &report.watched_containers).map(String::as_str).collect();
         let is_watched = |name: &str| watched.contains(name) || watched.contains(ALL_CONTAINERS);
         self.tracks.iter().any(|other| is_watched(&other.spec.name) && !other.is_tether_held() && !other.has_ended())
-    }
-
-    pub(crate) fn published(&self) -> Option<&Snapshot> {
-        self.published.as_ref()
     }
 
     /// Returns the running containers that have a preStop hook.

@@ -33,7 +33,7 @@ pub(crate) struct ContainerTrack {
     /// Container id of an earlier incarnation. The end of that incarnation is ignored, because a later incarnation has
     /// reported.
     superseded_id: Option<String>,
-    restarts: u64,
+    pub(super) restarts: u64,
     /// Number of the current probing. Each incarnation gets a new number.
     pub(crate) probing_run: u64,
     // `PodModel` sets the following fields. All combinations are valid.
@@ -66,7 +66,6 @@ pub(super) struct Answers {
     pub(super) has_passed_gate: bool,
 }
 
-/// Content of a container's folder.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FolderState {
     pub(crate) report: Option<Report>,
@@ -134,7 +133,6 @@ impl ContainerTrack {
         self.termination().is_some()
     }
 
-    /// Returns the time at which the current end was observed.
     pub(super) fn ended_at(&self) -> Option<Instant> {
         self.ended_at
     }
@@ -212,9 +210,5 @@ impl ContainerTrack {
             }),
             was_ready: self.answers.was_ready,
         }
-    }
-
-    pub(super) fn restarts(&self) -> u64 {
-        self.restarts
     }
 }

@@ -35,7 +35,7 @@ fn open_gate_without_tether_needs_a_stable_kubelet_status() {
 fn gate_waits_for_a_pod_update_when_the_pod_is_stale() {
     let mut pod = new_pod(false, r#"[{"name":"db"},{"name":"api","mode":"entrypoint","until":["db"]}]"#);
     pod.receive_status("db", running("d1", true));
-    pod.mark_pod_stale();
+    pod.is_pod_stale = true;
     pod.receive_report("api", Some(waiting("t2", &["db"])));
     assert_eq!(pod.acked_ticket_of("api"), None);
     pod.receive_status("db", running("d1", true));

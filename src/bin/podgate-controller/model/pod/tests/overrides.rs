@@ -51,7 +51,7 @@ fn override_prevents_idle_and_needs_a_fresh_pod() {
     pod.update_snapshot();
     assert!(!pod.may_idle());
 
-    pod.mark_pod_stale();
+    pod.is_pod_stale = true;
     pod.receive_report("api", Some(waiting("t2", &["db"])));
     assert_eq!(pod.acked_ticket_of("api"), None, "the override may have been removed");
     let facts = PodFacts { annotations: override_of_db(), ..pod_facts("db", running("d1", true)) };
