@@ -28,7 +28,6 @@ pub(crate) struct Reservation<'a> {
 }
 
 impl BodyBudget {
-    /// Starts a reservation of 0 bytes.
     pub(crate) fn reserve(&self) -> Reservation<'_> {
         let mut bodies = self.lock();
         let number = bodies.last_key_value().map_or(0, |(last, _)| last + 1);

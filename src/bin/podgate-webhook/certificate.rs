@@ -2,9 +2,10 @@
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
+use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
@@ -14,7 +15,7 @@ pub(crate) struct Validity {
 
 #[derive(Debug, Default)]
 pub(crate) struct ServedCert {
-    current: RwLock<Option<(Arc<CertifiedKey>, Validity)>>,
+    current: watch::Sender<Option<(Arc<CertifiedKey>, Validity)>>,
     /// True if the webhook configuration contains the certificate's CA. Always true with `--tls files`, where the
     /// webhook does not manage the CA.
     is_trusted: AtomicBool,
@@ -23,12 +24,13 @@ pub(crate) struct ServedCert {
 impl ServedCert {
     /// Serves `key` from the next handshake on. Returns false if the certificate was already served.
     pub(crate) fn replace(&self, key: CertifiedKey, life: Validity) -> bool {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref().is_some_and(|(now, _)| now.cert == key.cert) {
-            return false;
-        }
-        *current = Some((Arc::new(key), life));
-        true
+        self.current.send_if_modified(|current| {
+            let is_new = current.as_ref().is_none_or(|(served, _)| served.cert != key.cert);
+            if is_new {
+                *current = Some((Arc::new(key), life));
+            }
+            is_new
+        })
     }
 
     pub(crate) fn set_trusted(&self, is_trusted: bool) {
@@ -37,8 +39,7 @@ impl ServedCert {
 
     /// Returns the reason why the API server can't use the certificate at `now`; `None` if the certificate is usable.
     pub(crate) fn unusable_reason(&self, now: SystemTime) -> Option<&'static str> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        let Some((_, life)) = &*current else { return Some("no certificate yet") };
+        let Some((_, life)) = *self.current.borrow() else { return Some("no certificate yet") };
         if now >= life.until {
             Some("the certificate has expired")
         } else if !self.is_trusted.load(Ordering::Relaxed) {
@@ -51,7 +52,6 @@ impl ServedCert {
 
 impl ResolvesServerCert for ServedCert {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().map(|(key, _)| Arc::clone(key))
+        self.current.borrow().as_ref().map(|(key, _)| Arc::clone(key))
     }
 }

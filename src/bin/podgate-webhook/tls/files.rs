@@ -3,8 +3,7 @@
 use super::pair;
 use crate::state::State;
 use podgate::core::text::error_chain;
-use std::fs::File;
-use std::io::Read;
+use podgate::edge::files::read_trusted;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use std::time::Duration;
 /// change.
 pub(super) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 /// Size limit for each file, in bytes.
-const FILE_MAX: u64 = 1 << 20;
+const FILE_MAX: usize = 1 << 20;
 
 pub(crate) struct CertFiles {
     pub(super) cert: PathBuf,
@@ -33,8 +32,5 @@ impl CertFiles {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let wrong = |error| format!("can't read {}: {}", path.display(), error_chain(&error));
-    let mut bytes = Vec::new();
-    File::open(path).map_err(wrong)?.take(FILE_MAX).read_to_end(&mut bytes).map_err(wrong)?;
-    Ok(bytes)
+    read_trusted(path, FILE_MAX).map_err(|error| format!("can't read {}: {}", path.display(), error_chain(&error)))
 }

@@ -98,7 +98,6 @@ pub(super) fn parse(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Validity),
     Ok((key, life))
 }
 
-/// Returns the validity of an X.509 certificate in DER.
 fn validity(der: &[u8]) -> Option<Validity> {
     let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
     let at = |time: ASN1Time| UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default());
@@ -106,7 +105,6 @@ fn validity(der: &[u8]) -> Option<Validity> {
     Some(Validity { from: at(validity.not_before), until: at(validity.not_after) })
 }
 
-/// Returns the validity of the CA in `pem`.
 pub(super) fn ca_validity(pem: &[u8]) -> Option<Validity> {
     validity(&CertificateDer::from_pem_slice(pem).ok()?)
 }
@@ -115,24 +113,21 @@ pub(super) fn ca_validity(pem: &[u8]) -> Option<Validity> {
 mod tests {
     use super::*;
 
-    fn names() -> Vec<String> {
-        vec!["podgate-webhook.podgate.svc".to_owned(), "podgate-webhook.podgate".to_owned()]
-    }
-
     #[test]
     fn new_certificate_is_valid_for_its_lifetime() {
         let now = UNIX_EPOCH + Duration::from_secs(1_795_300_424);
         let life = Duration::from_secs(3600);
-        let pair = CertPair::generate(&names(), now, life).unwrap();
-        let (_, found) = pair.verify(&names(), now).unwrap();
+        let names = ["podgate-webhook.podgate.svc".to_owned(), "podgate-webhook.podgate".to_owned()];
+        let pair = CertPair::generate(&names, now, life).unwrap();
+        let (_, found) = pair.verify(&names, now).unwrap();
         assert_eq!(found, Validity { from: now - BACKDATED, until: now + life });
-        assert!(pair.verify(&names(), now - BACKDATED).is_ok() && pair.verify(&names(), now + life / 2).is_ok());
+        assert!(pair.verify(&names, now - BACKDATED).is_ok() && pair.verify(&names, now + life / 2).is_ok());
         for (names, at, text) in [
-            (names(), now + life + Duration::from_secs(1), "xpired"),
-            (names(), now - BACKDATED - Duration::from_secs(1), "valid yet"),
-            (vec!["other.podgate.svc".to_owned()], now, "not valid for name"),
+            (&names[..], now + life + Duration::from_secs(1), "xpired"),
+            (&names, now - BACKDATED - Duration::from_secs(1), "valid yet"),
+            (&["other.podgate.svc".to_owned()], now, "not valid for name"),
         ] {
-            let error = pair.verify(&names, at).unwrap_err();
+            let error = pair.verify(names, at).unwrap_err();
             assert!(error.contains(text), "{error}");
         }
         assert_eq!((ca_validity(&pair.ca), ca_validity(b"")), (Some(found), None));

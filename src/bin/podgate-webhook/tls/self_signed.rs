@@ -61,7 +61,6 @@ impl CertKeeper {
         })
     }
 
-    /// Returns the pause until the next check.
     pub(super) fn reconcile_interval(&self, state: &State) -> Duration {
         let interval = rollover::reconcile_interval(self.args.certificate_life);
         if state.served_cert.unusable_reason(wall_clock()).is_some() {
