@@ -77,11 +77,6 @@ async fn bind(ip: IpAddr) -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// Returns a port without a listener.
-async fn closed_port() -> u16 {
-    bind(POD_IP).await.1
-}
-
 /// The request heads that a server received.
 type Heads = Rc<RefCell<Vec<String>>>;
 
