@@ -148,7 +148,7 @@ fn keys_that_resemble_podgates_have_a_suggestion() {
         ("podgat.com/order", order),
         ("pod-gat.io/order", order),
         ("order.pogate.io", order),
-        ("podgate-ordr", order),
+        ("example.com/podgate-ordr", order),
         ("example.com/podgate.io-order", order),
         ("example.com/podgate-order", order),
         ("podgate-after", "write after.podgate.io/CONTAINER"),
