@@ -14,7 +14,6 @@ use crate::core::words::words;
 use crate::edge::bell::Bell;
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -55,7 +54,7 @@ pub enum WakeReason {
 pub struct Watch {
     board: PathBuf,
     /// The folders, each with its inotify watch.
-    folders: BTreeMap<PathBuf, Option<WatchDescriptor>>,
+    folders: Vec<(PathBuf, Option<WatchDescriptor>)>,
     poll_interval: Duration,
     bell: Option<Bell>,
     inotify: Option<Inotify>,
@@ -215,7 +214,8 @@ impl Watch {
             has_events = true;
             for event in events.filter(|event| event.mask.intersects(gone)) {
                 // Two paths may refer to the same folder, which has one watch.
-                let lost = self.folders.values_mut().filter(|watch| watch.as_ref() == Some(&event.wd));
+                let watches = self.folders.iter_mut().map(|(_, watch)| watch);
+                let lost = watches.filter(|watch| watch.as_ref() == Some(&event.wd));
                 lost.for_each(|watch| *watch = None);
             }
         }
@@ -224,7 +224,7 @@ impl Watch {
 
     fn close_inotify(&mut self) {
         self.inotify = None;
-        self.folders.values_mut().for_each(|watch| *watch = None);
+        self.folders.iter_mut().for_each(|(_, watch)| *watch = None);
     }
 }
 
