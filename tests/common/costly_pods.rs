@@ -17,6 +17,8 @@ pub(crate) const COSTLY: &[&str] = &[
     "containers=200 inits=200 name_length=62 name_kind=2 order_names=200 mode=1 wide=140 mount_kind=4 volumes=431 env=1 args=1 probe=6 unknown_fields=1 key_length=1 injected=2 record_kind=4 affinity=274 publish=1",
     "containers=71 order_names=71 order_kind=2 wide=71 padding=3600000 injected=2 mode=1",
     "containers=100 order_kind=1 order_names=100 wide=100 probe=3",
+    "containers=71 order_names=71 order_kind=2",
+    "containers=100 order_kind=1 order_names=100",
 ];
 
 /// One property of a Pod, as a number.
