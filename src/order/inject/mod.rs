@@ -98,7 +98,7 @@ pub fn strip(template: &Value) -> Result<Stripped<'_>, Vec<Finding>> {
 /// Removes the injected parts like [`strip`], and returns the edits.
 ///
 /// # Errors
-/// Fails like [`strip`].
+/// Fails if the original cannot be restored, as in [`strip`].
 pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
     let Stripped { plain, edits, .. } = strip(template)?;
     Ok(Injected { value: plain.into_owned(), edits, ..Injected::default() })

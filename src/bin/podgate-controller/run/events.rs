@@ -56,7 +56,7 @@ impl Controller {
         }
     }
 
-    /// Handles facts again that may be current now, because they have not changed for long.
+    /// Handles outdated facts again when they have been unchanged for long enough to count as current.
     pub(super) fn recheck_outdated_facts(&mut self) {
         if let Some(facts) = self.status_trust.outdated.take() {
             self.on_pod_update(&facts);
