@@ -94,8 +94,12 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
 /// for the reader of a FIFO. Fails if the last part of the path is a link, because another container may share the
 /// folder. Follows the links that the kernel and the container runtime create, such as `/proc/1/fd/2`.
 pub fn open_for_append(path: &Path) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(path, flags | link_flag(path), Mode::from_raw_mode(0o644)) {
+    open_to_write(path, OFlags::CREATE)
+}
+
+fn open_to_write(path: &Path, create: OFlags) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags | create | link_flag(path), Mode::from_raw_mode(0o644)) {
         Err(Errno::LOOP) => {
             return Err(io::Error::other("podgate does not follow this link; use the path of the file"));
         }
@@ -105,6 +109,26 @@ pub fn open_for_append(path: &Path) -> io::Result<File> {
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
     let is_valid = matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::CharacterDevice);
     if is_valid { Ok(file) } else { Err(not_regular()) }
+}
+
+/// Opens an output of a process, such as `/proc/1/fd/2` or `/dev/stderr`, for appending. Fails if the output is a file,
+/// which may be on a mount that does not answer. The text of the links shows that: only files have a path.
+pub fn open_output(path: &Path) -> io::Result<File> {
+    let mut shown = path.to_owned();
+    // /dev/stderr is a link to a link.
+    for _ in 0..3 {
+        if shown.starts_with("/dev") || shown.starts_with("/proc") {
+            shown = match std::fs::read_link(&shown) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => shown,
+                target => target?,
+            };
+        }
+    }
+    let is_device = ["/dev", "/dev/pts"].map(|folder| Some(Path::new(folder))).contains(&shown.parent());
+    if shown.is_absolute() && !is_device {
+        return Err(io::Error::other(format!("{} is neither a pipe nor a device", shown.display())));
+    }
+    open_to_write(path, OFlags::empty())
 }
 
 /// Returns the flag that forbids a link at `path`, unless only the kernel and the runtime create links in its folder.

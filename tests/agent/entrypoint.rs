@@ -188,6 +188,7 @@ fn gate_changes_its_wait_method_while_it_waits() {
     assert_ran(&gate.wait());
     let Some(mut shell) = shell_with_inotify_limit() else { return };
     let (mut scene, errors) = (Scene::with_sidecar(), scene.root.join("errors"));
+    scene.log = shell.log.clone();
     let gate = waits_for_db(&scene).flag("poll-interval", "5ms").with_command(&["sh", "-c", "exit 7"]);
     shell.start_agent(&gate, &errors);
     wait_until("the gate waits by the bell", || scene.wait_methods() == ["bell"]);
@@ -289,7 +290,7 @@ fn gate_opens_with_only_the_downward_api_volume() {
 }
 
 #[test]
-fn without_a_log_file_stderr_gets_each_message_once() {
+fn without_another_log_stderr_gets_each_message_once() {
     let mut scene = Scene::with_sidecar();
     let gate = || waits_for_db(&scene).without_flag("log-to");
     let run = gate().flag("timeout", "50ms").with_command(ECHO_RAN).run();

@@ -24,6 +24,11 @@ fn output_is_copied_completely_and_in_order() {
     let flags = ["--stdout", out.to_str().unwrap(), "--stderr", out.to_str().unwrap()];
     parent(&scene, &flags, "echo a; sleep 0.1; echo b >&2; sleep 0.1; echo c").run();
     assert_eq!(fs::read_to_string(&out).unwrap(), "a\nb\nc\n");
+    // The command closes a stream before it ends.
+    let flags = ["--stdout", out.to_str().unwrap()];
+    parent(&scene, &flags, "seq 1 20000; exec >&-; sleep 0.2").run();
+    assert!(fs::read_to_string(&out).unwrap().ends_with("\n20000\n"));
+    assert!(!scene.log_text().contains("WARN"), "{}", scene.log_text());
 }
 
 #[test]
@@ -68,7 +73,7 @@ fn a_copy_that_cannot_be_opened_is_a_setup_error() {
 /// Another container can create a link in a shared folder.
 #[test]
 fn output_never_goes_through_a_link() {
-    for flag in ["--stdout", "--stderr", "--log-to", "--termination-log"] {
+    for flag in ["--stdout", "--stderr", "--termination-log"] {
         let scene = Scene::new();
         let (victim, link) = (scene.root.join("victim"), scene.root.join("link"));
         fs::write(&victim, "podgate: content").unwrap();

@@ -64,6 +64,7 @@ fn set_inotify_limit(shell: &mut Shell, instances: u32) -> bool {
 fn hook_polls_without_a_bell_and_inotify() {
     let Some(mut shell) = shell_with_inotify_limit() else { return };
     let mut scene = Scene::with_sidecar();
+    scene.log = shell.log.clone();
     scene.kill_sidecar();
     let errors = scene.root.join("errors");
     shell.start_agent(&scene.hook().flag("poll-interval", "5ms"), &errors);
@@ -77,6 +78,7 @@ fn hook_polls_without_a_bell_and_inotify() {
 fn hook_polls_while_no_inotify_instance_is_free() {
     let Some(mut shell) = shell_with_inotify_limit() else { return };
     let mut scene = Scene::with_sidecar();
+    scene.log = shell.log.clone();
     let errors = scene.root.join("errors");
     shell.start_agent(&scene.hook().flag("poll-interval", "5ms"), &errors);
     wait_until("the hook waits by the bell", || scene.wait_methods() == ["bell"]);

@@ -2,7 +2,7 @@
 
 use crate::support::{AgentOutput, Scene, wait_until};
 use podgate::core::state::State;
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::os::fd::AsRawFd;
 
 fn ready() -> Scene {
     let mut scene = Scene::with_sidecar();
@@ -94,13 +94,13 @@ fn is_alive(pid: &str) -> bool {
 #[test]
 fn an_unwritable_log_is_named_only_if_the_hook_fails() {
     let scene = ready();
-    let fifo = scene.root.join("fifo");
-    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let hook = |log: &str| scene.hook().flag("log-to", log);
+    let file = std::fs::File::create(scene.root.join("file")).unwrap();
+    let file = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     for (log, message) in [
-        (fifo.to_str().unwrap(), "a FIFO without a reader"),
-        ("/nonexistent/log", "No such file or directory"),
-        ("/", "Is a directory"),
+        ("/proc/self/fd/99", "No such file"),
+        ("/dev/missing-log", "No such file"),
+        (&file, "is neither a pipe nor a device"),
     ] {
         hook(log).run().assert_released();
         let run = hook(log).flag("until", "api").flag("timeout", "0s").run();
@@ -108,11 +108,16 @@ fn an_unwritable_log_is_named_only_if_the_hook_fails() {
         assert!(run.stderr.contains(message), "{run:?}");
     }
     // If the log is full, lines are lost, but the hook does not block.
-    let reader =
-        rustix::fs::open(&fifo, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK, Mode::empty()).unwrap();
-    while rustix::io::write(&reader, &[b'x'; 4096]).is_ok() {}
-    hook(fifo.to_str().unwrap()).run().assert_released();
+    scene.log.fill();
+    scene.hook().run().assert_released();
     hook("/dev/full").run().assert_released();
+}
+
+#[test]
+fn log_on_a_mount_is_a_usage_error() {
+    for log in ["/logs/podgate", "log", "", "/", "/dev", "/dev/shm/log", "/proc/1/root/log", "/proc/1/fd/../root/log"] {
+        ready().hook().flag("log-to", log).run().assert_failed(64, "not an output of a process; write /proc/1/fd/2");
+    }
 }
 
 #[test]

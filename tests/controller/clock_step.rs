@@ -5,9 +5,10 @@
 use super::{AGENT, Pod, db, free_port, stderr, until};
 use podgate::core::report::Report;
 use podgate::core::{annotations, names};
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 const HOUR: u64 = 3600;
@@ -34,10 +35,12 @@ fn time_difference(line: &str) -> i64 {
     ahead.unwrap_or_else(|behind| -(behind.duration().as_secs() as i64))
 }
 
-/// Waits until the agent exits.
-fn end(mut agent: Child) -> Output {
+/// Waits until the agent exits. Returns the rest of its log too.
+fn end((mut agent, mut log): (Child, BufReader<ChildStderr>)) -> (ExitStatus, String) {
     until("the agent exits", || agent.try_wait().unwrap().is_some());
-    agent.wait_with_output().unwrap()
+    let mut rest = String::new();
+    log.read_to_string(&mut rest).unwrap();
+    (agent.wait().unwrap(), rest)
 }
 
 fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
@@ -45,39 +48,51 @@ fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
     let library = library(&pod, "step_clock");
     let _sidecar = pod.sidecar_with(containers, &[], |command| step_clock(command, &library, &pod, seconds));
     pod.report("db", Report::default());
-    let wait = |limit: &str, log: &str| {
+    let wait = |limit: &str| {
         let mut command = Command::new(AGENT);
-        command.args([waiter[0], "--board", "board", "--timeout", limit, "--log-to", log, "--termination-log", "last"]);
+        command.args([
+            waiter[0],
+            "--board",
+            "board",
+            "--timeout",
+            limit,
+            "--log-to",
+            "/proc/self/fd/2",
+            "--termination-log",
+            "last",
+        ]);
         command.args(&waiter[1..]).current_dir(pod.root.path()).stderr(Stdio::piped());
         step_clock(&mut command, &library, &pod, seconds);
-        let child = command.spawn().unwrap();
-        until("the agent waits", || {
-            std::fs::read_to_string(pod.path(log)).is_ok_and(|log| log.contains(": waiting for db=Ready"))
-        });
-        child
+        let mut child = command.spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(": waiting for db=Ready") {
+            line.clear();
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the agent has exited");
+        }
+        (child, log)
     };
     let jump = || std::fs::write(pod.path("step"), "").unwrap();
 
     // The jump does not change the time limit.
     let since = Instant::now();
-    let agent = wait("2s", "short");
+    let agent = wait("2s");
     jump();
-    let output = end(agent);
-    assert_eq!(output.status.code(), Some(75), "{}", stderr(&output));
+    let (status, log) = end(agent);
+    assert_eq!(status.code(), Some(75), "{log}");
     assert!(since.elapsed() >= Duration::from_secs(2), "the agent waited {:?}", since.elapsed());
 
     // The agent continues to wait until db is Ready.
     std::fs::remove_file(pod.path("step")).unwrap();
-    let mut agent = wait("10m", "long");
+    let mut agent = wait("10m");
     jump();
     std::thread::sleep(Duration::from_millis(1500));
-    assert!(agent.try_wait().unwrap().is_none());
+    assert!(agent.0.try_wait().unwrap().is_none());
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    let output = end(agent);
-    assert!(output.status.success(), "{}", stderr(&output));
+    let (status, log) = end(agent);
+    assert!(status.success(), "{log}");
 
     // The jump was visible to both agent and sidecar.
-    let log = std::fs::read_to_string(pod.path("long")).unwrap();
     let board = std::fs::read(pod.path("board").join(names::ANNOTATIONS_FILE)).unwrap();
     let board = annotations::read(&board, |_| true).unwrap();
     for line in [log.lines().last().unwrap(), &board[names::SANDBOX_SEEN]] {

@@ -44,6 +44,10 @@ fn main() -> ExitCode {
             }
             ("exec", outcome)
         }
+        args::Command::Append { answer_to, path } => {
+            entrypoint::parent::appender::run(&path, answer_to);
+            return ExitCode::SUCCESS;
+        }
         args::Command::PostFile { path, code, success } => {
             ("post-file", entrypoint::parent::post_file::write(&path, success, code))
         }

@@ -1,5 +1,6 @@
 //! Runs the agent's binary as a child process, until it exits or in the background while it waits.
 
+use super::log_pipe::LogPipe;
 use super::wait_until;
 use crate::hang_guard::HANG_GUARD;
 use crate::needs::missing;
@@ -265,16 +266,22 @@ pub(crate) struct Shell {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    /// Errors of the shell, and the log of agents with its path.
+    pub(crate) log: LogPipe,
 }
+
+/// Descriptor of agents in a [`Shell`] for their log.
+const LOG_FD: u8 = 9;
 
 impl Shell {
     /// Starts the shell. Returns `None` if the machine does not permit the namespaces and the test may be skipped.
     pub(crate) fn in_namespaces(unshare: &[&str]) -> Option<Shell> {
         let mut command = Command::new("unshare");
-        command.args(unshare).args(["sh", "-s"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = command.spawn().unwrap();
+        command.args(unshare).args(["sh", "-s"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let log = LogPipe::inherited_as(LOG_FD);
+        let mut child = command.stderr(log.writer()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        let mut shell = Shell { child, input, output };
+        let mut shell = Shell { child, input, output, log };
         let is_running = shell.try_run("true").is_some();
         if !is_running {
             missing("namespaces");
@@ -299,7 +306,8 @@ impl Shell {
     pub(crate) fn start_agent(&mut self, agent: &Agent, errors: &Path) {
         let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
         let words: Vec<String> = agent.arguments.iter().map(|word| quoted(word)).collect();
-        let line = format!("{PROGRAM} {} </dev/null >/dev/null 2>{} &", words.join(" "), quoted(errors.as_os_str()));
+        let (words, errors) = (words.join(" "), quoted(errors.as_os_str()));
+        let line = format!("{PROGRAM} {words} </dev/null >/dev/null {LOG_FD}>&2 2>{errors} &");
         assert_eq!(self.run(&line), 0);
     }
 

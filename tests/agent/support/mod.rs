@@ -1,12 +1,14 @@
 //! Creates a pod's folders like the sidecar and the kubelet, and runs the agent's binary in them.
 
 mod agent;
+mod log_pipe;
 mod volume;
 
 pub(crate) use agent::{Agent, AgentOutput, PROGRAM, RunningAgent, Shell, send, signal};
 pub(crate) use volume::Volume;
 
 use crate::hang_guard::HANG_GUARD;
+use log_pipe::LogPipe;
 use podgate::core::names;
 use podgate::core::report::Report;
 use podgate::core::snapshot::Snapshot;
@@ -26,7 +28,7 @@ pub(crate) struct Scene {
     pub(crate) podinfo: PathBuf,
     pub(crate) self_folder: PathBuf,
     pub(crate) termination: PathBuf,
-    pub(crate) log: PathBuf,
+    pub(crate) log: LogPipe,
     pub(crate) snapshot: Snapshot,
     ringer: Option<Ringer>,
     lock: Option<std::fs::File>,
@@ -53,7 +55,7 @@ impl Scene {
             podinfo: at("podinfo"),
             self_folder: at("self"),
             termination: at("termination-log"),
-            log: at("log"),
+            log: LogPipe::new(),
             root,
             snapshot: snapshot(&[("db", State::Started), ("api", State::Waiting)]),
             ringer: None,
@@ -110,7 +112,7 @@ impl Scene {
             .flag("podinfo", &self.podinfo)
             .flag("self", &self.self_folder)
             .flag("termination-log", &self.termination)
-            .flag("log-to", &self.log)
+            .flag("log-to", self.log.path())
     }
 
     /// Returns `podgate pre-stop --container db` for these folders.
@@ -119,10 +121,10 @@ impl Scene {
             .flag("container", "db")
             .flag("board", &self.board)
             .flag("self", &self.self_folder)
-            .flag("log-to", &self.log)
+            .flag("log-to", self.log.path())
     }
 
-    /// Returns `podgate entrypoint` for these folders, with a time limit of 20 s and its log in a file. The caller adds
+    /// Returns `podgate entrypoint` for these folders, with a time limit of 20 s and its log in a pipe. The caller adds
     /// the command with `with_command`.
     pub(crate) fn gate(&self) -> Agent {
         Agent::new(&["entrypoint"], &self.termination)
@@ -131,7 +133,7 @@ impl Scene {
             .flag("podinfo", &self.podinfo)
             .flag("self", &self.self_folder)
             .flag("termination-log", &self.termination)
-            .flag("log-to", &self.log)
+            .flag("log-to", self.log.path())
     }
 
     /// Publishes the ticket from the gate's report, together with `change`.
@@ -154,7 +156,7 @@ impl Scene {
     }
 
     pub(crate) fn log_text(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
+        self.log.text()
     }
 
     /// Returns the report in the container's own folder, or `None` if the file does not exist.

@@ -1,7 +1,8 @@
 //! Flags and help texts of the commands that wait.
 
 use super::values::{
-    ExitCodeSource, OnError, OnProviderRestart, TetherMode, boolean, container_name, duration, exit_condition, interval,
+    ExitCodeSource, OnError, OnProviderRestart, TetherMode, boolean, container_name, duration, exit_condition,
+    interval, log_path,
 };
 use crate::signals;
 use clap::Args as ClapArgs;
@@ -168,8 +169,8 @@ pub(crate) struct LogArgs {
     /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Append the log to this file (in a hook: /proc/1/fd/2)
-    #[arg(long, value_name = "FILE", env = "PODGATE_LOG_TO")]
+    /// Write the log to this output of a process (in a hook: /proc/1/fd/2)
+    #[arg(long, value_name = "FILE", env = "PODGATE_LOG_TO", value_parser = log_path)]
     pub(crate) log_to: Option<PathBuf>,
 }
 

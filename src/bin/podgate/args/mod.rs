@@ -73,6 +73,15 @@ pub(crate) enum Command {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Copy standard input to a file, for `entrypoint --stdout`
+    #[command(hide = true)]
+    Append {
+        /// Write the result of opening the file, and later errors, to this descriptor
+        #[arg(long)]
+        answer_to: i32,
+        #[arg(last = true, required = true)]
+        path: PathBuf,
+    },
     /// Write the post file of `entrypoint --post-file`
     #[command(hide = true)]
     PostFile {

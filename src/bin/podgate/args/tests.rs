@@ -51,7 +51,7 @@ const FLAGS: [(&str, &str, &str, usize); 24] = [
     ("pre-stop", "--until", NAME, 3),
     ("pre-stop", "--tether", SWITCH, 1),
     ("pre-stop", "--grace", DURATION, 1),
-    ("pre-stop", "--log-to", PATH, 1),
+    ("pre-stop", "--log-to", "/dev/stderr|/proc/(1|self)/fd/[12]", 1),
     ("pre-stop", "--then-timeout", DURATION, 1),
     ("pre-stop", "--then", COMMAND, 1),
     ("opened", "--check", CHECK, 2),

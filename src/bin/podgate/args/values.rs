@@ -3,6 +3,7 @@
 use podgate::core::argv::Check;
 use podgate::core::names;
 use podgate::core::until::{WaitCondition, WantedState};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Maximum duration in seconds: 100 years, which can be added to any clock without overflow.
@@ -28,6 +29,16 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|d| if d.is_zero() { Err("an interval can't be zero".to_owned()) } else { Ok(d) })
+}
+
+/// Parses a path of `--log-to`. Podgate writes log lines in its own process, so the file must not be on a mount.
+pub(super) fn log_path(text: &str) -> Result<PathBuf, &'static str> {
+    let folder = Path::new(text).parent().and_then(Path::to_str).unwrap_or_default();
+    let is_descriptor = folder.strip_prefix("/proc/").is_some_and(|rest| rest.split('/').skip(1).eq(["fd"]));
+    match is_descriptor || folder == "/dev" {
+        true => Ok(PathBuf::from(text)),
+        false => Err("not an output of a process; write /proc/1/fd/2"),
+    }
 }
 
 /// Parses a condition of a preStop hook. Such a hook can only wait until a container has exited.

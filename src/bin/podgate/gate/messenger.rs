@@ -4,7 +4,7 @@ use crate::args::LogArgs;
 use crate::failure::Failure;
 use crate::gate::output;
 use podgate::core::gate::Obstacle;
-use podgate::edge::files::open_for_append;
+use podgate::edge::files::open_output;
 use podgate::edge::log::{self, Target};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ pub(crate) struct Messenger {
 }
 
 impl Messenger {
-    /// Starts logging to `--log-to`, or to `by_default` without that flag. An unusable log file is not fatal. If
+    /// Starts logging to `--log-to`, or to `by_default` without that flag. An unusable log is not fatal. If
     /// `termination_log` is `None`, the termination message is left to the container's program.
     pub(crate) fn new(
         command: &str,
@@ -30,7 +30,7 @@ impl Messenger {
         by_default: Option<Target>,
     ) -> Messenger {
         let (target, log_error) = match &logs.log_to {
-            Some(path) => match open_for_append(path) {
+            Some(path) => match open_output(path) {
                 Ok(file) => (Some(Target::File(file)), None),
                 Err(error) => (None, Some(format!("{}: {error}", path.display()))),
             },

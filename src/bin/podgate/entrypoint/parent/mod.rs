@@ -1,5 +1,6 @@
 //! Runs the command as a child process, with the duties of an init process, in one thread and one poll loop.
 
+pub(crate) mod appender;
 mod breakpoint;
 mod child;
 mod dependencies;

@@ -141,7 +141,7 @@ impl Supervisor<'_> {
         let pause = next.map(|at| at.saturating_duration_since(now()));
         let mut set = vec![PollFd::new(self.signals, PollFlags::IN)];
         set.extend(self.checks.poll_fd());
-        set.extend(self.tees.iter().filter_map(Tee::poll_fd));
+        set.extend(self.tees.iter().flat_map(Tee::poll_fds));
         if let Some(watch) = &mut self.watch {
             return watch.wait(pause.unwrap_or(SLOW_REREAD), set);
         }

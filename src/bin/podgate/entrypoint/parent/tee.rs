@@ -1,46 +1,48 @@
 //! `--stdout`, `--stderr`: copies the command's output to the container's own output and to a file.
 
+use super::appender::{Appender, CHUNK, STALL_TIMEOUT};
 use crate::failure::Failure;
-use podgate::edge::files::open_for_append;
 use podgate::edge::watch::wait_until_ready;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use tracing::warn;
 
-/// Maximum number of bytes per read.
-const CHUNK: usize = 16 * 1024;
 /// Bytes that a writable pipe accepts without blocking (`PIPE_BUF`, pipe(7)).
 const PIPE_WRITE_MAX: usize = 4096;
 /// Maximum number of chunks per call, so that the loop can do other work.
 const CHUNKS_PER_PUMP: usize = 16;
-/// Time limit for a blocked container output after the command has ended. After this time, the rest is dropped.
-const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One output stream of the command.
 #[derive(Debug)]
 pub(super) struct Tee {
     /// Pipe from the command. `None` after the end of the stream.
     from: Option<PipeReader>,
-    /// The container's own output. `None` once it has no reader.
-    to: Option<Output>,
-    /// Open file at `path`. `None` after a write error.
-    file: Option<File>,
-    path: PathBuf,
-    /// Bytes written to the file but not yet to the output.
-    pending: Vec<u8>,
+    /// The last bytes from the command. Empty once all copies have them.
+    chunk: Vec<u8>,
+    copies: Vec<Copy>,
+}
+
+/// A destination. Removed when it accepts no more bytes.
+#[derive(Debug)]
+struct Copy {
+    to: Output,
+    /// Number of bytes of the chunk that were written.
+    written: usize,
 }
 
 #[derive(Debug)]
 enum Output {
-    /// The same pipe or terminal, opened again in non-blocking mode.
+    /// The container's own output: the same pipe or terminal, opened again in non-blocking mode.
     Reopened(File),
-    /// The inherited descriptor, shared with other processes that rely on blocking mode.
+    /// The container's own output: the inherited descriptor, shared with other processes that rely on blocking mode.
     Shared(BorrowedFd<'static>),
+    /// The file.
+    Appended(Appender),
 }
 
 impl Output {
@@ -68,6 +70,13 @@ impl Output {
                 }
                 Ok(rustix::io::write(shared, &bytes[..bytes.len().min(PIPE_WRITE_MAX)])?)
             }
+            Output::Appended(appender) => appender.write(bytes),
+        }
+    }
+
+    fn finish(self) {
+        if let Output::Appended(appender) = self {
+            appender.finish();
         }
     }
 }
@@ -77,7 +86,23 @@ impl AsFd for Output {
         match self {
             Output::Reopened(file) => file.as_fd(),
             Output::Shared(shared) => shared.as_fd(),
+            Output::Appended(appender) => appender.as_fd(),
         }
+    }
+}
+
+impl Copy {
+    /// Writes the rest of `chunk` as far as possible without blocking. Returns false if no more bytes are accepted.
+    fn write(&mut self, chunk: &[u8]) -> bool {
+        while self.written < chunk.len() {
+            match self.to.write(&chunk[self.written..]) {
+                Ok(written) => self.written += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        true
     }
 }
 
@@ -85,25 +110,27 @@ impl Tee {
     /// Creates a pipe whose data is copied to `to` and to the new or truncated file at `path`. Returns the pipe's write
     /// end too.
     pub(super) fn new(to: BorrowedFd<'static>, path: &Path) -> Result<(Tee, PipeWriter), Failure> {
-        let what = format!("can't copy the command's output to {}", path.display());
-        // Append, because both streams may go to one file.
-        let file = open_for_append(path).map_err(Failure::setup_error(&what))?;
-        // Only a file has a length: other kinds reject this call.
-        let _ = file.set_len(0);
-        let (from, into) = io::pipe().map_err(Failure::setup_error(&what))?;
-        // Only podgate holds the read end, so the flag affects no other process.
-        rustix::io::ioctl_fionbio(&from, true).map_err(Failure::setup_error(&what))?;
-        let (to, file) = (Some(Output::new(to)), Some(file));
-        Ok((Tee { from: Some(from), to, file, path: path.to_owned(), pending: Vec::new() }, into))
+        let created = || -> io::Result<_> {
+            let appender = Appender::start(path)?;
+            let (from, into) = io::pipe()?;
+            // Only podgate holds the read end, so the flag affects no other process.
+            rustix::io::ioctl_fionbio(&from, true)?;
+            let copies = [Output::new(to), Output::Appended(appender)].map(|to| Copy { to, written: 0 }).into();
+            Ok((Tee { from: Some(from), chunk: Vec::new(), copies }, into))
+        };
+        created().map_err(Failure::setup_error(&format!("can't copy the command's output to {}", path.display())))
     }
 
-    /// Returns the event to wait for, if any.
-    pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
-        match (&self.to, &self.from) {
-            (Some(to), _) if !self.pending.is_empty() => Some(PollFd::new(to, PollFlags::OUT)),
-            (_, Some(from)) => Some(PollFd::new(from, PollFlags::IN)),
-            _ => None,
-        }
+    /// Returns the events to wait for.
+    pub(super) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let from = self.from.iter().filter(|_| self.chunk.is_empty());
+        let blocked = self.blocked().map(|copy| PollFd::new(&copy.to, PollFlags::OUT));
+        from.map(|from| PollFd::new(from, PollFlags::IN)).chain(blocked)
+    }
+
+    /// Returns the copies that lack a part of the chunk.
+    fn blocked(&self) -> impl Iterator<Item = &Copy> {
+        self.copies.iter().filter(|copy| copy.written < self.chunk.len())
     }
 
     /// Copies as much as possible without blocking.
@@ -121,63 +148,49 @@ impl Tee {
         let mut left = usize::try_from(held).unwrap_or(0);
         loop {
             while !self.flush() {
-                let Some(to) = &self.to else { break };
-                if !wait_until_ready(to, PollFlags::OUT, STALL_TIMEOUT) {
-                    warn!("the container's output is blocked; dropping the rest of the command's output");
-                    return;
+                if !self.blocked().any(|copy| wait_until_ready(&copy.to, PollFlags::OUT, STALL_TIMEOUT)) {
+                    warn!("the container's output or its copy is blocked; dropping the rest of the command's output");
+                    self.copies.retain(|copy| copy.written >= self.chunk.len());
                 }
             }
             let taken = self.read_chunk(left.min(CHUNK));
             if taken == 0 {
-                return;
+                break;
             }
             left -= taken;
         }
+        self.copies.into_iter().for_each(|copy| copy.to.finish());
     }
 
     /// Reads at most `most` bytes from the command. Returns their number.
     fn read_chunk(&mut self, most: usize) -> usize {
         let Some(from) = &mut self.from else { return 0 };
-        let mut chunk = [0; CHUNK];
-        let taken = match from.read(&mut chunk[..most]) {
-            Ok(0) if most > 0 => {
-                self.from = None;
-                0
-            }
-            // On a pipe, the only error is that no data is available now.
-            read => read.unwrap_or(0),
-        };
-        let chunk = &chunk[..taken];
-        if let Some(file) = &mut self.file
-            && let Err(error) = file.write_all(chunk)
-        {
-            warn!(%error, file = %self.path.display(), "can't copy the command's output any more; the copy is incomplete");
-            self.file = None;
-        }
-        if self.to.is_some() {
-            self.pending.extend_from_slice(chunk);
-        } else if self.file.is_none() {
-            // Close the pipe if nothing consumes the output, so that the command gets SIGPIPE as usual.
+        self.chunk.resize(most, 0);
+        // On a pipe, the only error is that no data is available now.
+        let read = from.read(&mut self.chunk);
+        let taken = *read.as_ref().unwrap_or(&0);
+        self.chunk.truncate(taken);
+        self.copies.iter_mut().for_each(|copy| copy.written = 0);
+        // Close the pipe if nothing consumes the output, so that the command gets SIGPIPE as usual.
+        if (read.is_ok() && taken == 0 && most > 0) || self.copies.is_empty() {
             self.from = None;
         }
         taken
     }
 
-    /// Writes pending bytes. Returns true if none are left.
+    /// Writes the chunk. Returns true if nothing of it is left.
     fn flush(&mut self) -> bool {
-        while let Some(to) = &self.to
-            && !self.pending.is_empty()
-        {
-            match to.write(&self.pending) {
-                Ok(written) => drop(self.pending.drain(..written)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.to = None;
-                    self.pending.clear();
-                }
+        for mut copy in std::mem::take(&mut self.copies) {
+            if copy.write(&self.chunk) {
+                self.copies.push(copy);
+            } else {
+                copy.to.finish();
             }
         }
-        true
+        let is_flushed = self.blocked().next().is_none();
+        if is_flushed {
+            self.chunk.clear();
+        }
+        is_flushed
     }
 }
