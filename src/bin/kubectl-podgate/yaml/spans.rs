@@ -26,9 +26,10 @@ pub(crate) struct Node {
     /// Range of the value itself, without anchor, tag, trailing comments and line breaks.
     pub(crate) content: Range<usize>,
     pub(crate) kind: NodeKind,
+    /// The ids of the key and value of each field, or of the items, with `None` as the key.
+    pub(crate) children: Vec<(Option<usize>, usize)>,
 }
 
-/// Kind of a node. Children are stored as node ids.
 #[derive(Debug)]
 pub(crate) enum NodeKind {
     /// A scalar with its parsed text. `block` is true for a scalar written with `|` or `>`.
@@ -39,12 +40,9 @@ pub(crate) enum NodeKind {
     },
     List {
         flow: bool,
-        items: Vec<usize>,
     },
-    /// An object with the ids of its keys and values.
     Object {
         flow: bool,
-        entries: Vec<(usize, usize)>,
     },
     /// An alias (`*name`), with the id of the anchored node.
     Alias(usize),
@@ -74,26 +72,9 @@ impl Tree {
         self.aliases.range(ids).flat_map(|(_, aliases)| aliases.iter().copied())
     }
 
-    /// Returns key and value of each field of an object. For a list, returns the items, with `None` as the key.
-    pub(crate) fn children(&self, id: usize) -> Vec<(Option<usize>, usize)> {
-        match &self.nodes[id].kind {
-            NodeKind::Object { entries, .. } => entries.iter().map(|(key, value)| (Some(*key), *value)).collect(),
-            NodeKind::List { items, .. } => items.iter().map(|item| (None, *item)).collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Returns the value of the field or item at `index`.
-    pub(crate) fn child(&self, id: usize, index: usize) -> Option<usize> {
-        match &self.nodes[id].kind {
-            NodeKind::Object { entries, .. } => entries.get(index).map(|(_, value)| *value),
-            NodeKind::List { items, .. } => items.get(index).copied(),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn key_text(&self, id: usize) -> Option<&str> {
-        match &self.nodes[self.resolve_alias(id)].kind {
+    /// Returns the text of a field's key.
+    pub(crate) fn key_text(&self, key: Option<usize>) -> Option<&str> {
+        match &self.nodes[self.resolve_alias(key?)].kind {
             NodeKind::Scalar { text, .. } => Some(text),
             _ => None,
         }
@@ -104,37 +85,30 @@ impl Tree {
         if let NodeKind::Alias(target) = self.nodes[id].kind { target } else { id }
     }
 
-    /// Returns key and value of a field of this object. Of duplicate fields, returns the last. Ignores merged fields.
-    pub(crate) fn find_entry(&self, object: usize, key: &str) -> Option<(usize, usize)> {
-        let NodeKind::Object { entries, .. } = &self.nodes[object].kind else { return None };
-        entries.iter().rev().find(|(name, _)| self.key_text(*name) == Some(key)).copied()
-    }
-
     /// Returns true for the key `<<`.
-    pub(crate) fn is_merge(&self, key: usize) -> bool {
-        matches!(&self.nodes[key].kind, NodeKind::Scalar { text, quoted: false, .. } if text == "<<")
+    pub(crate) fn is_merge(&self, key: Option<usize>) -> bool {
+        let kind = key.map(|key| &self.nodes[key].kind);
+        matches!(kind, Some(NodeKind::Scalar { text, quoted: false, .. }) if text == "<<")
     }
 
     /// Returns the child of `from` at `step`. If the child is a field, also returns the key. Follows aliases and merge
-    /// keys.
+    /// keys. Of duplicate fields, returns the last.
     fn follow_step(&self, from: usize, step: &PathSegment, depth: usize) -> Option<(Option<usize>, usize)> {
-        let from = self.resolve_alias(from);
-        match (step, &self.nodes[from].kind) {
-            (PathSegment::Index(index), NodeKind::List { items, .. }) => items.get(*index).map(|item| (None, *item)),
-            (PathSegment::Key(key), NodeKind::Object { entries, .. }) => {
-                if let Some((key, value)) = self.find_entry(from, key) {
-                    return Some((Some(key), value));
-                }
-                let merged = entries.iter().filter(|(name, _)| depth < MERGE_DEPTH_MAX && self.is_merge(*name));
-                merged.filter_map(|(_, value)| self.follow_merged(*value, step, depth)).next()
+        let children = &self.nodes[self.resolve_alias(from)].children;
+        match step {
+            PathSegment::Index(index) => children.get(*index).copied().filter(|(key, _)| key.is_none()),
+            PathSegment::Key(name) => {
+                let own = children.iter().rfind(|(key, _)| self.key_text(*key) == Some(name)).copied();
+                let mut merged = children.iter().filter(|(key, _)| depth < MERGE_DEPTH_MAX && self.is_merge(*key));
+                own.or_else(|| merged.find_map(|(_, value)| self.follow_merged(*value, step, depth)))
             }
-            _ => None,
         }
     }
 
     fn follow_merged(&self, value: usize, step: &PathSegment, depth: usize) -> Option<(Option<usize>, usize)> {
-        match &self.nodes[self.resolve_alias(value)].kind {
-            NodeKind::List { items, .. } => items.iter().find_map(|item| self.follow_step(*item, step, depth + 1)),
+        let Node { kind, children, .. } = &self.nodes[self.resolve_alias(value)];
+        match kind {
+            NodeKind::List { .. } => children.iter().find_map(|(_, item)| self.follow_step(*item, step, depth + 1)),
             _ => self.follow_step(value, step, depth + 1),
         }
     }
@@ -184,23 +158,21 @@ impl TreeBuilder<'_> {
             Event::SequenceStart(style, anchor, _) | Event::MappingStart(style, anchor, _) => {
                 let flow = *style == StructureStyle::Flow;
                 let kind = match event {
-                    Event::SequenceStart(..) => NodeKind::List { flow, items: Vec::new() },
-                    _ => NodeKind::Object { flow, entries: Vec::new() },
+                    Event::SequenceStart(..) => NodeKind::List { flow },
+                    _ => NodeKind::Object { flow },
                 };
                 let id = self.add_node(start, range, *anchor, kind);
                 self.open_collections.push((id, None));
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let (id, _) = self.open_collections.pop()?;
-                let (last, flow) = match &self.tree.nodes[id].kind {
-                    NodeKind::List { flow, items } => (items.last().copied(), *flow),
-                    NodeKind::Object { flow, entries } => (entries.last().map(|(_, value)| *value), *flow),
-                    _ => return None,
-                };
-                let last = last.map(|last| self.tree.nodes[last].content.end);
-                let end = if flow { range.end.max(last.unwrap_or_default()) } else { last? };
-                let until = self.tree.nodes.len();
+                let (until, last) = (self.tree.nodes.len(), self.tree.nodes[id].children.last());
+                let last = last.map(|(_, last)| self.tree.nodes[*last].content.end);
                 let node = &mut self.tree.nodes[id];
+                let end = match node.kind {
+                    NodeKind::List { flow: false } | NodeKind::Object { flow: false } => last?,
+                    _ => range.end.max(last.unwrap_or_default()),
+                };
                 node.subtree_end = until;
                 node.content.end = end.max(node.content.start);
             }
@@ -230,18 +202,15 @@ impl TreeBuilder<'_> {
     fn add_node(&mut self, start: usize, content: Range<usize>, anchor: usize, kind: NodeKind) -> usize {
         let id = self.tree.nodes.len();
         let parent = self.open_collections.last().map(|(parent, _)| *parent);
-        self.tree.nodes.push(Node { parent, subtree_end: id + 1, start, content, kind });
+        self.tree.nodes.push(Node { parent, subtree_end: id + 1, start, content, kind, children: Vec::new() });
         if anchor != 0 {
             self.anchors.insert(anchor, id);
         }
         if let Some((parent, pending_key)) = self.open_collections.last_mut() {
-            match &mut self.tree.nodes[*parent].kind {
-                NodeKind::List { items, .. } => items.push(id),
-                NodeKind::Object { entries, .. } => match pending_key.take() {
-                    Some(key) => entries.push((key, id)),
-                    None => *pending_key = Some(id),
-                },
-                _ => {}
+            let Node { kind, children, .. } = &mut self.tree.nodes[*parent];
+            match (kind, pending_key.take()) {
+                (NodeKind::Object { .. }, None) => *pending_key = Some(id),
+                (_, key) => children.push((key, id)),
             }
         }
         id

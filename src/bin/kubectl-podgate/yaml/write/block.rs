@@ -12,7 +12,8 @@ use std::ops::Range;
 
 impl Splicer<'_> {
     pub(super) fn object_splices(&self, object: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
-        let NodeKind::Object { entries, .. } = &self.tree.nodes[object].kind else { return None };
+        let entries = self.tree.nodes[object].children.iter().map(|(key, value)| Some(((*key)?, *value)));
+        let entries: Vec<(usize, usize)> = entries.collect::<Option<_>>()?;
         let column = column(self.text, self.tree.nodes[entries.first()?.0].start)?;
         let lines = entries.iter().map(|(key, value)| {
             let name = &self.tree.nodes[*key];
@@ -125,8 +126,8 @@ impl Splicer<'_> {
     }
 
     pub(super) fn list_splices(&self, list: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
-        let NodeKind::List { items, .. } = &self.tree.nodes[list].kind else { return None };
-        let lines = items.iter().map(|item| {
+        let items = &self.tree.nodes[list].children;
+        let lines = items.iter().map(|(_, item)| {
             let dash = dash_position(self.text, &self.tree.nodes[*item])?;
             Some(dash..line_end(self.text, self.item_end(*item, dash)))
         });
@@ -145,7 +146,7 @@ impl Splicer<'_> {
                 continue;
             };
             if let Some(value) = part.new_value {
-                part.inner_splices.push(self.item_splice(items[index], &lines[index], value)?);
+                part.inner_splices.push(self.item_splice(items[index].1, &lines[index], value)?);
             }
             let new = std::mem::take(&mut new);
             if moved {
@@ -169,7 +170,7 @@ impl Splicer<'_> {
     fn item_splice(&self, item: usize, lines: &Range<usize>, value: &Value) -> Option<Splice> {
         let (node, dash) = (&self.tree.nodes[item], lines.start);
         let end = self.item_end(item, dash);
-        let scalar = !matches!(node.kind, NodeKind::List { flow: false, .. } | NodeKind::Object { flow: false, .. });
+        let scalar = !matches!(node.kind, NodeKind::List { flow: false } | NodeKind::Object { flow: false });
         let simple = value.as_object().is_none_or(serde_json::Map::is_empty);
         if scalar && simple && node.start < end && line_start(self.text, node.start) == line_start(self.text, dash) {
             return Some((node.start..end, render::inline(value)));

@@ -3,7 +3,7 @@
 //! An edit must change one place, not all places that share an anchor. If an edit goes through an alias or a merge key,
 //! or changes an anchored value, the draft replaces the affected aliases with copies of the value.
 
-use super::super::spans::{NodeKind, Tree};
+use super::super::spans::{Node, NodeKind, Tree};
 use super::lines::begins_line;
 use super::{EditError, edit_error};
 use podgate::order::edit::{Edit, Op, PathSegment, Place};
@@ -111,24 +111,24 @@ impl<'a> Draft<'a> {
             (PathSegment::Index(index), _) => *index,
             (PathSegment::Key(key), Some(slots)) => slots.iter().rposition(|slot| slot.key.as_ref() == Some(key))?,
             (PathSegment::Key(key), None) => {
-                let NodeKind::Object { entries, .. } = &self.tree.nodes[node].kind else { return None };
-                entries.iter().rposition(|(name, _)| self.tree.key_text(*name) == Some(key))?
+                let children = &self.tree.nodes[node].children;
+                children.iter().rposition(|(name, _)| self.tree.key_text(*name) == Some(key))?
             }
         };
         let from = match self.changed.get(&node) {
             Some(slots) => slots.get(index)?.old_index.filter(|_| !slots[index].is_rewritten),
             None => Some(index),
         };
-        Some((index, from.and_then(|from| self.tree.child(node, from))))
+        Some((index, from.and_then(|from| Some(self.tree.nodes[node].children.get(from)?.1))))
     }
 
     /// Adds a field at the end, or at the position that [`FIELD_ORDER`] requires.
     fn add_field(&mut self, object: usize, step: &PathSegment) {
         let PathSegment::Key(key) = step else { return };
         let (text, tree) = (self.text, self.tree);
-        let children = tree.children(object);
+        let Node { kind, children, .. } = &tree.nodes[object];
         let begins = |from: usize| children[from].0.is_some_and(|key| begins_line(text, tree.nodes[key].start));
-        let flow = matches!(tree.nodes[object].kind, NodeKind::Object { flow: true, .. });
+        let flow = matches!(kind, NodeKind::Object { flow: true });
         let follower = FIELD_ORDER.iter().find(|(new, _)| new == key).filter(|_| !flow);
         let slots = self.entries_mut(object);
         // The first field of a list item follows the dash. No field can be inserted before that first field.
@@ -153,7 +153,8 @@ impl<'a> Draft<'a> {
     fn expand_alias(&mut self, alias: usize) -> Result<(), EditError> {
         let (mut merges, mut node) = (None, alias);
         while let Some(parent) = self.tree.nodes[node].parent {
-            if self.tree.children(parent).iter().any(|(key, value)| *value == node && self.is_merge(*key)) {
+            let mut entries = self.tree.nodes[parent].children.iter();
+            if entries.any(|(key, value)| *value == node && self.tree.is_merge(*key)) {
                 merges = Some(parent);
             }
             node = parent;
@@ -165,14 +166,14 @@ impl<'a> Draft<'a> {
                     self.add_field(object, &PathSegment::from(key.as_str()));
                 }
             }
-            let entries = self.tree.children(object);
-            let is_merge = |from: usize| self.is_merge(entries[from].0);
+            let entries = &self.tree.nodes[object].children;
+            let is_merge = |from: usize| self.tree.is_merge(entries[from].0);
             let slots = self.entries(object).into_iter().filter(|slot| !slot.old_index.is_some_and(is_merge)).collect();
             self.changed.insert(object, slots);
             return Ok(());
         }
         let Some(parent) = self.tree.nodes[alias].parent else { return Ok(()) };
-        let Some(index) = self.tree.children(parent).iter().position(|(_, value)| *value == alias) else {
+        let Some(index) = self.tree.nodes[parent].children.iter().position(|(_, value)| *value == alias) else {
             let message = "has a key that is an alias (*) of a changed value; write the key without an alias";
             return Err(edit_error(&self.place_of(parent), message));
         };
@@ -182,17 +183,13 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn is_merge(&self, key: Option<usize>) -> bool {
-        key.is_some_and(|key| self.tree.is_merge(key))
-    }
-
     /// Returns the place of a node in the unedited value.
     pub(super) fn place_of(&self, mut node: usize) -> Place {
         let mut steps = Vec::new();
         while let Some(parent) = self.tree.nodes[node].parent {
-            let children = self.tree.children(parent);
+            let children = &self.tree.nodes[parent].children;
             let index = children.iter().position(|(_, value)| *value == node).unwrap_or_default();
-            let key = children.get(index).and_then(|(key, _)| self.tree.key_text((*key)?));
+            let key = children.get(index).and_then(|(key, _)| self.tree.key_text(*key));
             steps.push(key.map_or(PathSegment::Index(index), PathSegment::from));
             node = parent;
         }
@@ -208,11 +205,11 @@ impl<'a> Draft<'a> {
     /// Returns the entries of a collection after the edits. Without edits, these are the old entries.
     pub(super) fn entries(&self, node: usize) -> Vec<DraftEntry> {
         let written = || {
-            let slot = |(from, (key, _)): (usize, (Option<usize>, usize))| {
-                let key = key.and_then(|key| self.tree.key_text(key)).map(str::to_owned);
+            let slot = |(from, (key, _)): (usize, &(Option<usize>, usize))| {
+                let key = self.tree.key_text(*key).map(str::to_owned);
                 DraftEntry { old_index: Some(from), key, is_rewritten: false }
             };
-            self.tree.children(node).into_iter().enumerate().map(slot).collect()
+            self.tree.nodes[node].children.iter().enumerate().map(slot).collect()
         };
         self.changed.get(&node).cloned().unwrap_or_else(written)
     }

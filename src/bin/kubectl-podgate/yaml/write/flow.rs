@@ -1,6 +1,6 @@
 //! Edits in flow style and JSON: `[a, b]`, `{a: b}`, on one line or with one entry per line.
 
-use super::super::spans::NodeKind;
+use super::super::spans::{Node, NodeKind};
 use super::lines::line_before;
 use super::render::{self, FlowStyle};
 use super::splicer::{EntryEdit, Splice, Splicer};
@@ -25,8 +25,8 @@ impl Splicer<'_> {
         let whole = self.tree.nodes[node].content.clone();
         // The object in `[a: b]` has no braces.
         self.text[whole.clone()].starts_with(['[', '{']).then_some(())?;
-        let elements = self.tree.children(node).into_iter().map(|(key, value)| {
-            let (start, end) = (self.tree.nodes[value].start, self.tree.nodes[value].content.end);
+        let elements = self.tree.nodes[node].children.iter().map(|(key, value)| {
+            let (start, end) = (self.tree.nodes[*value].start, self.tree.nodes[*value].content.end);
             key.map(|key| &self.tree.nodes[key]).map_or(start..end, |key| key.start..key.content.end.max(end))
         });
         let elements: Vec<Range<usize>> = elements.collect();
@@ -67,11 +67,10 @@ impl Splicer<'_> {
     }
 
     fn flow_layout(&self, node: usize, first: usize) -> FlowLayout<'_> {
-        let whole = &self.tree.nodes[node].content;
-        let quoted = |node: usize| matches!(self.tree.nodes[node].kind, NodeKind::Scalar { quoted: true, .. });
-        let keys = |entries: &[(usize, usize)]| !entries.is_empty() && entries.iter().all(|(key, _)| quoted(*key));
-        let json = self.style.is_json
-            || matches!(&self.tree.nodes[node].kind, NodeKind::Object { entries, .. } if keys(entries));
+        let Node { content: whole, children, .. } = &self.tree.nodes[node];
+        let quoted = |key: usize| matches!(self.tree.nodes[key].kind, NodeKind::Scalar { quoted: true, .. });
+        let has_quoted_keys = !children.is_empty() && children.iter().all(|(key, _)| key.is_some_and(quoted));
+        let json = self.style.is_json || has_quoted_keys;
         let line = self.text[..first].trim_end_matches([' ', '\t']);
         let indent = (line.ends_with('\n') && first > whole.start).then(|| &self.text[line.len()..first]);
         let unit = indent.and_then(|indent| {

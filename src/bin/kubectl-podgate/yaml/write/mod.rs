@@ -67,21 +67,17 @@ fn edit_error(place: &Place, message: &str) -> EditError {
 
 /// Detects a document's style. Takes each property of the style from its first occurrence.
 fn detect_style(text: &str, tree: &Tree, json: bool) -> Style {
-    let fields = || {
-        tree.nodes.iter().filter_map(|node| match &node.kind {
-            NodeKind::Object { flow: false, entries } => Some(entries.iter().copied()),
-            _ => None,
-        })
-    };
+    let objects = || tree.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Object { flow: false }));
+    let fields = || objects().flat_map(|node| &node.children).map(|(key, value)| (*key, &tree.nodes[*value]));
     let from_key =
-        |key: usize, at: usize| lines::column(text, at)?.checked_sub(lines::column(text, tree.nodes[key].start)?);
-    let unit = fields().flatten().find_map(|(key, value)| match &tree.nodes[value].kind {
-        NodeKind::Object { flow: false, .. } => from_key(key, tree.nodes[value].content.start).filter(|unit| *unit > 0),
+        |key: Option<usize>, at| lines::column(text, at)?.checked_sub(lines::column(text, tree.nodes[key?].start)?);
+    let unit = fields().find_map(|(key, value)| match value.kind {
+        NodeKind::Object { flow: false } => from_key(key, value.content.start).filter(|unit| *unit > 0),
         _ => None,
     });
-    let list = fields().flatten().find_map(|(key, value)| match &tree.nodes[value].kind {
-        NodeKind::List { flow: false, items } => {
-            items.first().and_then(|item| from_key(key, lines::dash_position(text, &tree.nodes[*item])?))
+    let list = fields().find_map(|(key, value)| match value.kind {
+        NodeKind::List { flow: false } => {
+            from_key(key, lines::dash_position(text, &tree.nodes[value.children.first()?.1])?)
         }
         _ => None,
     });

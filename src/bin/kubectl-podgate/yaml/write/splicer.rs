@@ -45,7 +45,7 @@ impl Splicer<'_> {
 
     /// Returns the splices that turn a collection into `expected`.
     fn collection_splices(&self, node: usize, expected: &Value) -> Result<Vec<Splice>, usize> {
-        let children = self.tree.children(node);
+        let children = &self.tree.nodes[node].children;
         let mut parts = Vec::new();
         for (index, slot) in self.draft.entries(node).into_iter().enumerate() {
             let value = slot.key.as_ref().map_or_else(|| expected.get(index), |key| expected.get(key));
@@ -76,8 +76,8 @@ impl Splicer<'_> {
             return Ok(parts.into_iter().flat_map(|part| part.inner_splices).collect());
         }
         let splices = match self.tree.nodes[node].kind {
-            NodeKind::Object { flow: false, .. } => self.object_splices(node, parts),
-            NodeKind::List { flow: false, .. } => self.list_splices(node, parts),
+            NodeKind::Object { flow: false } => self.object_splices(node, parts),
+            NodeKind::List { flow: false } => self.list_splices(node, parts),
             _ => self.flow_splices(node, parts),
         };
         splices.ok_or(node)
@@ -93,12 +93,9 @@ impl Splicer<'_> {
     /// example, a `[]` that gets entries becomes a block list, and an emptied block list becomes `[]`.
     fn is_rewritten(&self, node: usize) -> bool {
         let Some(slots) = self.draft.changed.get(&node) else { return false };
-        let block = |node: usize| {
-            matches!(
-                self.tree.nodes[node].kind,
-                NodeKind::Object { flow: false, .. } | NodeKind::List { flow: false, .. }
-            )
-        };
+        let kind = |node: usize| &self.tree.nodes[node].kind;
+        let block =
+            |node: usize| matches!(kind(node), NodeKind::Object { flow: false } | NodeKind::List { flow: false });
         let filled = || !self.style.is_json && !slots.is_empty() && self.tree.nodes[node].parent.is_some_and(block);
         slots.iter().all(|slot| slot.old_index.is_none()) && (block(node) || filled())
     }
