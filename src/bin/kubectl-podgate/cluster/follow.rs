@@ -27,15 +27,6 @@ pub(crate) enum PodEvent {
     RequestFailed(String),
 }
 
-/// Reason why a watch or read ended early.
-enum EndReason {
-    Gone,
-    /// The user has no permission to watch the Pod, but may have permission to read the Pod.
-    WatchForbidden,
-    ReceiverDropped,
-    RequestFailed(String),
-}
-
 fn backoff_delays() -> impl Iterator<Item = Duration> {
     let builder = ExponentialBuilder::default().with_min_delay(Duration::from_millis(200));
     builder.with_max_delay(Duration::from_secs(10)).without_max_times().with_jitter().build()
@@ -48,7 +39,9 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
     loop {
         let since = clock::monotonic_time();
         let ended = match version.take() {
-            Some(version) if may_watch => watch_pod(&cluster, &name, &version, &sender).await,
+            Some(version) if may_watch => {
+                watch_pod(&cluster, &name, &version, &sender).await.map(|is_permitted| may_watch = is_permitted)
+            }
             _ => match read_pod(&cluster, &name, &sender).await {
                 Ok(found) => {
                     version = found;
@@ -60,15 +53,10 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
                 Err(end) => Err(end),
             },
         };
-        match ended {
-            Ok(()) => {}
-            Err(EndReason::WatchForbidden) => may_watch = false,
-            Err(EndReason::ReceiverDropped) => return,
-            Err(EndReason::Gone) => return drop(sender.send(PodEvent::Gone).await),
-            Err(EndReason::RequestFailed(text)) => {
-                if sender.send(PodEvent::RequestFailed(text)).await.is_err() {
-                    return;
-                }
+        if let Err(event) = ended {
+            let is_gone = matches!(event, PodEvent::Gone);
+            if sender.send(event).await.is_err() || is_gone {
+                return;
             }
         }
         if since.elapsed() > BACKOFF_RESET_AFTER {
@@ -78,38 +66,41 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
     }
 }
 
-/// Reads the Pod and sends the Pod to the receiver. Returns the Pod's resource version.
-async fn read_pod(cluster: &Cluster, name: &str, sender: &Sender<PodEvent>) -> Result<Option<String>, EndReason> {
-    let failed = |error| EndReason::RequestFailed(cluster.pod_error(&error, name));
-    let pod = cluster.wait_for(cluster.pods().get_opt(name)).await.map_err(failed)?.ok_or(EndReason::Gone)?;
+/// Reads the Pod and sends the Pod to the receiver. Returns the Pod's resource version. An error is the event to send
+/// next.
+async fn read_pod(cluster: &Cluster, name: &str, sender: &Sender<PodEvent>) -> Result<Option<String>, PodEvent> {
+    let failed = |error| PodEvent::RequestFailed(cluster.pod_error(&error, name));
+    let pod = cluster.wait_for(cluster.pods().get_opt(name)).await.map_err(failed)?.ok_or(PodEvent::Gone)?;
     let version = pod.metadata.resource_version.clone();
-    sender.send(PodEvent::Pod(Box::new(pod))).await.map_err(|_| EndReason::ReceiverDropped)?;
+    sender.send(PodEvent::Pod(Box::new(pod))).await.map_err(|unsent| unsent.0)?;
     Ok(version)
 }
 
-/// Watches the Pod from `version` on and sends each change, until the server ends the watch.
-async fn watch_pod(cluster: &Cluster, name: &str, version: &str, sender: &Sender<PodEvent>) -> Result<(), EndReason> {
+/// Watches the Pod from `version` on and sends each change, until the server ends the watch. Returns false if the user
+/// has no permission to watch the Pod, but may have permission to read the Pod. An error is the event to send next.
+async fn watch_pod(cluster: &Cluster, name: &str, version: &str, sender: &Sender<PodEvent>) -> Result<bool, PodEvent> {
     let selector = format!("metadata.name={name}");
     let params = WatchParams::default().fields(&selector).timeout(WATCH_SECONDS);
     let pods = cluster.pods();
-    let events = cluster.wait_for(pods.watch(&params, version)).await.map_err(|error| match error {
-        ClusterError::Rejected { code: 403, .. } => EndReason::WatchForbidden,
-        error => EndReason::RequestFailed(cluster.pod_error(&error, name)),
-    })?;
+    let events = match cluster.wait_for(pods.watch(&params, version)).await {
+        Ok(events) => events,
+        Err(ClusterError::Rejected { code: 403, .. }) => return Ok(false),
+        Err(error) => return Err(PodEvent::RequestFailed(cluster.pod_error(&error, name))),
+    };
     pin_mut!(events);
     let limit = Duration::from_secs(WATCH_SECONDS.into()) + cluster.request_timeout;
-    let silent = |_| EndReason::RequestFailed(format!("no data from {} for {} s", cluster.server, limit.as_secs()));
-    let broken = |error| EndReason::RequestFailed(format!("watch failed: {}", error_chain(&error)));
+    let silent = |_| PodEvent::RequestFailed(format!("no data from {} for {} s", cluster.server, limit.as_secs()));
+    let broken = |error| PodEvent::RequestFailed(format!("watch failed: {}", error_chain(&error)));
     while let Some(event) = tokio::time::timeout(limit, events.next()).await.map_err(silent)? {
         match event.map_err(broken)? {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
-                sender.send(PodEvent::Pod(Box::new(pod))).await.map_err(|_| EndReason::ReceiverDropped)?;
+                sender.send(PodEvent::Pod(Box::new(pod))).await.map_err(|unsent| unsent.0)?;
             }
-            WatchEvent::Deleted(_) => return Err(EndReason::Gone),
+            WatchEvent::Deleted(_) => return Err(PodEvent::Gone),
             // Usually the resource version is too old. The caller then reads the Pod again.
             WatchEvent::Error(_) => break,
             WatchEvent::Bookmark(_) => {}
         }
     }
-    Ok(())
+    Ok(true)
 }

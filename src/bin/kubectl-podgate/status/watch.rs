@@ -12,6 +12,7 @@ use crate::pod::{Pod, view};
 use crate::{clock, terminal};
 use anstyle::AnsiColor;
 use podgate::core::text::sanitize;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::sync::mpsc;
@@ -38,7 +39,7 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
     };
     let is_live = matches!(printer, StatusPrinter::Live(_));
     let namespace = cluster.namespace.clone();
-    let deadline = args.timeout.map(|timeout| clock::monotonic_time() + timeout);
+    let mut deadline = pin!(tokio::time::sleep(args.timeout.unwrap_or(Duration::MAX)));
     let (sender, mut events) = mpsc::channel(16);
     let version = first.metadata.resource_version.clone();
     tokio::spawn(follow(cluster, args.pod.clone(), version, sender));
@@ -52,7 +53,6 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
         if !has_reader || args.until_started && (view.started || view.deleting || has_ended) {
             return Ok(exit_code(&view));
         }
-        let tick = is_live.then(|| clock::monotonic_time() + REDRAW_INTERVAL);
         tokio::select! {
             event = events.recv() => match event {
                 Some(PodEvent::Pod(new)) => {
@@ -73,8 +73,8 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
                     return Ok(NOT_STARTED.into());
                 }
             },
-            () = sleep_until(tick) => {}
-            () = sleep_until(deadline) => {
+            () = tokio::time::sleep(REDRAW_INTERVAL), if is_live => {}
+            () = &mut deadline => {
                 let timeout = humantime::format_duration(args.timeout.unwrap_or_default());
                 print_stderr(&format!("the Pod {:?} has not started within {timeout}", args.pod));
                 return Ok(NOT_STARTED.into());
@@ -117,12 +117,5 @@ impl StatusPrinter {
                 write_stdout(&format!("{}\n", json(view)?))
             }
         }
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }
