@@ -7,6 +7,7 @@ use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::dollars;
 use crate::order::finding::Finding;
 use crate::order::kubernetes_version::Version;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -105,7 +106,7 @@ pub struct KnownFacts {
 }
 
 /// An image's `Entrypoint` and `Cmd`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageCommand {
     /// `Entrypoint` of the image. A container's `command` replaces `Entrypoint` and `Cmd`.
     pub entrypoint: Vec<String>,

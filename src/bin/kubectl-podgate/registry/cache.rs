@@ -1,7 +1,8 @@
 //! Cache of looked-up commands. Entries never expire: their key is a digest, and the content of a digest cannot change.
 
-use podgate::order::plan::ImageCommand;
-use serde_json::{Value, json};
+use super::args::Platform;
+use super::image_config::ImageInfo;
+use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
 
@@ -10,25 +11,20 @@ use std::path::PathBuf;
 pub(super) struct CommandCache(pub(super) Option<PathBuf>);
 
 impl CommandCache {
-    fn path(&self, digest: &str, platform: &str) -> Option<PathBuf> {
-        let name = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-        Some(self.0.as_ref()?.join(format!("{}-{}.json", name(digest), name(platform))))
+    fn path(&self, digest: &str, platform: &Platform) -> Option<PathBuf> {
+        let name = format!("{digest}-{platform}").replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        Some(self.0.as_ref()?.join(name + ".json"))
     }
 
-    pub(super) fn get(&self, digest: &str, platform: &str) -> Option<ImageCommand> {
+    pub(super) fn get(&self, digest: &str, platform: &Platform) -> Option<ImageInfo> {
         let text = fs::read_to_string(self.path(digest, platform)?).ok()?;
-        let value: Value = serde_json::from_str(&text).ok()?;
-        let words = |field: &str| -> Option<Vec<String>> {
-            value[field].as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
-        };
         // Ignore a file that was copied or renamed from the entry of another digest.
-        let is_same = value["digest"] == digest;
-        is_same.then_some(ImageCommand { entrypoint: words("entrypoint")?, cmd: words("cmd")? })
+        serde_json::from_str(&text).ok().filter(|info: &ImageInfo| info.digest == digest)
     }
 
-    pub(super) fn put(&self, digest: &str, platform: &str, command: &ImageCommand) {
-        let Some(path) = self.path(digest, platform) else { return };
-        let text = json!({"digest": digest, "entrypoint": command.entrypoint, "cmd": command.cmd}).to_string();
+    pub(super) fn put(&self, info: &ImageInfo, platform: &Platform) {
+        let Some(path) = self.path(&info.digest, platform) else { return };
+        let text = json!(info).to_string();
         // Write a temporary file first, because another process may read the entry at the same time.
         let temp_path = path.with_extension(format!("{}.tmp", std::process::id()));
         let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
@@ -39,23 +35,26 @@ impl CommandCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use podgate::order::plan::ImageCommand;
 
     #[test]
     fn returns_only_intact_entries_of_same_digest_and_platform() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CommandCache(Some(folder.path().join("deep/er")));
         let command = ImageCommand { entrypoint: vec!["/e".to_owned()], cmd: vec!["ü".to_owned()] };
-        assert_eq!(cache.get("sha256:1", "linux/amd64"), None);
-        cache.put("sha256:1", "linux/amd64", &command);
-        assert_eq!(cache.get("sha256:1", "linux/amd64"), Some(command.clone()));
-        assert_eq!(cache.get("sha256:1", "linux/arm64"), None);
-        let (one, two) =
-            (cache.path("sha256:1", "linux/amd64").unwrap(), cache.path("sha256:2", "linux/amd64").unwrap());
+        let info = ImageInfo { digest: "sha256:1".to_owned(), command };
+        let platform = |name: &str| Platform { os: "linux".to_owned(), architecture: name.to_owned(), variant: None };
+        let (amd64, arm64) = (platform("amd64"), platform("arm64"));
+        assert_eq!(cache.get("sha256:1", &amd64), None);
+        cache.put(&info, &amd64);
+        assert_eq!(cache.get("sha256:1", &amd64), Some(info.clone()));
+        assert_eq!(cache.get("sha256:1", &arm64), None);
+        let (one, two) = (cache.path("sha256:1", &amd64).unwrap(), cache.path("sha256:2", &amd64).unwrap());
         fs::copy(&one, two).unwrap();
-        assert_eq!(cache.get("sha256:2", "linux/amd64"), None);
+        assert_eq!(cache.get("sha256:2", &amd64), None);
         fs::write(one, "{").unwrap();
-        assert_eq!(cache.get("sha256:1", "linux/amd64"), None);
-        CommandCache(None).put("sha256:1", "x", &command);
-        CommandCache(Some("/dev/null/x".into())).put("sha256:1", "x", &command);
+        assert_eq!(cache.get("sha256:1", &amd64), None);
+        CommandCache(None).put(&info, &amd64);
+        CommandCache(Some("/dev/null/x".into())).put(&info, &amd64);
     }
 }

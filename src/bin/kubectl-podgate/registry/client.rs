@@ -57,7 +57,7 @@ impl<'a> RegistryClient<'a> {
     async fn fetch(&self, image: &Reference) -> Result<ImageInfo, String> {
         let registry = image.resolve_registry();
         // The content of a digest never changes, so a cached command needs no request.
-        if let Some(found) = image.digest().and_then(|digest| self.cached(digest)) {
+        if let Some(found) = image.digest().and_then(|digest| self.cache.get(digest, &self.args.platform)) {
             return Ok(found);
         }
         let answer = if self.args.insecure_registry.iter().any(|host| host == registry) {
@@ -76,11 +76,6 @@ impl<'a> RegistryClient<'a> {
             }
         };
         answer.map_err(|error| self.explain(image, &error))
-    }
-
-    fn cached(&self, digest: &str) -> Option<ImageInfo> {
-        let command = self.cache.get(digest, &self.args.platform.to_string())?;
-        Some(ImageInfo { digest: digest.to_owned(), command })
     }
 
     /// Tries the matching credentials one after the other. Pulls anonymously if there are no matching credentials.
@@ -104,7 +99,7 @@ impl<'a> RegistryClient<'a> {
             Some(digest) => Some(digest.to_owned()),
             None => registry.digest_of_tag().await?,
         };
-        if let Some(found) = named.as_deref().and_then(|digest| self.cached(digest)) {
+        if let Some(found) = named.as_deref().and_then(|digest| self.cache.get(digest, &self.args.platform)) {
             return Ok(found);
         }
         // Use the digest from here on, because the tag may move between two requests.
@@ -119,8 +114,9 @@ impl<'a> RegistryClient<'a> {
         let config = registry.config(config).await?;
         let command = parse_command(&String::from_utf8_lossy(&config))
             .ok_or_else(|| Error::Refused("the manifest's configuration is not an image configuration".to_owned()))?;
-        self.cache.put(&digest, &self.args.platform.to_string(), &command);
-        Ok(ImageInfo { digest, command })
+        let info = ImageInfo { digest, command };
+        self.cache.put(&info, &self.args.platform);
+        Ok(info)
     }
 
     fn explain(&self, image: &Reference, error: &Error) -> String {
@@ -133,14 +129,10 @@ impl<'a> RegistryClient<'a> {
                 };
                 format!("{registry}: access denied; pass credentials with --pull-secret{helper}")
             }
-            Error::NoPlatform => {
-                format!("no image for platform {}; pass another --platform", self.args.platform)
-            }
+            Error::NoPlatform => format!("no image for platform {}; pass another --platform", self.args.platform),
             Error::Request(error) => format!("request to {registry} failed: {}", error_chain(error)),
             Error::Status(code) => format!("{registry} answered {code}"),
-            Error::NotFound | Error::Refused(_) => {
-                format!("{registry}: {}", one_line(&error.to_string(), MAX_ERROR_BYTES))
-            }
+            Error::Refused(why) => format!("{registry}: {}", one_line(why, MAX_ERROR_BYTES)),
         }
     }
 }

@@ -27,8 +27,6 @@ const MANIFEST_TYPES: &str = "application/vnd.docker.distribution.manifest.v2+js
 pub(super) enum Error {
     #[error("access denied")]
     Denied,
-    #[error("image not found")]
-    NotFound,
     #[error("answered {0}")]
     Status(u16),
     #[error("no image for the platform")]
@@ -167,7 +165,7 @@ impl Connection<'_> {
         match answer.status() {
             status if status.is_success() => Ok(answer),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Error::Denied),
-            StatusCode::NOT_FOUND => Err(Error::NotFound),
+            StatusCode::NOT_FOUND => Err(Error::Refused("image not found".to_owned())),
             other => Err(Error::Status(other.as_u16())),
         }
     }

@@ -1,13 +1,15 @@
 //! Entrypoint and Cmd of an image, read from its configuration.
 
 use podgate::order::plan::ImageCommand;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Result of looking up an image.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ImageInfo {
     /// Digest of the tag, `sha256:…`. For a multi-platform image, the digest of the index.
     pub(crate) digest: String,
+    #[serde(flatten)]
     pub(crate) command: ImageCommand,
 }
 
