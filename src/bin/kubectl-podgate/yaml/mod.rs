@@ -34,7 +34,7 @@ pub(crate) struct Source {
     pub(crate) documents: Vec<Document>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Document {
     /// The text of the document, without separators.
     pub(crate) text: String,
@@ -92,21 +92,18 @@ impl Source {
                 None => parse::yaml(body),
             };
             let (value, error) = value.map_or_else(|error| (Value::Null, Some(error)), |value| (value, None));
-            let document = Document::new(body.to_owned(), value, piece.start);
-            documents.push(Document { line, is_json, error, ..document });
+            let (text, offset) = (body.to_owned(), piece.start);
+            documents.push(Document { text, value, offset, line, is_json, error, ..Document::default() });
         }
-        Source::new(path.into(), text, documents)
+        let path = path.into();
+        Source { name: files::display_name(&path), path, text, documents }
     }
 
     /// Returns a source for a file that cannot be read.
     pub(crate) fn unreadable(path: PathBuf, message: String) -> Source {
         let error = SourceError { offset: 0, message, fix: "" };
-        let document = Document { error: Some(error), ..Document::new(String::new(), Value::Null, 0) };
-        Source::new(path, String::new(), vec![document])
-    }
-
-    fn new(path: PathBuf, text: String, documents: Vec<Document>) -> Source {
-        Source { name: files::display_name(&path), path, text, documents }
+        let document = Document { error: Some(error), line: 1, ..Document::default() };
+        Source { name: files::display_name(&path), path, text: String::new(), documents: vec![document] }
     }
 
     /// Returns the unreadable documents with their errors.
@@ -131,11 +128,6 @@ impl Source {
 }
 
 impl Document {
-    fn new(text: String, value: Value, offset: usize) -> Document {
-        let (tree, line_starts) = (OnceCell::new(), OnceCell::new());
-        Document { text, value, error: None, offset, line: 1, is_json: false, tree, line_starts }
-    }
-
     /// Returns false if the document cannot declare an order, so that podgate can ignore its errors.
     pub(crate) fn may_declare_order(&self) -> bool {
         // The text is empty if podgate could not read the file, so the file may contain an order.
