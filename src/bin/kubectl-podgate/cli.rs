@@ -2,7 +2,6 @@
 
 use crate::{check, completion, inject, overrides, status, timeline, try_run};
 use clap::{Parser, Subcommand};
-use podgate::core::exit::Exit;
 
 const HELP: &str = "\
 An order is declared on the Pod, or on a workload's Pod template:
@@ -44,10 +43,4 @@ pub(crate) enum Command {
     Uninject(inject::Uninject),
     /// Print the version
     Version,
-}
-
-/// Prints clap's message. Returns exit code 0 for `--help` and `--version`, which clap also reports as errors.
-pub(crate) fn report_parse_error(error: &clap::Error) -> Exit {
-    let _ = error.print();
-    if error.use_stderr() { Exit::Usage } else { Exit::Released }
 }

@@ -21,6 +21,7 @@ mod try_run;
 mod yaml;
 
 use clap::{CommandFactory, Parser};
+use podgate::core::exit::Exit;
 use std::process::ExitCode;
 
 /// Replacement for musl's allocator, which is several times slower for many small allocations.
@@ -31,7 +32,11 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 fn main() -> ExitCode {
     let command = match cli::Args::try_parse() {
         Ok(args) => args.command,
-        Err(error) => return cli::report_parse_error(&error).into(),
+        Err(error) => {
+            let _ = error.print();
+            // For clap, `--help` and `--version` are errors too.
+            return if error.use_stderr() { Exit::Usage } else { Exit::Released }.into();
+        }
     };
     match command {
         cli::Command::Check(args) => check::run(&args),

@@ -59,22 +59,16 @@ fn source_line(text: &str, range: &Range<usize>) -> SourceLine {
     let end = text[range.start..last].find('\n').map_or(last, |at| range.start + at);
     let end = start + text[start..end].trim_end_matches('\r').len();
     let mark = range.start.min(end)..range.end.clamp(range.start.min(end), end);
-    if end - start <= MAX_LINE_BYTES {
-        return SourceLine {
-            text: text[start..end].to_owned(),
-            highlight: mark.start - start..mark.end - start,
-            is_cut: false,
-        };
-    }
+    let context = if end - start <= MAX_LINE_BYTES { MAX_LINE_BYTES } else { CONTEXT_BYTES };
     let mark_end = floor(mark.end.min(mark.start + MAX_LINE_BYTES));
-    let from = floor(mark.start.saturating_sub(CONTEXT_BYTES).max(start));
-    let to = floor((mark_end + CONTEXT_BYTES).min(end));
+    let from = floor(mark.start.saturating_sub(context).max(start));
+    let to = floor((mark_end + context).min(end));
     let before = if from > start { "…" } else { "" };
     let behind = if to < end { "…" } else { "" };
     let shift = before.len();
     SourceLine {
         text: format!("{before}{}{behind}", &text[from..to]),
         highlight: mark.start - from + shift..mark_end - from + shift,
-        is_cut: true,
+        is_cut: from > start || to < end,
     }
 }

@@ -69,8 +69,7 @@ fn render_finding(located: &LocatedFinding<'_>) -> String {
     if !located.finding.fix.is_empty() {
         group = group.element(SnippetLevel::HELP.message(sanitize(&located.finding.fix)));
     }
-    let group = [group];
-    Renderer::styled().decor_style(DecorStyle::Ascii).term_width(120).render(&group)
+    Renderer::styled().decor_style(DecorStyle::Ascii).term_width(120).render(&[group])
 }
 
 fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {

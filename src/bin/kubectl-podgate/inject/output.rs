@@ -1,7 +1,7 @@
 //! Output of the new manifests: to standard output, or in place.
 
 use crate::output::write_to;
-use crate::yaml::{Source, split_json};
+use crate::yaml::{Document, Source, split_json};
 use podgate::core::text::error_chain;
 use similar::TextDiff;
 use std::fs;
@@ -34,10 +34,8 @@ pub(super) fn joined_stream(changed: &[FileChange]) -> String {
     }
     // kubectl reads a stream that begins with `{` as JSON to the end. After a separator, kubectl reads JSON as YAML.
     let mut out = String::new();
-    for changed in changed
-        .iter()
-        .filter(|changed| changed.source.documents.iter().any(|d| !d.value.is_null() || d.error.is_some()))
-    {
+    let has_content = |d: &Document| !d.value.is_null() || d.error.is_some();
+    for changed in changed.iter().filter(|changed| changed.source.documents.iter().any(has_content)) {
         for part in stream_parts(changed) {
             if !out.is_empty() && !out.ends_with('\n') {
                 out.push('\n');

@@ -92,8 +92,7 @@ impl ChangeLines {
 fn write_row(out: &mut String, widths: &[usize; 4], time: &str, cells: &[String; 4]) {
     let mut text = format!("{time:<20}  ");
     for (at, cell) in cells.iter().enumerate() {
-        let pad = if at == 3 { cell.width() } else { widths[at].max(cell.width()) };
-        let _ = write!(text, "{}  ", fit(cell, pad));
+        let _ = write!(text, "{}  ", fit(cell, widths[at].max(cell.width())));
     }
     let _ = writeln!(out, "{}", text.trim_end());
 }

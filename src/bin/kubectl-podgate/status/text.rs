@@ -8,7 +8,6 @@ use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr;
 
 const HEADERS: [&str; 6] = ["CONTAINER", "PODGATE", "SINCE", "KUBELET", "WAITS FOR", "HOLDS BACK"];
-const LAST_COLUMN: usize = HEADERS.len() - 1;
 const BOLD: Style = Style::new().bold();
 
 /// Renders the status with colors. The writer removes the colors if they are not wanted.
@@ -67,12 +66,11 @@ fn write_table(view: &View, out: &mut String) {
     let widths = column_widths(HEADERS, &lines);
     let mut line = |cells: &[&str; 6], style: Style| {
         for (column, cell) in cells.iter().enumerate() {
-            // Compute the padding, because `format!` would count escape sequences. The last column needs no padding.
-            let pad = if column < LAST_COLUMN { widths[column] - cell.width() + 2 } else { 0 };
+            // Compute the padding, because `format!` would count escape sequences.
+            let pad = widths[column] - cell.width() + 2;
             let style = if column == 1 { style } else { Style::new() };
             let _ = write!(out, "{style}{cell}{style:#}{:pad$}", "");
         }
-        // Remove trailing spaces, which occur if the last cells are empty.
         out.truncate(out.trim_end_matches(' ').len());
         out.push('\n');
     };
