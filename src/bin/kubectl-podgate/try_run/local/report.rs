@@ -12,13 +12,15 @@ use podgate::core::container::Mode;
 use std::process::ExitCode;
 
 /// Result of a run. Times are in milliseconds since 1970.
+#[derive(Default)]
 pub(super) struct RunResult<'a> {
     pub(super) title: &'a str,
     /// Start of the Pod.
     pub(super) zero: i64,
     /// Histories when the start was judged, and at the end of the run. The first one is that of the sidecar.
-    pub(super) at_stop: &'a [History],
+    pub(super) at_stop: Vec<History>,
     pub(super) stopped: Vec<History>,
+    /// Time of the verdict, and time at which the containers began to stop.
     pub(super) judged_at: i64,
     pub(super) stopped_at: i64,
     /// A sentence for each fault that did not occur.
@@ -28,14 +30,14 @@ pub(super) struct RunResult<'a> {
 /// Prints the report of a run. Returns the exit code.
 pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> {
     let (title, missing) = (run.title, run.missing_faults);
-    let start = outcome(run.at_stop);
+    let start = outcome(&run.at_stop);
     let stops = if args.stop { stop_sentences(&run.stopped, run.stopped_at) } else { Vec::new() };
     let outcome = match start {
         _ if stops.iter().any(|(is_kept, _)| !is_kept) => Outcome::Broken,
         Outcome::InOrder | Outcome::Incomplete if !missing.is_empty() => Outcome::FaultMissing,
         other => other,
     };
-    let (shown, to) = if args.stop { (&run.stopped[..], now_ms()) } else { (run.at_stop, run.judged_at) };
+    let (shown, to) = if args.stop { (&run.stopped[..], now_ms()) } else { (&run.at_stop[..], run.judged_at) };
     let mut timeline = timeline(title, shown, run.zero, to + ((to - run.zero) / 24).max(100));
     let took = format_seconds(run.judged_at - run.zero);
     timeline.summary = match outcome {
@@ -46,7 +48,7 @@ pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> 
     };
     timeline.started = start == Outcome::InOrder;
     let is_timeout = i64::try_from(args.timeout.as_millis()).is_ok_and(|limit| run.judged_at - run.zero >= limit);
-    timeline.notes = sentences(run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
+    timeline.notes = sentences(&run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
     timeline.notes.extend(stops.into_iter().map(|(_, text)| text).chain(missing));
     let separator = if args.output == Output::Text { "\n" } else { "" };
     write_stdout(&format!("{separator}{}", render(&timeline, args.output, None)?))?;

@@ -54,16 +54,9 @@ fn rehearse(args: &Try, programs: &Programs) -> Result<ExitCode, String> {
     drop(scratch);
     run.screen.print(i64::MAX, None)?;
     followed?;
-    let result = RunResult {
-        title: &run.script.title,
-        zero: run.zero,
-        at_stop: &run.at_stop,
-        stopped: run.histories(),
-        judged_at: run.judged_at,
-        stopped_at: run.stopped_at,
-        missing_faults: run.missing_faults(),
-    };
-    report::print(run.args, result)
+    run.result.stopped = run.histories();
+    run.result.missing_faults = run.missing_faults();
+    report::print(args, run.result)
 }
 
 /// A fault of `--break`.
@@ -93,19 +86,13 @@ struct Run<'a> {
     /// The sidecar, followed by the containers.
     containers: Vec<Supervised>,
     board: BoardReader,
-    screen: Screen,
+    screen: Screen<'a>,
     phase: Phase,
-    /// Start of the Pod, in milliseconds since 1970.
-    zero: i64,
     /// Time at which the Pod starts.
     start: Instant,
     faults: Vec<PendingFault<'a>>,
-    /// Histories at the time of the verdict.
-    at_stop: Vec<History>,
     is_interrupted: bool,
-    /// Time of the verdict, and time at which the containers began to stop.
-    judged_at: i64,
-    stopped_at: i64,
+    result: RunResult<'a>,
 }
 
 impl<'a> Run<'a> {
@@ -125,13 +112,10 @@ impl<'a> Run<'a> {
             board: BoardReader::default(),
             screen: Screen::new(args, zero, script.tasks.iter().map(|task| task.name.len()).max().unwrap_or_default()),
             phase: Phase::Boot,
-            zero,
             start: now,
             faults: faults.collect(),
-            at_stop: Vec::new(),
             is_interrupted: false,
-            judged_at: zero,
-            stopped_at: zero,
+            result: RunResult { title: &script.title, zero, judged_at: zero, stopped_at: zero, ..RunResult::default() },
         }
     }
 
@@ -155,8 +139,8 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             let until = now_ms() - screen::DELAY_MS;
-            let chart =
-                self.screen.is_due(until).then(|| report::live_chart(&self.script.title, &self.histories(), self.zero));
+            let draw = || report::live_chart(self.result.title, &self.histories(), self.result.zero);
+            let chart = self.screen.is_due(until).then(draw);
             self.screen.print(until, chart.as_deref())?;
         }
     }
@@ -170,7 +154,7 @@ impl<'a> Run<'a> {
             Message::Log { name, line } => self.screen.log(&name, &line),
             Message::StandIn { name, run, is_ready, at } => {
                 // On a busy machine, this thread may read the line of an earlier event after the verdict.
-                let judged = self.at_stop.iter_mut().filter(|_| at <= self.judged_at);
+                let judged = self.result.at_stop.iter_mut().filter(|_| at <= self.result.judged_at);
                 let live = self.containers.iter_mut().map(|own| &mut own.history);
                 for own in judged.chain(live).filter(|own| own.task.name == name) {
                     own.on_event(run, is_ready, at);
@@ -256,7 +240,7 @@ impl<'a> Run<'a> {
 
     /// Returns a sentence for each fault that had not occurred at the verdict.
     fn missing_faults(&self) -> Vec<String> {
-        let own = |fault: &PendingFault<'_>| &self.at_stop[fault.container];
+        let own = |fault: &PendingFault<'_>| &self.result.at_stop[fault.container];
         let missing = self.faults.iter().filter(|one| !has_occurred(own(one), one.fault.kind, one.killed));
         missing.map(|one| missing_sentence(own(one), one.fault)).collect()
     }
@@ -275,11 +259,13 @@ impl<'a> Run<'a> {
             // A container has ended since the verdict, or is killed.
             Phase::Linger(_) if is_open => self.phase = Phase::Run,
             // The last log lines may not have been read yet.
-            Phase::Linger(_) if !(self.args.stop || self.is_interrupted) => return Ok(now_ms() - self.judged_at > 100),
+            Phase::Linger(_) if !(self.args.stop || self.is_interrupted) => {
+                return Ok(now_ms() - self.result.judged_at > 100);
+            }
             Phase::Linger(until) if now >= until => {
-                self.stopped_at = now_ms();
+                self.result.stopped_at = now_ms();
                 self.phase = Phase::Stop;
-                self.screen.event(self.stopped_at, "", "the Pod stops");
+                self.screen.event(self.result.stopped_at, "", "the Pod stops");
                 for own in &mut self.containers[1..] {
                     own.stop(now + self.script.grace)?;
                 }
@@ -309,10 +295,10 @@ impl<'a> Run<'a> {
         if !matches!(self.phase, Phase::Boot | Phase::Run) {
             return;
         }
-        (self.judged_at, self.stopped_at) = (now_ms(), now_ms());
-        self.at_stop = self.histories();
-        let starts = self.at_stop[1..].iter().filter_map(|own| own.runs.last()?.started);
-        let age = self.judged_at - starts.max().unwrap_or_default();
+        (self.result.judged_at, self.result.stopped_at) = (now_ms(), now_ms());
+        self.result.at_stop = self.histories();
+        let starts = self.result.at_stop[1..].iter().filter_map(|own| own.runs.last()?.started);
+        let age = self.result.judged_at - starts.max().unwrap_or_default();
         let rest = u64::try_from(LINGER_MS - age).unwrap_or_default();
         self.phase = Phase::Linger(now + Duration::from_millis(rest));
     }

@@ -15,9 +15,8 @@ pub(super) const DELAY_MS: i64 = 100;
 const REDRAW_MS: i64 = 100;
 
 #[derive(Debug)]
-pub(super) struct Screen {
-    output: Output,
-    is_verbose: bool,
+pub(super) struct Screen<'a> {
+    args: &'a Try,
     /// The growing chart; `None` unless the output is text on a terminal.
     live: Option<LiveScreen>,
     drawn_at: i64,
@@ -28,11 +27,10 @@ pub(super) struct Screen {
     name_width: usize,
 }
 
-impl Screen {
-    pub(super) fn new(args: &Try, zero: i64, name_width: usize) -> Screen {
-        let (output, is_verbose) = (args.output, args.verbose);
-        let live = (output == Output::Text && terminal::size().is_some()).then(LiveScreen::default);
-        Screen { output, is_verbose, live, drawn_at: 0, pending: Vec::new(), zero, name_width }
+impl<'a> Screen<'a> {
+    pub(super) fn new(args: &'a Try, zero: i64, name_width: usize) -> Screen<'a> {
+        let live = (args.output == Output::Text && terminal::size().is_some()).then(LiveScreen::default);
+        Screen { args, live, drawn_at: 0, pending: Vec::new(), zero, name_width }
     }
 
     /// Adds an event of a container.
@@ -45,7 +43,7 @@ impl Screen {
     /// Adds a line of a container's log. Omits podgate's timestamps and level INFO, because the events show the same.
     pub(super) fn log(&mut self, name: &str, line: &str) {
         let own = line.split_once(' ').filter(|(time, _)| humantime::parse_rfc3339(time).is_ok());
-        if own.is_some_and(|(_, rest)| rest.starts_with("INFO")) && !self.is_verbose {
+        if own.is_some_and(|(_, rest)| rest.starts_with("INFO")) && !self.args.verbose {
             return;
         }
         let (line, width) = (own.map_or(line, |(_, rest)| rest), self.name_width);
@@ -57,7 +55,7 @@ impl Screen {
         let names: Vec<&str> = script.tasks[1..].iter().map(|task| task.name.as_str()).collect();
         let head = format!("{}: {}", script.title, names.join(", "));
         for line in std::iter::once(&head).chain(&script.notes) {
-            match self.output {
+            match self.args.output {
                 Output::Text => _ = write_stdout(&format!("{}\n", sanitize(line)))?,
                 Output::Json | Output::Svg => print_stderr(line),
             }
@@ -76,7 +74,7 @@ impl Screen {
         self.pending.sort_by_key(|(at, _)| *at);
         let count = self.pending.partition_point(|(at, _)| *at <= until);
         let lines: String = self.pending.drain(..count).map(|(_, line)| line + "\n").collect();
-        if self.output != Output::Text {
+        if self.args.output != Output::Text {
             let _ = std::io::stderr().write_all(lines.as_bytes());
             return Ok(());
         }
