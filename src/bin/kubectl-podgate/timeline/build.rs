@@ -4,12 +4,12 @@
 //! within that second, the sidecar's milliseconds are used. If the sidecar observed the event later, the whole second
 //! is used.
 
-use super::event::Event;
-use super::notes;
 use super::shape::{Bar, BarKind, Mark, Moment, Row, Source, Timeline};
+use super::{event, notes};
 use crate::pod::Pod;
 use crate::pod::shape::{PodContainer, Role};
 use crate::pod::view::{pod_containers, view};
+use k8s_openapi::api::core::v1::Event;
 use podgate::core::container::Mode;
 use podgate::core::names;
 use podgate::core::times::{Milestone, Times};
@@ -106,12 +106,8 @@ impl Evidence<'_> {
 
     /// Returns the first event with this reason for a container, or for the Pod if `container` is `None`.
     fn first_event(&self, container: Option<&str>, reason: &str) -> Option<Moment> {
-        let events = self.events.unwrap_or_default().iter().filter(|event| event.is_about(container, reason));
-        let moments = events.filter_map(|event| {
-            let (time, exact) = event.time()?;
-            Some(Moment { at: parse_millis(time)?, exact, by: Source::Event })
-        });
-        moments.min_by_key(|moment| moment.at)
+        let events = self.events.unwrap_or_default().iter().filter(|event| event::is_about(event, container, reason));
+        events.filter_map(event::moment).min_by_key(|moment| moment.at)
     }
 
     fn row(&self, container: &PodContainer<'_>) -> Row {
@@ -150,13 +146,13 @@ impl Evidence<'_> {
             by_kubelet(&kubelet.finished_at).filter(|_| kubelet.restarts == 0),
             by_podgate(Milestone::Ended),
         );
-        let is_pull = |event: &&Event| event.is_about(Some(name), "Pulled");
+        let is_pull = |event: &&Event| event::is_about(event, Some(name), "Pulled");
         Row {
             name: name.to_owned(),
             role: container.role,
             mode,
             pulled: self.first_event(Some(name), "Pulled"),
-            pull_ms: self.events.unwrap_or_default().iter().filter(is_pull).find_map(Event::pull_ms),
+            pull_ms: self.events.unwrap_or_default().iter().filter(is_pull).find_map(event::pull_ms),
             created,
             gate,
             opened,

@@ -14,7 +14,7 @@ pub(crate) use args::{Output, Timeline};
 use crate::cluster::Cluster;
 use crate::output::{to_json, write_stdout};
 use crate::{clock, runtime};
-use event::Event;
+use k8s_openapi::api::core::v1::Event;
 use serde::Deserialize;
 use serde_json::Value;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! The sentences of the timeline: a summary, and notes about missing times.
 
-use super::event::Event;
 use super::shape::{BarKind, Row, Timeline, format_seconds};
 use crate::pod::shape::{Role, View};
+use k8s_openapi::api::core::v1::Event;
 
 pub(crate) fn summary(timeline: &Timeline, deleting: bool) -> String {
     let name = format!("Pod {}/{}", timeline.namespace, timeline.pod);
