@@ -1,22 +1,20 @@
 //! Ticks of the time axis.
 
-/// Distances between two ticks, in milliseconds.
-const TICK_STEPS: [i64; 17] = [
+/// Distances between two ticks, in milliseconds. A longer distance is a multiple of [`DAY`].
+const TICK_STEPS: [i64; 16] = [
     100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000,
-    21_600_000, 86_400_000,
+    21_600_000,
 ];
+const DAY: i64 = 86_400_000;
 
 /// Returns at most `most` + 1 ticks at round times within `length` milliseconds. Each tick is an offset in milliseconds
 /// and a label. The first offset is 0.
 pub(crate) fn ticks(length: i64, most: usize) -> Vec<(i64, String)> {
     let most = i64::try_from(most.max(1)).unwrap_or(1);
-    let days = |step: &i64| *step * (length / step / most + 1);
-    let step = TICK_STEPS
-        .into_iter()
-        .find(|step| length / step < most)
-        .unwrap_or_else(|| days(&TICK_STEPS[TICK_STEPS.len() - 1]));
-    let count = length / step;
-    (0..=count).map(|n| (n * step, format_tick(n * step))).collect()
+    let step = TICK_STEPS.into_iter().find(|step| length / step < most).unwrap_or(DAY);
+    // Only a step of a day can give more ticks.
+    let step = step * (length / step / most + 1);
+    (0..=length / step).map(|n| (n * step, format_tick(n * step))).collect()
 }
 
 fn format_tick(ms: i64) -> String {

@@ -6,7 +6,6 @@ use podgate::core::container::Mode;
 use serde::{Serialize, Serializer};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Timeline {
     pub(crate) namespace: String,
     pub(crate) pod: String,
@@ -27,7 +26,6 @@ pub(crate) struct Timeline {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Mark {
     pub(crate) what: &'static str,
     #[serde(flatten)]
@@ -35,7 +33,6 @@ pub(crate) struct Mark {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Moment {
     #[serde(serialize_with = "time")]
     pub(crate) at: i64,
@@ -79,7 +76,6 @@ pub(crate) struct Row {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Bar {
     pub(crate) kind: BarKind,
     #[serde(serialize_with = "time")]

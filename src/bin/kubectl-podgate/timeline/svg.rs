@@ -2,7 +2,7 @@
 //! and a description for screen readers.
 
 use super::scale::ticks;
-use super::shape::{Bar, BarKind, BarStyle, Row, Timeline, format_seconds};
+use super::shape::{BarKind, BarStyle, Row, Timeline, format_seconds};
 use super::text::format_offset;
 use std::fmt::Write as _;
 
@@ -171,7 +171,10 @@ fn write_row(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
     );
     for bar in &row.bars {
         let (from, to, class) = (x_position(bar.from, timeline), x_position(bar.to, timeline), bar.kind.style().class);
-        let title = escape(&tooltip(row, bar, timeline.from));
+        let (exact, what) = (if bar.exact { "" } else { "~" }, bar.kind.style().label);
+        let [begin, end] = [bar.from, bar.to].map(|at| format_seconds(at - timeline.from));
+        let took = format_seconds(bar.to - bar.from);
+        let title = escape(&format!("{}: {what}, {exact}+{begin} to +{end} ({exact}{took})", row.name));
         if bar.kind == BarKind::Wait {
             let _ = writeln!(
                 out,
@@ -193,17 +196,6 @@ fn write_row(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
             );
         }
     }
-}
-
-fn tooltip(row: &Row, bar: &Bar, from: i64) -> String {
-    let about = if bar.exact { "" } else { "~" };
-    let (begin, end) = (format_seconds(bar.from - from), format_seconds(bar.to - from));
-    format!(
-        "{}: {}, {about}+{begin} to +{end} ({about}{})",
-        row.name,
-        bar.kind.style().label,
-        format_seconds(bar.to - bar.from)
-    )
 }
 
 fn write_legend(out: &mut String, timeline: &Timeline, y: f64) {

@@ -70,21 +70,16 @@ fn position(after: i64, length: i64, places: usize) -> usize {
     ((share * places as f64).round() as usize).min(places)
 }
 
-/// Returns the kind of bar at each of `count` places.
-fn rasterize(bars: &[Bar], from: i64, length: i64, count: usize) -> Vec<Option<BarKind>> {
-    let mut out = vec![None; count];
-    for bar in bars {
-        let (begin, end) = (position(bar.from - from, length, count), position(bar.to - from, length, count));
-        // A very short bar still takes one place.
-        let end = end.max(begin + 1).min(count);
-        out[begin.min(end)..end].fill(Some(bar.kind));
-    }
-    out
-}
-
 fn render_bars(bars: &[Bar], from: i64, length: i64, cells: usize, colors: bool) -> String {
+    let mut kinds = vec![None; cells];
+    for bar in bars {
+        let [begin, end] = [bar.from, bar.to].map(|at| position(at - from, length, cells));
+        // A very short bar still takes one cell.
+        let end = end.max(begin + 1).min(cells);
+        kinds[begin.min(end)..end].fill(Some(bar.kind));
+    }
     let (mut out, mut now) = (String::new(), Style::new());
-    for kind in rasterize(bars, from, length, cells) {
+    for kind in kinds {
         let (style, c) = kind.map_or((Style::new(), ' '), |kind| cell_style(kind, colors));
         if style != now {
             let _ = write!(out, "{now:#}{style}");
