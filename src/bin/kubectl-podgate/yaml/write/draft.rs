@@ -197,11 +197,6 @@ impl<'a> Draft<'a> {
         Place(steps)
     }
 
-    /// Returns true if a collection in this subtree changes.
-    pub(super) fn has_changes_in(&self, node: usize) -> bool {
-        self.changed.range(node..self.tree.nodes[node].subtree_end).next().is_some()
-    }
-
     /// Returns the entries of a collection after the edits. Without edits, these are the old entries.
     pub(super) fn entries(&self, node: usize) -> Vec<DraftEntry> {
         let written = || {

@@ -57,9 +57,10 @@ impl Splicer<'_> {
             };
             if let (Some(from), false, Some(value)) = (slot.old_index, slot.is_rewritten, value) {
                 let child = children[from].1;
+                let subtree = child..self.tree.nodes[child].subtree_end;
                 if self.is_rewritten(child) {
                     part.new_value = Some(value);
-                } else if self.draft.has_changes_in(child) {
+                } else if self.draft.changed.range(subtree).next().is_some() {
                     match self.collection_splices(child, value) {
                         Ok(inner) => part.inner_splices = inner,
                         // If there are no comments, rendering the whole value again loses only its layout.
