@@ -38,17 +38,18 @@ fn main() -> ExitCode {
             return if error.use_stderr() { Exit::Usage } else { Exit::Released }.into();
         }
     };
+    let or_fail = |result: Result<ExitCode, Vec<String>>| result.unwrap_or_else(|lines| output::fail_all(&lines));
     match command {
-        cli::Command::Check(args) => check::run(&args),
+        cli::Command::Check(args) => or_fail(check::run(&args)),
         cli::Command::Completion(args) => completion::print_script(cli::Args::command(), &args),
-        cli::Command::Inject(args) => inject::inject(&args),
+        cli::Command::Inject(args) => or_fail(inject::inject(&args)),
         cli::Command::Man(args) => completion::write_man_pages(cli::Args::command(), &args),
-        cli::Command::Override(args) => overrides::run(&args),
+        cli::Command::Override(args) => runtime::block_on(overrides::run(&args)),
         cli::Command::StandIn(args) => try_run::run_stand_in(&args),
-        cli::Command::Status(args) => status::run(&args),
-        cli::Command::Timeline(args) => timeline::run(&args),
+        cli::Command::Status(args) => runtime::block_on(status::run(&args)),
+        cli::Command::Timeline(args) => runtime::block_on(timeline::run(&args)),
         cli::Command::Try(args) => try_run::run(&args),
-        cli::Command::Uninject(args) => inject::uninject(&args),
+        cli::Command::Uninject(args) => or_fail(inject::uninject(&args)),
         cli::Command::Version => output::print(concat!("kubectl-podgate ", env!("CARGO_PKG_VERSION"), "\n")),
     }
 }

@@ -10,7 +10,7 @@ mod text;
 
 pub(crate) use args::Check;
 
-use crate::output::{fail_all, print_stderr, write_stdout};
+use crate::output::{print_stderr, write_stdout};
 use crate::registry::images::look_up_images;
 use crate::runtime;
 use crate::yaml::files::ignored_message;
@@ -19,11 +19,7 @@ use args::ReportFormat;
 use podgate::order::finding::Level;
 use std::process::ExitCode;
 
-pub(crate) fn run(args: &Check) -> ExitCode {
-    check(args).unwrap_or_else(|lines| fail_all(&lines))
-}
-
-fn check(args: &Check) -> Result<ExitCode, Vec<String>> {
+pub(crate) fn run(args: &Check) -> Result<ExitCode, Vec<String>> {
     let sources = args.manifests.read();
     if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
         print_stderr(&line);

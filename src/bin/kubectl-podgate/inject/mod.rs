@@ -8,7 +8,7 @@ pub(crate) use args::{Inject, Uninject};
 #[cfg(target_os = "linux")]
 pub(crate) use transform::finding_report;
 
-use crate::output::{fail, fail_all, print_stderr};
+use crate::output::{fail, print_stderr};
 use crate::registry::images::look_up_images;
 use crate::yaml::Source;
 use crate::yaml::files::{check_readable, ignored_message, read_single_document};
@@ -21,16 +21,13 @@ use podgate::order::inject::Options;
 use podgate::order::migrate;
 use std::io::Write;
 use std::process::ExitCode;
-use transform::{Action, Report};
+use transform::Action;
 
 /// Exit code of `--check` if a file would change.
 const EXIT_WOULD_CHANGE: u8 = 3;
 
-pub(crate) fn inject(args: &Inject) -> ExitCode {
-    let from = match args.from.as_ref().map(load_migration).transpose() {
-        Ok(from) => from,
-        Err(line) => return fail(&line),
-    };
+pub(crate) fn inject(args: &Inject) -> Result<ExitCode, Vec<String>> {
+    let from = args.from.as_ref().map(load_migration).transpose().map_err(|line| vec![line])?;
     let options = Box::new(Options {
         image_pull_policy: args.image_pull_policy.clone(),
         has_fixed_user: !args.no_fixed_user,
@@ -42,11 +39,11 @@ pub(crate) fn inject(args: &Inject) -> ExitCode {
         let images = args.images.resolve_images.then(look_up).transpose()?;
         Ok(Action::Inject { options, from, images, annotate_only: args.annotate_only })
     };
-    run(&args.files, args.from.is_some(), action).unwrap_or_else(|lines| fail_all(&lines))
+    run(&args.files, args.from.is_some(), action)
 }
 
-pub(crate) fn uninject(args: &Uninject) -> ExitCode {
-    run(&args.files, false, |_| Ok(Action::Uninject)).unwrap_or_else(|lines| fail_all(&lines))
+pub(crate) fn uninject(args: &Uninject) -> Result<ExitCode, Vec<String>> {
+    run(&args.files, false, |_| Ok(Action::Uninject))
 }
 
 /// Runs `inject` or `uninject`. If `reads_all` is true, a document without podgate's keys may also declare an order.
@@ -78,44 +75,31 @@ fn run(
         changed.push(FileChange { source, new_text: text });
     }
     let broken = reports.iter().any(|report| report.level == Some(Level::Error));
-    print_reports(&reports, args.quiet, broken);
+    for report in &reports {
+        let is_minor = report.level.is_none_or(|level| level == Level::Note);
+        // If a document is broken, podgate writes no manifest, so a line about a change would be wrong.
+        if !(is_minor && args.quiet || report.level.is_none() && broken) {
+            print_line(&report.line);
+        }
+    }
     if broken {
         return Ok(ExitCode::FAILURE);
     }
     if !any && !args.quiet {
         print_stderr(action.nothing_done_message());
     }
-    if args.check {
-        return list_changes(&changed, args.diff);
-    }
-    match (args.in_place, args.diff) {
-        (true, _) => output::write_in_place(&changed),
-        (false, true) => output::print(&changed.iter().map(|changed| changed.diff()).collect::<String>()),
-        (false, false) => output::print(&output::joined_stream(&changed)),
-    }?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Runs `--check`: lists the files that would change. Also prints the patch if `diff` is true.
-fn list_changes(changed: &[FileChange], diff: bool) -> Result<ExitCode, Vec<String>> {
-    let would: Vec<&FileChange> = changed.iter().filter(|changed| changed.new_text != changed.source.text).collect();
-    for changed in &would {
+    let mut code = ExitCode::SUCCESS;
+    for changed in changed.iter().filter(|changed| args.check && changed.new_text != changed.source.text) {
         print_line(&format!("{}: would change", changed.source.name));
+        code = EXIT_WOULD_CHANGE.into();
     }
-    let patch: String = if diff { would.iter().map(|changed| changed.diff()).collect() } else { String::new() };
-    output::print(&patch)?;
-    Ok(if would.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WOULD_CHANGE) })
-}
-
-/// Prints reports to standard error in file order. Omits lines about changes if `broken` is true, because podgate then
-/// writes no manifest. `--quiet` omits these lines and notes.
-fn print_reports(reports: &[Report], quiet: bool, broken: bool) {
-    for report in reports {
-        let is_minor = report.level.is_none_or(|level| level == Level::Note);
-        if !(is_minor && quiet || report.level.is_none() && broken) {
-            print_line(&report.line);
-        }
-    }
+    match (args.in_place, args.diff, args.check) {
+        (true, ..) => output::write_in_place(&changed),
+        (_, true, _) => output::print(&changed.iter().map(FileChange::diff).collect::<String>()),
+        (_, _, true) => Ok(()),
+        _ => output::print(&output::joined_stream(&changed)),
+    }?;
+    Ok(code)
 }
 
 fn print_line(line: &str) {

@@ -5,9 +5,9 @@ mod change;
 
 pub(crate) use args::Override;
 
+use crate::clock;
 use crate::cluster::{Cluster, ClusterError};
 use crate::output::{print_stderr, write_stdout};
-use crate::{clock, runtime};
 use change::AnnotationChange;
 use kube::api::{Patch, PatchParams};
 use podgate::core::exit::Exit;
@@ -18,15 +18,11 @@ use std::process::ExitCode;
 /// Name that `metadata.managedFields` records for changes by this plugin.
 const FIELD_MANAGER: &str = "kubectl-podgate";
 
-pub(crate) fn run(args: &Override) -> ExitCode {
+pub(crate) async fn run(args: &Override) -> Result<ExitCode, String> {
     if let Err(error) = args::validate(args) {
         print_stderr(&error);
-        return Exit::Usage.into();
+        return Ok(Exit::Usage.into());
     }
-    runtime::block_on(apply(args))
-}
-
-async fn apply(args: &Override) -> Result<ExitCode, String> {
     let cluster = Cluster::from_args(&args.connection).await?;
     let pod = cluster.get_pod(&args.pod).await?;
     let now = clock::wall_time();

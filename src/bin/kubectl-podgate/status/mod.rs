@@ -7,18 +7,14 @@ mod watch;
 
 pub(crate) use args::Status;
 
+use crate::clock;
 use crate::cluster::Cluster;
 use crate::common_args::OutputFormat;
 use crate::output::{to_json, write_stdout};
 use crate::pod::view;
-use crate::{clock, runtime};
 use std::process::ExitCode;
 
-pub(crate) fn run(args: &Status) -> ExitCode {
-    runtime::block_on(show(args))
-}
-
-async fn show(args: &Status) -> Result<ExitCode, String> {
+pub(crate) async fn run(args: &Status) -> Result<ExitCode, String> {
     let cluster = Cluster::from_args(&args.connection).await?;
     let pod = cluster.get_pod(&args.pod).await?;
     if args.watch || args.until_started {

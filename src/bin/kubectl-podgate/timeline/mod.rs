@@ -11,19 +11,15 @@ pub(crate) mod text;
 
 pub(crate) use args::{Output, Timeline};
 
+use crate::clock;
 use crate::cluster::Cluster;
 use crate::output::{to_json, write_stdout};
-use crate::{clock, runtime};
 use k8s_openapi::api::core::v1::Event;
 use serde::Deserialize;
 use serde_json::Value;
 use std::process::ExitCode;
 
-pub(crate) fn run(args: &Timeline) -> ExitCode {
-    runtime::block_on(show(args))
-}
-
-async fn show(args: &Timeline) -> Result<ExitCode, String> {
+pub(crate) async fn run(args: &Timeline) -> Result<ExitCode, String> {
     let cluster = Cluster::from_args(&args.connection).await?;
     let pod = cluster.get_pod(&args.pod).await?;
     let events = events(&cluster, pod.metadata.uid.as_deref().unwrap_or_default()).await;
