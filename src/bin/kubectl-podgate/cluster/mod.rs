@@ -46,14 +46,31 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn from_args(connection: &ConnectionArgs) -> Result<Self, String> {
-        let mut config = load_config(connection).await?;
+        let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
+        let unusable = |error: &dyn std::error::Error| format!("can't use the kubeconfig: {}", error_chain(error));
+        let read = connection.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+        let mut config = match read {
+            Ok(kubeconfig) => {
+                let loaded = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+                loaded.map_err(|error| unusable(&error))?
+            }
+            Err(error) => {
+                // In a Pod, use the service account, unless a flag requests a kubeconfig.
+                let asked_for = connection.kubeconfig.is_some() || connection.context.is_some();
+                let why = match &error {
+                    KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".to_owned(),
+                    other => error_chain(other),
+                };
+                let failed = format!("can't read the kubeconfig: {why}; pass one with --kubeconfig or KUBECONFIG");
+                Config::incluster().ok().filter(|_| !asked_for).ok_or(failed)?
+            }
+        };
         // Disable automatic retries. The callers retry where retries make sense.
         config.default_retry = false;
         config.connect_timeout = Some(connection.request_timeout);
         let server = config.cluster_url.to_string();
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client =
-            Client::try_from(config).map_err(|error| format!("can't use the kubeconfig: {}", error_chain(&error)))?;
+        let client = Client::try_from(config).map_err(|error| unusable(&error))?;
         Ok(Self { client, server, namespace, request_timeout: connection.request_timeout })
     }
 
@@ -98,31 +115,6 @@ impl Cluster {
                 format!("{server}: the response is not a Pod; check the server's address in the kubeconfig")
             }
             ClusterError::NoAnswer(line) => line.clone(),
-        }
-    }
-}
-
-async fn load_config(connection: &ConnectionArgs) -> Result<Config, String> {
-    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-    let found = match &connection.kubeconfig {
-        Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
-    };
-    match found {
-        Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .map_err(|error| format!("can't use the kubeconfig: {}", error_chain(&error))),
-        Err(error) => {
-            // In a Pod, use the service account, unless a flag requests a kubeconfig.
-            let asked_for = connection.kubeconfig.is_some() || connection.context.is_some();
-            let config = Config::incluster().ok().filter(|_| !asked_for);
-            config.ok_or_else(|| {
-                let why = match &error {
-                    KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".to_owned(),
-                    other => error_chain(other),
-                };
-                format!("can't read the kubeconfig: {why}; pass one with --kubeconfig or KUBECONFIG")
-            })
         }
     }
 }
