@@ -30,7 +30,7 @@ fn finding_json(located: &LocatedFinding<'_>) -> Value {
         "column": located.start.column,
         "endLine": located.end.line,
         "endColumn": located.end.column,
-        "place": located.place.to_string(),
+        "place": finding.at.to_string(),
         "message": finding.message,
         "fix": finding.fix,
     })

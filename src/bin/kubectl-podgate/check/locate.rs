@@ -7,9 +7,8 @@ use std::ops::Range;
 
 #[derive(Debug, Clone)]
 pub(crate) struct LocatedFinding<'a> {
+    /// The finding, with its place from the root of the document.
     pub(crate) finding: Finding,
-    /// Path from the root of the document.
-    pub(crate) place: Place,
     pub(crate) file: &'a str,
     pub(crate) start: Position,
     pub(crate) end: Position,
@@ -33,11 +32,11 @@ const MAX_LINE_BYTES: usize = 300;
 
 /// Locates a finding whose path starts at `template` in `document` of `file`.
 pub(crate) fn locate<'a>(finding: Finding, template: &Place, document: &Document, file: &'a str) -> LocatedFinding<'a> {
-    let place = template.join(&finding.at);
-    let range = document.highlight_word(&place, finding.span.as_ref());
+    let finding = Finding { at: template.join(&finding.at), ..finding };
+    let range = document.highlight_word(&finding.at, finding.span.as_ref());
     let line = source_line(&document.text, &range);
     let (start, end) = (document.position(range.start), document.position(range.end));
-    LocatedFinding { finding, place, file, start, end, line }
+    LocatedFinding { finding, file, start, end, line }
 }
 
 /// Returns the finding for a document that cannot be read.
@@ -46,7 +45,7 @@ pub(crate) fn locate_error<'a>(document: &Document, error: &SourceError, file: &
     let range = error.offset..document.text.ceil_char_boundary(error.offset + 1);
     let line = source_line(&document.text, &range);
     let start = document.position(error.offset);
-    LocatedFinding { finding, place: Place::root(), file, start, end: start, line }
+    LocatedFinding { finding, file, start, end: start, line }
 }
 
 /// Returns the line on which `range` begins, shortened if necessary, with `range` as its mark.

@@ -56,7 +56,7 @@ fn result_object(located: &LocatedFinding<'_>, numbers: &BTreeMap<&str, usize>) 
                     "endColumn": located.end.column,
                 },
             },
-            "logicalLocations": [{"fullyQualifiedName": located.place.to_string()}],
+            "logicalLocations": [{"fullyQualifiedName": finding.at.to_string()}],
         }],
     })
 }
