@@ -16,7 +16,7 @@ pub(crate) struct ImageArgs {
     pub(crate) no_pin: bool,
     /// Look up this platform in a multi-platform image
     #[arg(long, value_name = "OS/ARCH[/VARIANT]", default_value = "linux/amd64", value_parser = platform, requires = "resolve_images")]
-    pub(crate) platform: Platform,
+    pub(crate) platform: String,
     /// Use credentials of a .dockerconfigjson or Secret; repeatable
     #[arg(long, value_name = "FILE", requires = "resolve_images")]
     pub(crate) pull_secret: Vec<PathBuf>,
@@ -40,20 +40,7 @@ pub(crate) struct ImageArgs {
     pub(crate) cache_home: Option<PathBuf>,
 }
 
-/// Value of `--platform`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Platform {
-    pub(crate) os: String,
-    pub(crate) architecture: String,
-    pub(crate) variant: Option<String>,
-}
-
-fn platform(text: &str) -> Result<Platform, &'static str> {
-    let parts: Vec<String> = text.split('/').map(str::to_owned).collect();
-    match parts.as_slice() {
-        [os, architecture, variant @ ..] if variant.len() < 2 && parts.iter().all(|part| !part.is_empty()) => {
-            Ok(Platform { os: os.clone(), architecture: architecture.clone(), variant: variant.first().cloned() })
-        }
-        _ => Err("write OS/ARCH, such as linux/arm64"),
-    }
+fn platform(text: &str) -> Result<String, &'static str> {
+    let is_valid = (2..=3).contains(&text.split('/').count()) && text.split('/').all(|part| !part.is_empty());
+    is_valid.then(|| text.to_owned()).ok_or("write OS/ARCH, such as linux/arm64")
 }

@@ -1,6 +1,5 @@
 //! Cache of looked-up commands. Entries never expire: their key is a digest, and the content of a digest cannot change.
 
-use super::args::Platform;
 use super::image_config::ImageInfo;
 use serde_json::json;
 use std::fs;
@@ -11,18 +10,18 @@ use std::path::PathBuf;
 pub(super) struct CommandCache(pub(super) Option<PathBuf>);
 
 impl CommandCache {
-    fn path(&self, digest: &str, platform: &Platform) -> Option<PathBuf> {
+    fn path(&self, digest: &str, platform: &str) -> Option<PathBuf> {
         let name = format!("{digest}-{platform}").replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         Some(self.0.as_ref()?.join(name + ".json"))
     }
 
-    pub(super) fn get(&self, digest: &str, platform: &Platform) -> Option<ImageInfo> {
+    pub(super) fn get(&self, digest: &str, platform: &str) -> Option<ImageInfo> {
         let text = fs::read_to_string(self.path(digest, platform)?).ok()?;
         // Ignore a file that was copied or renamed from the entry of another digest.
         serde_json::from_str(&text).ok().filter(|info: &ImageInfo| info.digest == digest)
     }
 
-    pub(super) fn put(&self, info: &ImageInfo, platform: &Platform) {
+    pub(super) fn put(&self, info: &ImageInfo, platform: &str) {
         let Some(path) = self.path(&info.digest, platform) else { return };
         let text = json!(info).to_string();
         // Write a temporary file first, because another process may read the entry at the same time.
@@ -43,18 +42,17 @@ mod tests {
         let cache = CommandCache(Some(folder.path().join("deep/er")));
         let command = ImageCommand { entrypoint: vec!["/e".to_owned()], cmd: vec!["ü".to_owned()] };
         let info = ImageInfo { digest: "sha256:1".to_owned(), command };
-        let platform = |name: &str| Platform { os: "linux".to_owned(), architecture: name.to_owned(), variant: None };
-        let (amd64, arm64) = (platform("amd64"), platform("arm64"));
-        assert_eq!(cache.get("sha256:1", &amd64), None);
-        cache.put(&info, &amd64);
-        assert_eq!(cache.get("sha256:1", &amd64), Some(info.clone()));
-        assert_eq!(cache.get("sha256:1", &arm64), None);
-        let (one, two) = (cache.path("sha256:1", &amd64).unwrap(), cache.path("sha256:2", &amd64).unwrap());
+        let (amd64, arm64) = ("linux/amd64", "linux/arm64");
+        assert_eq!(cache.get("sha256:1", amd64), None);
+        cache.put(&info, amd64);
+        assert_eq!(cache.get("sha256:1", amd64), Some(info.clone()));
+        assert_eq!(cache.get("sha256:1", arm64), None);
+        let (one, two) = (cache.path("sha256:1", amd64).unwrap(), cache.path("sha256:2", amd64).unwrap());
         fs::copy(&one, two).unwrap();
-        assert_eq!(cache.get("sha256:2", &amd64), None);
+        assert_eq!(cache.get("sha256:2", amd64), None);
         fs::write(one, "{").unwrap();
-        assert_eq!(cache.get("sha256:1", &amd64), None);
-        CommandCache(None).put(&info, &amd64);
-        CommandCache(Some("/dev/null/x".into())).put(&info, &amd64);
+        assert_eq!(cache.get("sha256:1", amd64), None);
+        CommandCache(None).put(&info, amd64);
+        CommandCache(Some("/dev/null/x".into())).put(&info, amd64);
     }
 }

@@ -1,6 +1,6 @@
 //! Looks up images in registries, with a time limit, credentials and a cache.
 
-use super::args::{ImageArgs, Platform};
+use super::args::ImageArgs;
 use super::cache::CommandCache;
 use super::connection::{Connection, Error, build_http_client, host_name};
 use super::credentials::{Login, Logins};
@@ -141,21 +141,12 @@ fn parse_manifest(body: &[u8]) -> Result<Value, Error> {
     serde_json::from_slice(body).map_err(|error| Error::Refused(format!("invalid manifest: {error}")))
 }
 
-impl std::fmt::Display for Platform {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.os, self.architecture)?;
-        self.variant.as_ref().map_or(Ok(()), |variant| write!(f, "/{variant}"))
-    }
-}
-
 /// Returns the digest of the first manifest for `platform`. A platform without a variant matches every variant:
 /// `linux/arm64` matches `linux/arm64/v8`.
-fn platform_digest<'a>(platform: &Platform, entries: &'a [Value]) -> Option<&'a str> {
+fn platform_digest<'a>(platform: &str, entries: &'a [Value]) -> Option<&'a str> {
     let matches = |entry: &&Value| {
-        let offered = &entry["platform"];
-        offered["os"] == platform.os
-            && offered["architecture"] == platform.architecture
-            && platform.variant.as_ref().is_none_or(|variant| offered["variant"] == *variant)
+        let offered = ["os", "architecture", "variant"].map(|field| &entry["platform"][field]);
+        platform.split('/').zip(offered).all(|(wanted, offered)| offered == wanted)
     };
     entries.iter().find(matches)?["digest"].as_str()
 }
