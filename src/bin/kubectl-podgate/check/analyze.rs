@@ -3,13 +3,12 @@
 use super::locate::{LocatedFinding, locate, locate_error};
 use crate::registry::images::ResolvedImages;
 use crate::yaml::{Document, Position, Source};
-use podgate::order::declare;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options};
 use podgate::order::lint::{self, Context, LintReport, Version};
 use podgate::order::plan::{KnownFacts, Plan, plan};
-use podgate::order::pod_templates;
+use podgate::order::{declare, pod_templates};
 use serde_json::Value;
 
 #[derive(Debug, Default)]
@@ -123,8 +122,7 @@ fn analyze_template<'a>(
     let parent = |mut place: Place| place.0.pop().map(|_| place);
     let workload = parent(at.place.clone()).filter(|_| at.place != at.object);
     let workload = workload.and_then(|place| place.of(&document.value));
-    let mut findings = Vec::new();
-    findings.extend(lint::check_sidecar_position(template).filter(|_| is_injected));
+    let mut findings = Vec::from_iter(lint::check_sidecar_position(template).filter(|_| is_injected));
     let context = Context { kubernetes, workload };
     let outlook = plan_and_outlook(template, images, context, &mut findings);
     let namespace = at.object.to("metadata").to("namespace").of(&document.value);

@@ -39,8 +39,7 @@ pub(crate) fn stale_reason(pod: &Pod, containers: &[PodContainer<'_>], seen: Opt
     (seen + Duration::from_secs(1) < started).then(|| "the sidecar has restarted since".to_owned())
 }
 
-pub(crate) fn summary(facts: &Facts<'_>) -> String {
-    let view = facts.view;
+pub(crate) fn summary(view: &View) -> String {
     let name = format!("Pod {}/{}", view.namespace, view.pod);
     if view.deleting {
         return format!("{name} is being deleted.");

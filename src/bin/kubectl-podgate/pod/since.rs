@@ -15,18 +15,12 @@ pub(crate) fn since(
     now: SystemTime,
 ) -> Option<Since> {
     let name = &container.spec.name;
+    let changed = |at, text, by| Since { at: text, seconds_ago: seconds_between(at, now), by };
     let by_podgate = |what| {
         let at = UNIX_EPOCH + Duration::from_millis(times?.get(name, what)?);
-        Some(Since {
-            at: humantime::format_rfc3339_millis(at).to_string(),
-            seconds_ago: seconds_between(at, now),
-            by: "podgate",
-        })
+        Some(changed(at, humantime::format_rfc3339_millis(at).to_string(), "podgate"))
     };
-    let by_kubelet = |text: Option<&str>| {
-        let at = parse_time(text?)?;
-        Some(Since { at: text?.to_owned(), seconds_ago: seconds_between(at, now), by: "kubelet" })
-    };
+    let by_kubelet = |text: Option<&str>| Some(changed(parse_time(text?)?, text?.to_owned(), "kubelet"));
     match state {
         Some(State::Waiting) => {
             let of_state = by_podgate(Milestone::StateChanged).or_else(|| by_podgate(Milestone::GateWaiting));

@@ -73,7 +73,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         notes: Vec::new(),
     };
     let facts = notes::Facts { snapshot_error: read.as_ref().err(), phase, pod, view: &view };
-    (view.summary, view.notes) = (notes::summary(&facts), notes::notes(&facts));
+    (view.summary, view.notes) = (notes::summary(&view), notes::notes(&facts));
     view
 }
 

@@ -11,9 +11,8 @@ use podgate::core::text::error_chain;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options, Stripped, without_nulls};
-use podgate::order::lint;
 use podgate::order::plan::KnownFacts;
-use podgate::order::release;
+use podgate::order::{lint, release};
 use serde_json::{Value, json};
 
 /// Returns findings about the Pod as all webhooks and policies of the cluster leave it. If `is_by_webhook` is true,

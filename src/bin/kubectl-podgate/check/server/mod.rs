@@ -34,7 +34,12 @@ pub(super) async fn analyze_with_cluster<'a>(
             template.findings.push(dry_run::skipped("its order has errors"));
             continue;
         }
-        template.findings.extend(known.webhook_finding(template).await?);
+        if !template.is_injected {
+            if known.webhook.is_none() {
+                known.webhook = Some(webhook::check_webhook(&known.cluster).await?);
+            }
+            template.findings.extend(known.webhook.iter().filter_map(|(_, finding)| finding.clone()));
+        }
         // If the cluster has the webhook, it injects the Pod. It looks up no images.
         let is_by_webhook = !template.is_injected && matches!(known.webhook, Some((true, _)));
         let images = if is_by_webhook { &ResolvedImages::default() } else { images };
@@ -54,13 +59,6 @@ struct ClusterAnswers {
 }
 
 impl ClusterAnswers {
-    async fn webhook_finding(&mut self, template: &CheckedTemplate<'_>) -> Result<Option<Finding>, String> {
-        if self.webhook.is_none() && !template.is_injected {
-            self.webhook = Some(webhook::check_webhook(&self.cluster).await?);
-        }
-        Ok(self.webhook.clone().and_then(|(_, finding)| finding).filter(|_| !template.is_injected))
-    }
-
     async fn rights_findings(&mut self, template: &CheckedTemplate<'_>) -> Result<Vec<Finding>, String> {
         if !matches!(&template.outlook, Some((plan, _)) if plan.publish == Publish::Api) {
             return Ok(Vec::new());
