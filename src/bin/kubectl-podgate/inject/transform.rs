@@ -2,14 +2,11 @@
 
 use crate::registry::images::{ResolvedImages, TemplateImages};
 use crate::yaml::{Document, Position};
-use podgate::order::declare;
 use podgate::order::edit::{Edit, Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
-use podgate::order::lint;
-use podgate::order::migrate;
 use podgate::order::plan::KnownFacts;
-use podgate::order::pod_templates;
+use podgate::order::{declare, lint, migrate, pod_templates};
 use serde_json::Value;
 
 pub(super) enum Action {

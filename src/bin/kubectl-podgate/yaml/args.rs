@@ -1,7 +1,6 @@
 //! Arguments that select manifests.
 
-use super::Source;
-use super::files;
+use super::{Source, files};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 

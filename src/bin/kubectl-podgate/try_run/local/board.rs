@@ -1,10 +1,9 @@
 //! Reads the states that the sidecar publishes on the board.
 
-use podgate::core::annotations;
-use podgate::core::names;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use podgate::core::times::{Milestone, Times};
+use podgate::core::{annotations, names};
 use std::collections::BTreeMap;
 use std::path::Path;
 

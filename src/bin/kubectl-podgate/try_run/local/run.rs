@@ -1,14 +1,13 @@
 //! The main loop: starts the sidecar and the containers, follows them, and stops them in order.
 
 use super::board::BoardReader;
-use super::guard;
 use super::history::{History, SIGKILLED, has_occurred, missing_sentence};
 use super::programs::Programs;
 use super::report::{self, RunResult};
 use super::screen::{self, Screen};
 use super::script::{self, Script};
 use super::supervisor::{Message, Supervised};
-use super::{now_ms, source};
+use super::{guard, now_ms, source};
 use crate::clock::monotonic_time;
 use crate::output::fail_all;
 use crate::try_run::args::{Fault, FaultKind, Try};
