@@ -30,17 +30,6 @@ pub(crate) enum Phase {
     Busy,
 }
 
-impl Phase {
-    fn limit(self) -> Option<Duration> {
-        match self {
-            Phase::Handshake => Some(HANDSHAKE_TIMEOUT),
-            Phase::Idle => Some(IDLE_TIMEOUT),
-            Phase::Head => Some(HEAD_TIMEOUT),
-            Phase::Body | Phase::Busy => None,
-        }
-    }
-}
-
 /// Phase of a connection, with the start time of the phase.
 #[derive(Debug)]
 pub(crate) struct Activity(watch::Sender<(Phase, Instant)>);
@@ -79,9 +68,14 @@ impl Activity {
         loop {
             let (phase, since) = *changes.borrow_and_update();
             let changed = changes.changed();
-            let Some(limit) = phase.limit() else {
-                let _ = changed.await;
-                continue;
+            let limit = match phase {
+                Phase::Handshake => HANDSHAKE_TIMEOUT,
+                Phase::Idle => IDLE_TIMEOUT,
+                Phase::Head => HEAD_TIMEOUT,
+                Phase::Body | Phase::Busy => {
+                    let _ = changed.await;
+                    continue;
+                }
             };
             if timeout_at((since + limit).into(), changed).await.is_err() {
                 return phase;
