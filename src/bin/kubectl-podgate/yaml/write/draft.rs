@@ -24,10 +24,10 @@ pub(super) struct DraftEntry {
 /// Collection of edits. The splicer takes new values from the intended document, so the draft does not store values.
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
-    text: &'a str,
-    tree: &'a Tree,
+    pub(super) text: &'a str,
+    pub(super) tree: &'a Tree,
     /// The parsed value of `text`.
-    value: &'a Value,
+    pub(super) value: &'a Value,
     /// Maps each changed collection to its entries after the edits.
     pub(super) changed: BTreeMap<usize, Vec<DraftEntry>>,
 }
@@ -36,11 +36,7 @@ pub(super) struct Draft<'a> {
 const FIELD_ORDER: [(&str, &str); 4] =
     [("initContainers", "containers"), ("command", "args"), ("metadata", "spec"), ("serviceAccountName", "containers")];
 
-impl<'a> Draft<'a> {
-    pub(super) fn new(text: &'a str, tree: &'a Tree, value: &'a Value) -> Draft<'a> {
-        Draft { text, tree, value, changed: BTreeMap::new() }
-    }
-
+impl Draft<'_> {
     /// Adds one edit, which must apply to the value after all previous edits.
     pub(super) fn add_edit(&mut self, edit: &Edit) -> Result<(), EditError> {
         let Some((last, parents)) = edit.at.0.split_last() else {

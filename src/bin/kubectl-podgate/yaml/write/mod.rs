@@ -21,6 +21,7 @@ use draft::Draft;
 use podgate::order::edit::{Edit, Place, apply};
 use render::Style;
 use splicer::Splicer;
+use std::collections::BTreeMap;
 
 /// Error for edits that cannot be applied, with the place and the reason. The document remains unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Document {
         // Splices of whole lines need a line break at the end of the last line too.
         let unterminated = !self.text.ends_with('\n');
         let text = format!("{}{}", self.text, if unterminated { style.newline } else { "" });
-        let mut draft = Draft::new(&text, tree, &self.value);
+        let mut draft = Draft { text: &text, tree, value: &self.value, changed: BTreeMap::new() };
         edits.iter().try_for_each(|edit| draft.add_edit(edit))?;
         let splicer = Splicer { text: &text, tree, draft: &draft, style: &style };
         let splices = splicer.document_splices(&expected).map_err(|failed| {
