@@ -95,10 +95,8 @@ pub(super) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<Over
         return Err(format!("{} has no override; containers with an override: {names}", target.container));
     }
     overrides.retain(|(name, _)| targets.is_empty() || targets.iter().any(|target| target.container == *name));
-    let then = match snapshot.as_ref().map(|snapshot| snapshot.phase) {
-        Some(Phase::Started) => " at its next probe",
-        _ => "",
-    };
+    let is_idle = snapshot.as_ref().is_some_and(|snapshot| snapshot.phase == Phase::Started);
+    let then = if is_idle { " at its next probe" } else { "" };
     let change = |(name, value): (&str, &String)| {
         let state = snapshot.as_ref().and_then(|snapshot| snapshot.states.get(name));
         let state = state.map_or("unknown", |state| state.as_str());

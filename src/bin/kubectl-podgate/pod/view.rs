@@ -87,7 +87,10 @@ struct RowInputs<'a> {
 
 /// Returns the Pod's containers in the order in which the kubelet starts them, with spec, role, gate and status.
 pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
-    let list = declared_containers(pod);
+    // The sidecar's list has the application's own probes, which injection may have replaced in the Pod's spec.
+    let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let list = all.find_map(|container| container.env_value("PODGATE_CONTAINERS"));
+    let list: Vec<Declared> = list.and_then(|list| parse_list(&dollars::unescape(&list)).ok()).unwrap_or_default();
     let statuses = pod.status.iter().flat_map(|s| s.init_container_statuses.iter().chain(&s.container_statuses));
     let of_init =
         |c: &Container| if c.restart_policy.as_deref() == Some("Always") { Role::Container } else { Role::Init };
@@ -105,14 +108,6 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
         container
     });
     containers.collect()
-}
-
-/// Returns the sidecar's list of containers. The list holds the application's own probes, which injection may have
-/// replaced in the Pod's spec.
-fn declared_containers(pod: &Pod) -> Vec<Declared> {
-    let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
-    let mut listed = all.flat_map(|container| &container.env).filter(|variable| variable.name == "PODGATE_CONTAINERS");
-    listed.next().and_then(|variable| parse_list(&dollars::unescape(&variable.value)).ok()).unwrap_or_default()
 }
 
 /// Returns the gate of a container in hold mode. The container's spec does not contain the conditions.

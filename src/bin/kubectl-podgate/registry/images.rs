@@ -135,9 +135,8 @@ impl ResolvedImages {
             let at = Place::spec("containers").to(index).to("image");
             if info.command.entrypoint.is_empty() && info.command.cmd.is_empty() {
                 let message = format!("the image of {name:?} has neither Entrypoint nor Cmd");
-                resolved
-                    .findings
-                    .push(Finding::warning("image-without-command", at, message).fix("set the container's command"));
+                let finding = Finding::warning("image-without-command", at, message).fix("set the container's command");
+                resolved.findings.push(finding);
                 continue;
             }
             resolved.commands.insert(name.to_owned(), info.command.clone());

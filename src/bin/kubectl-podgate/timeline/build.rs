@@ -20,7 +20,6 @@ const SECOND_MS: i64 = 1000;
 
 struct Evidence<'a> {
     pod: &'a Pod,
-    /// Events of the Pod. `None` if they could not be read.
     events: Option<&'a [Event]>,
     times: Times,
 }
