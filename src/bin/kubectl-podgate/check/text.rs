@@ -51,16 +51,13 @@ fn render_finding(located: &LocatedFinding<'_>) -> String {
     };
     // The renderer computes the column from the shown text. For a cut line, that column is wrong: add the real position
     // to the path.
-    let path = match located.line.is_cut {
-        true => format!("{}:{}:{}", located.file, located.start.line, located.start.column),
-        false => located.file.to_owned(),
-    };
+    let path = if located.line.is_cut { &located.start.in_file(located.file) } else { located.file };
     let mark = located.line.highlight.clone();
     // An empty mark would be invisible. Widen the mark to one byte.
     let mark = mark.start..mark.end.max(mark.start + 1).min(located.line.text.len().max(mark.start));
     let snippet = Snippet::source(&located.line.text)
         .line_start(located.start.line)
-        .path(sanitize(&path))
+        .path(sanitize(path))
         .annotation(AnnotationKind::Primary.span(mark));
     let rule = located.finding.rule;
     // On a terminal, the rule's name is a link.
@@ -74,13 +71,8 @@ fn render_finding(located: &LocatedFinding<'_>) -> String {
 
 fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     let injected = if template.is_injected { ", injected" } else { "" };
-    let _ = writeln!(
-        out,
-        "{} ({}:{}{injected})",
-        sanitize(&template.name),
-        sanitize(template.file),
-        template.position.line
-    );
+    let (name, file) = (sanitize(&template.name), sanitize(template.file));
+    let _ = writeln!(out, "{name} ({file}:{}{injected})", template.position.line);
     let Some((plan, LintReport { forecast, native_advice: native, .. })) = &template.outlook else {
         let _ = writeln!(out, "  no forecast: fix the errors first");
         return;

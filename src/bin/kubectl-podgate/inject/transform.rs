@@ -1,7 +1,7 @@
 //! Injection into one document, or removal of an injection from one document.
 
 use crate::registry::images::{ResolvedImages, TemplateImages};
-use crate::yaml::{Document, Position};
+use crate::yaml::Document;
 use podgate::order::edit::{Edit, Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
@@ -169,11 +169,4 @@ pub(crate) fn finding_report(file: &str, document: &Document, template: &Place, 
     let fix = if finding.fix.is_empty() { String::new() } else { format!("; {}", finding.fix) };
     let line = format!("{}: {}: {}{fix} [{}]", at.in_file(file), finding.level.as_str(), finding.message, finding.rule);
     Report { level: Some(finding.level), line }
-}
-
-impl Position {
-    /// Formats the position as `file:line:column`.
-    fn in_file(self, file: &str) -> String {
-        format!("{file}:{}:{}", self.line, self.column)
-    }
 }

@@ -1,6 +1,6 @@
 //! Text output of `status`: a summary, a table, details of the published state, and notes.
 
-use crate::pod::shape::{Condition, Role, Row, View};
+use crate::pod::shape::{Condition, Published, Role, Row, View};
 use crate::terminal::column_widths;
 use anstyle::{AnsiColor, Style};
 use podgate::core::text::sanitize;
@@ -24,20 +24,14 @@ pub(crate) fn render(view: &View) -> String {
     if !view.order.is_empty() {
         line("order", &view.order.join(", "));
     }
-    if let Some(published) = &view.published {
-        let seen = match (&published.seen, published.seen_seconds_ago) {
+    if let Some(Published { phase, sandbox, epoch, revision, seen, seen_seconds_ago }) = &view.published {
+        let seen = match (seen, *seen_seconds_ago) {
             (Some(seen), Some(seconds)) => format!("{seen}, {} ago", format_age(seconds)),
             (Some(seen), None) => seen.clone(),
             (None, _) => "(no time)".to_owned(),
         };
-        line(
-            "published",
-            &format!("{seen}: phase {}, revision {}, epoch {}", published.phase, published.revision, published.epoch),
-        );
-        line(
-            "sandbox",
-            &format!("{} (as published; the current one is visible only inside the Pod)", published.sandbox),
-        );
+        line("published", &format!("{seen}: phase {phase}, revision {revision}, epoch {epoch}"));
+        line("sandbox", &format!("{sandbox} (as published; the current one is visible only inside the Pod)"));
     }
     line("node", view.node.as_deref().unwrap_or("not scheduled yet"));
     if !view.notes.is_empty() {

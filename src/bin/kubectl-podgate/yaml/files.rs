@@ -128,8 +128,8 @@ impl SourceError {
     /// Returns `name:line:column: message; fix`, or without a position for a file that cannot be read.
     fn located_message(&self, name: &str, document: &Document) -> String {
         let (SourceError { message, fix, .. }, at) = (self, document.position(self.offset));
-        let place = if document.text.is_empty() { String::new() } else { format!(":{}:{}", at.line, at.column) };
-        format!("{name}{place}: {message}{}{fix}", if fix.is_empty() { "" } else { "; " })
+        let place = if document.text.is_empty() { name.to_owned() } else { at.in_file(name) };
+        format!("{place}: {message}{}{fix}", if fix.is_empty() { "" } else { "; " })
     }
 }
 

@@ -58,6 +58,13 @@ pub(crate) struct Position {
     pub(crate) column: usize,
 }
 
+impl Position {
+    /// Formats the position as `file:line:column`.
+    pub(crate) fn in_file(self, file: &str) -> String {
+        format!("{file}:{}:{}", self.line, self.column)
+    }
+}
+
 /// Error in a document, with a message of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceError {
