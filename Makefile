@@ -66,7 +66,7 @@ demo: ## Start postgres, an application and nginx in one Pod on a real node, wit
 # Many tests wait for a time limit of podgate, so twice as many run as the machine has processors.
 test: ## Run all tests that need neither a cluster nor root; list what this machine lacks for some of them, and skip these
 	may_skip=$${PODGATE_MAY_SKIP-$$(tests/needs)} && \
-		PODGATE_MAY_SKIP=$$may_skip RUST_TEST_THREADS=$$((2 * $$(nproc))) $(cargo) test --locked && \
+		PODGATE_MAY_SKIP=$$may_skip RUST_TEST_THREADS=$$((4 * $$(nproc))) $(cargo) test --locked && \
 		if [[ -n $$may_skip ]]; then echo "test: some tests did not run, because this machine lacks: $$may_skip (above: how to get it)"; fi
 
 e2e: ## Run the tests on a real kubelet (installs what it needs): SCENARIO=name for some of them, K8S=1.34 for the older Kubernetes
