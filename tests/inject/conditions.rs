@@ -63,7 +63,7 @@ fn comma_separates_checks_but_not_the_words_of_a_command() {
         ),
     ] {
         let plan = plan_of(&pod(&[("check.podgate.io/app", text)], &[]));
-        let found: Vec<String> = plan.get("app").expect("app").checks.iter().map(ToString::to_string).collect();
+        let found: Vec<String> = plan.get("app").expect("app").checks().iter().map(ToString::to_string).collect();
         assert_eq!(found, checks, "{text}");
     }
 }
@@ -240,8 +240,8 @@ fn ready_check_of_a_port_works_in_every_mode() {
             _ => ordered(&[more, ready], unknown),
         };
         let planned = plan_of(&template);
-        assert_eq!(planned.get("db").expect("db").mode, mode);
-        assert!(!planned.get("db").expect("db").needs_parent);
+        assert_eq!(planned.get("db").expect("db").mode(), mode);
+        assert!(planned.get("db").expect("db").gate().is_none_or(|gate| !gate.needs_parent));
         let list = done_list(&injected(&template));
         let probe = json!({"tcpSocket": {"port": 5432, "host": "127.0.0.1"}, "periodSeconds": 1});
         assert_eq!(list[0]["readinessProbe"], probe, "{list:#}");

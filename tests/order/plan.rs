@@ -27,16 +27,20 @@ fn plan_of(template: &Value) -> Plan {
     plan(template, &KnownFacts::default()).unwrap_or_else(|findings| panic!("{findings:#?}"))
 }
 
+fn needs_parent(planned: &ContainerPlan) -> bool {
+    planned.gate().is_some_and(|gate| gate.needs_parent)
+}
+
 /// Formats each container as `name mode until`, in the order of the plan.
 fn plan_summary(plan: &Plan) -> Vec<String> {
     let one = |p: &ContainerPlan| {
-        let mode = match p.mode {
+        let mode = match p.mode() {
             Mode::None => "none",
             Mode::PostStart => "hook",
             Mode::Entrypoint => "gate",
             Mode::Hold => "held",
         };
-        let until: Vec<String> = p.until.iter().map(ToString::to_string).collect();
+        let until: Vec<String> = p.until().iter().map(ToString::to_string).collect();
         format!("{} {mode} {}", p.name, until.join(",")).trim_end().to_owned()
     };
     plan.containers.iter().map(one).collect()
@@ -59,7 +63,7 @@ fn plan_errors(template: &Value) -> Vec<Finding> {
 fn containers_with_known_commands_get_gates() {
     let plan = plan_order(&["web", "api", "db"], "db, api, web");
     assert_eq!(plan_summary(&plan), ["web gate api=Ready", "api gate db=Ready", "db gate"]);
-    assert_eq!(plan.containers[0].command.as_deref(), Some(&["/bin/run".to_owned(), "web".to_owned()][..]));
+    assert_eq!(plan.containers[0].gate().unwrap().command, ["/bin/run", "web"]);
     assert_eq!(plan.containers[0].mode_reason, "its command is known");
     assert!(plan.findings.is_empty(), "{:?}", plan.findings);
 }
@@ -69,7 +73,7 @@ fn plan_matches_the_handwritten_manifests() {
     let plan = plan_order(&["db", "api", "web"], "db, api, web");
     let outlives: Vec<_> = plan.containers.iter().map(|p| (p.outlives.join(","), p.pre_stop_limit.as_secs())).collect();
     assert_eq!(outlives, [("api".to_owned(), 25), ("web".to_owned(), 20), (String::new(), 0)]);
-    let parents: Vec<bool> = plan.containers.iter().map(|p| p.needs_parent).collect();
+    let parents: Vec<bool> = plan.containers.iter().map(needs_parent).collect();
     assert_eq!(parents, [false; 3], "the tether shows the exit of each container");
     assert!(plan.containers.iter().all(|p| p.timeout.as_secs() == 300 && !p.continue_on_timeout));
     assert_eq!(
@@ -147,7 +151,7 @@ fn impossible_hold_mode_is_rejected_with_the_ways_out() {
 fn hooks_hold_back_containers_in_post_start_mode() {
     let plan = plan_hooks(&["db!", "api!", "web!"], "db, api, web");
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
-    let tethers: Vec<bool> = plan.containers.iter().map(|p| p.needs_tether).collect();
+    let tethers: Vec<bool> = plan.containers.iter().map(|p| p.needs_tether()).collect();
     assert_eq!(tethers, [false, true, true]);
     let template = template(
         &["db!", "api!", "web!"],
@@ -155,7 +159,7 @@ fn hooks_hold_back_containers_in_post_start_mode() {
     );
     let plan = plan_of(&template);
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web none"], "as in manifests/pod.yaml");
-    assert!(plan.containers.iter().all(|p| !p.needs_tether && p.outlives.is_empty()));
+    assert!(plan.containers.iter().all(|p| !p.needs_tether() && p.outlives.is_empty()));
 }
 
 #[test]
@@ -198,7 +202,7 @@ fn waiting_for_an_exit_needs_gates_or_the_kubelets_status() {
     };
     let plan = plan_of(&template("OnFailure", &["migrate", "api"]));
     assert_eq!(plan_summary(&plan), ["migrate gate", "api gate migrate=Completed"]);
-    assert!(plan.containers[0].needs_parent && plan.containers[0].outlives.is_empty() && plan.findings.is_empty());
+    assert!(needs_parent(&plan.containers[0]) && plan.containers[0].outlives.is_empty() && plan.findings.is_empty());
 
     let always = plan_of(&template("Always", &["migrate", "api"]));
     assert_eq!((always.findings[0].rule, always.findings[0].level), ("end-does-not-last", Level::Warning));
@@ -208,7 +212,7 @@ fn waiting_for_an_exit_needs_gates_or_the_kubelets_status() {
     ] {
         let plan = plan_of(&template("OnFailure", &containers));
         assert_eq!(plan_summary(&plan), expected);
-        assert_eq!(plan.containers[0].needs_parent, containers[0] == "migrate");
+        assert_eq!(needs_parent(&plan.containers[0]), containers[0] == "migrate");
     }
 }
 
@@ -304,7 +308,7 @@ fn sidecars_of_a_job_stop_after_the_others() {
     let plan = plan_of(&template);
     assert_eq!(plan_summary(&plan), ["proxy gate", "app gate proxy=Ready", "logs none"], "as in manifests/job.yaml");
     assert_eq!(plan.get("proxy").unwrap().stop_after, ["app", "logs"]);
-    assert!(plan.containers[..2].iter().all(|p| p.needs_parent && p.outlives.is_empty()), "a Job has no stop order");
+    assert!(plan.containers[..2].iter().all(|p| needs_parent(p) && p.outlives.is_empty()), "a Job has no stop order");
 
     let held = plan_errors(&template_of_job(&["proxy!", "app"]));
     assert_eq!((held.len(), held[0].rule), (1, "unknown-command"), "{held:#?}");
@@ -331,7 +335,7 @@ fn declared_stop_order_is_used() {
     let plan = plan_of(&template);
     assert_eq!(plan_summary(&plan), ["db none", "api gate", "log gate"], "gates show when api and log have exited");
     assert_eq!(plan.containers[0].outlives, ["api", "log"]);
-    assert!(plan.containers[0].is_modified() && !plan.containers[1].needs_parent);
+    assert!(plan.containers[0].is_modified() && !needs_parent(&plan.containers[1]));
 }
 
 #[test]
@@ -363,7 +367,7 @@ fn spec_command_wins_over_annotation_and_image() {
     let command = |container: Value, annotations: Value| {
         let template =
             json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "db"}, container]}});
-        plan(&template, &known).unwrap().get("api").unwrap().command.clone().unwrap()
+        plan(&template, &known).unwrap().get("api").unwrap().gate().unwrap().command.clone()
     };
     let order = json!({"podgate.io/order": "db, api"});
     let given = json!({"podgate.io/order": "db, api", "command.podgate.io/api": "[\"/given\"]"});

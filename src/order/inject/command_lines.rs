@@ -10,7 +10,7 @@ use crate::order::dollars;
 use crate::order::inject::checks;
 use crate::order::inject::parts::without_nulls;
 use crate::order::inject::user_hooks::ThenCommand;
-use crate::order::plan::ContainerPlan;
+use crate::order::plan::{ContainerPlan, GatePlan};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -39,26 +39,26 @@ fn until_value(until: &WaitCondition) -> String {
 
 impl ContainerLines<'_> {
     /// Returns the gate's command line up to `--`. The container's own command follows.
-    pub(super) fn gate(&self) -> Vec<String> {
-        let ContainerPlan { name, until: conditions, needs_parent: parent, stop_after, .. } = self.planned;
+    pub(super) fn gate(&self, gate: &GatePlan) -> Vec<String> {
+        let ContainerPlan { name, after, stop_after, .. } = self.planned;
         let mut line = AgentCommand::new("entrypoint");
         line.add_flag("--container", name);
-        for one in conditions {
+        for one in after {
             line.add_flag("--until", until_value(one));
         }
         // Kubernetes expands variables in `command`.
-        for check in &self.planned.checks {
+        for check in &gate.checks {
             line.add_flag("--check", dollars::escape(&check.to_string()));
         }
         if self.planned.waits_in_gate() {
             line.add_flag("--timeout", compact_duration(self.planned.timeout));
             self.add_timeout_flags(&mut line);
         }
-        if *parent {
+        if gate.needs_parent {
             line.add_flag("--tether", "parent");
             self.add_ready_checks("--ready-check", &mut line);
         }
-        if self.planned.restarts_with_provider {
+        if gate.restarts_with_provider {
             line.add_flag("--on-provider-restart", "restart");
         }
         for one in stop_after {
@@ -108,7 +108,7 @@ impl ContainerLines<'_> {
                 line.add_flag("--fallback-check", url);
             }
         }
-        if self.planned.needs_tether {
+        if self.planned.needs_tether() {
             line.add_switch("--tether");
         }
         self.add_termination_log(&mut line);
@@ -131,7 +131,7 @@ impl ContainerLines<'_> {
         for one in outlives {
             line.add_flag("--until", one);
         }
-        if self.planned.needs_tether && self.planned.mode != Mode::PostStart {
+        if self.planned.needs_tether() && self.planned.mode() != Mode::PostStart {
             line.add_switch("--tether");
         }
         line.add_flag("--grace", compact_duration(grace));

@@ -1,12 +1,11 @@
 //! Names of podgate's parts in a template, and the volumes, mounts and sidecar that every injection adds.
 
 use crate::core::command::{AgentCommand, OwnLine};
-use crate::core::container::Mode;
 use crate::core::names;
 use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::edit::Place;
 use crate::order::inject::outcome::Options;
-use crate::order::plan::Plan;
+use crate::order::plan::{Plan, PlannedMode};
 use serde_json::{Value, json};
 
 /// Annotation that sets kubectl's default container.
@@ -115,7 +114,7 @@ pub(super) fn volumes(plan: &Plan) -> Vec<Value> {
 
 /// Returns true if the plan has a container in hold mode.
 fn has_hold(plan: &Plan) -> bool {
-    plan.containers.iter().any(|planned| planned.mode == Mode::Hold)
+    plan.containers.iter().any(|planned| planned.mode == PlannedMode::Hold)
 }
 
 /// Returns the environment variable that makes the kubelet hold a container. While the file has no such key, the

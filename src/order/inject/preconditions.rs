@@ -1,6 +1,5 @@
 //! Reports errors that prevent an injection, before podgate writes any part.
 
-use crate::core::container::Mode;
 use crate::core::names;
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
@@ -142,12 +141,7 @@ pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
     let mut found = Vec::new();
     for planned in &plan.containers {
         if planned.is_modified() || planned.is_outlived {
-            check_container(
-                &items[planned.index],
-                &list.to(planned.index),
-                planned.mode == Mode::Entrypoint,
-                &mut found,
-            );
+            check_container(&items[planned.index], &list.to(planned.index), planned.gate().is_some(), &mut found);
         }
     }
     found

@@ -71,7 +71,7 @@ fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>)
 
 fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let is_shared = spec.value["shareProcessNamespace"] == true;
-    if is_shared && let Some(planned) = plan.containers.iter().find(|planned| planned.needs_tether) {
+    if is_shared && let Some(planned) = plan.containers.iter().find(|planned| planned.needs_tether()) {
         let name = &planned.name;
         let what = format!(
             "with shareProcessNamespace, the file lock of podgate's hook in {name} ends with that hook, so podgate cannot tell when \
@@ -80,9 +80,9 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         let fix = format!("use entrypoint mode for {name}, or remove shareProcessNamespace");
         findings.push(Finding::warning("shared-processes", Place::spec("shareProcessNamespace"), what).fix(fix));
     }
-    for planned in plan.containers.iter().filter(|planned| planned.needs_parent) {
-        let program = planned.command.as_deref().and_then(<[String]>::first);
-        if let Some(program) = program.filter(|program| is_init(program))
+    let gates = plan.containers.iter().filter_map(|planned| Some((planned, planned.gate()?)));
+    for (planned, gate) in gates.filter(|(_, gate)| gate.needs_parent) {
+        if let Some(program) = gate.command.first().filter(|program| is_init(program))
             && let Some(own) = spec.get(&planned.name)
         {
             let what = format!(
@@ -103,7 +103,8 @@ fn is_init(program: &str) -> bool {
 
 /// Reports containers that podgate ends with their providers, and that the kubelet does not restart.
 fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let ended = plan.containers.iter().filter(|one| one.restarts_with_provider).filter_map(|one| spec.get(&one.name));
+    let ended = plan.containers.iter().filter(|one| one.restarts_with_provider());
+    let ended = ended.filter_map(|one| spec.get(&one.name));
     // With restartPolicyRules, the kubelet may restart the container after podgate's exit code.
     let stays = |own: &&ContainerRef<'_>| {
         own.restart_policy(spec.value) == "Never" && own.value.get("restartPolicyRules").is_none()

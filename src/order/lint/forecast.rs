@@ -46,9 +46,9 @@ fn start_steps(plan: &Plan) -> BTreeMap<&str, u32> {
         step += u32::from(planned.is_blocking());
     }
     // A gate is in a later step than all containers that the gate waits for.
-    let gates = plan.containers.iter().filter(|planned| matches!(planned.mode, Mode::Entrypoint | Mode::Hold));
+    let gates = plan.containers.iter().filter(|planned| matches!(planned.mode(), Mode::Entrypoint | Mode::Hold));
     let before = gates
-        .map(|planned| (planned.name.as_str(), planned.until.iter().map(|until| until.container.as_str()).collect()));
+        .map(|planned| (planned.name.as_str(), planned.after.iter().map(|until| until.container.as_str()).collect()));
     graph::levels(&first, &before.collect())
 }
 

@@ -1,13 +1,12 @@
 //! Checks of containers in hold mode, which the kubelet tries to create again and again while they are held.
 
 use super::context::Context;
-use crate::core::container::Mode;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
 use crate::order::declare::{annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::plan::{ContainerPlan, Plan};
+use crate::order::plan::{ContainerPlan, Plan, PlannedMode};
 use serde_json::Value;
 
 /// Tools that delete a Pod with a held container, each with the labels or annotations that all its Pods have. A word
@@ -22,13 +21,15 @@ const WORKFLOW_TOOLS: [(&str, &[&str]); 5] = [
 
 pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_>, findings: &mut Vec<Finding>) {
     let own = |planned: &ContainerPlan| spec.get(&planned.name).copied();
-    for own in plan.containers.iter().filter(|one| matches!(one.mode, Mode::Hold | Mode::None)).filter_map(own) {
+    for own in
+        plan.containers.iter().filter(|one| matches!(one.mode, PlannedMode::Hold | PlannedMode::None)).filter_map(own)
+    {
         check_source(&own, plan, findings);
     }
     for own in plan.init.iter().filter(|init| init.is_probed).filter_map(|init| spec.init(&init.name)) {
         check_source(own, plan, findings);
     }
-    let held: Vec<_> = plan.containers.iter().filter(|one| one.mode == Mode::Hold).filter_map(own).collect();
+    let held: Vec<_> = plan.containers.iter().filter(|one| one.mode == PlannedMode::Hold).filter_map(own).collect();
     for own in &held {
         check_pull(own, findings);
         check_devices(own, findings);

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     for (number, planned) in plan.containers.iter().enumerate() {
         let Some(own) = spec.get(&planned.name) else { continue };
-        for check in &planned.checks {
+        for check in planned.checks() {
             let Check::Mount(path) = check else { continue };
             let depth = |mount: &Value| {
                 let folder = mount["mountPath"].as_str()?.trim_end_matches('/');

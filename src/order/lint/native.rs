@@ -55,7 +55,8 @@ impl NativeAdvice {
 
 /// Returns the advice if the plan is a chain that native sidecars can replace.
 pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice> {
-    if plan.containers.iter().any(|one| !one.checks.is_empty() || one.ready.is_some() || one.restarts_with_provider) {
+    if plan.containers.iter().any(|one| !one.checks().is_empty() || one.ready.is_some() || one.restarts_with_provider())
+    {
         return None;
     }
     let mut waiters: BTreeMap<&str, &ContainerPlan> = BTreeMap::new();

@@ -182,7 +182,7 @@ fn report_late_ports(
     let ready = planned.and_then(|planned| planned.ready.as_ref());
     let probes = ["startupProbe", "readinessProbe"].into_iter().filter(|_| ready.is_none()).filter_map(of_probe);
     let ready = ready.into_iter().filter_map(|check| of_check(keys::READY_PREFIX, check));
-    let checks = planned.into_iter().flat_map(|planned| &planned.checks);
+    let checks = planned.into_iter().flat_map(ContainerPlan::checks);
     let checks = checks.filter_map(|check| of_check(keys::CHECK_PREFIX, check));
     for (asker, at, handler, is_in_gate) in probes.chain(ready).chain(checks) {
         let later = || {

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Moves each container in `hooked` behind the hooks that hold the container back, and waiting gates behind all hooks.
 /// Otherwise keeps the order of the list.
 pub(super) fn arrange(planned: Vec<ContainerPlan>, graph: &Graph, hooked: &BTreeSet<&str>) -> Vec<ContainerPlan> {
-    let waits = |planned: &ContainerPlan| planned.mode == Mode::Entrypoint && planned.waits_in_gate();
-    let mut hooks_left = planned.iter().filter(|planned| planned.mode == Mode::PostStart).count();
+    let waits = |planned: &ContainerPlan| planned.gate().is_some() && planned.waits_in_gate();
+    let mut hooks_left = planned.iter().filter(|planned| planned.mode() == Mode::PostStart).count();
     let numbers: BTreeMap<String, usize> =
         planned.iter().enumerate().map(|(number, planned)| (planned.name.clone(), number)).collect();
     // `needs`: number of unmet needs per container. `free`: containers to place now. `gates`: gates to place after the
@@ -35,7 +35,7 @@ pub(super) fn arrange(planned: Vec<ContainerPlan>, graph: &Graph, hooked: &BTree
         }
         // The graph has no cycles, so every container becomes free.
         let Some(next) = free.pop_first().and_then(|number| left[number].take()) else { break };
-        hooks_left -= usize::from(next.mode == Mode::PostStart);
+        hooks_left -= usize::from(next.mode() == Mode::PostStart);
         for waiter in graph.waiters(&next.name).filter(|waiter| hooked.contains(waiter)) {
             let number = numbers[waiter];
             needs[number] -= 1;

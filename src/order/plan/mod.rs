@@ -12,5 +12,5 @@ mod types;
 mod waiters;
 
 pub use planner::plan;
-pub use types::{ContainerPlan, ImageCommand, InitPlan, KnownFacts, Plan};
+pub use types::{ContainerPlan, GatePlan, ImageCommand, InitPlan, KnownFacts, Plan, PlannedMode};
 pub(crate) use waiters::Waiters;

@@ -2,9 +2,9 @@
 
 use super::graph::Graph;
 use super::modes::{self, HookReason, ModeResolver};
-use super::types::{ContainerPlan, KnownFacts, Plan};
+use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
 use super::{init_containers, list_order, stop_order};
-use crate::core::container::{Container, Mode};
+use crate::core::container::Container;
 use crate::core::container_list;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -39,9 +39,11 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     if has_errors(&findings) {
         return Err(findings);
     }
-    let entry = |planned: &ContainerPlan| {
-        let ContainerPlan { name, mode, until, .. } = planned.clone();
-        Container { name, mode, until, ..Container::default() }
+    let entry = |planned: &ContainerPlan| Container {
+        name: planned.name.clone(),
+        mode: planned.mode(),
+        until: planned.until(),
+        ..Container::default()
     };
     let list: Vec<Container> = containers.iter().map(entry).collect();
     if let Err(broken) = container_list::check_order(&list) {
@@ -137,46 +139,35 @@ impl<'a> Planner<'a> {
     ) -> ContainerPlan {
         let name = own.name;
         let after: Vec<WaitCondition> = self.graph.needs(name).iter().map(|need| need.until.clone()).collect();
-        let (mode, until) = if !involved.contains(name) {
-            (Mode::None, Vec::new())
-        } else if !hooked.contains_key(name) {
-            match modes.is_held(name) {
-                false => (Mode::Entrypoint, after.clone()),
-                true if after.is_empty() => (Mode::None, Vec::new()),
-                true => (Mode::Hold, after.clone()),
-            }
-        } else if let Some(want) = self.hook_state(own, hooked) {
-            (Mode::PostStart, vec![WaitCondition { container: name.to_owned(), want }])
+        let mode = if !involved.contains(name) {
+            PlannedMode::None
+        } else if hooked.contains_key(name) {
+            self.hook_state(own, hooked).map_or(PlannedMode::None, PlannedMode::Hook)
+        } else if !modes.is_held(name) {
+            PlannedMode::Gate(self.gate(own, !after.is_empty()))
+        } else if after.is_empty() {
+            PlannedMode::None
         } else {
-            (Mode::None, Vec::new())
+            PlannedMode::Hold
         };
         let others = || self.spec.containers.iter().map(|own| own.name).filter(|other| !self.sidecars.contains(other));
         let stop_after: Vec<String> =
             if self.sidecars.contains(name) { others().map(str::to_owned).collect() } else { Vec::new() };
-        let is_gated = mode == Mode::Entrypoint;
-        let checks = self.declared.checks.get(name).filter(|_| is_gated).cloned().unwrap_or_default();
-        let restarts_with_provider = is_gated && !until.is_empty() && modes::provider_restart(self.declared, name).0;
         ContainerPlan {
             name: name.to_owned(),
             index: own.index,
             mode_reason: match mode {
-                Mode::None if !involved.contains(name) && self.waiters.contains(name) => {
+                PlannedMode::None if !involved.contains(name) && self.waiters.contains(name) => {
                     "Kubernetes keeps its order".to_owned()
                 }
-                Mode::None if !involved.contains(name) => "it is not part of the order".to_owned(),
-                Mode::None if after.is_empty() => "it waits for nothing".to_owned(),
-                Mode::None => "the hooks before it hold it back".to_owned(),
+                PlannedMode::None if !involved.contains(name) => "it is not part of the order".to_owned(),
+                PlannedMode::None if after.is_empty() => "it waits for nothing".to_owned(),
+                PlannedMode::None => "the hooks before it hold it back".to_owned(),
                 _ => modes.mode_reason(name, hooked),
             },
-            needs_parent: is_gated && (self.needs_parent(own) || restarts_with_provider),
-            needs_tether: !is_gated && self.outlived.contains(name),
             mode,
-            until,
             after,
-            checks,
             ready: modes::ready_check(self.declared, self.graph, name).cloned(),
-            restarts_with_provider,
-            command: self.commands.get(name).cloned(),
             timeout: self.declared.timeouts.get(name).copied().unwrap_or(self.declared.timeout),
             continue_on_timeout: self.declared.continue_on_timeout,
             fail_fast: self.declared.fail_fast,
@@ -199,6 +190,16 @@ impl<'a> Planner<'a> {
             return Some(WantedState::Ready);
         }
         (is_waited_for || self.outlived.contains(own.name)).then_some(WantedState::Started)
+    }
+
+    fn gate(&self, own: &ContainerRef<'_>, has_providers: bool) -> GatePlan {
+        let restarts_with_provider = has_providers && modes::provider_restart(self.declared, own.name).0;
+        GatePlan {
+            checks: self.declared.checks.get(own.name).cloned().unwrap_or_default(),
+            restarts_with_provider,
+            command: self.commands.get(own.name).cloned().unwrap_or_default(),
+            needs_parent: self.needs_parent(own) || restarts_with_provider,
+        }
     }
 
     fn needs_parent(&self, own: &ContainerRef<'_>) -> bool {

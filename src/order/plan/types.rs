@@ -38,31 +38,14 @@ pub struct ContainerPlan {
     pub name: String,
     /// Index of the container in the manifest's `spec.containers`.
     pub index: usize,
-    /// Gate or postStart hook. A container with [`Mode::None`] has neither, but may have a preStop hook.
-    pub mode: Mode,
+    /// How podgate makes the container wait.
+    pub mode: PlannedMode,
     /// Reason for the mode, for messages, such as `its command is not known`.
     pub mode_reason: String,
-    /// In entrypoint and hold mode, the conditions of the gate; the list can be empty only in entrypoint mode. In
-    /// post-start mode, the container's own state that the hook waits for. The planner prefers `Started`, because such
-    /// a hook does not block the kubelet.
-    pub until: Vec<WaitCondition>,
     /// Declared conditions: the containers and states that this container waits for.
     pub after: Vec<WaitCondition>,
-    /// Checks that the container's gate runs before the command. Empty except in entrypoint mode.
-    pub checks: Vec<Check>,
     /// Check that replaces the container's probes as evidence that the container is Ready.
     pub ready: Option<Check>,
-    /// True if the gate restarts the container when a container of `until` restarts. Only in entrypoint mode.
-    pub restarts_with_provider: bool,
-    /// Program and arguments that the container runs without podgate, from the spec, the annotation or the image.
-    /// `None` if the command is not known; never `None` in entrypoint mode.
-    pub command: Option<Vec<String>>,
-    /// True if the gate must remain the command's parent process, to report the exit code, stop the command or run an
-    /// `exec` probe.
-    pub needs_parent: bool,
-    /// True if the postStart hook, or without one the preStop hook, must leave a tether (`--tether`), because another
-    /// container outlives this one. A gate has a tether anyway.
-    pub needs_tether: bool,
     /// Time limit for the container's wait.
     pub timeout: Duration,
     /// True if the container continues after a time-out; false if the container fails.
@@ -78,6 +61,34 @@ pub struct ContainerPlan {
     pub pre_stop_limit: Duration,
     /// In a Job, podgate stops this container after all these have exited. Empty unless this is a declared sidecar.
     pub stop_after: Vec<String>,
+}
+
+/// Gate or postStart hook of a container.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PlannedMode {
+    /// Neither, but perhaps a preStop hook.
+    None,
+    /// A postStart hook that waits until its own container is in this state. The planner prefers `Started`, because such
+    /// a hook does not block the kubelet.
+    Hook(WantedState),
+    /// A gate in front of the command, which waits for the conditions `after`, if there are any.
+    Gate(GatePlan),
+    /// The kubelet creates the container when the conditions `after` hold.
+    Hold,
+}
+
+/// A gate in front of a container's command.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GatePlan {
+    /// Checks that the gate runs before the command.
+    pub checks: Vec<Check>,
+    /// True if the gate restarts the container when a container that it waits for restarts.
+    pub restarts_with_provider: bool,
+    /// Program and arguments that the container runs without podgate, from the spec, the annotation or the image.
+    pub command: Vec<String>,
+    /// True if the gate must remain the command's parent process, to report the exit code, stop the command or run an
+    /// `exec` probe.
+    pub needs_parent: bool,
 }
 
 /// An init container or native sidecar that regular containers wait for. Podgate never changes it.
@@ -132,21 +143,68 @@ impl Plan {
 }
 
 impl ContainerPlan {
+    /// Returns the mode's name in the API.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        match self.mode {
+            PlannedMode::None => Mode::None,
+            PlannedMode::Hook(_) => Mode::PostStart,
+            PlannedMode::Gate(_) => Mode::Entrypoint,
+            PlannedMode::Hold => Mode::Hold,
+        }
+    }
+
+    /// Returns the gate in front of the container's command.
+    #[must_use]
+    pub fn gate(&self) -> Option<&GatePlan> {
+        if let PlannedMode::Gate(gate) = &self.mode { Some(gate) } else { None }
+    }
+
+    /// Returns true if the gate restarts the container when a container that it waits for restarts.
+    #[must_use]
+    pub fn restarts_with_provider(&self) -> bool {
+        self.gate().is_some_and(|gate| gate.restarts_with_provider)
+    }
+
+    /// Returns the checks that the container's gate runs before the command.
+    #[must_use]
+    pub fn checks(&self) -> &[Check] {
+        self.gate().map_or(&[], |gate| &gate.checks)
+    }
+
+    /// Returns the conditions of the gate or of the postStart hook.
+    #[must_use]
+    pub fn until(&self) -> Vec<WaitCondition> {
+        match self.mode {
+            PlannedMode::None => Vec::new(),
+            PlannedMode::Hook(want) => vec![WaitCondition { container: self.name.clone(), want }],
+            PlannedMode::Gate(_) | PlannedMode::Hold => self.after.clone(),
+        }
+    }
+
     /// Returns true if the container's gate is closed at first.
     #[must_use]
     pub fn waits_in_gate(&self) -> bool {
-        matches!(self.mode, Mode::Entrypoint | Mode::Hold) && !(self.until.is_empty() && self.checks.is_empty())
+        matches!(self.mode, PlannedMode::Gate(_) | PlannedMode::Hold)
+            && !(self.after.is_empty() && self.checks().is_empty())
     }
 
     /// Returns true if the postStart hook waits for a later state than Started, which blocks the kubelet.
     #[must_use]
     pub fn is_blocking(&self) -> bool {
-        self.mode == Mode::PostStart && self.until.iter().any(|until| until.want != WantedState::Started)
+        matches!(self.mode, PlannedMode::Hook(want) if want != WantedState::Started)
+    }
+
+    /// Returns true if the postStart hook, or without one the preStop hook, must leave a tether (`--tether`), because
+    /// another container outlives this one. A gate has a tether anyway.
+    #[must_use]
+    pub fn needs_tether(&self) -> bool {
+        self.is_outlived && self.gate().is_none()
     }
 
     /// Returns true if podgate must change this container.
     #[must_use]
     pub fn is_modified(&self) -> bool {
-        self.mode != Mode::None || !self.outlives.is_empty() || self.needs_tether
+        self.mode != PlannedMode::None || !self.outlives.is_empty() || self.needs_tether()
     }
 }

@@ -3,7 +3,7 @@
 use podgate::core::container::{Container, Mode};
 use podgate::core::container_list;
 use podgate::core::until::WantedState;
-use podgate::order::plan::{KnownFacts, Plan, plan};
+use podgate::order::plan::{KnownFacts, Plan, PlannedMode, plan};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -72,30 +72,23 @@ fn check_held_back(plan: &Plan) -> Result<(), TestCaseError> {
     let containers: Vec<Container> = plan
         .containers
         .iter()
-        .map(|p| Container { name: p.name.clone(), mode: p.mode, until: p.until.clone(), ..Container::default() })
+        .map(|p| Container { name: p.name.clone(), mode: p.mode(), until: p.until(), ..Container::default() })
         .collect();
     prop_assert_eq!(container_list::check_order(&containers), Ok(()));
     for (at, planned) in plan.containers.iter().enumerate() {
-        match planned.mode {
-            Mode::Entrypoint => {
-                prop_assert_eq!(&planned.until, &planned.after);
-                prop_assert!(planned.command.is_some());
-            }
-            Mode::Hold => prop_assert!(planned.until == planned.after && !planned.until.is_empty()),
-            Mode::PostStart => prop_assert!(planned.until.iter().all(|until| until.container == planned.name)),
-            Mode::None => prop_assert!(planned.until.is_empty()),
-        }
+        prop_assert!(planned.gate().is_none_or(|gate| !gate.command.is_empty()));
+        prop_assert!(planned.mode != PlannedMode::Hold || !planned.after.is_empty());
         for need in &planned.after {
             let before = plan.containers.iter().position(|other| other.name == need.container).unwrap();
             let other = &plan.containers[before];
-            if !matches!(planned.mode, Mode::Entrypoint | Mode::Hold) {
-                prop_assert!(before < at && other.mode == Mode::PostStart, "{} before {}", other.name, planned.name);
-                let holds = other.until.iter().any(|own| own.want == need.want || need.want == WantedState::Started);
-                prop_assert!(holds, "{:?} for {need}", other.until);
+            if !matches!(planned.mode(), Mode::Entrypoint | Mode::Hold) {
+                prop_assert!(before < at && other.mode() == Mode::PostStart, "{} before {}", other.name, planned.name);
+                let holds = other.until().iter().any(|own| own.want == need.want || need.want == WantedState::Started);
+                prop_assert!(holds, "{:?} for {need}", other.until());
             }
             if matches!(need.want, WantedState::Completed | WantedState::Exited) {
-                prop_assert!(matches!(planned.mode, Mode::Entrypoint | Mode::Hold));
-                prop_assert!(other.mode != Mode::PostStart && (other.mode != Mode::Entrypoint || other.needs_parent));
+                prop_assert!(matches!(planned.mode(), Mode::Entrypoint | Mode::Hold));
+                prop_assert!(other.mode() != Mode::PostStart && other.gate().is_none_or(|gate| gate.needs_parent));
             }
         }
     }
@@ -128,7 +121,7 @@ proptest! {
         prop_assert!(plan.is_ok(), "{plan:#?}");
         let plan = plan.unwrap();
         check_held_back(&plan)?;
-        prop_assert!(plan.containers.iter().all(|planned| planned.mode != Mode::PostStart), "auto never loses the order");
+        prop_assert!(plan.containers.iter().all(|planned| planned.mode() != Mode::PostStart), "auto never loses the order");
     }
 
     #[test]
@@ -171,7 +164,7 @@ proptest! {
                 prop_assert!(planned.pre_stop_limit < plan.grace && !planned.pre_stop_limit.is_zero());
                 for user in planned.outlives.iter().filter_map(|name| plan.get(name)) {
                     prop_assert!(user.outlives.is_empty() || user.pre_stop_limit < planned.pre_stop_limit);
-                    prop_assert!(user.mode == Mode::Entrypoint || user.needs_tether, "podgate cannot tell when {} has exited", user.name);
+                    prop_assert!(user.gate().is_some() || user.needs_tether(), "podgate cannot tell when {} has exited", user.name);
                 }
             }
         }

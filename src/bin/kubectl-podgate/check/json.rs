@@ -61,15 +61,15 @@ fn template_json(template: &CheckedTemplate<'_>) -> Value {
 fn container_json(planned: &ContainerPlan) -> Value {
     json!({
         "name": planned.name,
-        "mode": planned.mode,
+        "mode": planned.mode(),
         "because": planned.mode_reason,
         "after": planned.after.iter().map(ToString::to_string).collect::<Value>(),
-        "checks": planned.checks.iter().map(ToString::to_string).collect::<Value>(),
+        "checks": planned.checks().iter().map(ToString::to_string).collect::<Value>(),
         "ready": planned.ready.as_ref().map(|check| json!({
             "check": check.to_string(),
             "runsIn": if check.is_network() { "sidecar" } else { "container" },
         })),
-        "onProviderRestart": if planned.restarts_with_provider { "restart" } else { "ignore" },
+        "onProviderRestart": if planned.restarts_with_provider() { "restart" } else { "ignore" },
         "timeoutSeconds": planned.timeout.as_secs_f64(),
         "onTimeout": if planned.continue_on_timeout { "continue" } else { "fail" },
         "failFast": planned.fail_fast,

@@ -121,7 +121,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
 /// docs/guarantees.md explains these effects.
 fn timeout_lines(plan: &Plan) -> Vec<&'static str> {
     let continues = plan.containers.iter().any(|planned| planned.continue_on_timeout);
-    let waits_in = |mode| plan.containers.iter().any(|planned| planned.mode == mode && planned.waits_in_gate());
+    let waits_in = |mode| plan.containers.iter().any(|planned| planned.mode() == mode && planned.waits_in_gate());
     let (has_gate, has_hold) = (waits_in(Mode::Entrypoint), waits_in(Mode::Hold));
     let mut lines = vec!["until the last container starts"];
     if (has_gate || has_hold) && !continues {
@@ -155,19 +155,19 @@ fn timeout_lines(plan: &Plan) -> Vec<&'static str> {
 fn start_description(planned: &ContainerPlan) -> String {
     let list = |conditions: &[WaitCondition]| conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);
-    let mut how = match planned.mode {
+    let until = list(&planned.until());
+    let mut how = match planned.mode() {
         Mode::None if planned.after.is_empty() => format!("at once (no gate; {because})"),
         Mode::None => format!("when {} (no gate; {because})", list(&planned.after)),
         Mode::Entrypoint if !planned.waits_in_gate() => format!("at once (gate; {because})"),
-        Mode::Entrypoint if planned.until.is_empty() => {
+        Mode::Entrypoint if until.is_empty() => {
             format!("when its checks pass, waits at most {limit} (gate; {because})")
         }
-        Mode::Entrypoint => format!("when {}, waits at most {limit} (gate; {because})", list(&planned.until)),
-        Mode::Hold => format!("when {}, waits at most {limit} (held; {because})", list(&planned.until)),
+        Mode::Entrypoint => format!("when {until}, waits at most {limit} (gate; {because})"),
+        Mode::Hold => format!("when {until}, waits at most {limit} (held; {because})"),
         Mode::PostStart => {
             let first =
                 if planned.after.is_empty() { "at once".to_owned() } else { format!("when {}", list(&planned.after)) };
-            let until = list(&planned.until);
             match planned.is_blocking() {
                 true => {
                     format!("{first}; holds the next container back until {until}, at most {limit} (hook; {because})")
@@ -176,15 +176,15 @@ fn start_description(planned: &ContainerPlan) -> String {
             }
         }
     };
-    if !planned.checks.is_empty() {
-        let checks: Vec<String> = planned.checks.iter().map(ToString::to_string).collect();
+    if !planned.checks().is_empty() {
+        let checks: Vec<String> = planned.checks().iter().map(ToString::to_string).collect();
         let _ = write!(how, "; checks in the container before its command: {}", checks.join(", "));
     }
     if let Some(check) = &planned.ready {
         let place = if check.is_network() { "podgate's sidecar" } else { "the container" };
         let _ = write!(how, "; Ready by {check}, checked in {place}");
     }
-    if planned.restarts_with_provider {
+    if planned.restarts_with_provider() {
         how.push_str("; restarts with the containers that it waits for");
     }
     if !planned.stop_after.is_empty() {

@@ -9,7 +9,7 @@ use crate::order::finding::Finding;
 use crate::order::inject::command_lines::{ContainerLines, compact_duration};
 use crate::order::inject::container_list::replace_probes;
 use crate::order::inject::{checks, parts, user_hooks};
-use crate::order::plan::ContainerPlan;
+use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -24,21 +24,21 @@ impl Writer<'_> {
     ) -> Result<Container, Vec<Finding>> {
         let place = Self::container_place(planned);
         let own = ContainerLines { planned, container, spec: self.container_spec(planned) };
-        let mut entry = Container { mode: planned.mode, until: planned.until.clone(), ..container.clone() };
+        let mut entry = Container { mode: planned.mode(), until: planned.until(), ..container.clone() };
         if let Some(check) = &planned.ready {
             replace_probes(&mut entry, check);
         }
-        match planned.mode {
-            Mode::Entrypoint => self.write_gate(&own, &place)?,
-            Mode::PostStart => self.write_post_start(&own, &place)?,
-            Mode::Hold => {
+        match &planned.mode {
+            PlannedMode::Gate(gate) => self.write_gate(&own, gate, &place)?,
+            PlannedMode::Hook(_) => self.write_post_start(&own, &place)?,
+            PlannedMode::Hold => {
                 self.push(&place.to("env"), parts::hold_variable(&planned.name))?;
                 self.push(&place.to("volumeMounts"), parts::hold_mount())?;
                 let seconds = planned.timeout.as_secs() + u64::from(planned.timeout.subsec_nanos() > 0);
                 entry.timeout_seconds = Some(seconds.try_into().unwrap_or(u32::MAX));
                 entry.continue_on_timeout = planned.continue_on_timeout;
             }
-            Mode::None => {}
+            PlannedMode::None => {}
         }
         entry.pre_stop = self.write_pre_stop(&own, &place)?;
         if matches!(entry.mode, Mode::Entrypoint | Mode::PostStart) || entry.pre_stop {
@@ -49,15 +49,15 @@ impl Writer<'_> {
         Ok(entry)
     }
 
-    fn write_gate(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<(), Vec<Finding>> {
+    fn write_gate(&mut self, own: &ContainerLines<'_>, gate: &GatePlan, place: &Place) -> Result<(), Vec<Finding>> {
         let command = place.to("command");
         let written = parts::string_list(own.spec.get("command")).unwrap_or_default();
-        let gate = own.gate();
-        if written.is_empty() || gate.len() > parts::SINGLE_WORDS_MAX {
-            let words = if written.is_empty() { self.explicit_command(own, place)? } else { written };
-            self.editor.edit(command, Op::Set(json!([gate, words].concat())))?;
+        let line = own.gate(gate);
+        if written.is_empty() || line.len() > parts::SINGLE_WORDS_MAX {
+            let words = if written.is_empty() { self.explicit_command(own, gate, place)? } else { written };
+            self.editor.edit(command, Op::Set(json!([line, words].concat())))?;
         } else {
-            for (at, word) in gate.into_iter().enumerate() {
+            for (at, word) in line.into_iter().enumerate() {
                 self.editor.edit(command.to(at), Op::Insert(word.into()))?;
             }
         }
@@ -93,11 +93,16 @@ impl Writer<'_> {
 
     /// Returns the command to write into a container without `command` in the manifest. Removes the container's `args`
     /// from the manifest, unless the known command ends with the same words.
-    fn explicit_command(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<Vec<String>, Vec<Finding>> {
+    fn explicit_command(
+        &mut self,
+        own: &ContainerLines<'_>,
+        gate: &GatePlan,
+        place: &Place,
+    ) -> Result<Vec<String>, Vec<Finding>> {
         let name = &own.planned.name;
         let args = parts::string_list(own.spec.get("args")).unwrap_or_default();
-        let whole = own.planned.command.clone().unwrap_or_default();
-        let words = whole.strip_suffix(args.as_slice()).unwrap_or(&whole).to_vec();
+        let whole = &gate.command;
+        let words = whole.strip_suffix(args.as_slice()).unwrap_or(whole).to_vec();
         if words.is_empty() && args.is_empty() || whole.is_empty() {
             let what = format!("the command of container {name} is not known, but an entrypoint gate needs it");
             return Err(vec![Finding::error("gate-without-command", place.to("command"), what).fix(format!(
@@ -136,7 +141,7 @@ impl Writer<'_> {
         // Without the API, a preStop hook detects that the Pod stops when another container's preStop hook starts.
         let is_signal = planned.is_outlived && self.plan.publish == Publish::Board;
         // Without a gate and a postStart hook, the preStop hook must take the tether.
-        let takes_tether = planned.needs_tether && planned.mode != Mode::PostStart;
+        let takes_tether = planned.needs_tether() && planned.mode() != Mode::PostStart;
         let mut grace = planned.pre_stop_limit;
         if grace.is_zero() {
             outlives = &[];

@@ -3,9 +3,9 @@
 mod container;
 mod writer;
 
-use crate::core::container::{Container, Mode};
+use crate::core::container::Container;
 use crate::core::container_list::parse_list;
-use crate::core::until::{WaitCondition, WantedState};
+use crate::core::until::WantedState;
 use crate::order::declare::{SidecarPlacement, keys};
 use crate::order::dollars;
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
@@ -14,7 +14,7 @@ use crate::order::inject::existing::Existing;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::outcome::Options;
 use crate::order::inject::{container_list, istio, parts, preconditions, undo};
-use crate::order::plan::{ContainerPlan, Plan, Waiters};
+use crate::order::plan::{ContainerPlan, Plan, PlannedMode, Waiters};
 use crate::order::resources;
 use serde_json::Value;
 use writer::Writer;
@@ -125,7 +125,6 @@ impl Writer<'_> {
     /// container waits for the probe.
     fn rewritten_probe(&self, name: &str, at: &Place, field: &str, waiters: &Waiters<'_>) -> Option<Finding> {
         let (planned, proxy) = (self.plan.get(name), istio::PROXY);
-        let is_ready = |until: &WaitCondition| until.container == name && until.want == WantedState::Ready;
         if planned.is_some_and(|planned| planned.ready.is_some()) {
             return None;
         }
@@ -139,7 +138,7 @@ impl Writer<'_> {
         );
         let fix = "keep the probe with the annotation sidecar.istio.io/rewriteAppHTTPProbers: \"false\"";
         let waiters = waiters.transitive_waiters(name, |want| want == WantedState::Ready);
-        let blocks = planned.is_some_and(|own| own.mode == Mode::PostStart && own.until.iter().any(is_ready));
+        let blocks = planned.is_some_and(|own| own.mode == PlannedMode::Hook(WantedState::Ready));
         let mut later = self.plan.containers.iter().skip_while(|other| other.name != name);
         let (why, or) = if waiters.contains(proxy) && !waiter.continue_on_timeout {
             (format!("{proxy} starts only when {name} is Ready"), format!("do not let {proxy} wait for {name}"))

@@ -7,11 +7,10 @@ use super::stage::Stage;
 use super::stand_in::Role;
 use crate::try_run::args::Try;
 use podgate::core::command::agent_path;
-use podgate::core::container::Mode;
 use podgate::core::until::{WaitCondition, WantedState};
 use podgate::order::declare::spec::SIDECAR_NAME;
 use podgate::order::inject::{self, Options};
-use podgate::order::plan::{KnownFacts, Plan};
+use podgate::order::plan::{KnownFacts, Plan, PlannedMode};
 use podgate::order::{dollars, release};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +72,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     let (own, others): (Vec<&Value>, Vec<&Value>) = containers.iter().partition(|one| one["name"] == SIDECAR_NAME);
     let native = injected.value.pointer("/spec/initContainers/0").filter(|one| one["name"] == SIDECAR_NAME);
     let Some(sidecar) = own.first().copied().or(native) else {
-        let has_checks = plan.containers.iter().any(|planned| !planned.checks.is_empty());
+        let has_checks = plan.containers.iter().any(|planned| !planned.checks().is_empty());
         let why = if has_checks { "only checks, which try does not run" } else { "nothing from podgate" };
         return Err(format!("{title}: the order requires {why}, so no container would wait"));
     };
@@ -149,7 +148,7 @@ impl TaskWriter<'_> {
             restart_policy: policy.unwrap_or("Always").to_owned(),
             conditions: local.map(|planned| planned.after.clone()).unwrap_or_default(),
             outlives: planned.or(local).map(|planned| planned.outlives.clone()).unwrap_or_default(),
-            has_gate: local.is_some_and(|planned| planned.mode != Mode::None),
+            has_gate: local.is_some_and(|planned| planned.mode != PlannedMode::None),
             has_probe: self.probed.contains(name),
             required_end: source::required_end(self.plan, name).or(own_end),
         }

@@ -200,7 +200,7 @@ impl Stage<'_> {
 
 /// Returns a note if the container waits in another way in a cluster.
 fn mode_note(planned: &ContainerPlan) -> Option<String> {
-    let how = match planned.mode {
+    let how = match planned.mode() {
         Mode::Hold => "is held by the kubelet in the cluster; a gate here, which exits after a time-out",
         Mode::PostStart => "has a postStart hook in the cluster; a gate here",
         Mode::None if !planned.after.is_empty() => "is delayed by other containers' hooks in the cluster; a gate here",
