@@ -2,6 +2,8 @@
 
 use crate::core::words::words;
 use crate::edge::clock::wall_clock;
+use crate::edge::watch::wait_until_ready;
+use rustix::event::PollFlags;
 use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -34,6 +36,8 @@ pub fn init(format: Format, level: Level, target: Target) {
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
 }
 
+const STDERR_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
+
 struct LineLayer {
     format: Format,
     level: Level,
@@ -53,6 +57,8 @@ impl<S: Subscriber> Layer<S> for LineLayer {
         let line = render(self.format, &now.to_string(), *event.metadata().level(), &fields);
         // A failed write to the log is not fatal.
         let _ = match &self.target {
+            // A pipe that nobody reads would block podgate.
+            Target::Stderr if !wait_until_ready(&io::stderr(), PollFlags::OUT, STDERR_TIMEOUT) => Ok(()),
             Target::Stderr => io::stderr().lock().write_all(line.as_bytes()),
             Target::File(file) => (&*file).write_all(line.as_bytes()),
         };

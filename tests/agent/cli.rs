@@ -84,9 +84,9 @@ fn log_flags_and_their_environment_variables_work_alike() {
         let hook = match by_env {
             true => hook
                 .env("PODGATE_LOG_FORMAT", "json")
-                .env("PODGATE_LOG_TO", scene.log.path())
+                .env("PODGATE_LOG_TO", &scene.log.path)
                 .env("PODGATE_TERMINATION_LOG", &message),
-            false => hook.flag("log-format", "json").flag("log-to", scene.log.path()).flag("termination-log", &message),
+            false => hook.flag("log-format", "json").flag("log-to", &scene.log.path).flag("termination-log", &message),
         };
         hook.run().assert_failed(75, "timed out");
         let lines: Vec<serde_json::Value> =

@@ -86,8 +86,7 @@ impl DeadMount {
     fn start(&mut self, agent: &Agent) {
         let before = self.requests();
         self.shell.start_agent(agent, &self.at("errors"));
-        let requests = || std::fs::read_to_string(self.scene.root.join("requests")).unwrap_or_default().len();
-        wait_until("a process waits for the file system", || requests() > before);
+        wait_until("a process waits for the file system", || self.requests() > before);
     }
 
     /// Asserts that the agent exits with `code` while the file system does not answer. Returns its standard error.
@@ -220,19 +219,18 @@ fn command_on_the_mount_ends_at_its_time_limit() {
 #[test]
 fn file_of_a_copy_ends_at_its_time_limit() {
     let Some(mut mount) = DeadMount::new() else { return };
-    for flag in ["stdout", "stderr"] {
-        let file = format!("{}/{flag}", mount.folder);
-        let errors = mount.run(&mount.scene.gate().flag(flag, &file).with_command(&["true"]), 78);
-        assert!(errors.contains(&format!("can't copy the command's output to {file}: timed out")), "{errors}");
-    }
+    let file = format!("{}/file", mount.folder);
+    let errors = mount.run(&mount.scene.gate().flag("stderr", &file).with_command(&["true"]), 78);
+    assert!(errors.contains(&format!("can't copy the command's output to {file}: timed out")), "{errors}");
 }
 
 #[test]
 fn copy_that_is_not_written_delays_no_signal_and_the_end_by_10_seconds() {
-    let until_term = "trap 'exit 3' TERM; seq 1 50000 & while :; do sleep 0.01; done";
-    for (script, code) in [("echo out; exit 4", 4), (until_term, 3)] {
+    let until_term = "trap 'exit 3' TERM; seq 1 50000 & echo err >&2; while :; do sleep 0.01; done";
+    for (script, code) in [("echo out; echo err >&2; exit 4", 4), (until_term, 3)] {
         let Some(mut mount) = DeadMount::with_argument("opens") else { return };
-        let gate = mount.scene.gate().flag("stdout", format!("{}/file", mount.folder));
+        let files = ["stdout", "stderr"].map(|name| (name, format!("{}/{name}", mount.folder)));
+        let gate = files.iter().fold(mount.scene.gate(), |gate, (flag, file)| gate.flag(flag, file));
         mount.shell.start_agent(&gate.with_command(&["sh", "-c", script]), &mount.at("errors"));
         if script == until_term {
             wait_until("a process writes", || std::fs::exists(mount.at("requests-written")).unwrap());

@@ -58,12 +58,26 @@ fn a_full_disk_ends_only_the_copy() {
 }
 
 #[test]
+fn a_killed_child_ends_only_the_copy() {
+    let scene = Scene::new();
+    let out = scene.root.join("out");
+    let kill = "kill -9 $(cat /proc/$PPID/task/$PPID/children | tr ' ' '\n' | grep -vx $$)";
+    for script in [format!("{kill}; seq 1 50000; exit 4"), format!("echo; {kill}; exit 4")] {
+        let run = parent(&scene, &["--stdout", out.to_str().unwrap()], &script).run();
+        assert_eq!(run.code, 4);
+        let log = scene.log_text();
+        assert_eq!(log.matches("its process was killed").count(), 1, "{log}");
+        scene.log.clear();
+    }
+}
+
+#[test]
 fn a_copy_that_cannot_be_opened_is_a_setup_error() {
     let scene = Scene::new();
     let fifo = scene.root.join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     let touched = scene.root.join("touched");
-    for path in ["/nonexistent/out", "/", fifo.to_str().unwrap()] {
+    for path in ["/nonexistent/out", "/", "/dev/stdin", fifo.to_str().unwrap()] {
         let run = parent(&scene, &["--stdout", path], &format!("touch {}", touched.display())).run();
         run.assert_failed(78, &format!("can't copy the command's output to {path}: "));
         assert!(!touched.exists());

@@ -44,8 +44,8 @@ fn main() -> ExitCode {
             }
             ("exec", outcome)
         }
-        args::Command::Append { answer_to, path } => {
-            entrypoint::parent::appender::run(&path, answer_to);
+        args::Command::Append { path } => {
+            entrypoint::parent::appender::run(&path);
             return ExitCode::SUCCESS;
         }
         args::Command::PostFile { path, code, success } => {

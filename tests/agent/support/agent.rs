@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_podgate");
@@ -267,10 +268,10 @@ pub(crate) struct Shell {
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     /// Errors of the shell, and the log of agents with its path.
-    pub(crate) log: LogPipe,
+    pub(crate) log: Arc<LogPipe>,
 }
 
-/// Descriptor of agents in a [`Shell`] for their log.
+/// Descriptor of agents in a [`Shell`] for their log. In a user namespace, they can't open descriptors of this process.
 const LOG_FD: u8 = 9;
 
 impl Shell {
@@ -278,7 +279,7 @@ impl Shell {
     pub(crate) fn in_namespaces(unshare: &[&str]) -> Option<Shell> {
         let mut command = Command::new("unshare");
         command.args(unshare).args(["sh", "-s"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let log = LogPipe::inherited_as(LOG_FD);
+        let log = LogPipe::new(|_| format!("/proc/self/fd/{LOG_FD}"));
         let mut child = command.stderr(log.writer()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut shell = Shell { child, input, output, log };

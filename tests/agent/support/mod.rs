@@ -18,6 +18,7 @@ use podgate::edge::files::replace;
 use podgate::edge::lock;
 use podgate::edge::sandbox::sandbox_id;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// One container's view of a pod: the board, the downward-API volume, its own folder and its termination message.
@@ -28,7 +29,7 @@ pub(crate) struct Scene {
     pub(crate) podinfo: PathBuf,
     pub(crate) self_folder: PathBuf,
     pub(crate) termination: PathBuf,
-    pub(crate) log: LogPipe,
+    pub(crate) log: Arc<LogPipe>,
     pub(crate) snapshot: Snapshot,
     ringer: Option<Ringer>,
     lock: Option<std::fs::File>,
@@ -55,7 +56,7 @@ impl Scene {
             podinfo: at("podinfo"),
             self_folder: at("self"),
             termination: at("termination-log"),
-            log: LogPipe::new(),
+            log: LogPipe::new(|fd| format!("/proc/{}/fd/{fd}", std::process::id())),
             root,
             snapshot: snapshot(&[("db", State::Started), ("api", State::Waiting)]),
             ringer: None,
@@ -112,7 +113,7 @@ impl Scene {
             .flag("podinfo", &self.podinfo)
             .flag("self", &self.self_folder)
             .flag("termination-log", &self.termination)
-            .flag("log-to", self.log.path())
+            .flag("log-to", &self.log.path)
     }
 
     /// Returns `podgate pre-stop --container db` for these folders.
@@ -121,7 +122,7 @@ impl Scene {
             .flag("container", "db")
             .flag("board", &self.board)
             .flag("self", &self.self_folder)
-            .flag("log-to", self.log.path())
+            .flag("log-to", &self.log.path)
     }
 
     /// Returns `podgate entrypoint` for these folders, with a time limit of 20 s and its log in a pipe. The caller adds
@@ -133,7 +134,7 @@ impl Scene {
             .flag("podinfo", &self.podinfo)
             .flag("self", &self.self_folder)
             .flag("termination-log", &self.termination)
-            .flag("log-to", self.log.path())
+            .flag("log-to", &self.log.path)
     }
 
     /// Publishes the ticket from the gate's report, together with `change`.

@@ -76,9 +76,6 @@ pub(crate) enum Command {
     /// Copy standard input to a file, for `entrypoint --stdout`
     #[command(hide = true)]
     Append {
-        /// Write the result of opening the file, and later errors, to this descriptor
-        #[arg(long)]
-        answer_to: i32,
         #[arg(last = true, required = true)]
         path: PathBuf,
     },

@@ -3,7 +3,7 @@
 use podgate::core::argv::Check;
 use podgate::core::names;
 use podgate::core::until::{WaitCondition, WantedState};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Maximum duration in seconds: 100 years, which can be added to any clock without overflow.
@@ -33,11 +33,9 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
 
 /// Parses a path of `--log-to`. Podgate writes log lines in its own process, so the file must not be on a mount.
 pub(super) fn log_path(text: &str) -> Result<PathBuf, &'static str> {
-    let folder = Path::new(text).parent().and_then(Path::to_str).unwrap_or_default();
-    let is_descriptor = folder.strip_prefix("/proc/").is_some_and(|rest| rest.split('/').skip(1).eq(["fd"]));
-    match is_descriptor || folder == "/dev" {
-        true => Ok(PathBuf::from(text)),
-        false => Err("not an output of a process; write /proc/1/fd/2"),
+    match text.split('/').collect::<Vec<_>>()[..] {
+        ["", "dev", _] | ["", "proc", _, "fd", _] => Ok(PathBuf::from(text)),
+        _ => Err("not an output of a process; write /proc/1/fd/2"),
     }
 }
 

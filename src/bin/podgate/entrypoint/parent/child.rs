@@ -10,7 +10,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, getpgrp, wait};
 use rustix::stdio::stdin;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::ffi::OsString;
-use std::io::{self, PipeReader, PipeWriter, Read};
+use std::io::{self, PipeReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
@@ -36,14 +36,6 @@ pub(super) struct Child {
     pub(super) is_stop_requested: bool,
 }
 
-/// Creates a pipe from the next child process, which inherits the write end. Reads don't block.
-pub(super) fn inherited_pipe() -> io::Result<(PipeReader, PipeWriter)> {
-    let (reader, writer) = io::pipe()?;
-    rustix::io::ioctl_fionbio(&reader, true)?;
-    rustix::io::fcntl_setfd(&writer, FdFlags::empty())?;
-    Ok((reader, writer))
-}
-
 impl Child {
     /// Starts `command` in its own process group, with these output streams.
     ///
@@ -54,8 +46,15 @@ impl Child {
         stdout: Stdio,
         stderr: Stdio,
     ) -> Result<Child, Failure> {
+        let pipe = || -> io::Result<_> {
+            let (reader, writer) = io::pipe()?;
+            rustix::io::ioctl_fionbio(&reader, true)?;
+            // The child inherits it.
+            rustix::io::fcntl_setfd(&writer, FdFlags::empty())?;
+            Ok((reader, writer))
+        };
         let cannot_start = || Failure::setup_error("can't start a process for the command");
-        let (start_failure, writer) = inherited_pipe().map_err(cannot_start())?;
+        let (start_failure, writer) = pipe().map_err(cannot_start())?;
         let mut starter = Command::new(crate::OWN_PROGRAM);
         starter.args(["exec", "--failure-to", &writer.as_raw_fd().to_string(), "--"]).args(command);
         starter.stdout(stdout).stderr(stderr).process_group(0);

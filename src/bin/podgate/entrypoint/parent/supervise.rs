@@ -2,7 +2,7 @@
 
 use super::child::Child;
 use super::dependencies::Dependencies;
-use super::tee::Tee;
+use super::tee::{STALL_TIMEOUT, Tee};
 use super::verdict::EndReason;
 use crate::args::Entrypoint;
 use crate::check::Checks;
@@ -72,7 +72,8 @@ impl Supervisor<'_> {
     pub(super) fn finish(mut self) -> Result<(u8, Option<EndReason>, bool), Failure> {
         self.checks.abort_running();
         self.child.take_terminal_back();
-        self.tees.into_iter().for_each(Tee::drain);
+        let deadline = now() + STALL_TIMEOUT;
+        self.tees.into_iter().for_each(|tee| tee.drain(deadline));
         let (code, was_told) = (self.child.exit_code().unwrap_or_default(), self.child.is_stop_requested);
         self.child.into_end_reason().map(|why| (code, why, was_told))
     }

@@ -1,21 +1,24 @@
 //! `--stdout`, `--stderr`: copies the command's output to the container's own output and to a file.
 
-use super::appender::{Appender, CHUNK, STALL_TIMEOUT};
+use super::appender::{Appender, CHUNK};
+use crate::clock::now;
 use crate::failure::Failure;
 use podgate::edge::watch::wait_until_ready;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// Bytes that a writable pipe accepts without blocking (`PIPE_BUF`, pipe(7)).
 const PIPE_WRITE_MAX: usize = 4096;
 /// Maximum number of chunks per call, so that the loop can do other work.
 const CHUNKS_PER_PUMP: usize = 16;
+/// Time limit for a blocked output after the command has ended. After this time, the rest is dropped.
+pub(super) const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One output stream of the command.
 #[derive(Debug)]
@@ -63,30 +66,37 @@ impl Output {
     /// Writes as much as possible without blocking.
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Output::Reopened(file) => (&*file).write(bytes),
+            Output::Reopened(file) | Output::Appended(Appender { socket: file, .. }) => (&*file).write(bytes),
             Output::Shared(shared) => {
                 if !wait_until_ready(shared, PollFlags::OUT, Duration::ZERO) {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
                 Ok(rustix::io::write(shared, &bytes[..bytes.len().min(PIPE_WRITE_MAX)])?)
             }
-            Output::Appended(appender) => appender.write(bytes),
         }
     }
 
-    fn finish(self) {
+    fn finish(&self, limit: Duration) {
         if let Output::Appended(appender) = self {
-            appender.finish();
+            appender.finish(limit);
         }
+    }
+
+    /// Logs that the rest of the output is dropped. Returns false.
+    fn give_up(&self) -> bool {
+        match self {
+            Output::Appended(appender) => appender.finish(Duration::ZERO),
+            _ => warn!("the container's output is blocked; dropping the rest of the command's output"),
+        }
+        false
     }
 }
 
 impl AsFd for Output {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Output::Reopened(file) => file.as_fd(),
+            Output::Reopened(file) | Output::Appended(Appender { socket: file, .. }) => file.as_fd(),
             Output::Shared(shared) => shared.as_fd(),
-            Output::Appended(appender) => appender.as_fd(),
         }
     }
 }
@@ -99,7 +109,11 @@ impl Copy {
                 Ok(written) => self.written += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return false,
+                Err(_) => {
+                    // A child that has ended has left its answer.
+                    self.to.finish(Duration::ZERO);
+                    return false;
+                }
             }
         }
         true
@@ -143,14 +157,15 @@ impl Tee {
     }
 
     /// Copies only the data in the pipe, because a process left behind by the command may write forever.
-    pub(super) fn drain(mut self) {
+    pub(super) fn drain(mut self, deadline: Instant) {
+        let limit = || deadline.saturating_duration_since(now()).max(STALL_TIMEOUT / 10);
         let held = self.from.as_ref().and_then(|from| rustix::io::ioctl_fionread(from).ok()).unwrap_or(0);
         let mut left = usize::try_from(held).unwrap_or(0);
         loop {
             while !self.flush() {
-                if !self.blocked().any(|copy| wait_until_ready(&copy.to, PollFlags::OUT, STALL_TIMEOUT)) {
-                    warn!("the container's output or its copy is blocked; dropping the rest of the command's output");
-                    self.copies.retain(|copy| copy.written >= self.chunk.len());
+                let mut set: Vec<_> = self.poll_fds().collect();
+                if poll(&mut set, Timespec::try_from(limit()).ok().as_ref()) == Ok(0) {
+                    self.copies.retain(|copy| copy.written >= self.chunk.len() || copy.to.give_up());
                 }
             }
             let taken = self.read_chunk(left.min(CHUNK));
@@ -159,7 +174,7 @@ impl Tee {
             }
             left -= taken;
         }
-        self.copies.into_iter().for_each(|copy| copy.to.finish());
+        self.copies.iter().for_each(|copy| copy.to.finish(limit()));
     }
 
     /// Reads at most `most` bytes from the command. Returns their number.
@@ -168,25 +183,18 @@ impl Tee {
         self.chunk.resize(most, 0);
         // On a pipe, the only error is that no data is available now.
         let read = from.read(&mut self.chunk);
-        let taken = *read.as_ref().unwrap_or(&0);
-        self.chunk.truncate(taken);
+        self.chunk.truncate(*read.as_ref().unwrap_or(&0));
         self.copies.iter_mut().for_each(|copy| copy.written = 0);
         // Close the pipe if nothing consumes the output, so that the command gets SIGPIPE as usual.
-        if (read.is_ok() && taken == 0 && most > 0) || self.copies.is_empty() {
+        if matches!(read, Ok(0)) || self.copies.is_empty() {
             self.from = None;
         }
-        taken
+        self.chunk.len()
     }
 
     /// Writes the chunk. Returns true if nothing of it is left.
     fn flush(&mut self) -> bool {
-        for mut copy in std::mem::take(&mut self.copies) {
-            if copy.write(&self.chunk) {
-                self.copies.push(copy);
-            } else {
-                copy.to.finish();
-            }
-        }
+        self.copies.retain_mut(|copy| copy.write(&self.chunk));
         let is_flushed = self.blocked().next().is_none();
         if is_flushed {
             self.chunk.clear();
