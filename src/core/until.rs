@@ -23,6 +23,14 @@ words! {
     }
 }
 
+impl WantedState {
+    /// Returns true if a container in this state has exited.
+    #[must_use]
+    pub fn is_exit(self) -> bool {
+        matches!(self, WantedState::Completed | WantedState::Exited)
+    }
+}
+
 /// One condition of a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WaitCondition {

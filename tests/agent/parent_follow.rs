@@ -174,10 +174,9 @@ fn endless_output_does_not_block_the_board() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Starts a gate with `--until` and `--on-provider-restart restart`. Returns when the gate is open and the command
-/// runs.
+/// Starts a gate with `--until` and `--restart-with db`. Returns when the gate is open and the command runs.
 fn spawn_follower(scene: &mut Scene, until: &str, script: &str) -> RunningAgent {
-    let gate = scene.gate().flag("until", until).flag("on-provider-restart", "restart").flag("grace", "5s");
+    let gate = scene.gate().flag("until", until).flag("restart-with", "db").flag("grace", "5s");
     let agent = command(scene, gate, script).spawn_waiting();
     scene.set_state("db", if until.ends_with("Completed") { State::Completed } else { State::Ready });
     let ticket = scene.report().unwrap().ticket.unwrap();

@@ -64,7 +64,7 @@ spec:
          checks in the container before its command: mount:///data",
         "runner  when dind=Ready, proxy=Ready, waits at most 5m (gate; its command is known); \
          checks in the container before its command: file:///a, tcp://cache:1; \
-         restarts with the containers that it waits for",
+         restarts with dind, proxy",
     ] {
         assert!(out.lines().any(|found| found.ends_with(line)), "{line}\n{out}");
     }
@@ -74,7 +74,7 @@ spec:
     let in_container = json!({"check": "unix:///run/docker.sock", "runsIn": "container"});
     assert_eq!((&containers[0]["ready"], &containers[1]["ready"]["runsIn"]), (&in_container, &json!("sidecar")));
     assert_eq!(containers[2]["checks"], json!(["file:///a", "tcp://cache:1"]));
-    assert_eq!((&containers[2]["ready"], &containers[2]["onProviderRestart"]), (&json!(null), &json!("restart")));
+    assert_eq!((&containers[2]["ready"], &containers[2]["restartsWith"]), (&json!(null), &json!(["dind", "proxy"])));
 }
 
 #[test]
@@ -146,7 +146,7 @@ spec:
   before   setup   init container; Kubernetes keeps the order
   before   mesh    native sidecar; podgate watches it
   starts   script  when mesh=Ready, waits at most 5m (gate; its command is known)
-  then     api     when script=Ready, waits at most 5m (gate; its command is known)
+  then     api     when mesh=Ready, script=Ready, waits at most 5m (gate; its command is known)
 ";
     assert!(out.contains(begin) && out.contains("note[kept-by-kubernetes]"), "{out}");
     let (folder, _) = file(

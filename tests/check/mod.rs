@@ -63,7 +63,7 @@ Deployment/shop (pod.yaml:2)
   starts   db     at once (gate; its command is known)
   then     api    when db=Ready, waits at most 5m (gate; its command is known)
   with it  cache  when db=Ready, waits at most 5m (gate; its command is known)
-  then     web    when api=Ready, cache=Ready, waits at most 5m (gate; its command is known)
+  then     web    when db=Ready, api=Ready, cache=Ready, waits at most 5m (gate; its command is known)
   waits    at most 5m until the last container starts or a gate times out
   timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again
   stops    web, then api and cache, then db; within 30s

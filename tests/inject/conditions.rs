@@ -296,7 +296,7 @@ fn restart_with_a_provider_needs_a_gate() {
     let off = ("on-provider-restart.podgate.io/app", "ignore");
     for (annotations, restarts) in [(&[all][..], true), (&[own], true), (&[all, off], false), (&[], false)] {
         let done = injected(&ordered(annotations, &[]));
-        let flags = "--timeout 5m --tether parent --on-provider-restart restart -- /app";
+        let flags = "--timeout 5m --tether parent --restart-with db -- /app";
         assert_eq!(command(&done, 1).ends_with(flags), restarts, "{}", command(&done, 1));
         assert!(!command(&done, 0).contains("restart"), "db waits for nothing");
     }

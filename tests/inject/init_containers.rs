@@ -66,7 +66,7 @@ fn readiness_of_a_native_sidecar_is_waited_for() {
     assert_eq!(findings, "");
     assert_eq!(
         listed(&injected, "initContainers"),
-        ["mesh None", "db Entrypoint mesh=Ready", "app Entrypoint db=Ready"]
+        ["mesh None", "db Entrypoint mesh=Ready", "app Entrypoint mesh=Ready,db=Ready"]
     );
     let (mesh, original) = (&injected["spec"]["initContainers"][2], &ordered("")["spec"]["initContainers"][1]);
     assert_eq!(mesh, original, "podgate does not change the native sidecar");
@@ -252,10 +252,11 @@ fn container_restarts_with_a_native_sidecar() {
         let (injected, findings) = inject_checked(&with(order, &[]));
         assert_eq!(findings, "", "{order}");
         let command = injected["spec"]["containers"][1]["command"].to_string().replace("\",\"", " ");
-        let expected = format!("--until {until} --timeout 5m --tether parent --on-provider-restart restart --");
+        let provider = until.trim_end_matches("=Started");
+        let expected = format!("--until {until} --timeout 5m --tether parent --restart-with {provider} --");
         assert!(command.contains(&expected), "{order}: {command}");
         let list = listed(&injected, "initContainers");
-        assert!(list[0].starts_with(until.trim_end_matches("=Started")), "the sidecar reports the restarts: {list:?}");
+        assert!(list[0].starts_with(provider), "the sidecar reports the restarts: {list:?}");
     }
     let (injected, _) = inject_checked(&with("startup, db, app", &[]));
     assert_eq!(listed(&injected, "initContainers")[1], "db Entrypoint startup=Ready");

@@ -148,7 +148,7 @@ fn conditions_follow_a_step_that_fails_first() {
     assert_eq!(seen.kubelet_status("migrate")["restartCount"], 1);
 }
 
-/// `db` crashes after the start. Only the dependent with `--on-provider-restart restart` restarts with it.
+/// `db` crashes after the start. Only the dependent with `--restart-with db` restarts with it.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn dependent_restarts_with_its_provider_only_on_request() {
@@ -160,7 +160,7 @@ fn dependent_restarts_with_its_provider_only_on_request() {
     let containers = [
         server("db").http(8001).ready_after("1500ms").gate(&[]),
         server("ignores").gate(&["--until", "db"]),
-        server("follows").gate(&["--until", "db", "--on-provider-restart", "restart"]),
+        server("follows").gate(&["--until", "db", "--restart-with", "db"]),
     ];
     let run = scene.create(&Pod::new("provider", containers));
     let logs = NodeLogs::follow(&scene.namespace, "provider");

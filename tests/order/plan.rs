@@ -62,17 +62,46 @@ fn plan_errors(template: &Value) -> Vec<Finding> {
 #[test]
 fn containers_with_known_commands_get_gates() {
     let plan = plan_order(&["web", "api", "db"], "db, api, web");
-    assert_eq!(plan_summary(&plan), ["web gate api=Ready", "api gate db=Ready", "db gate"]);
+    assert_eq!(plan_summary(&plan), ["web gate db=Ready,api=Ready", "api gate db=Ready", "db gate"]);
     assert_eq!(plan.containers[0].gate().unwrap().command, ["/bin/run", "web"]);
     assert_eq!(plan.containers[0].mode_reason, "its command is known");
     assert!(plan.findings.is_empty(), "{:?}", plan.findings);
 }
 
 #[test]
+fn each_step_waits_for_all_earlier_steps() {
+    let after = ("after.podgate.io/web", "api");
+    for (order, more, expected) in [
+        ("db, cache & queue, api, web", &[][..], "db=Ready,cache=Ready,queue=Ready,api=Ready"),
+        ("db=Started, api, web", &[], "db=Started,api=Ready"),
+        // The last step has waited for these exits. A container that runs again delays no later step.
+        ("db=Completed, api=Exited, web", &[], "api=Exited"),
+        ("db=Completed, api, web", &[], "api=Ready"),
+        ("db, api=Completed, web", &[], "db=Ready,api=Completed"),
+        // `after` names direct predecessors only, and replaces what follows from the order.
+        ("db, api", &[after], "api=Ready"),
+        ("db, api, web", &[("after.podgate.io/web", "db=Completed")], "db=Completed,api=Ready"),
+    ] {
+        let annotations = [&[("podgate.io/order", order)], more].concat();
+        let plan = plan_of(&template(&["db", "cache", "queue", "api", "web"], &annotations));
+        let until: Vec<String> = plan.get("web").unwrap().until().iter().map(ToString::to_string).collect();
+        assert_eq!(until.join(","), expected, "{annotations:?}");
+    }
+    // Only the containers of the last step restart the command.
+    let restart = [("podgate.io/order", "db, api, web"), ("podgate.io/on-provider-restart", "restart")];
+    assert_eq!(plan_of(&template(&["db", "api", "web"], &restart)).get("web").unwrap().restarts_with(), ["api"]);
+    // The stop order is the mirror image.
+    for order in [("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", "web, api, db")] {
+        let plan = plan_of(&template(&["db", "api", "web"], &[("podgate.io/order", "db, api, web"), order]));
+        assert_eq!(plan.get("db").unwrap().outlives, ["api", "web"], "{order:?}");
+    }
+}
+
+#[test]
 fn plan_matches_the_handwritten_manifests() {
     let plan = plan_order(&["db", "api", "web"], "db, api, web");
     let outlives: Vec<_> = plan.containers.iter().map(|p| (p.outlives.join(","), p.pre_stop_limit.as_secs())).collect();
-    assert_eq!(outlives, [("api".to_owned(), 25), ("web".to_owned(), 20), (String::new(), 0)]);
+    assert_eq!(outlives, [("api,web".to_owned(), 25), ("web".to_owned(), 20), (String::new(), 0)]);
     let parents: Vec<bool> = plan.containers.iter().map(needs_parent).collect();
     assert_eq!(parents, [false; 3], "the tether shows the exit of each container");
     assert!(plan.containers.iter().all(|p| p.timeout.as_secs() == 300 && !p.continue_on_timeout));
@@ -85,12 +114,12 @@ fn plan_matches_the_handwritten_manifests() {
 #[test]
 fn kubelet_holds_containers_with_unknown_commands() {
     let plan = plan_order(&["web!", "api", "db!"], "db, api, web");
-    assert_eq!(plan_summary(&plan), ["web held api=Ready", "api gate db=Ready", "db none"]);
+    assert_eq!(plan_summary(&plan), ["web held db=Ready,api=Ready", "api gate db=Ready", "db none"]);
     let reasons: Vec<&str> = plan.containers.iter().map(|planned| planned.mode_reason.as_str()).collect();
     assert_eq!(reasons, ["its command is not known", "its command is known", "it waits for nothing"]);
     assert!(plan.findings.is_empty(), "no container moves: {:?}", plan.findings);
     let outlives: Vec<_> = plan.containers.iter().map(|planned| planned.outlives.join(",")).collect();
-    assert_eq!(outlives, ["", "web", "api"], "hold mode keeps the stop order");
+    assert_eq!(outlives, ["", "web", "web,api"], "hold mode keeps the stop order");
     let set = [("podgate.io/order", "db, api"), ("mode.podgate.io/api", "hold"), ("mode.podgate.io/db", "hold")];
     let plan = plan_of(&template(&["db", "api"], &set));
     assert_eq!(plan_summary(&plan), ["db none", "api held db=Ready"], "a known command can be held too");

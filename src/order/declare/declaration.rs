@@ -37,6 +37,8 @@ pub struct Edge {
     pub at: Place,
     /// Byte range of the condition in the annotation's text.
     pub span: Range<usize>,
+    /// False if the order has a step between the two containers.
+    pub is_direct: bool,
 }
 
 /// Order in which containers stop.

@@ -67,6 +67,15 @@ pub(super) fn find_foreign_syntax(text: &str) -> Option<String> {
     Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
 }
 
+/// Returns the items that a step after the steps `earlier` waits for, and true for those of the last one: all items, except
+/// exits before the last step. The last step has waited for these, and a container that runs again must not delay the
+/// later steps.
+pub(super) fn awaited(earlier: &[Vec<Item>]) -> impl Iterator<Item = (&Item, bool)> {
+    let items = earlier.iter().rev().enumerate().rev();
+    let items = items.flat_map(|(distance, step)| step.iter().map(move |item| (item, distance == 0)));
+    items.filter(|(item, is_direct)| *is_direct || !item.until.want.is_exit())
+}
+
 /// Parses `text` into steps of one or more containers. Returns all valid entries and all errors.
 pub(super) fn parse_steps(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     let mut errors = Vec::new();

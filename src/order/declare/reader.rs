@@ -155,8 +155,13 @@ impl Reader<'_, '_> {
         match prefix {
             keys::AFTER_PREFIX => {
                 let items = values.list(text, &at, grammar::AFTER).into_iter().flatten();
-                let edge =
-                    |item: Item| Edge { waiter: own.clone(), until: item.until, at: at.clone(), span: item.span };
+                let edge = |item: Item| Edge {
+                    waiter: own.clone(),
+                    until: item.until,
+                    at: at.clone(),
+                    span: item.span,
+                    is_direct: true,
+                };
                 declaration.edges.extend(items.map(edge));
             }
             keys::MODE_PREFIX => _ = declaration.modes.insert(own, values.word(text, &at)),
@@ -175,13 +180,12 @@ impl Reader<'_, '_> {
 
     fn read_order(&mut self, text: &str, at: &Place) {
         let steps = self.values.list(text, at, grammar::ORDER);
-        for pair in steps.windows(2) {
-            for waiter in &pair[1] {
-                for item in &pair[0] {
-                    let (needs, word) = (item.until.clone(), item.span.clone());
-                    let waiter = waiter.until.container.clone();
-                    self.declaration.edges.push(Edge { waiter, until: needs, at: at.clone(), span: word });
-                }
+        for (number, step) in steps.iter().enumerate() {
+            for (waiter, (item, is_direct)) in
+                step.iter().flat_map(|one| grammar::awaited(&steps[..number]).map(move |item| (one, item)))
+            {
+                let (waiter, until) = (waiter.until.container.clone(), item.until.clone());
+                self.declaration.edges.push(Edge { waiter, until, at: at.clone(), span: item.span.clone(), is_direct });
             }
         }
         for item in steps.last().into_iter().flatten().filter(|item| item.has_explicit_state) {

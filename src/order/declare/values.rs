@@ -93,7 +93,7 @@ impl<'a, 'f> Values<'a, 'f> {
             grammar::AFTER => count,
             // Each sidecar waits for all other containers.
             grammar::SIDECARS => count * self.spec.containers.len().saturating_sub(count),
-            _ => steps.windows(2).map(|pair| pair[0].len() * pair[1].len()).sum(),
+            _ => (0..steps.len()).map(|at| grammar::awaited(&steps[..at]).count() * steps[at].len()).sum(),
         };
         self.check_waits(at);
         if has_errors(&self.findings[before..]) { Vec::new() } else { steps }

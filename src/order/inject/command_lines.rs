@@ -58,8 +58,8 @@ impl ContainerLines<'_> {
             line.add_flag("--tether", "parent");
             self.add_ready_checks("--ready-check", &mut line);
         }
-        if gate.restarts_with_provider {
-            line.add_flag("--on-provider-restart", "restart");
+        for one in &gate.restarts_with {
+            line.add_flag("--restart-with", one);
         }
         for one in stop_after {
             line.add_flag("--stop-after", one);

@@ -103,7 +103,7 @@ fn is_init(program: &str) -> bool {
 
 /// Reports containers that podgate ends with their providers, and that the kubelet does not restart.
 fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let ended = plan.containers.iter().filter(|one| one.restarts_with_provider());
+    let ended = plan.containers.iter().filter(|one| !one.restarts_with().is_empty());
     let ended = ended.filter_map(|one| spec.get(&one.name));
     // With restartPolicyRules, the kubelet may restart the container after podgate's exit code.
     let stays = |own: &&ContainerRef<'_>| {

@@ -11,7 +11,7 @@ use crate::order::finding::Finding;
 use crate::order::inject::REWRITTEN_PATH;
 use crate::order::plan::{ContainerPlan, Plan};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Containers that other products inject as regular containers, so the user cannot move them.
 const INJECTED: [&str; 5] = ["daprd", "istio-proxy", "linkerd-proxy", "otc-container", "vault-agent"];
@@ -55,31 +55,24 @@ impl NativeAdvice {
 
 /// Returns the advice if the plan is a chain that native sidecars can replace.
 pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice> {
-    if plan.containers.iter().any(|one| !one.checks().is_empty() || one.ready.is_some() || one.restarts_with_provider())
+    if plan
+        .containers
+        .iter()
+        .any(|one| !one.checks().is_empty() || one.ready.is_some() || !one.restarts_with().is_empty())
     {
         return None;
     }
-    let mut waiters: BTreeMap<&str, &ContainerPlan> = BTreeMap::new();
-    for planned in &plan.containers {
-        for need in &planned.after {
-            waiters.entry(&need.container).or_insert(planned);
-        }
-    }
+    let conditions = || plan.containers.iter().flat_map(|planned| &planned.after);
     let is_ordered =
-        |planned: &&ContainerPlan| !planned.after.is_empty() || waiters.contains_key(planned.name.as_str());
-    let ordered = plan.containers.iter().filter(is_ordered).count();
-    // In a chain, each container waits only for the container before it.
-    let mut chain = vec![plan.containers.iter().filter(is_ordered).find(|planned| planned.after.is_empty())?];
-    while let Some(next) = waiters.get(chain[chain.len() - 1].name.as_str()) {
-        if next.after.len() != 1 || next.after[0].want != WantedState::Ready || chain.len() > ordered {
-            return None;
-        }
-        chain.push(next);
-    }
-    let last = chain.pop()?;
-    if chain.is_empty() || chain.len() + 1 != ordered {
+        |planned: &&ContainerPlan| !planned.after.is_empty() || conditions().any(|need| need.container == planned.name);
+    let mut chain: Vec<&ContainerPlan> = plan.containers.iter().filter(is_ordered).collect();
+    chain.sort_by_key(|planned| planned.after.len());
+    // In a chain, each container waits for all containers before it.
+    let is_chain = chain.iter().enumerate().all(|(number, planned)| planned.after.len() == number);
+    if !is_chain || conditions().any(|need| need.want != WantedState::Ready) {
         return None;
     }
+    let last = chain.pop()?;
     let sidecars: Option<Vec<(String, Value)>> = chain
         .iter()
         .map(|planned| {

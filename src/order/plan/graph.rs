@@ -59,6 +59,13 @@ impl Graph {
         let Some(need) = needs.get_mut(number) else {
             return needs.push(Need { until: edge.until.clone(), edge: edge.clone() });
         };
+        if need.edge.is_direct != edge.is_direct {
+            // A direct condition replaces that of the whole order.
+            if edge.is_direct {
+                *need = Need { until: edge.until.clone(), edge: edge.clone() };
+            }
+            return;
+        }
         match combine_states(need.until.want, edge.until.want) {
             Some(want) => need.until.want = want,
             None => {
@@ -77,6 +84,11 @@ impl Graph {
 
     pub(super) fn needs(&self, name: &str) -> &[Need] {
         self.needs.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the needs of `name` without those that follow from earlier steps of the order.
+    pub(super) fn direct_needs(&self, name: &str) -> impl Iterator<Item = &Need> {
+        self.needs(name).iter().filter(|need| need.edge.is_direct)
     }
 
     pub(super) fn waiters(&self, name: &str) -> impl Iterator<Item = &str> {
@@ -117,7 +129,7 @@ impl Graph {
     /// Returns containers of which each waits for the next one, and the last for the first.
     fn find_cycle<'a>(&'a self) -> Option<Vec<String>> {
         let target = |need: &'a Need| need.until.container.as_str();
-        let edges = self.needs.iter().map(|(waiter, needs)| (waiter.as_str(), needs.iter().map(target).collect()));
+        let edges = self.needs.keys().map(|waiter| (waiter.as_str(), self.direct_needs(waiter).map(target).collect()));
         Some(find_cycle(&edges.collect())?.into_iter().map(str::to_owned).collect())
     }
 

@@ -41,7 +41,7 @@ pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
 /// Returns the reason why Kubernetes keeps the wait `edge`. Returns `None` for a wait that podgate must keep.
 fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> Result<Option<String>, Finding> {
     let is_board = declared.publish == Publish::Board;
-    let Edge { waiter, until: WaitCondition { container, want }, at, span } = edge;
+    let Edge { waiter, until: WaitCondition { container, want }, at, span, .. } = edge;
     let error = |rule, what, fix| Err(Finding::error(rule, at.clone(), what).fix(fix).span(span.clone()));
     let own = spec.init(waiter);
     let Some(before) = spec.init(container) else {

@@ -257,9 +257,9 @@ pub(super) fn required_gates(
 ) -> BTreeMap<String, GateRequirement> {
     let mut gates = BTreeMap::new();
     for name in names {
-        for need in graph.needs(name) {
+        for need in graph.direct_needs(name) {
             let is_native = spec.init(&need.until.container).is_some();
-            if !is_native && !is_exit_state(need.until.want) {
+            if !is_native && !need.until.want.is_exit() {
                 continue;
             }
             let (at, span) = (need.edge.at.clone(), Some(need.edge.span.clone()));
@@ -322,9 +322,4 @@ pub(super) fn provider_restart(declared: &Declaration, name: &str) -> (bool, Pla
         Some(own) => (*own, container_annotation_place(keys::ON_PROVIDER_RESTART_PREFIX, name)),
         None => (declared.restart_with_provider, annotation_place(keys::ON_PROVIDER_RESTART)),
     }
-}
-
-/// Returns true if a container in the state `want` has exited.
-pub(super) fn is_exit_state(want: WantedState) -> bool {
-    matches!(want, WantedState::Completed | WantedState::Exited)
 }

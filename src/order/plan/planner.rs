@@ -144,7 +144,7 @@ impl<'a> Planner<'a> {
         } else if hooked.contains_key(name) {
             self.hook_state(own, hooked).map_or(PlannedMode::None, PlannedMode::Hook)
         } else if !modes.is_held(name) {
-            PlannedMode::Gate(self.gate(own, !after.is_empty()))
+            PlannedMode::Gate(self.gate(own))
         } else if after.is_empty() {
             PlannedMode::None
         } else {
@@ -192,20 +192,22 @@ impl<'a> Planner<'a> {
         (is_waited_for || self.outlived.contains(own.name)).then_some(WantedState::Started)
     }
 
-    fn gate(&self, own: &ContainerRef<'_>, has_providers: bool) -> GatePlan {
-        let restarts_with_provider = has_providers && modes::provider_restart(self.declared, own.name).0;
+    fn gate(&self, own: &ContainerRef<'_>) -> GatePlan {
+        let (restarts, _) = modes::provider_restart(self.declared, own.name);
+        let providers = self.graph.direct_needs(own.name).filter(|_| restarts);
+        let restarts_with: Vec<String> = providers.map(|need| need.until.container.clone()).collect();
         GatePlan {
             checks: self.declared.checks.get(own.name).cloned().unwrap_or_default(),
-            restarts_with_provider,
             command: self.commands.get(own.name).cloned().unwrap_or_default(),
-            needs_parent: self.needs_parent(own) || restarts_with_provider,
+            needs_parent: self.needs_parent(own) || !restarts_with.is_empty(),
+            restarts_with,
         }
     }
 
     fn needs_parent(&self, own: &ContainerRef<'_>) -> bool {
         let name = own.name;
         let is_waited_for = self.graph.waiters(name).next().is_some();
-        self.graph.waiters_with_needs(name).any(|(_, need)| modes::is_exit_state(need.until.want))
+        self.graph.waiters_with_needs(name).any(|(_, need)| need.until.want.is_exit())
             || !self.sidecars.is_empty()
             || is_waited_for && self.has_inside_probe(own)
     }
@@ -219,11 +221,8 @@ impl<'a> Planner<'a> {
     /// Reports waits for an exit that never occurs, or after which the kubelet restarts the container.
     fn check_ends(&self, findings: &mut Vec<Finding>) {
         for own in &self.spec.containers {
-            let wanted: Vec<_> = self
-                .graph
-                .waiters_with_needs(own.name)
-                .filter(|(_, need)| modes::is_exit_state(need.until.want))
-                .collect();
+            let wanted: Vec<_> =
+                self.graph.waiters_with_needs(own.name).filter(|(_, need)| need.until.want.is_exit()).collect();
             let Some((waiter, need)) = wanted.first() else { continue };
             let (name, at, word) = (own.name, need.edge.at.clone(), need.edge.span.clone());
             if self.sidecars.contains(name) && !self.sidecars.contains(waiter) {

@@ -1,7 +1,6 @@
 //! Stop order: containers that must outlive others when the Pod stops, and the time limits of these waits.
 
 use super::graph::Graph;
-use super::modes::is_exit_state;
 use crate::core::graph;
 use crate::order::declare::spec::Spec;
 use crate::order::declare::{Declaration, StopOrder};
@@ -29,7 +28,7 @@ pub(super) fn outlives(
         StopOrder::Auto | StopOrder::Reverse => {
             for own in &spec.containers {
                 // A container that waits for another container's exit does not depend on that container afterwards.
-                let users = graph.waiters_with_needs(own.name).filter(|(_, need)| !is_exit_state(need.until.want));
+                let users = graph.waiters_with_needs(own.name).filter(|(_, need)| !need.until.want.is_exit());
                 let users: Vec<String> = users.map(|(user, _)| user.to_owned()).collect();
                 if !users.is_empty() {
                     outlives.insert(own.name.to_owned(), users);
@@ -38,11 +37,10 @@ pub(super) fn outlives(
         }
         StopOrder::None => {}
         StopOrder::Steps(steps) => {
-            for pair in steps.windows(2) {
-                let first: Vec<String> = pair[0].iter().map(|item| item.until.container.clone()).collect();
-                for item in &pair[1] {
-                    outlives.insert(item.until.container.clone(), first.clone());
-                }
+            let mut earlier: Vec<String> = Vec::new();
+            for names in steps.iter().map(|step| step.iter().map(|item| item.until.container.clone())) {
+                outlives.extend(names.clone().filter(|_| !earlier.is_empty()).map(|name| (name, earlier.clone())));
+                earlier.extend(names);
             }
         }
     }

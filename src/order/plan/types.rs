@@ -82,8 +82,8 @@ pub enum PlannedMode {
 pub struct GatePlan {
     /// Checks that the gate runs before the command.
     pub checks: Vec<Check>,
-    /// True if the gate restarts the container when a container that it waits for restarts.
-    pub restarts_with_provider: bool,
+    /// The gate restarts the container when one of these containers restarts.
+    pub restarts_with: Vec<String>,
     /// Program and arguments that the container runs without podgate, from the spec, the annotation or the image.
     pub command: Vec<String>,
     /// True if the gate must remain the command's parent process, to report the exit code, stop the command or run an
@@ -160,10 +160,10 @@ impl ContainerPlan {
         if let PlannedMode::Gate(gate) = &self.mode { Some(gate) } else { None }
     }
 
-    /// Returns true if the gate restarts the container when a container that it waits for restarts.
+    /// Returns the containers whose restart also restarts this one.
     #[must_use]
-    pub fn restarts_with_provider(&self) -> bool {
-        self.gate().is_some_and(|gate| gate.restarts_with_provider)
+    pub fn restarts_with(&self) -> &[String] {
+        self.gate().map_or(&[], |gate| &gate.restarts_with)
     }
 
     /// Returns the checks that the container's gate runs before the command.

@@ -44,11 +44,11 @@ impl CellSetup<'_> {
             }
             Mode::Entrypoint => {
                 let api = api.gate(&[&["--until", "db"], flags].concat());
-                [db.gate(&[]), api, web.gate(&["--until", "api"])]
+                [db.gate(&[]), api, web.gate(&["--until", "db", "--until", "api"])]
             }
             Mode::Hold => {
                 let api = api.held(&[&["--until", "db"], flags].concat());
-                [db, api, web.held(&["--until", "api"])]
+                [db, api, web.held(&["--until", "db", "--until", "api"])]
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::cell::{Cell, Mode, Order};
 use super::fault_run::{CellSetup, while_db_is_awaited};
 use crate::clock::{eventually, wall_ms};
-use crate::pod::{Pod, server};
+use crate::pod::Pod;
 
 /// Kills `db` before it is ready. The next incarnation of `db` keeps running.
 pub(super) fn crash_before_ready(setup: &CellSetup<'_>) -> Cell {
@@ -14,22 +14,10 @@ pub(super) fn crash_before_ready(setup: &CellSetup<'_>) -> Cell {
     })
 }
 
-/// `db` exits after it became ready. The other predecessor of `web` becomes ready only after that exit.
+/// `db` exits after it became ready, while `api` starts. `api` becomes ready only after that exit.
 pub(super) fn crash_after_ready(setup: &CellSetup<'_>) -> Cell {
     let [db, api, web] = setup.chain(&[], 8000);
-    let late = ["--ready-on-signal"];
-    let (api, web) = match setup.mode {
-        Mode::PostStart => (api.args(&late), web),
-        Mode::Hold => (server("api").http(8002).args(&late), web.held(&["--until", "db", "--until", "api"])),
-        // The gate of `web` waits for both predecessors.
-        Mode::Entrypoint => {
-            (server("api").http(8002).args(&late).gate(&[]), web.gate(&["--until", "db", "--until", "api"]))
-        }
-    };
-    let mut fault_run = setup.begin(&Pod::new("chain", [db, api, web]));
-    if setup.mode != Mode::PostStart {
-        fault_run.order = &[("web", "db"), ("web", "api")];
-    }
+    let fault_run = setup.begin(&Pod::new("chain", [db, api.args(&["--ready-on-signal"]), web]));
     fault_run.wait_for_event("db", 0, "listening");
     fault_run.make_ready("db");
     fault_run.wait_for_event("api", 0, "listening");

@@ -69,7 +69,7 @@ fn container_json(planned: &ContainerPlan) -> Value {
             "check": check.to_string(),
             "runsIn": if check.is_network() { "sidecar" } else { "container" },
         })),
-        "onProviderRestart": if planned.restarts_with_provider() { "restart" } else { "ignore" },
+        "restartsWith": planned.restarts_with(),
         "timeoutSeconds": planned.timeout.as_secs_f64(),
         "onTimeout": if planned.continue_on_timeout { "continue" } else { "fail" },
         "failFast": planned.fail_fast,

@@ -184,8 +184,8 @@ fn start_description(planned: &ContainerPlan) -> String {
         let place = if check.is_network() { "podgate's sidecar" } else { "the container" };
         let _ = write!(how, "; Ready by {check}, checked in {place}");
     }
-    if planned.restarts_with_provider() {
-        how.push_str("; restarts with the containers that it waits for");
+    if !planned.restarts_with().is_empty() {
+        let _ = write!(how, "; restarts with {}", planned.restarts_with().join(", "));
     }
     if !planned.stop_after.is_empty() {
         let _ = write!(how, "; stops after the exit of {}", planned.stop_after.join(", "));

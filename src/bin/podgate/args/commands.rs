@@ -1,8 +1,7 @@
 //! Flags and help texts of the commands that wait.
 
 use super::values::{
-    ExitCodeSource, OnError, OnProviderRestart, TetherMode, boolean, container_name, duration, exit_condition,
-    interval, log_path,
+    ExitCodeSource, OnError, TetherMode, boolean, container_name, duration, exit_condition, interval, log_path,
 };
 use crate::signals;
 use clap::Args as ClapArgs;
@@ -62,7 +61,7 @@ Example, in a Pod's spec: `api` runs its command when `db` is Ready, wherever `a
 When the conditions hold, podgate replaces itself with the command (execve): same process, same
 environment. With one of these flags it stays as the command's parent: --tether parent, --post-file,
 --command-timeout, --on-error continue, --stdout, --stderr, --breakpoint, --stop-after,
---on-provider-restart restart, --ready-check. As the parent it forwards signals, reaps orphans and
+--restart-with, --ready-check. As the parent it forwards signals, reaps orphans and
 exits with the command's exit code.
 
 With --tether exec the command inherits a file lock. The sidecar detects the command's end by the
@@ -81,7 +80,7 @@ its other probes start only after the command.
 
 Exit codes: those of the command once it runs, otherwise
   64   invalid flag or argument
-  69   the condition can't be met, or --on-provider-restart ended the command
+  69   the condition can't be met, or --restart-with ended the command
   75   timed out, or --command-timeout ended the command
   78   invalid setup: no board or volume to read from, unknown container, or a file that can't be written
   126  the command can't be executed
@@ -247,9 +246,9 @@ pub(crate) struct Entrypoint {
     /// After --stop-after, exit with 0 or child (the command's code)
     #[arg(long, value_name = "CODE", env = "PODGATE_EXIT_CODE", default_value = "0")]
     pub(crate) exit_code: ExitCodeSource,
-    /// If a container of --until restarts: ignore, or restart too
-    #[arg(long, value_name = "ACTION", env = "PODGATE_ON_PROVIDER_RESTART", default_value = "ignore")]
-    pub(crate) on_provider_restart: OnProviderRestart,
+    /// End the command (exit code 69) when this container restarts; repeatable
+    #[arg(long, value_name = "CONTAINER", env = "PODGATE_RESTART_WITH", value_delimiter = ',', value_parser = container_name)]
+    pub(crate) restart_with: Vec<String>,
     #[command(flatten)]
     pub(crate) messages: MessageArgs,
     /// The container's own command
@@ -321,6 +320,6 @@ impl Entrypoint {
             || self.breakpoint.is_some()
             || !self.stop_after.is_empty()
             || !self.ready_check.is_empty()
-            || self.on_provider_restart == OnProviderRestart::Restart
+            || !self.restart_with.is_empty()
     }
 }

@@ -4,7 +4,7 @@ mod commands;
 mod values;
 
 pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop};
-pub(crate) use values::{ExitCodeSource, OnError, OnProviderRestart, TetherMode};
+pub(crate) use values::{ExitCodeSource, OnError, TetherMode};
 
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};

@@ -41,7 +41,7 @@ const FLAGS: [(&str, &str, &str, usize); 24] = [
     ("entrypoint", "--tether", "exec|parent|none", 1),
     ("entrypoint", "--ready-check", CHECK, 2),
     ("entrypoint", "--check-timeout", DURATION, 1),
-    ("entrypoint", "--on-provider-restart", "ignore|restart", 1),
+    ("entrypoint", "--restart-with", NAME, 3),
     ("entrypoint", "--stop-after", NAME, 3),
     ("entrypoint", "--stop-signal", "SIG(TERM|INT|QUIT)", 1),
     ("entrypoint", "--termination-log", PATH, 1),

@@ -72,7 +72,3 @@ podgate::words! {
     /// Value of `--exit-code`.
     ExitCodeSource { Zero = "0", Child = "child", }
 }
-podgate::words! {
-    /// Value of `--on-provider-restart`.
-    OnProviderRestart { Ignore = "ignore", Restart = "restart", }
-}

@@ -2,7 +2,7 @@
 //! a provider ends the command. The decisions depend only on the view of the pod and the time.
 
 use super::verdict::EndReason;
-use crate::args::{Entrypoint, OnProviderRestart};
+use crate::args::Entrypoint;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source};
 use podgate::core::state::{Phase, State};
@@ -21,7 +21,7 @@ pub(super) struct Dependencies {
     providers: Vec<Provider>,
 }
 
-/// A container that the gate waited for.
+/// A container of `--restart-with`.
 #[derive(Debug)]
 struct Provider {
     until: WaitCondition,
@@ -31,14 +31,15 @@ struct Provider {
 
 impl Dependencies {
     pub(super) fn new(args: &Entrypoint) -> Dependencies {
-        let conditions: &[WaitCondition] = match args.on_provider_restart {
-            OnProviderRestart::Restart => &args.waits.until,
-            OnProviderRestart::Ignore => &[],
+        let provider = |name: &String| {
+            let until = args.waits.until.iter().find(|until| until.container == *name).cloned();
+            let started = || WaitCondition { container: name.clone(), want: WantedState::Started };
+            Provider { until: until.unwrap_or_else(started), baseline: None }
         };
         Dependencies {
             stop_after: args.stop_after.clone(),
             ended_at: None,
-            providers: conditions.iter().map(|until| Provider { until: until.clone(), baseline: None }).collect(),
+            providers: args.restart_with.iter().map(provider).collect(),
         }
     }
 
