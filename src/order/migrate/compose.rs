@@ -84,7 +84,10 @@ fn dependencies(name: &str, depends_on: &Value, migration: &mut Migration<'_>) -
                 };
                 if how["restart"] == true {
                     let what = format!("restart: true of {name} for {} is not migrated", quoted(other));
-                    let fix = "add --on-provider-restart restart to its gate by hand (docs/recipes.md)";
+                    let fix = format!(
+                        "write {}{name}: restart, which applies to all dependencies of {name}",
+                        keys::ON_PROVIDER_RESTART_PREFIX
+                    );
                     migration.warn_not_migrated(what, fix);
                 }
                 if how["required"] != false || migration.find_container(other).is_some() {
