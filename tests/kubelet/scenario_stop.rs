@@ -63,7 +63,7 @@ fn assert_chain_stops_in_reverse(name: &str, sidecar: SidecarPlacement, containe
 
 fn gated_with_pre_stop() -> [Container; 3] {
     let [db, api, web] = gated_chain_containers("500ms", &[]);
-    [db.pre_stop(&["--until", "api"]), api.pre_stop(&["--until", "web"]), web]
+    [db.pre_stop(&["--until", "api", "--until", "web"]), api.pre_stop(&["--until", "web"]), web]
 }
 
 #[test]
@@ -91,6 +91,27 @@ fn hooked_containers_stop_in_reverse_order() {
         server("web").http(8003),
     ];
     assert_chain_stops_in_reverse("stop-hooks", SidecarPlacement::Native, containers);
+}
+
+/// `api`, which is between `db` and `web`, has failed before the Pod is deleted.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn first_container_stops_last_although_the_second_one_has_failed() {
+    let scene = Scene::shared("stop-gap");
+    if !Scene::can_inject_faults("stop-gap") {
+        return;
+    }
+    scene.grant_pod_access();
+    let pod = Pod::new("stop-gap", gated_with_pre_stop()).with(grace(30));
+    let run = scene.create(&pod.with(json!({"spec": {"restartPolicy": "Never"}})));
+    let logs = NodeLogs::follow(&scene.namespace, "stop-gap");
+    run.wait_until_up();
+    run.signal("api", "KILL");
+    run.watch.wait_until("api has failed", 90, |seen| seen.kubelet_status("api")["state"]["terminated"].is_object());
+    let begin = wall_ms();
+    let (lives, took) = delete(&scene, "stop-gap", &logs);
+    scene.report(&format!("{}; pod gone {:+.2}", summary(&lives, &["web", "db"], begin), took / 1000.0));
+    assert_stop_order(&lives, &["web", "db"]);
 }
 
 /// If a container never exits, the preStop hook that waits for that exit times out within the Pod's grace period.
