@@ -81,7 +81,7 @@ impl From<Finding> for Vec<Finding> {
 
 impl From<EditError> for Vec<Finding> {
     fn from(error: EditError) -> Vec<Finding> {
-        vec![Finding::error("strange-type", error.0.clone(), error.to_string())]
+        vec![Finding::error("wrong-type", error.0.clone(), error.to_string())]
     }
 }
 

@@ -23,7 +23,7 @@ const NOT_RUN: [(&str, &str); 14] = [
     ("not-reversible", "an internal error that no known manifest causes"),
     ("order-lost", "needs a webhook that breaks the Pod; covered by tests/check"),
     ("part-lost", "needs a webhook that breaks the Pod; covered by tests/check"),
-    ("pod-refused", "needs a policy that refuses the Pod; covered by tests/check"),
+    ("pod-rejected", "needs a policy that refuses the Pod; covered by tests/check"),
     ("probe-changed", "needs a webhook that changes the Pod; covered by tests/check"),
     ("template-too-large", "an example would need 128 KiB; covered by tests/webhook"),
     ("too-many-containers", "an example would take 201 containers; the test makes one"),

@@ -377,7 +377,7 @@ fn refusals_name_the_way_out() {
     ];
     for (code, message, fix) in cases {
         let finding = check_refusal(code, message);
-        assert_eq!((finding.rule, finding.level.as_str()), ("pod-refused", "error"), "{message}");
+        assert_eq!((finding.rule, finding.level.as_str()), ("pod-rejected", "error"), "{message}");
         assert!(finding.message.ends_with(message) && finding.fix.contains(fix), "{finding}");
     }
     for (code, message) in [
@@ -406,7 +406,7 @@ fn other_checks_go_on_after_a_refusal() {
     let (code, out, err) = with_server(&server.address, &format!("{POD}---\n{STATEFUL}"));
     assert_eq!((code, err.as_str()), (1, ""), "{out}");
     assert_eq!(
-        out.matches("error[pod-refused]: the API server refuses this Pod: pods \"p-1\" is forbidden").count(),
+        out.matches("error[pod-rejected]: the API server refuses this Pod: pods \"p-1\" is forbidden").count(),
         2
     );
     assert_eq!(out.matches("warning[missing-rbac]").count(), 2, "{out}");
@@ -501,7 +501,7 @@ fn unknown_containers_come_from_the_cluster() {
     assert!(out.contains("1 error, 0 warnings, 0 notes"), "{out}");
     let out =
         names(|_, _| error_status(403, "Forbidden", "pods \"p-1\" is forbidden: exceeded quota: small"), "apii, app");
-    assert!(out.contains("error[pod-refused]") && out.contains("1 error, 0 warnings, 0 notes"), "{out}");
+    assert!(out.contains("error[pod-rejected]") && out.contains("1 error, 0 warnings, 0 notes"), "{out}");
     // Without an answer, the finding about the file is all that is known.
     let out = names(|_, _| error_status(404, "NotFound", "namespaces \"shop\" not found"), "apii, app");
     assert!(out.contains(&format!("{unknown} apii")) && out.contains("note[dry-run-skipped]"), "{out}");

@@ -74,8 +74,8 @@ fn each_rejection_has_a_place_and_a_fix() {
             "by-hand",
             "spec.containers[1].env[1]",
         ),
-        ("/spec/containers/1/volumeMounts", json!({}), "strange-type", "spec.containers[1].volumeMounts"),
-        ("/spec/containers/1/lifecycle", json!("x"), "strange-type", "spec.containers[1].lifecycle"),
+        ("/spec/containers/1/volumeMounts", json!({}), "wrong-type", "spec.containers[1].volumeMounts"),
+        ("/spec/containers/1/lifecycle", json!("x"), "wrong-type", "spec.containers[1].lifecycle"),
         (
             "/spec/containers/0/readinessProbe",
             json!({"tcpSocket": {}}),
@@ -91,7 +91,7 @@ fn each_rejection_has_a_place_and_a_fix() {
         ),
         ("/spec/os", json!({"name": "windows"}), "windows", "spec.os.name"),
         ("/spec/ephemeralContainers", json!([{"name": "d"}]), "ephemeral-containers", "spec.ephemeralContainers"),
-        ("/spec/initContainers", json!("x"), "strange-type", "spec.initContainers"),
+        ("/spec/initContainers", json!("x"), "wrong-type", "spec.initContainers"),
         (
             "/metadata/annotations/podgate.io~1injected",
             json!(7),

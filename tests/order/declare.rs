@@ -66,7 +66,7 @@ fn list_rejects_names_of_other_containers_with_a_fix() {
         ("db, apii", "unknown-container", "there is no container apii", "did you mean api?"),
         ("db, queue", "unknown-container", "there is no container queue", "use one of db, cache, api, web"),
         ("db, debug", "ephemeral-container", "running Pod", "remove it"),
-        ("podgate, db", "can-never-hold", "podgate's own sidecar", "remove it"),
+        ("podgate, db", "condition-never-met", "podgate's own sidecar", "remove it"),
         ("db, api, db", "doubled-container", "container db is listed twice (again at character 10)", "once"),
         ("db, api=ready, web", "bad-order", "(character 9)", "write db, api=Ready, web"),
     ] {

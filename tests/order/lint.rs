@@ -338,8 +338,8 @@ fn states_that_only_the_kubelet_knows_give_a_note() {
     let chain = |order: &str, db: &Value| rule_names(&pod(order, &[("db", db.clone()), ("api", json!({}))]));
     assert_eq!(chain("db, api", &exec), ["known-by-kubelet"]);
     assert_eq!(chain("db=Started, api", &exec), [] as [&str; 0]);
-    assert_eq!(chain("db=Exited, api", &json!({"command": null})), ["end-does-not-last", "known-by-kubelet"]);
-    assert_eq!(chain("db=Exited, api", &json!({})), ["end-does-not-last"]);
+    assert_eq!(chain("db=Exited, api", &json!({"command": null})), ["exit-not-final", "known-by-kubelet"]);
+    assert_eq!(chain("db=Exited, api", &json!({})), ["exit-not-final"]);
 }
 
 #[test]

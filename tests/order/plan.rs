@@ -197,7 +197,7 @@ fn hooked_container_makes_its_dependencies_use_hooks() {
     let plan = plan_of(&template(&["web", "api", "db!"], &hooks));
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
     assert_eq!(plan.get("db").unwrap().mode_reason, "web, which comes later, is in post-start mode");
-    let moved = plan.findings.iter().find(|finding| finding.rule == "moved").unwrap();
+    let moved = plan.findings.iter().find(|finding| finding.rule == "containers-moved").unwrap();
     assert!(moved.message.ends_with("db, api, web"), "{moved}");
 }
 
@@ -234,7 +234,7 @@ fn waiting_for_an_exit_needs_gates_or_the_kubelets_status() {
     assert!(needs_parent(&plan.containers[0]) && plan.containers[0].outlives.is_empty() && plan.findings.is_empty());
 
     let always = plan_of(&template("Always", &["migrate", "api"]));
-    assert_eq!((always.findings[0].rule, always.findings[0].level), ("end-does-not-last", Level::Warning));
+    assert_eq!((always.findings[0].rule, always.findings[0].level), ("exit-not-final", Level::Warning));
     for (containers, expected) in [
         (["migrate!", "api"], ["migrate none", "api gate migrate=Completed"]),
         (["migrate", "api!"], ["migrate gate", "api held migrate=Completed"]),
@@ -345,7 +345,7 @@ fn sidecars_of_a_job_stop_after_the_others() {
     assert!(held[0].fix.contains("command.podgate.io/proxy"), "{}", held[0]);
 
     template["spec"]["restartPolicy"] = json!("Always");
-    assert_eq!(plan_errors(&template)[0].rule, "can-never-hold");
+    assert_eq!(plan_errors(&template)[0].rule, "condition-never-met");
     template["spec"]["restartPolicy"] = json!("Never");
     template["metadata"]["annotations"]["podgate.io/job-sidecars"] = json!("proxy, app, logs");
     assert!(

@@ -187,7 +187,7 @@ impl<'a> Spec<'a> {
         if name == SIDECAR_NAME {
             let what = format!("{name} is podgate's own sidecar, which always starts first");
             // No later webhook can change this, so it is not an unknown container.
-            return Some(finding("can-never-hold", what).fix("remove it"));
+            return Some(finding("condition-never-met", what).fix("remove it"));
         }
         if let Some(init) = self.init(name) {
             let what = format!("{name} is {}, which podgate never changes or stops", init.kind());

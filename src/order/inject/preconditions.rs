@@ -13,7 +13,7 @@ fn wrong_type(at: Place, expected: &str) -> Finding {
         Some(PathSegment::Key(key)) => format!("{key} must be {expected}"),
         _ => format!("the value must be {expected}"),
     };
-    Finding::error("strange-type", at, what).fix("write the field as the Pod API defines it")
+    Finding::error("wrong-type", at, what).fix("write the field as the Pod API defines it")
 }
 
 /// Returns errors that prevent every plan. The planner has already checked that regular containers have unique names.

@@ -192,7 +192,7 @@ pub fn check_refusal(code: u16, message: &str) -> Finding {
     } else {
         "change the field that the message names"
     };
-    Finding::error("pod-refused", at, format!("the API server refuses this Pod: {text}")).fix(fix)
+    Finding::error("pod-rejected", at, format!("the API server refuses this Pod: {text}")).fix(fix)
 }
 
 /// Returns the place of the container `name`; the annotations if the template has no such container.

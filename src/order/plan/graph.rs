@@ -76,7 +76,7 @@ impl Graph {
                     need.until,
                     if need.edge.at == edge.at { "the same annotation".to_owned() } else { need.edge.at.to_string() },
                 );
-                let finding = Finding::error("can-never-hold", edge.at.clone(), what).span(edge.span.clone());
+                let finding = Finding::error("condition-never-met", edge.at.clone(), what).span(edge.span.clone());
                 findings.push(finding.fix("keep one of the two conditions"));
             }
         }

@@ -69,7 +69,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         WantedState::Completed | WantedState::Exited => {
             let what = format!("{container} is a native sidecar, which exits only after all regular containers");
             let fix = format!("wait for {container}=Started or {container}=Ready, or remove its restartPolicy: Always");
-            error("can-never-hold", what, fix)
+            error("condition-never-met", what, fix)
         }
         WantedState::Ready if has_readiness && own.is_some() => {
             let what = format!(
@@ -86,14 +86,14 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
             );
             let fix =
                 format!("remove {}, or write {}{waiter}: ignore", keys::PUBLISH, keys::ON_PROVIDER_RESTART_PREFIX);
-            error("can-never-hold", what, fix)
+            error("condition-never-met", what, fix)
         }
         WantedState::Ready if has_readiness && is_board && before.has_exec_probe() => {
             let what = format!(
                 "podgate learns {container}=Ready only from the kubelet's status, because of the exec probe, but {} is board",
                 keys::PUBLISH
             );
-            error("can-never-hold", what, format!("write {container}=Started, or remove {}", keys::PUBLISH))
+            error("condition-never-met", what, format!("write {container}=Started, or remove {}", keys::PUBLISH))
         }
         // The gate watches for restarts.
         _ if restarts => Ok(None),

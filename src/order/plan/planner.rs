@@ -230,7 +230,7 @@ impl<'a> Planner<'a> {
                     "{waiter} waits for the exit of {name}, but podgate.io/job-sidecars stops {name} only after {waiter} has exited"
                 );
                 findings.push(
-                    Finding::error("can-never-hold", at, what)
+                    Finding::error("condition-never-met", at, what)
                         .fix(format!("remove {name} from one of the two annotations"))
                         .span(word),
                 );
@@ -239,7 +239,7 @@ impl<'a> Planner<'a> {
                     "the kubelet restarts {name} whenever it exits (restartPolicy: Always), so {} holds only between two runs",
                     need.until
                 );
-                let finding = Finding::warning("end-does-not-last", at, what).span(word);
+                let finding = Finding::warning("exit-not-final", at, what).span(word);
                 findings.push(finding.fix(format!(
                     "move {name} to spec.initContainers, or set restartPolicy: OnFailure (for one container: Kubernetes 1.35)"
                 )));
@@ -249,7 +249,7 @@ impl<'a> Planner<'a> {
         let others = || self.spec.containers.iter().filter(|own| !self.sidecars.contains(own.name));
         if !self.sidecars.is_empty() && others().next().is_none() {
             let what = "podgate.io/job-sidecars lists all containers, so nothing ever stops them";
-            findings.push(Finding::error("can-never-hold", at(), what).fix("remove those that do the work"));
+            findings.push(Finding::error("condition-never-met", at(), what).fix("remove those that do the work"));
         }
         if !self.sidecars.is_empty()
             && let Some(own) = others().find(|own| own.restart_policy(self.spec.value) == "Always")
@@ -259,7 +259,7 @@ impl<'a> Planner<'a> {
                 own.name
             );
             let fix = "set the Pod's restartPolicy to Never or OnFailure; podgate.io/job-sidecars is for Pods that run to completion";
-            findings.push(Finding::error("can-never-hold", at(), what).fix(fix));
+            findings.push(Finding::error("condition-never-met", at(), what).fix(fix));
         }
     }
 
@@ -317,7 +317,7 @@ fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Fin
             "podgate reorders the list of containers, because the kubelet starts them in list order: {}",
             names.join(", ")
         );
-        findings.push(Finding::note("moved", at.clone(), what));
+        findings.push(Finding::note("containers-moved", at.clone(), what));
     }
     let descendants = graph.descendants(&names);
     for (number, planned) in containers.iter().enumerate() {

@@ -188,7 +188,7 @@ fn check_server_reports_what_the_cluster_does_to_the_pod() {
     let installed = InstalledWebhook::by_kustomize(namespace, &[]);
     let is_fine = |output: &str| {
         let rules = ["not-injected", "native-lost", "part-lost", "order-lost", "sidecar-not-first", "probe-changed"];
-        let refused = ["pod-refused", "dry-run-skipped", "missing-webhook"];
+        let refused = ["pod-rejected", "dry-run-skipped", "missing-webhook"];
         output.contains("1 template checked: 0 errors")
             && !rules.iter().chain(&refused).any(|rule| output.contains(rule))
     };
@@ -206,7 +206,7 @@ fn check_server_reports_what_the_cluster_does_to_the_pod() {
 
     kubectl(&["label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"]);
     let output = eventually("check reports Pod Security", 30, || {
-        Some(check_output(namespace, &ordered_pod("checked"))).filter(|output| output.contains("error[pod-refused]"))
+        Some(check_output(namespace, &ordered_pod("checked"))).filter(|output| output.contains("error[pod-rejected]"))
     });
     assert!(output.contains("violates PodSecurity \"restricted:latest\"") && output.contains("\"db\""), "{output}");
     assert!(!output.contains("\"podgate\""), "podgate's own parts must meet the level: {output}");
@@ -218,7 +218,7 @@ fn check_server_reports_what_the_cluster_does_to_the_pod() {
     let output = eventually("check reports the quota", 30, || {
         Some(check_output(namespace, &ordered_pod("checked"))).filter(|output| output.contains("exceeded quota: small"))
     });
-    assert!(output.contains("error[pod-refused]") && output.contains("podgate.io/sidecar-resources"), "{output}");
+    assert!(output.contains("error[pod-rejected]") && output.contains("podgate.io/sidecar-resources"), "{output}");
     let pods = kubectl(&["-n", namespace, "get", "pods", "-o", "name"]);
     assert_eq!(pods.trim(), "", "a dry run must create nothing");
     kubectl(&["-n", namespace, "delete", "quota", "small"]);

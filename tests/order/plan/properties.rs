@@ -103,7 +103,7 @@ proptest! {
         match plan(&pod.template(&[]), &KnownFacts::default()) {
             Ok(plan) => check_held_back(&plan)?,
             Err(findings) => {
-                let allowed = ["unknown-command", "mode-conflict", "can-never-hold", "hold-impossible"];
+                let allowed = ["unknown-command", "mode-conflict", "condition-never-met", "hold-impossible"];
                 prop_assert!(!findings.is_empty());
                 for finding in findings.iter().filter(|f| f.level == podgate::order::finding::Level::Error) {
                     prop_assert!(allowed.contains(&finding.rule), "{}", finding);

@@ -19,7 +19,7 @@ fn edges_combine_unless_they_contradict() {
                 Some(both) => assert_eq!(plan_summary(&plan_of(&template))[1], format!("api gate db={both}")),
                 None => {
                     let findings = plan_errors(&template);
-                    assert_eq!(findings[0].rule, "can-never-hold");
+                    assert_eq!(findings[0].rule, "condition-never-met");
                     assert!(findings[0].message.contains("can never hold at the same time"), "{}", findings[0]);
                 }
             }
