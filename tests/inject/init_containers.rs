@@ -140,7 +140,12 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
             "does not wait until the readinessProbe of mesh",
             "mesh=Started",
         ),
-        (ordered("mesh=Completed, app"), "condition-never-met", "exits only after all regular", "wait for mesh=Started or"),
+        (
+            ordered("mesh=Completed, app"),
+            "condition-never-met",
+            "exits only after all regular",
+            "wait for mesh=Started or",
+        ),
         (ordered("mesh=Exited, app"), "condition-never-met", "exits only after all regular", "restartPolicy: Always"),
         (
             with("mesh, app", "podgate.io/mode", "post-start"),
@@ -268,7 +273,10 @@ fn container_restarts_with_a_native_sidecar() {
     }
     for order in ["mesh, app", "startup, app"] {
         let found = first_error(&with(order, &[("podgate.io/publish", "board")]));
-        assert!(found.rule == "condition-never-met" && found.message.contains("only from the kubelet's status"), "{found}");
+        assert!(
+            found.rule == "condition-never-met" && found.message.contains("only from the kubelet's status"),
+            "{found}"
+        );
         assert_eq!(found.fix, "remove podgate.io/publish, or write on-provider-restart.podgate.io/app: ignore");
     }
 }
