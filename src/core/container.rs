@@ -1,7 +1,8 @@
 //! A container's declaration: the fields of the Pod API that podgate needs, plus podgate's own fields.
 //!
 //! These types parse both `--containers` and the pod's spec from the API
-//! (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#Container>).
+//! (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#Container>). Their JSON omits the
+//! API's default values, so the text is the same before and after the API server adds defaults.
 
 #![expect(missing_docs, reason = "most fields have the names and meanings of the API")]
 
@@ -15,6 +16,24 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct Container {
     /// Name of the container, unique in the pod.
     pub name: String,
+    /// Kind of podgate's gate or hook in this container.
+    #[serde(default, skip_serializing_if = "Mode::is_none")]
+    pub mode: Mode,
+    /// Conditions that the gate or hook waits for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "conditions")]
+    pub until: Vec<WaitCondition>,
+    /// In hold mode, the time limit for the wait in seconds. `None` waits without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u32>,
+    /// In hold mode, true if the gate opens after a time-out; false if the container stays held.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub continue_on_timeout: bool,
+    /// True if podgate's preStop hook can keep this container running until other containers have exited.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pre_stop: bool,
+    /// Restart policy of the container. If `None`, the pod's policy applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<String>,
     /// Declared ports. A probe can refer to one of these ports by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_null")]
     pub ports: Vec<Port>,
@@ -27,24 +46,6 @@ pub struct Container {
     /// Check by the agent that replaces both probes. The probes are then absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_check: Option<String>,
-    /// Restart policy of the container. If `None`, the pod's policy applies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub restart_policy: Option<String>,
-    /// Kind of podgate's gate or hook in this container.
-    #[serde(default)]
-    pub mode: Mode,
-    /// True if podgate's preStop hook can keep this container running until other containers have exited.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pre_stop: bool,
-    /// Conditions that the gate or hook waits for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "conditions")]
-    pub until: Vec<WaitCondition>,
-    /// In hold mode, the time limit for the wait in seconds. `None` waits without a limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_seconds: Option<u32>,
-    /// In hold mode, true if the gate opens after a time-out; false if the container stays held.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub continue_on_timeout: bool,
 }
 
 /// Kind of podgate's gate or hook in a container.
@@ -60,6 +61,12 @@ pub enum Mode {
     Entrypoint,
     /// A gate at the kubelet: the kubelet does not create the container until the sidecar writes a file.
     Hold,
+}
+
+impl Mode {
+    fn is_none(&self) -> bool {
+        *self == Mode::None
+    }
 }
 
 /// Port declared by a container.
@@ -78,21 +85,38 @@ pub struct Port {
 pub struct Probe {
     #[serde(flatten)]
     pub handler: Handler,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default::<0>")]
     pub initial_delay_seconds: u32,
-    #[serde(default = "number::<1>")]
+    #[serde(default = "number::<1>", skip_serializing_if = "is_default::<1>")]
     pub timeout_seconds: u32,
     /// Seconds between the kubelet's attempts. The sidecar probes at least this often.
-    #[serde(default = "number::<10>")]
+    #[serde(default = "number::<10>", skip_serializing_if = "is_default::<10>")]
     pub period_seconds: u32,
-    #[serde(default = "number::<1>")]
+    #[serde(default = "number::<1>", skip_serializing_if = "is_default::<1>")]
     pub success_threshold: u32,
-    #[serde(default = "number::<3>")]
+    #[serde(default = "number::<3>", skip_serializing_if = "is_default::<3>")]
     pub failure_threshold: u32,
 }
 
 fn number<const NUMBER: u32>() -> u32 {
     NUMBER
+}
+
+/// Returns true for a field's default value. The API replaces a zero by the default value too.
+fn is_default<const NUMBER: u32>(value: &u32) -> bool {
+    *value == 0 || *value == NUMBER
+}
+
+fn is_empty(text: &Option<String>) -> bool {
+    matches!(text.as_deref(), None | Some(""))
+}
+
+fn is_root(path: &Option<String>) -> bool {
+    matches!(path.as_deref(), None | Some("" | "/"))
+}
+
+fn is_http(scheme: &Option<String>) -> bool {
+    matches!(scheme.as_deref(), None | Some("" | "HTTP"))
 }
 
 /// The action of a probe.
@@ -117,12 +141,12 @@ pub struct Exec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpGet {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_root")]
     pub path: Option<String>,
     pub port: PortRef,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_empty")]
     pub host: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_http")]
     pub scheme: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_null")]
     pub http_headers: Vec<Header>,
@@ -140,7 +164,7 @@ pub struct Header {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpSocket {
     pub port: PortRef,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_empty")]
     pub host: Option<String>,
 }
 
@@ -148,7 +172,7 @@ pub struct TcpSocket {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grpc {
     pub port: u16,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "is_empty")]
     pub service: Option<String>,
 }
 

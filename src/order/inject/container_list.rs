@@ -1,9 +1,7 @@
 //! The value of `PODGATE_CONTAINERS`, the sidecar's list of the Pod's containers.
-//!
-//! The list omits the API's default values. The text is thus the same before and after the API server adds defaults.
 
 use crate::core::argv::Check;
-use crate::core::container::{Container, Handler, Mode, Port, PortRef, Probe};
+use crate::core::container::{Container, Handler, Port, PortRef, Probe};
 use crate::core::container_list::parse_list;
 use crate::order::dollars;
 use crate::order::edit::Place;
@@ -11,7 +9,7 @@ use crate::order::finding::Finding;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::parts::{self, CONTAINERS_VARIABLE, without_nulls};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Reads the fields that the sidecar needs from a container's spec: name, named ports, probes, restart policy.
 pub(super) fn read_container(
@@ -80,10 +78,6 @@ pub(super) fn replace_probes(container: &mut Container, check: &Check) {
     });
 }
 
-pub(super) fn to_text(containers: &[Container]) -> String {
-    Value::Array(containers.iter().map(container_entry).collect()).to_string()
-}
-
 /// Returns the sidecar's list of containers; `None` if the template has no sidecar with a valid list.
 pub(crate) fn sidecar_list(template: &Value) -> Option<Vec<Container>> {
     from_sidecar(parts::find_sidecar(template)?.1)
@@ -95,49 +89,4 @@ pub(super) fn from_sidecar(sidecar: &Value) -> Option<Vec<Container>> {
     let variable = variables.iter().find(|variable| parts::item_name(variable) == Some(CONTAINERS_VARIABLE))?;
     let text = variable.get("value")?.as_str().filter(|text| text.len() <= VARIABLE_MAX)?;
     parse_list(&dollars::unescape(text)).ok()
-}
-
-fn container_entry(container: &Container) -> Value {
-    let until: Vec<String> = container.until.iter().map(ToString::to_string).collect();
-    without_nulls(&json!({
-        "name": container.name,
-        "mode": (container.mode != Mode::None).then_some(container.mode),
-        "until": (!until.is_empty()).then_some(until),
-        "timeoutSeconds": container.timeout_seconds,
-        "continueOnTimeout": container.continue_on_timeout.then_some(true),
-        "preStop": container.pre_stop.then_some(true),
-        "restartPolicy": container.restart_policy,
-        "ports": (!container.ports.is_empty()).then_some(&container.ports),
-        "startupProbe": container.startup_probe.as_ref().map(without_defaults),
-        "readinessProbe": container.readiness_probe.as_ref().map(without_defaults),
-        "readyCheck": container.ready_check,
-    }))
-}
-
-/// Formats a probe without fields that have the API's default value.
-fn without_defaults(probe: &Probe) -> Value {
-    let mut probe = probe.clone();
-    match &mut probe.handler {
-        Handler::HttpGet(http) => {
-            http.path.take_if(|path| matches!(path.as_str(), "" | "/"));
-            http.scheme.take_if(|scheme| matches!(scheme.as_str(), "" | "HTTP"));
-            http.host.take_if(|host| host.is_empty());
-        }
-        Handler::TcpSocket(tcp) => _ = tcp.host.take_if(|host| host.is_empty()),
-        Handler::Grpc(grpc) => _ = grpc.service.take_if(|service| service.is_empty()),
-        Handler::Exec(_) => {}
-    }
-    let defaults = [
-        ("initialDelaySeconds", 0),
-        ("timeoutSeconds", 1),
-        ("periodSeconds", 10),
-        ("successThreshold", 1),
-        ("failureThreshold", 3),
-    ];
-    let mut value = json!(probe);
-    if let Some(fields) = value.as_object_mut() {
-        // The API replaces a zero by the default value too.
-        fields.retain(|key, value| *value != 0 && !defaults.iter().any(|(name, n)| name == key && *value == json!(n)));
-    }
-    value
 }

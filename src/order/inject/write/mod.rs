@@ -53,7 +53,7 @@ impl Writer<'_> {
         for volume in parts::volumes(self.plan) {
             self.push(&Place::spec("volumes"), volume)?;
         }
-        let text = container_list::to_text(&list);
+        let text = serde_json::to_string(&list).unwrap_or_default();
         if let Err(error) = parse_list(&text) {
             let what = format!("the containers can't start in this order: {error}");
             let fix = "change the order or the modes";
