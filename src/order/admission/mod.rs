@@ -160,23 +160,23 @@ impl PodRequest {
             return if has_errors(&findings) {
                 self.refuse(&findings)
             } else {
-                self.allow(Outcome::Passed, &warnings(&findings), None)
+                self.allow(Outcome::Passed, &findings, None)
             };
         }
         match inject(pod) {
             Err(findings) => self.refuse_or_defer(pod, &findings),
             Ok(injected) => {
-                let warnings = warnings(&injected.findings);
+                let findings = &injected.findings;
                 if injected.edits.is_empty() {
-                    return self.allow(Outcome::Unchanged, &warnings, None);
+                    return self.allow(Outcome::Unchanged, findings, None);
                 }
                 let patch = patch::json_patch(pod, &injected.edits);
-                self.allow(Outcome::Injected, &warnings, Some(&patch))
+                self.allow(Outcome::Injected, findings, Some(&patch))
             }
         }
     }
 
-    fn allow(&self, outcome: Outcome, warnings: &[String], patch: Option<&[Operation<'_>]>) -> Answer {
+    fn allow(&self, outcome: Outcome, findings: &[Finding], patch: Option<&[Operation<'_>]>) -> Answer {
         let mut response = json!({"uid": self.uid, "allowed": true});
         if let Some(patch) = patch {
             response["patchType"] = "JSONPatch".into();
@@ -185,8 +185,9 @@ impl PodRequest {
         if outcome != Outcome::Passed {
             response["auditAnnotations"] = json!({"outcome": outcome.as_str()});
         }
+        let warnings = warning_lines(findings);
         if !warnings.is_empty() {
-            response["warnings"] = warning_lines(warnings).into();
+            response["warnings"] = warnings.into();
         }
         self.build_answer(response, outcome, String::new())
     }
@@ -233,19 +234,16 @@ impl PodRequest {
     }
 }
 
-fn warnings(findings: &[Finding]) -> Vec<String> {
-    findings.iter().filter(|finding| finding.level >= Level::Warning).map(Finding::to_string).collect()
-}
-
-/// Formats each warning as a single line. kubectl prints `Warning: ` before each line.
-fn warning_lines(warnings: &[String]) -> Vec<String> {
-    let line = |text: &String| {
-        let line = format!("podgate: {}", text.replace(char::is_control, " "));
+/// Formats each warning and error as a single line. kubectl prints `Warning: ` before each line.
+fn warning_lines(findings: &[Finding]) -> Vec<String> {
+    let line = |finding: &Finding| {
+        let line = format!("podgate: {}", finding.to_string().replace(char::is_control, " "));
         if line.len() > WARNING_MAX { format!("{}…", truncate(&line, WARNING_MAX - "…".len())) } else { line }
     };
-    let mut lines: Vec<String> = warnings.iter().take(WARNINGS_MAX).map(line).collect();
-    if warnings.len() > WARNINGS_MAX {
-        let more = warnings.len() - WARNINGS_MAX;
+    let mut lines: Vec<String> = findings.iter().filter(|finding| finding.level >= Level::Warning).map(line).collect();
+    let more = lines.len().saturating_sub(WARNINGS_MAX);
+    lines.truncate(WARNINGS_MAX);
+    if more > 0 {
         lines.push(format!("podgate: {more} more; run `kubectl podgate check` to see them"));
     }
     lines
