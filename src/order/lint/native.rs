@@ -9,7 +9,7 @@ use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::REWRITTEN_PATH;
-use crate::order::plan::{ContainerPlan, Plan};
+use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -62,14 +62,16 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
     {
         return None;
     }
-    let conditions = || plan.containers.iter().flat_map(|planned| &planned.after);
+    let Waiters(waiters) = Waiters::of(plan);
     let is_ordered =
-        |planned: &&ContainerPlan| !planned.after.is_empty() || conditions().any(|need| need.container == planned.name);
+        |planned: &&ContainerPlan| !planned.after.is_empty() || waiters.contains_key(planned.name.as_str());
     let mut chain: Vec<&ContainerPlan> = plan.containers.iter().filter(is_ordered).collect();
     chain.sort_by_key(|planned| planned.after.len());
     // In a chain, each container waits for all containers before it.
-    let is_chain = chain.iter().enumerate().all(|(number, planned)| planned.after.len() == number);
-    if !is_chain || conditions().any(|need| need.want != WantedState::Ready) {
+    let waits = |(number, planned): (usize, &&ContainerPlan)| {
+        planned.after.len() == number && planned.after.iter().all(|need| need.want == WantedState::Ready)
+    };
+    if !chain.iter().enumerate().all(waits) {
         return None;
     }
     let last = chain.pop()?;

@@ -15,10 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let (after, owners, shortest) = (Waiters::of(plan), PortOwners::of(spec, plan), shortest_limits(plan));
-    let planned: BTreeMap<&str, &ContainerPlan> = plan.containers.iter().map(|own| (own.name.as_str(), own)).collect();
+    let (after, owners) = (Waiters::of(plan), PortOwners::of(spec, plan));
     for own in &spec.containers {
-        let Some(planned) = planned.get(own.name) else { continue };
+        let Some(planned) = plan.get(own.name) else { continue };
         if planned.ready.is_none() {
             report_missing_probe(own, spec, planned, &after, findings);
         }
@@ -28,7 +27,7 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         if let Some((other, port, _)) = liveness.and_then(|liveness| owners.late_port(own, &liveness, later)) {
             report_liveness_kill(own, other, port, findings);
         }
-        check_pre_stop(own, planned, shortest.get(own.name).copied(), plan, findings);
+        check_pre_stop(own, planned, plan, findings);
     }
     for own in plan.init.iter().filter(|init| init.is_probed).filter_map(|init| spec.init(&init.name)) {
         report_late_ports(own, None, &after, &owners, findings);
@@ -233,29 +232,11 @@ fn report_liveness_kill(own: &ContainerRef<'_>, other: &str, port: u16, findings
     findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
 }
 
-/// Maps each container to the container that waits the shortest time for its exit.
-fn shortest_limits(plan: &Plan) -> BTreeMap<&str, &ContainerPlan> {
-    let mut shortest: BTreeMap<&str, &ContainerPlan> = BTreeMap::new();
-    for other in &plan.containers {
-        for name in &other.outlives {
-            let found = shortest.entry(name).or_insert(other);
-            if other.pre_stop_limit < found.pre_stop_limit {
-                *found = other;
-            }
-        }
-    }
-    shortest
-}
-
 /// Reports a user's preStop hook that exceeds its time limit, or the time limit of a container that outlives `own`.
-fn check_pre_stop(
-    own: &ContainerRef<'_>,
-    planned: &ContainerPlan,
-    shortest: Option<&ContainerPlan>,
-    plan: &Plan,
-    findings: &mut Vec<Finding>,
-) {
+fn check_pre_stop(own: &ContainerRef<'_>, planned: &ContainerPlan, plan: &Plan, findings: &mut Vec<Finding>) {
     let Some(seconds) = pre_stop_seconds(own) else { return };
+    let outliving = plan.containers.iter().filter(|other| other.outlives.contains(&planned.name));
+    let shortest = outliving.min_by_key(|other| other.pre_stop_limit);
     let at = own.place().to("lifecycle").to("preStop");
     let own_limit = if planned.outlives.is_empty() { plan.grace } else { planned.pre_stop_limit };
     let sleep = Duration::from_secs(seconds);
