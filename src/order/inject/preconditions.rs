@@ -137,37 +137,31 @@ fn find_manual_parts(container: &Value, place: &Place, found: &mut Vec<Finding>)
 /// Returns errors in the containers that `plan` changes.
 pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
     let list = Place::spec("containers");
-    let items = list.items(template);
+    let is_string_list = |value: &Value| parts::string_list(Some(value)).is_some();
     let mut found = Vec::new();
-    for planned in &plan.containers {
-        if planned.is_modified() || planned.is_outlived {
-            check_container(&items[planned.index], &list.to(planned.index), planned.gate().is_some(), &mut found);
+    for planned in plan.containers.iter().filter(|planned| planned.is_modified() || planned.is_outlived) {
+        let (container, place) = (&list.items(template)[planned.index], list.to(planned.index));
+        let has_gate = planned.gate().is_some();
+        for (field, is_used, is, kind) in [
+            ("command", has_gate, is_string_list as fn(&Value) -> bool, "a list of strings"),
+            ("args", has_gate, is_string_list, "a list of strings"),
+            ("lifecycle", true, Value::is_object, "an object"),
+            ("volumeMounts", true, Value::is_array, "a list"),
+        ] {
+            if is_used && container.get(field).is_some_and(|value| !value.is_null() && !is(value)) {
+                found.push(wrong_type(place.to(field), kind));
+            }
+        }
+        let mounts = place.to("volumeMounts");
+        for (at, mount) in mounts.items(template).iter().enumerate() {
+            let path = mount["mountPath"].as_str().unwrap_or_default();
+            let under = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            if let Some(own) = MOUNT_PATHS.iter().find(|own| under(own)) {
+                let what = format!("{} mounts a volume at {path}, but podgate mounts its own at {own}", planned.name);
+                let at = mounts.to(at).to("mountPath");
+                found.push(Finding::error("path-taken", at, what).fix("use another mountPath"));
+            }
         }
     }
     found
-}
-
-/// Reports errors in a container that podgate changes.
-fn check_container(container: &Value, place: &Place, has_gate: bool, found: &mut Vec<Finding>) {
-    let name = parts::item_name(container).unwrap_or_default();
-    let is_string_list = |value: &Value| parts::string_list(Some(value)).is_some();
-    for (field, is_used, is, kind) in [
-        ("command", has_gate, is_string_list as fn(&Value) -> bool, "a list of strings"),
-        ("args", has_gate, is_string_list, "a list of strings"),
-        ("lifecycle", true, Value::is_object, "an object"),
-        ("volumeMounts", true, Value::is_array, "a list"),
-    ] {
-        if is_used && container.get(field).is_some_and(|value| !value.is_null() && !is(value)) {
-            found.push(wrong_type(place.to(field), kind));
-        }
-    }
-    for (at, mount) in Place::root().to("volumeMounts").items(container).iter().enumerate() {
-        let path = mount["mountPath"].as_str().unwrap_or_default();
-        let under = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if let Some(own) = MOUNT_PATHS.iter().find(|own| under(own)) {
-            let what = format!("{name} mounts a volume at {path}, but podgate mounts its own at {own}");
-            let at = place.to("volumeMounts").to(at).to("mountPath");
-            found.push(Finding::error("path-taken", at, what).fix("use another mountPath"));
-        }
-    }
 }
