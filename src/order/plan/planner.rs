@@ -34,8 +34,24 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     if has_errors(&findings) {
         return Err(findings);
     }
-    let build = Planner::new(&spec, &declared, &graph, waiters, known, &mut findings);
-    let containers = build.plan_containers(&mut findings);
+    let command = |own: &ContainerRef<'_>| {
+        let words = modes::effective_command(own, &declared, known.images.get(own.name))?;
+        Some((own.name.to_owned(), words))
+    };
+    let outlives = stop_order::outlives(&spec, &declared, &graph, &mut findings);
+    let planner = Planner {
+        spec: &spec,
+        declared: &declared,
+        graph: &graph,
+        commands: spec.containers.iter().filter_map(command).collect(),
+        outlived: outlives.values().flatten().cloned().collect(),
+        pre_stop_limits: stop_order::pre_stop_limits(&outlives, spec.grace_period(), &mut findings),
+        outlives,
+        sidecars: declared.sidecars.iter().map(|item| item.until.container.as_str()).collect(),
+        waiters,
+        known,
+    };
+    let containers = planner.plan_containers(&mut findings);
     if has_errors(&findings) {
         return Err(findings);
     }
@@ -71,35 +87,7 @@ struct Planner<'a> {
     known: &'a KnownFacts,
 }
 
-impl<'a> Planner<'a> {
-    fn new(
-        spec: &'a Spec<'a>,
-        declared: &'a Declaration,
-        graph: &'a Graph,
-        waiters: BTreeSet<String>,
-        known: &'a KnownFacts,
-        findings: &mut Vec<Finding>,
-    ) -> Planner<'a> {
-        let command = |own: &ContainerRef<'_>| {
-            modes::effective_command(own, declared, known.images.get(own.name))
-                .map(|words| (own.name.to_owned(), words))
-        };
-        let outlives = stop_order::outlives(spec, declared, graph, findings);
-        let limits = stop_order::pre_stop_limits(&outlives, spec.grace_period(), findings);
-        Planner {
-            spec,
-            declared,
-            graph,
-            commands: spec.containers.iter().filter_map(command).collect(),
-            outlived: outlives.values().flatten().cloned().collect(),
-            outlives,
-            pre_stop_limits: limits,
-            sidecars: declared.sidecars.iter().map(|item| item.until.container.as_str()).collect(),
-            waiters,
-            known,
-        }
-    }
-
+impl Planner<'_> {
     fn is_involved(&self, name: &str) -> bool {
         self.graph.has_edges(name)
             || self.outlives.contains_key(name)
