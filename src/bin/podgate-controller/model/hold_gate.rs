@@ -27,13 +27,12 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 const CREATION_TIME: Duration = Duration::from_secs(15);
 
 /// State of the gate of a held container.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HoldState {
-    /// Closed. `confirmation` has the observations that are still needed before the gate opens; `None` while a condition
-    /// does not hold.
-    Waiting { confirmation: Option<PendingAck> },
+    /// Closed.
+    Waiting,
     /// Closed, and the time limit has passed. The gate still opens when its conditions hold.
-    TimedOut { confirmation: Option<PendingAck> },
+    TimedOut,
     /// Open since this time, because its conditions hold or held.
     Open(Instant),
     /// Open since this time without its conditions, because the time limit has passed. It stays open until the container
@@ -45,6 +44,9 @@ enum HoldState {
 #[derive(Debug)]
 pub(crate) struct HoldGate {
     state: HoldState,
+    /// Observations that are still needed before the gate opens; `None` while a condition does not hold, and while the
+    /// gate is open.
+    pub(super) confirmation: Option<PendingAck>,
     /// Start of the part of the wait that `waited` does not contain.
     waiting_since: Instant,
     /// Earlier parts of this wait. Time with an open gate does not count, unless shorter than `CREATION_TIME`.
@@ -55,14 +57,15 @@ pub(crate) struct HoldGate {
     /// Limits the release patches, because a condition that flaps must not flood the API server.
     requests: TokenBucket,
     /// Time of the next attempt to write or remove the gate file, after a failure.
-    retry_at: Option<Instant>,
+    pub(super) retry_at: Option<Instant>,
 }
 
 impl HoldGate {
     /// Returns a closed gate. `resumed` means that an earlier run of the sidecar may have opened the gate.
     pub(crate) fn new(now: Instant, wall_clock: SystemTime, resumed: bool) -> HoldGate {
         HoldGate {
-            state: HoldState::Waiting { confirmation: None },
+            state: HoldState::Waiting,
+            confirmation: None,
             waiting_since: now,
             waited: Duration::ZERO,
             closed_at: resumed.then_some(wall_clock),
@@ -82,43 +85,17 @@ impl HoldGate {
     }
 
     pub(super) fn has_timed_out(&self) -> bool {
-        matches!(self.state, HoldState::TimedOut { .. })
-    }
-
-    fn confirmation_place(&mut self) -> Option<&mut Option<PendingAck>> {
-        match &mut self.state {
-            HoldState::Waiting { confirmation } | HoldState::TimedOut { confirmation } => Some(confirmation),
-            HoldState::Open(_) | HoldState::Skipped(_) => None,
-        }
-    }
-
-    /// Returns the observations that are still needed before the gate opens; `None` unless the conditions hold.
-    pub(super) fn confirmation(&self) -> Option<&PendingAck> {
-        match &self.state {
-            HoldState::Waiting { confirmation } | HoldState::TimedOut { confirmation } => confirmation.as_ref(),
-            HoldState::Open(_) | HoldState::Skipped(_) => None,
-        }
-    }
-
-    pub(super) fn confirmation_mut(&mut self) -> Option<&mut PendingAck> {
-        self.confirmation_place()?.as_mut()
-    }
-
-    /// Sets the observations that are needed before the closed gate opens; `None` if a condition does not hold.
-    pub(super) fn set_confirmation(&mut self, needed: Option<PendingAck>) {
-        if let Some(confirmation) = self.confirmation_place() {
-            *confirmation = needed;
-        }
+        self.state == HoldState::TimedOut
     }
 
     /// Returns the facts for [`decide_hold`](podgate::core::gate::decide_hold). `limit` is the time limit of a container
     /// that starts without its conditions after that.
     pub(super) fn facts(&self, limit: Option<Duration>, now: Instant) -> HoldFacts {
-        match &self.state {
+        match self.state {
             HoldState::Open(_) => HoldFacts::Open,
             HoldState::Skipped(_) => HoldFacts::Expired,
             _ if limit.and_then(|limit| self.deadline(limit)).is_some_and(|at| at <= now) => HoldFacts::Expired,
-            _ if self.confirmation().is_some_and(PendingAck::is_done) => HoldFacts::Confirmed,
+            _ if self.confirmation.as_ref().is_some_and(PendingAck::is_done) => HoldFacts::Confirmed,
             _ => HoldFacts::Unconfirmed,
         }
     }
@@ -138,13 +115,13 @@ impl HoldGate {
         if self.open_since().is_none_or(|since| now.saturating_duration_since(since) < CREATION_TIME) {
             self.waited += now.saturating_duration_since(self.waiting_since);
         }
-        (self.waiting_since, self.retry_at) = (now, None);
+        (self.waiting_since, self.retry_at, self.confirmation) = (now, None, None);
         self.state = match decision {
             Decision::Open(OpenReason::TimedOut) => HoldState::Skipped(now),
             Decision::Open(_) => HoldState::Open(now),
             Decision::Closed(_) | Decision::GiveUp(_) => {
                 self.closed_at = Some(wall_clock);
-                HoldState::Waiting { confirmation: None }
+                HoldState::Waiting
             }
         };
     }
@@ -157,26 +134,23 @@ impl HoldGate {
     /// Begins a new wait, because the container runs or has run.
     pub(super) fn restart_wait(&mut self, now: Instant) {
         (self.waiting_since, self.waited) = (now, Duration::ZERO);
-        match &mut self.state {
-            HoldState::TimedOut { confirmation } => {
-                self.state = HoldState::Waiting { confirmation: confirmation.take() };
-            }
-            HoldState::Skipped(since) => self.state = HoldState::Open(*since),
-            HoldState::Waiting { .. } | HoldState::Open(_) => {}
-        }
+        self.state = match self.state {
+            HoldState::TimedOut => HoldState::Waiting,
+            HoldState::Skipped(since) => HoldState::Open(since),
+            other => other,
+        };
     }
 
     /// Ends the wait at its time limit. The container stays held.
     pub(super) fn time_out(&mut self) {
-        if let HoldState::Waiting { confirmation } = &mut self.state {
-            self.state = HoldState::TimedOut { confirmation: confirmation.take() };
+        if self.state == HoldState::Waiting {
+            self.state = HoldState::TimedOut;
         }
     }
 
     /// Returns the time at which a wait with this time limit ends; `None` if no time limit is pending.
     pub(super) fn deadline(&self, limit: Duration) -> Option<Instant> {
-        let is_pending = matches!(self.state, HoldState::Waiting { .. });
-        is_pending.then(|| self.waiting_since + limit.saturating_sub(self.waited))
+        (self.state == HoldState::Waiting).then(|| self.waiting_since + limit.saturating_sub(self.waited))
     }
 
     /// Returns the time of the next action for a container that may be held: an attempt to write the gate file, the end of
@@ -187,11 +161,6 @@ impl HoldGate {
         // At its end, a wait can need the gate file, which can't be written before `retry_at`.
         let deadline = deadline.map(|at| self.retry_at.map_or(at, |retry_at| retry_at.max(at)));
         deadline.into_iter().chain(self.retry_at).chain(self.next_request(ended_at)).min()
-    }
-
-    /// Returns the time of the next attempt to write or remove the gate file, after a failure.
-    pub(super) fn retry_at(&self) -> Option<Instant> {
-        self.retry_at
     }
 
     /// Returns the time of the next release patch; `None` while the gate is closed. `ended_at` is the time at which the

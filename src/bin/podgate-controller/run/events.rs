@@ -43,7 +43,7 @@ impl Controller {
             debug!("no kubernetes.io/config.seen in the downward-API volume: the kubelet's ready status is ignored");
         }
         for track in with_exec_probe() {
-            if let Some(status) = track.kubelet_status() {
+            if let Some(status) = &track.kubelet_status {
                 let has_startup = track.spec.startup_probe.is_some();
                 let filter =
                     self.ready_filters.entry(track.spec.name.clone()).or_insert_with(|| ReadyFilter::new(has_startup));

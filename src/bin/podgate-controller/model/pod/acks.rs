@@ -36,7 +36,7 @@ impl PodModel {
     /// Returns the containers that must pass one more probe before a waiting gate is acknowledged.
     pub(crate) fn unconfirmed(&self) -> BTreeSet<String> {
         let acks = self.tracks.iter().filter_map(ContainerTrack::pending_ack);
-        let confirmations = self.tracks.iter().filter_map(|track| track.hold.as_ref()?.confirmation());
+        let confirmations = self.tracks.iter().filter_map(|track| track.hold.as_ref()?.confirmation.as_ref());
         acks.chain(confirmations).flat_map(|ack| ack.unconfirmed.iter().cloned()).collect()
     }
 

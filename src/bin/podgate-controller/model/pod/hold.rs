@@ -43,15 +43,15 @@ impl PodModel {
         };
         let decision = decide(self)?;
         let Decision::Closed(obstacles) = &decision else { return Some(decision) };
-        let has_confirmation = self.tracks[at].hold.as_ref()?.confirmation().is_some();
+        let has_confirmation = self.tracks[at].hold.as_ref()?.confirmation.is_some();
         match (*obstacles == [Obstacle::Unconfirmed], has_confirmation) {
             (true, false) => {
                 let needed = self.checks_before_opening(&self.tracks[at].spec.until, now);
-                self.tracks[at].hold.as_mut()?.set_confirmation(Some(needed));
+                self.tracks[at].hold.as_mut()?.confirmation = Some(needed);
                 decide(self)
             }
             (false, true) => {
-                self.tracks[at].hold.as_mut()?.set_confirmation(None);
+                self.tracks[at].hold.as_mut()?.confirmation = None;
                 Some(decision)
             }
             _ => Some(decision),
@@ -68,9 +68,8 @@ impl PodModel {
     pub(crate) fn take_release_requests(&mut self, now: Instant) -> Vec<String> {
         let mut due = Vec::new();
         for track in self.tracks.iter_mut().filter(|track| track.may_be_held()) {
-            let ended_at = track.ended_at();
             let Some(gate) = &mut track.hold else { continue };
-            if gate.next_request(ended_at).is_some_and(|at| at <= now) {
+            if gate.next_request(track.ended_at).is_some_and(|at| at <= now) {
                 gate.note_request(now);
                 due.push(track.spec.name.clone());
             }

@@ -233,28 +233,25 @@ impl PodModel {
             (false, true) => Phase::Started,
             (false, false) => Phase::Starting,
         };
+        let states: Vec<_> = self.tracks.iter().map(|track| (track.spec.name.as_str(), track.state)).collect();
         let name = |track: &ContainerTrack| track.spec.name.clone();
         let stuck = self.tracks.iter().filter_map(|track| {
             if !self.has_api_answered && track.has_ended_for_good() {
                 return Some((name(track), REASON_ENDED.to_owned()));
             }
-            let reason = track.kubelet_status()?.stuck_reason.clone()?;
+            let reason = track.kubelet_status.as_ref()?.stuck_reason.clone()?;
             // Ignore the termination of an earlier incarnation.
             (reason != REASON_ENDED || track.has_ended()).then(|| (name(track), reason))
         });
         let heard = |track: &ContainerTrack| Some((name(track), track.acked_ticket()?.to_owned()));
         let stops = |track: &&ContainerTrack| track.stopping() != PreStopState::NotBegun;
         Snapshot {
-            sandbox: self.sandbox.clone(),
-            epoch: self.epoch.clone(),
-            revision: 0,
             phase,
-            states: self.tracks.iter().map(|track| (name(track), track.state)).collect(),
-            order: self.tracks.iter().map(name).collect(),
             stuck: stuck.collect(),
             heard_tickets: self.tracks.iter().filter_map(heard).collect(),
             stopping: self.tracks.iter().filter(stops).map(name).collect(),
             restarts: self.tracks.iter().filter(|t| t.restarts > 0).map(|t| (name(t), t.restarts)).collect(),
+            ..Snapshot::new(self.sandbox.clone(), &self.epoch, &states)
         }
     }
 
@@ -262,7 +259,7 @@ impl PodModel {
     pub(crate) fn may_idle(&self) -> bool {
         // A container that the kubelet will restart keeps the sidecar awake. Only the API shows if an end is final.
         let for_good = |track: &ContainerTrack| {
-            track.kubelet_status().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
+            track.kubelet_status.as_ref().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
         };
         let is_settled = |track: &ContainerTrack| {
             (track.state == State::Ready || track.state.has_ended() && (!self.has_api_answered || for_good(track)))

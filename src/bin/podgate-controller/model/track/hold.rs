@@ -16,14 +16,14 @@ impl ContainerTrack {
 
     /// Returns true if the container is in hold mode, does not run, and may start.
     pub(in crate::model) fn may_be_held(&self) -> bool {
-        let reason = self.kubelet_status().and_then(|status| status.stuck_reason.as_deref());
+        let reason = self.kubelet_status.as_ref().and_then(|status| status.stuck_reason.as_deref());
         let for_good = self.has_ended() && (self.has_ended_for_good() || reason == Some(REASON_ENDED));
         self.spec.mode == Mode::Hold && !self.is_running() && !for_good
     }
 
     /// Creates the gate if necessary. Begins a new wait when the container runs or has run.
     pub(in crate::model) fn follow_run(&mut self, now: Instant, wall_clock: SystemTime) {
-        let (is_running, ended_at) = (self.is_running(), self.ended_at());
+        let (is_running, ended_at) = (self.is_running(), self.ended_at);
         let gate = self.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock, self.is_resumed));
         self.answers.has_passed_gate |= is_running && gate.is_open();
         // A short run may end before its start was observed.
@@ -42,7 +42,7 @@ impl ContainerTrack {
     /// Returns the state of a held container; `observed` is the state without regard to its gate.
     pub(in crate::model) fn hold_state(&self, observed: State) -> State {
         let Some(gate) = &self.hold else { return observed };
-        let started_at = self.kubelet_status().and_then(|status| status.running_since);
+        let started_at = self.kubelet_status.as_ref().and_then(|status| status.running_since);
         if !self.answers.has_passed_gate && started_at.is_some_and(|at| gate.is_violated_by(at)) {
             State::Violated
         } else if gate.has_timed_out() && (observed == State::Waiting || observed.has_ended()) {
@@ -59,7 +59,7 @@ impl ContainerTrack {
     /// Returns the time of the next action for the gate of the held container.
     pub(in crate::model) fn hold_due(&self) -> Option<Instant> {
         let gate = self.hold.as_ref()?;
-        if self.may_be_held() { gate.due(self.hold_limit(), self.ended_at()) } else { gate.retry_at() }
+        if self.may_be_held() { gate.due(self.hold_limit(), self.ended_at) } else { gate.retry_at }
     }
 
     /// Ends the wait if its time limit has passed. With on-timeout `continue`, the gate then opens instead.

@@ -27,9 +27,9 @@ pub(crate) struct ContainerTrack {
     /// Current start of the gate; `None` before its first report.
     gate: Option<Gate>,
     life: Life,
-    kubelet_status: Option<Kubelet>,
+    pub(crate) kubelet_status: Option<Kubelet>,
     /// Time at which the current end was observed.
-    ended_at: Option<Instant>,
+    pub(super) ended_at: Option<Instant>,
     /// Container id of an earlier incarnation. The end of that incarnation is ignored, because a later incarnation has
     /// reported.
     superseded_id: Option<String>,
@@ -116,10 +116,6 @@ impl ContainerTrack {
         self.report().is_some_and(|report| report.started) || self.running_id().is_some()
     }
 
-    pub(crate) fn kubelet_status(&self) -> Option<&Kubelet> {
-        self.kubelet_status.as_ref()
-    }
-
     /// Returns true if this incarnation passes its probes.
     pub(crate) fn has_passed_probes(&self) -> bool {
         self.answers.probe_verdict == Some(ProbeVerdict::Passed)
@@ -131,10 +127,6 @@ impl ContainerTrack {
 
     pub(crate) fn has_ended(&self) -> bool {
         self.termination().is_some()
-    }
-
-    pub(super) fn ended_at(&self) -> Option<Instant> {
-        self.ended_at
     }
 
     /// Returns true if the container's restart policy rules out another start. Used while the API has not answered.
@@ -164,7 +156,7 @@ impl ContainerTrack {
 
     /// Returns the pending acknowledgment, and the checks that a gate at the kubelet still needs.
     pub(super) fn pending_acks_mut(&mut self) -> impl Iterator<Item = &mut PendingAck> {
-        let confirmation = self.hold.as_mut().and_then(HoldGate::confirmation_mut);
+        let confirmation = self.hold.as_mut().and_then(|gate| gate.confirmation.as_mut());
         let ack = if let Life::Free { ack, .. } | Life::Held(ack) = &mut self.life { ack.as_mut() } else { None };
         ack.into_iter().chain(confirmation)
     }

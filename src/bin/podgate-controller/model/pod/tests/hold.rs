@@ -129,10 +129,10 @@ fn failed_write_is_forgotten_when_the_gate_need_not_change() {
     pod.receive_verdict("db", ProbeVerdict::Failing);
     pod.update_snapshot();
     pod.update_gates(now(), wall_clock(), |_, _| false);
-    assert!(pod.track("api").unwrap().hold.as_ref().unwrap().retry_at().is_some());
+    assert!(pod.track("api").unwrap().hold.as_ref().unwrap().retry_at.is_some());
     pod.receive_verdict("db", ProbeVerdict::Passed);
     pod.follow_conditions(now());
-    assert!(pod.track("api").unwrap().hold.as_ref().unwrap().retry_at().is_none());
+    assert!(pod.track("api").unwrap().hold.as_ref().unwrap().retry_at.is_none());
 }
 
 #[test]
