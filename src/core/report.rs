@@ -49,16 +49,18 @@ words! {
     }
 }
 
-/// State of a container's preStop hook.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum PreStopState {
-    /// The hook has not started.
-    #[default]
-    NotBegun,
-    /// The hook runs and may wait for other containers.
-    Begun,
-    /// The hook has finished, and the container is about to receive its stop signal.
-    Finished,
+words! {
+    /// State of a container's preStop hook.
+    #[derive(Default, PartialOrd, Ord)]
+    PreStopState {
+        /// The hook has not started. The report then has no such key.
+        #[default]
+        NotBegun = "",
+        /// The hook runs and may wait for other containers.
+        Begun = "true",
+        /// The hook has finished, and the container is about to receive its stop signal.
+        Finished = "over",
+    }
 }
 
 /// Identifies a process by pid and start time, so that a reused pid is not mistaken for it.
@@ -112,14 +114,7 @@ impl Report {
             (STARTED, self.started.then(|| "true".to_owned())),
             (CHECK, self.check_passed.then(|| "passed".to_owned())),
             (EXIT_CODE, self.exit_code.map(|code| code.to_string())),
-            (
-                STOPPING,
-                match self.stopping {
-                    PreStopState::NotBegun => None,
-                    PreStopState::Begun => Some("true".to_owned()),
-                    PreStopState::Finished => Some("over".to_owned()),
-                },
-            ),
+            (STOPPING, (self.stopping != PreStopState::NotBegun).then(|| self.stopping.as_str().to_owned())),
             (TICKET, self.ticket.clone()),
             (PROCESS, self.process.map(|process| format!("{}:{}", process.pid, process.start_ticks))),
             (WATCHING, list(self.watched_containers.clone()).map(shorten_watching)),
@@ -148,11 +143,7 @@ impl Report {
             started: is(STARTED, "true"),
             check_passed: is(CHECK, "passed"),
             exit_code: get(EXIT_CODE).and_then(|v| v.parse().ok()),
-            stopping: match get(STOPPING) {
-                Some("true") => PreStopState::Begun,
-                Some("over") => PreStopState::Finished,
-                _ => PreStopState::NotBegun,
-            },
+            stopping: get(STOPPING).and_then(|v| v.parse().ok()).unwrap_or_default(),
             ticket: get(TICKET).filter(|ticket| is_plain_word(ticket)).map(str::to_owned),
             process: get(PROCESS).and_then(|text| {
                 let (pid, start) = text.split_once(':')?;
