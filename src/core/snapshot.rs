@@ -130,35 +130,25 @@ impl Snapshot {
 
     /// Returns the annotations for this snapshot.
     pub fn to_annotations(&self) -> Annotations {
-        let Snapshot {
-            sandbox,
-            epoch,
-            revision,
-            phase,
-            states,
-            order,
-            stuck,
-            heard_tickets: heard,
-            stopping,
-            restarts,
-        } = self;
         let mut out = Annotations::from([
-            (names::SANDBOX_ID.to_owned(), sandbox.to_string()),
-            (names::SANDBOX_EPOCH.to_owned(), epoch.clone()),
-            (names::SANDBOX_REVISION.to_owned(), revision.to_string()),
-            (names::SANDBOX_PHASE.to_owned(), phase.to_string()),
-            (names::SANDBOX_ORDER.to_owned(), order.join(",")),
+            (names::SANDBOX_ID.to_owned(), self.sandbox.to_string()),
+            (names::SANDBOX_EPOCH.to_owned(), self.epoch.clone()),
+            (names::SANDBOX_REVISION.to_owned(), self.revision.to_string()),
+            (names::SANDBOX_PHASE.to_owned(), self.phase.to_string()),
+            (names::SANDBOX_ORDER.to_owned(), self.order.join(",")),
         ]);
         let mut put = |key: &str, items: Vec<String>| {
             if !items.is_empty() {
                 out.insert(key.to_owned(), items.join(","));
             }
         };
-        put(names::SANDBOX_STUCK, stuck.iter().map(|(name, reason)| format!("{name}={reason}")).collect());
-        put(names::SANDBOX_HEARD, heard.iter().map(|(name, ticket)| format!("{name}={ticket}")).collect());
-        put(names::SANDBOX_STOPPING, stopping.iter().cloned().collect());
-        put(names::SANDBOX_RESTARTS, restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
-        out.extend(states.iter().map(|(name, state)| (format!("{}{name}", names::STATUS_PREFIX), state.to_string())));
+        put(names::SANDBOX_STUCK, self.stuck.iter().map(|(name, reason)| format!("{name}={reason}")).collect());
+        put(names::SANDBOX_HEARD, self.heard_tickets.iter().map(|(name, ticket)| format!("{name}={ticket}")).collect());
+        put(names::SANDBOX_STOPPING, self.stopping.iter().cloned().collect());
+        put(names::SANDBOX_RESTARTS, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
+        out.extend(
+            self.states.iter().map(|(name, state)| (format!("{}{name}", names::STATUS_PREFIX), state.to_string())),
+        );
         out
     }
 
