@@ -52,8 +52,9 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     let mut reporter = Reporter::new(waits.self_dir, Some(container.clone()), report);
     if let Some(command) = &then {
         // The container's own postStart command may take long. Report first that the container runs.
-        if let PodView::Snapshot(snapshot, _) = sources.view() {
-            reporter.report_waiting(&snapshot, false);
+        let view = sources.view();
+        if let PodView::Snapshot(..) = &view {
+            reporter.refresh(&view, false);
         }
         hook_command::run("postStart", command, since + waits.timeout)?;
     }

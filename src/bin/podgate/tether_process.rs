@@ -10,21 +10,19 @@ use tracing::warn;
 
 /// Starts the tether process for the folder `own`. The process outlives the hook and ends with the container. The
 /// kernel kills a PID namespace with its first process. In a shared PID namespace, the container runtime kills the
-/// processes.
-fn spawn(own: &Path) -> io::Result<()> {
-    let tether = Tether::take(own)?;
-    let inherited = tether.inheritable_copy()?;
-    // The hook's caller may wait until all copies of the other descriptors are closed.
-    inherit_only(inherited.as_fd());
-    // The kubelet waits until the hook's output is closed, so the process must not inherit it.
-    let mut command = Command::new(crate::OWN_PROGRAM);
-    command.arg("hold").env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map(drop)
-}
-
-/// Starts the tether process. A failure is not fatal: the sidecar then relies on the kubelet's status.
+/// processes. A failure is not fatal: the sidecar then relies on the kubelet's status.
 pub(crate) fn spawn_or_warn(own: &Path) {
-    if let Err(error) = spawn(own) {
+    let spawn = || -> io::Result<()> {
+        let tether = Tether::take(own)?;
+        let inherited = tether.inheritable_copy()?;
+        // The hook's caller may wait until all copies of the other descriptors are closed.
+        inherit_only(inherited.as_fd());
+        // The kubelet waits until the hook's output is closed, so the process must not inherit it.
+        let mut command = Command::new(crate::OWN_PROGRAM);
+        command.arg("hold").env_clear().current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
+    };
+    if let Err(error) = spawn() {
         warn!(%error, "can't start the tether process");
     }
 }

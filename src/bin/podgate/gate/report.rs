@@ -3,7 +3,6 @@
 use podgate::core::names;
 use podgate::core::report::{GateState, Report};
 use podgate::core::sandbox::SandboxId;
-use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::PodView;
 use podgate::core::until::WaitCondition;
 use podgate::edge::files::{is_full, open_folder, read_beneath, replace_or_overwrite, size};
@@ -29,23 +28,6 @@ impl Reporter {
         Reporter { folder, container, current, last_written: None, error: None }
     }
 
-    /// Reports that this container waits, and the result of its checks. The report is for the sidecar run that
-    /// published `snapshot`.
-    pub(crate) fn report_waiting(&mut self, snapshot: &Snapshot, check_passed: bool) {
-        self.current.epoch.clone_from(&snapshot.epoch);
-        self.current.check_passed = check_passed;
-        // The sidecar may attribute an earlier incarnation's end to this one. Correct that by writing the report again.
-        let own = self.container.as_ref().and_then(|name| snapshot.states.get(name));
-        let occasion = if own.is_some_and(|state| state.has_ended()) { snapshot.revision } else { 0 };
-        let is_reported = self
-            .last_written
-            .as_ref()
-            .is_some_and(|(report, at)| *report == self.current && (*at == occasion || occasion == 0));
-        if !is_reported || self.error.is_some() {
-            self.write(occasion);
-        }
-    }
-
     /// Reports that the gate has opened and that the agent keeps watching `watching`. The report is written even
     /// without a sidecar, because `podgate opened` reads the report.
     pub(crate) fn report_opened(&mut self, watching: Vec<String>) {
@@ -57,12 +39,22 @@ impl Reporter {
         self.write(0);
     }
 
-    /// Writes the report again if its content or the sidecar's epoch has changed.
+    /// Reports the result of the checks to the sidecar run that published `view`. Writes only what is not reported yet.
     pub(crate) fn refresh(&mut self, view: &PodView, check_passed: bool) {
         self.adopt_epoch(view);
         self.current.check_passed = check_passed;
-        if self.last_written.as_ref().is_none_or(|(report, _)| *report != self.current) {
-            self.write(0);
+        // The sidecar may attribute an earlier incarnation's end to this one. Correct that by writing the report again.
+        let occasion = match (view, &self.container) {
+            (PodView::Snapshot(snapshot, _), Some(own))
+                if snapshot.states.get(own).is_some_and(|it| it.has_ended()) =>
+            {
+                snapshot.revision
+            }
+            _ => 0,
+        };
+        let is_same = |(report, at): &(Report, u64)| *report == self.current && (*at == occasion || occasion == 0);
+        if self.error.is_some() || !self.last_written.as_ref().is_some_and(is_same) {
+            self.write(occasion);
         }
     }
 

@@ -75,9 +75,9 @@ impl Wait<'_> {
                 Decision::Closed(mut obstacles) => {
                     // Report only while waiting: a restarted container that is released at once must not wake an idle
                     // sidecar.
-                    if let PodView::Snapshot(snapshot, _) = &view {
+                    if let PodView::Snapshot(..) = &view {
                         let passed = !checks.is_empty() && observed.pending_checks.is_empty();
-                        reporter.report_waiting(snapshot, passed);
+                        reporter.refresh(&view, passed);
                         obstacles.extend(reporter.error.clone().map(Obstacle::ReportFailed));
                     }
                     if obstacles != reason {
