@@ -77,8 +77,6 @@ pub const CONTAINER_PREFIXES: [&str; 8] = [
     READY_PREFIX,
     ON_PROVIDER_RESTART_PREFIX,
 ];
-/// Keys for the whole Pod that declare an order. The other keys for the whole Pod only adjust a declared order.
-pub(crate) const DECLARING_KEYS: [&str; 3] = [ORDER, STOP_ORDER, JOB_SIDECARS];
 
 /// Domain of the keys for the whole Pod. Keys for one container use subdomains.
 pub(crate) const DOMAIN: &str = "podgate.io";
@@ -104,9 +102,10 @@ pub fn is_annotation(key: &str) -> bool {
     POD_KEYS.contains(&key) || CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Returns true if the annotation `key` declares an order. Its value is then a list of containers or checks.
+/// Returns true if the annotation `key` declares an order. Its value is then a list of containers or checks. The other
+/// keys only adjust a declared order.
 pub(crate) fn is_declaring(key: &str) -> bool {
-    DECLARING_KEYS.contains(&key) || key.starts_with(AFTER_PREFIX) || key.starts_with(CHECK_PREFIX)
+    matches!(key, ORDER | STOP_ORDER | JOB_SIDECARS) || key.starts_with(AFTER_PREFIX) || key.starts_with(CHECK_PREFIX)
 }
 
 /// Returns true if a template declares an order, checks, a stop order or the sidecars of a Job, even if invalid.

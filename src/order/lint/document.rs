@@ -4,7 +4,7 @@ use crate::order::declare::{check_key, concerns_podgate, keys};
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
 use crate::order::pod_templates::{Template, builtin_template_path, is_builtin_group};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks all annotations and labels of `document`, except those on its Pod templates. `templates` must contain all Pod
@@ -36,8 +36,12 @@ impl Walk<'_> {
             Value::Object(fields) => {
                 for (key, field) in fields.iter().filter(|(_, field)| field.is_object() || field.is_array()) {
                     path.push(key.as_str().into());
-                    if let ("annotations" | "labels", Value::Object(map)) = (key.as_str(), field) {
-                        self.check_map(key, map, path);
+                    if let ("annotations" | "labels", Value::Object(map)) = (key.as_str(), field)
+                        && !self.read.contains(&path[..path.len() - 1])
+                    {
+                        let keys = map.keys().filter(|key| concerns_podgate(key));
+                        let found: Vec<Finding> = keys.filter_map(|name| self.check(name, key, path)).collect();
+                        self.findings.extend(found);
                     }
                     self.visit(field, path);
                     path.pop();
@@ -52,14 +56,6 @@ impl Walk<'_> {
             }
             _ => {}
         }
-    }
-
-    /// Checks the keys of the map at `path`, which is the field `annotations` or `labels`.
-    fn check_map(&mut self, field: &str, map: &Map<String, Value>, path: &[PathSegment]) {
-        let is_read = self.read.contains(&path[..path.len() - 1]);
-        let keys = map.keys().filter(|key| !is_read && concerns_podgate(key));
-        let found: Vec<Finding> = keys.filter_map(|key| self.check(key, field, path)).collect();
-        self.findings.extend(found);
     }
 
     fn check(&self, key: &str, field: &str, path: &[PathSegment]) -> Option<Finding> {
