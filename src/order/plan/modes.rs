@@ -22,8 +22,8 @@ use std::ops::Range;
 /// Reason why hooks hold a container back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HookReason {
-    /// An annotation requests post-start mode.
-    Requested(Place),
+    /// The annotation with this key requests post-start mode.
+    Requested(String),
     /// The named container waits for this container, and hooks must hold the named container back.
     NeededBy(String),
 }
@@ -49,11 +49,12 @@ pub(super) struct ModeResolver<'a> {
 }
 
 impl ModeResolver<'_> {
-    fn requested_mode(&self, name: &str) -> (RequestedMode, Place) {
+    /// Returns the mode, and the key of the annotation that declares it.
+    fn requested_mode(&self, name: &str) -> (RequestedMode, String) {
         match self.declared.modes.get(name) {
             // The container's own mode, even `auto`, overrides the Pod's.
-            Some(own) => (*own, container_annotation_place(keys::MODE_PREFIX, name)),
-            None => (self.declared.mode, annotation_place(keys::MODE)),
+            Some(own) => (*own, format!("{}{name}", keys::MODE_PREFIX)),
+            None => (self.declared.mode, keys::MODE.to_owned()),
         }
     }
 
@@ -72,14 +73,15 @@ impl ModeResolver<'_> {
     ) -> BTreeMap<String, HookReason> {
         let mut hooked: BTreeMap<String, HookReason> = BTreeMap::new();
         for own in involved {
-            let (mode, at) = self.requested_mode(own.name);
+            let (mode, key) = self.requested_mode(own.name);
             match mode {
                 RequestedMode::PostStart => {
-                    hooked.insert(own.name.to_owned(), HookReason::Requested(at));
+                    hooked.insert(own.name.to_owned(), HookReason::Requested(key));
                 }
                 RequestedMode::Entrypoint if !self.commands.contains_key(own.name) => {
                     let what = format!("{} is set to entrypoint mode, but its command is not known", own.name);
-                    findings.push(Finding::error("unknown-command", at, what).fix(command_advice(own.name)));
+                    let finding = Finding::error("unknown-command", annotation_place(&key), what);
+                    findings.push(finding.fix(command_advice(own.name)));
                 }
                 _ => {}
             }
@@ -133,9 +135,9 @@ impl ModeResolver<'_> {
         } else {
             return;
         };
-        let (mode, at) = self.requested_mode(name);
+        let (mode, key) = self.requested_mode(name);
         let (what, at) = match mode {
-            RequestedMode::Hold => (format!("{name} is set to hold mode, which {obstacle}"), at),
+            RequestedMode::Hold => (format!("{name} is set to hold mode, which {obstacle}"), annotation_place(&key)),
             _ => (format!("the command of {name} is not known, and hold mode {obstacle}"), own.place()),
         };
         let advice = match (mode, self.commands.contains_key(name)) {
@@ -156,10 +158,10 @@ impl ModeResolver<'_> {
         findings: &mut Vec<Finding>,
     ) {
         let name = own.name;
-        let (mode, at) = self.requested_mode(name);
+        let (mode, key) = self.requested_mode(name);
         let by_mode = || GateRequirement {
             reason: format!("{name} is in {} mode", mode.as_str()),
-            at: at.clone(),
+            at: annotation_place(&key),
             ..GateRequirement::default()
         };
         let is_requested = matches!(mode, RequestedMode::Entrypoint | RequestedMode::Hold);
@@ -168,10 +170,10 @@ impl ModeResolver<'_> {
         };
         let GateRequirement { reason: gate, at: gate_at, span: word, or, .. } = gate;
         match why {
-            HookReason::Requested(at) => {
+            HookReason::Requested(key) => {
                 let what = format!("{name} is in post-start mode, but {gate}, which requires a gate");
                 let fix = format!("write {}{name}: auto{or}", keys::MODE_PREFIX);
-                findings.push(Finding::error("mode-conflict", at.clone(), what).fix(fix));
+                findings.push(Finding::error("mode-conflict", annotation_place(key), what).fix(fix));
             }
             // The finding for the root cause is enough.
             HookReason::NeededBy(_) if self.required_gates.contains_key(root_cause(name, hooked)) => {}
@@ -190,23 +192,16 @@ impl ModeResolver<'_> {
     /// Explains the mode of `name`; `hooked` has the containers that hooks hold back, with the reasons.
     pub(super) fn mode_reason(&self, name: &str, hooked: &BTreeMap<String, HookReason>) -> String {
         match hooked.get(name) {
-            Some(HookReason::Requested(at)) => format!("set by {}", annotation_key(at)),
+            Some(HookReason::Requested(key)) => format!("set by {key}"),
             Some(HookReason::NeededBy(_)) => {
                 format!("{}, which comes later, is in post-start mode", root_cause(name, hooked))
             }
             None => match self.requested_mode(name) {
                 (RequestedMode::Auto, _) if self.commands.contains_key(name) => "its command is known".to_owned(),
                 (RequestedMode::Auto, _) => "its command is not known".to_owned(),
-                (_, at) => format!("set by {}", annotation_key(&at)),
+                (_, key) => format!("set by {key}"),
             },
         }
-    }
-}
-
-fn annotation_key(at: &Place) -> String {
-    match at.0.last() {
-        Some(crate::order::edit::PathSegment::Key(key)) => key.clone(),
-        _ => at.to_string(),
     }
 }
 
