@@ -33,9 +33,9 @@ impl AgentCheck {
 pub(super) fn agent_check(container: &Container, probe: &Probe) -> AgentCheck {
     let port = container.probe_port(probe).filter(|port| *port != 0);
     match (&probe.handler, port) {
-        (Handler::Exec(exec), _) => match argv(&exec.command) {
-            Some(argv) => AgentCheck::Exact(Check::Exec(argv)),
-            None => AgentCheck::Unsupported("its command is empty"),
+        (Handler::Exec(exec), _) => match Argv::new(exec.command.clone()) {
+            Ok(argv) => AgentCheck::Exact(Check::Exec(argv)),
+            Err(_) => AgentCheck::Unsupported("its command is empty"),
         },
         (_, None) => AgentCheck::Unsupported("its port is unknown"),
         (Handler::HttpGet(get), Some(port)) => http_check(get, port),
@@ -67,9 +67,4 @@ fn url_host(host: Option<&str>) -> String {
         Some(host) if host.contains(':') && !host.starts_with('[') => format!("[{host}]"),
         Some(host) => host.to_owned(),
     }
-}
-
-/// Converts words to a command that the agent can run; `None` if the words are not a valid command.
-pub(super) fn argv(words: &[String]) -> Option<Argv> {
-    Argv::new(words.to_vec()).ok()
 }

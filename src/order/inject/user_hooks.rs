@@ -32,7 +32,7 @@ pub(super) fn user_hook(handler: Option<&Value>) -> UserHook {
     let given = |field: &str| handler.get(field).filter(|value| !value.is_null());
     if given("exec").is_some() {
         let words = parts::exec_words(Some(handler)).unwrap_or_default();
-        return checks::argv(&words).map_or(UserHook::Invalid, UserHook::Exec);
+        return Argv::new(words).map_or(UserHook::Invalid, UserHook::Exec);
     }
     if let Some(sleep) = given("sleep") {
         return sleep.get("seconds").and_then(Value::as_u64).map_or(UserHook::Invalid, UserHook::Sleep);
