@@ -58,15 +58,10 @@ pub(crate) struct ApiState {
     /// True while a container is held. Each patch that does not release the container then delays the release.
     pub(crate) is_deferring: Cell<bool>,
     failing_requests: RefCell<BTreeSet<&'static str>>,
-    actual: RefCell<ServerAnnotations>,
+    /// Podgate's annotations on the Pod, as last received from the API server. Empty before the first answer.
+    actual: RefCell<Annotations>,
+    actual_version: Cell<Option<u64>>,
     actual_changed: Notify,
-}
-
-/// Podgate's annotations on the Pod, as last received from the API server. Empty before the first answer.
-#[derive(Debug, Default)]
-struct ServerAnnotations {
-    annotations: Annotations,
-    resource_version: Option<u64>,
 }
 
 impl ApiState {
@@ -77,6 +72,7 @@ impl ApiState {
             is_deferring: Cell::new(false),
             failing_requests: RefCell::default(),
             actual: RefCell::default(),
+            actual_version: Cell::default(),
             actual_changed: Notify::new(),
         })
     }
@@ -99,17 +95,16 @@ impl ApiState {
 
     /// Stores the annotations from the API server. Ignores a version of the Pod that is older than the stored one.
     fn update_actual(&self, annotations: Annotations, version: Option<u64>) {
-        let mut actual = self.actual.borrow_mut();
-        if actual.resource_version.zip(version).is_none_or(|(known, version)| known <= version) {
-            let annotations = annotations.into_iter().filter(|(key, _)| is_podgate_key(key)).collect();
-            *actual = ServerAnnotations { annotations, resource_version: version };
+        if self.actual_version.get().zip(version).is_none_or(|(known, version)| known <= version) {
+            self.actual.replace(annotations.into_iter().filter(|(key, _)| is_podgate_key(key)).collect());
+            self.actual_version.set(version);
             self.actual_changed.notify_one();
         }
     }
 
     /// Returns the patch that sets the `desired` annotations; `None` if the Pod already has them.
     fn patch(&self, desired: &Annotations) -> Option<Value> {
-        merge_patch(&self.actual.borrow().annotations, desired)
+        merge_patch(&self.actual.borrow(), desired)
     }
 
     fn connect(&self) -> Result<Api<Pod>, String> {
@@ -154,7 +149,7 @@ async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Resu
     let own = &shared.identity;
     // Accept any version from a new watch, because a restore of etcd lowers the versions. If the watch starts with an
     // outdated Pod from the API server's cache, the only cost is a needless patch.
-    shared.actual.borrow_mut().resource_version = None;
+    shared.actual_version.set(None);
     let selector = format!("metadata.name={}", own.name);
     let params = WatchParams::default().fields(&selector).timeout(WATCH_TIMEOUT_SECONDS).disable_bookmarks();
     let events = tokio::time::timeout(REQUEST_TIMEOUT, api.watch(&params, "0")).await;
