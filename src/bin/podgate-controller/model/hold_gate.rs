@@ -141,11 +141,9 @@ impl HoldGate {
         };
     }
 
-    /// Ends the wait at its time limit. The container stays held.
+    /// Ends the wait at its [`deadline`](HoldGate::deadline). The container stays held.
     pub(super) fn time_out(&mut self) {
-        if self.state == HoldState::Waiting {
-            self.state = HoldState::TimedOut;
-        }
+        self.state = HoldState::TimedOut;
     }
 
     /// Returns the time at which a wait with this time limit ends; `None` if no time limit is pending.

@@ -86,18 +86,16 @@ impl ReadyFilter {
     /// Accepts the pending status if it is trusted at `now` and `config_seen` has not changed. Returns true if no status
     /// is pending any more.
     pub(crate) fn recheck(&mut self, config_seen: Option<&str>, now: Instant) -> bool {
-        let Some((pending, since)) = self.pending_status.take() else { return false };
-        if self.trusted_at(&pending, since) > now {
-            self.pending_status = Some((pending, since));
+        if self.due().is_none_or(|at| at > now) {
             return false;
         }
-        let Some(seen) = config_seen else {
-            self.pending_status = Some((pending, now));
-            return false;
-        };
-        self.note_config_seen(seen, now);
-        if seen != pending.config_seen {
-            self.pending_status = Some((PendingStatus { config_seen: seen.to_owned(), ..pending }, now));
+        if let Some(seen) = config_seen {
+            self.note_config_seen(seen, now);
+        }
+        let Some((pending, _)) = self.pending_status.take() else { return false };
+        if config_seen != Some(&pending.config_seen) {
+            let config_seen = config_seen.map_or(pending.config_seen, str::to_owned);
+            self.pending_status = Some((PendingStatus { config_seen, ..pending }, now));
             return false;
         }
         if self.restarted_at.is_some()
