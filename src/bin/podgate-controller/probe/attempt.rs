@@ -1,6 +1,6 @@
 //! One attempt of a probe of any kind.
 
-use super::{AttemptResult, Outcome, Success, connect, grpc, host_or_pod_ip, http};
+use super::{AttemptResult, Outcome, connect, grpc, host_or_pod_ip, http};
 use podgate::core::container::{Container, Handler, PortRef, Probe};
 use podgate::core::text::one_line;
 use std::net::IpAddr;
@@ -15,14 +15,10 @@ pub(super) const MAX_LINE_BYTES: usize = 120;
 pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Outcome {
     let limit = Duration::from_secs(u64::from(probe.timeout_seconds.max(1)));
     let verdict = tokio::time::timeout(limit, run_handler(container, probe, pod_ip)).await;
-    match verdict.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs()))) {
-        Ok(passed) => Outcome {
-            success: true,
-            detail: one_line(&passed.detail, MAX_LINE_BYTES),
-            warning: passed.warning.as_deref().map(|text| one_line(text, MAX_LINE_BYTES)),
-        },
-        Err(detail) => Outcome { success: false, detail: one_line(&detail, MAX_LINE_BYTES), warning: None },
-    }
+    let verdict = verdict.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs())));
+    let Outcome { success, detail, warning } = verdict.unwrap_or_else(Outcome::failure);
+    let short = |text: String| one_line(&text, MAX_LINE_BYTES);
+    Outcome { success, detail: short(detail), warning: warning.map(short) }
 }
 
 async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr) -> AttemptResult {
@@ -32,7 +28,7 @@ async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr) -> At
         Handler::TcpSocket(socket) => {
             let (host, port) = (host_or_pod_ip(socket.host.as_deref(), pod_ip), resolve_port(container, &socket.port)?);
             connect(&host, port).await?;
-            Ok(Success { detail: format!("{host}:{port} accepts connections"), warning: None })
+            Ok(Outcome::success(format!("{host}:{port} accepts connections"), None))
         }
         Handler::Grpc(ask) => {
             grpc::attempt(ask.service.as_deref().unwrap_or_default(), check_port(ask.port)?, pod_ip).await

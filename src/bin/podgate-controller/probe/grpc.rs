@@ -4,7 +4,7 @@
 //! The two messages, with one field each, are encoded and decoded by hand. A gRPC library would be larger than the rest
 //! of the prober.
 
-use super::{AttemptResult, Success, USER_AGENT, connect, exchange};
+use super::{AttemptResult, Outcome, USER_AGENT, connect, exchange};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
@@ -30,7 +30,7 @@ pub(super) async fn attempt(service: &str, port: u16, pod_ip: IpAddr) -> Attempt
     let stream = connect(&pod_ip.to_string(), port).await?;
     match exchange::send_http2(stream, request, read_answer).await? {
         0 => Err("UNKNOWN".to_owned()),
-        1 => Ok(Success { detail: "SERVING".to_owned(), warning: None }),
+        1 => Ok(Outcome::success("SERVING".to_owned(), None)),
         2 => Err("NOT_SERVING".to_owned()),
         3 => Err("SERVICE_UNKNOWN".to_owned()),
         other => Err(format!("unknown serving status {other}")),

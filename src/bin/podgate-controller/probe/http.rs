@@ -1,7 +1,7 @@
 //! Implements `httpGet` probes, like the kubelet's `pkg/probe/http` with Go's `net/http`.
 
 use super::url::Url;
-use super::{AttemptResult, Success, USER_AGENT, connect, exchange, host_or_pod_ip, tls};
+use super::{AttemptResult, Outcome, USER_AGENT, connect, exchange, host_or_pod_ip, tls};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -28,14 +28,12 @@ pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Attempt
     let has_own_referer = headers.contains_key(REFERER);
     let mut url = first.clone();
     for _ in 0..MAX_REQUESTS {
-        let answer = send_request(&url, host.as_ref(), &headers).await?;
-        let Some(location) = answer.location else { return status_result(answer.status) };
+        let (status, location) = send_request(&url, host.as_ref(), &headers).await?;
+        let Some(location) = location else { return status_result(status) };
         let (next, is_absolute) = url.join(&location).ok_or("redirects to an invalid URL")?;
         if next.host != first.host {
-            return Ok(Success {
-                detail: status_text(answer.status),
-                warning: Some(format!("redirects to another host, not followed: {:?}", next.host)),
-            });
+            let warning = format!("redirects to another host, not followed: {:?}", next.host);
+            return Ok(Outcome::success(status_text(status), Some(warning)));
         }
         // The user's Host header is kept only for relative redirects.
         host = host.filter(|_| !is_absolute);
@@ -52,17 +50,17 @@ pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Attempt
     Err(format!("stopped after {MAX_REQUESTS} redirects"))
 }
 
-struct Answer {
-    status: StatusCode,
-    /// Redirect target; `None` unless the response is a redirect that can be followed.
-    location: Option<String>,
-}
+/// Status of a response, and its redirect target; `None` unless the response is a redirect that can be followed.
+type Answer = (StatusCode, Option<String>);
 
 fn status_result(status: StatusCode) -> AttemptResult {
     let detail = status_text(status);
     match status.as_u16() {
-        200..300 => Ok(Success { detail, warning: None }),
-        300..400 => Ok(Success { warning: Some(format!("{detail}, redirect not followed")), detail }),
+        200..300 => Ok(Outcome::success(detail, None)),
+        300..400 => {
+            let warning = format!("{detail}, redirect not followed");
+            Ok(Outcome::success(detail, Some(warning)))
+        }
         _ => Err(detail),
     }
 }
@@ -147,7 +145,7 @@ async fn read_answer(answer: Response<Incoming>) -> Result<Answer, String> {
         && let Some(location) = answer.headers().get(LOCATION).filter(|location| !location.is_empty())
     {
         let location = String::from_utf8_lossy(location.as_bytes()).into_owned();
-        return Ok(Answer { status, location: Some(location) });
+        return Ok((status, Some(location)));
     }
     let mut body = answer.into_body();
     let mut seen = 0;
@@ -158,5 +156,5 @@ async fn read_answer(answer: Response<Incoming>) -> Result<Answer, String> {
             .map_err(|error| format!("{}, but its body is incomplete: {}", status_text(status), error_chain(&error)))?;
         seen += frame.data_ref().map_or(0, Bytes::len);
     }
-    Ok(Answer { status, location: None })
+    Ok((status, None))
 }

@@ -50,13 +50,18 @@ pub(crate) struct Outcome {
     pub(crate) warning: Option<String>,
 }
 
-struct Success {
-    detail: String,
-    warning: Option<String>,
+impl Outcome {
+    fn success(detail: String, warning: Option<String>) -> Outcome {
+        Outcome { success: true, detail, warning }
+    }
+
+    fn failure(detail: String) -> Outcome {
+        Outcome { success: false, detail, warning: None }
+    }
 }
 
 /// Result of an attempt: the success, or a line that describes the failure.
-type AttemptResult = Result<Success, String>;
+type AttemptResult = Result<Outcome, String>;
 
 /// Returns the handler's host, by default the Pod's IP.
 fn host_or_pod_ip(host: Option<&str>, pod_ip: IpAddr) -> String {

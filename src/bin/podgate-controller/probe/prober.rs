@@ -97,11 +97,7 @@ impl ProbeLane {
         let attempt = async move {
             // A panic fails only this attempt.
             let outcome = AssertUnwindSafe(attempt(&container, &probe, pod_ip)).catch_unwind().await;
-            let outcome = outcome.unwrap_or_else(|_| Outcome {
-                success: false,
-                detail: "the attempt panicked".to_owned(),
-                warning: None,
-            });
+            let outcome = outcome.unwrap_or_else(|_| Outcome::failure("the attempt panicked".to_owned()));
             Attempt { container: container.name, outcome, started_at, duration: started_at.elapsed() }
         };
         self.attempt = Some(attempt.boxed_local());
