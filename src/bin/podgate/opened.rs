@@ -12,18 +12,15 @@ use std::io;
 
 pub(crate) fn run(args: &Opened) -> Result<(), Failure> {
     let own = args.self_dir.display();
+    let missing = |fix| Failure::new(Exit::BadSetup, format!("no gate has reported in {own}; {fix}"));
     let report = report::read_report(&args.self_dir).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Failure::new(
-            Exit::BadSetup,
-            format!("no gate has reported in {own}; mount this container's own folder there, or set --self"),
-        ),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            missing("mount this container's own folder there, or set --self")
+        }
         _ => Failure::new(Exit::NeverMet, format!("the report in {own} can't be read: {error}")),
     })?;
     let Some(gate) = report.gate else {
-        return Err(Failure::new(
-            Exit::BadSetup,
-            format!("no gate has reported in {own}; run podgate entrypoint as this container's command"),
-        ));
+        return Err(missing("run podgate entrypoint as this container's command"));
     };
     let fail = |why: String| Err(Failure::new(Exit::NeverMet, why));
     match report.process {

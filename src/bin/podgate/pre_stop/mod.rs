@@ -106,10 +106,8 @@ fn wait_for_others(
                 Decision::Release(_) | Decision::Undecided => reason,
             };
             let limit = humantime::format_duration(limit);
-            return Err(Failure::new(
-                Exit::TimedOut,
-                format!("timed out after {limit}, still waiting for {}", remaining.join("; ")),
-            ));
+            let why = format!("timed out after {limit}, still waiting for {}", remaining.join("; "));
+            return Err(Failure::new(Exit::TimedOut, why));
         }
         let sign_timeout = if pod_stops { None } else { Some(since + STOP_SIGN_TIMEOUT) };
         let port_check = if checks_ports { ports.next_due() } else { None };
