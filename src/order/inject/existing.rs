@@ -47,19 +47,16 @@ impl<'a> Existing<'a> {
         for (at, item) in list.items(self.template).iter().enumerate() {
             // Skip containers that another webhook added.
             let Some(entry) = parts::item_name(item).and_then(|name| listed.get(name)) else { continue };
-            let place = list.to(at);
-            if entry.mode == Mode::Hold && !is_held(item, &entry.name) {
-                let what = format!("podgate's variable in the env of {} was changed by hand", entry.name);
-                findings.push(error(place.to("env"), what));
-            }
-            if entry.mode == Mode::Entrypoint && parts::find_gate(item).is_none() {
-                let what = format!("podgate's gate in the command of {} was changed by hand", entry.name);
-                findings.push(error(place.to("command"), what));
-            }
-            for (is_expected, short) in [(entry.mode == Mode::PostStart, "postStart"), (entry.pre_stop, "preStop")] {
-                if is_expected && parts::agent_line(item, short).is_none() {
-                    let what = format!("podgate's {short} hook of {} was changed by hand", entry.name);
-                    findings.push(error(field_place(&place, short), what));
+            let has_hook = |short| parts::agent_line(item, short).is_some();
+            for (is_expected, is_there, part, field) in [
+                (entry.mode == Mode::Hold, is_held(item, &entry.name), "variable in the env", "env"),
+                (entry.mode == Mode::Entrypoint, parts::find_gate(item).is_some(), "gate in the command", "command"),
+                (entry.mode == Mode::PostStart, has_hook("postStart"), "postStart hook", "postStart"),
+                (entry.pre_stop, has_hook("preStop"), "preStop hook", "preStop"),
+            ] {
+                if is_expected && !is_there {
+                    let what = format!("podgate's {part} of {} was changed by hand", entry.name);
+                    findings.push(error(field_place(&list.to(at), field), what));
                 }
             }
         }

@@ -200,9 +200,9 @@ fn inject_plain(template: &Value, options: &Options, known: &KnownFacts) -> Resu
     let mut plan = plan(template, known)?;
     let mut findings = std::mem::take(&mut plan.findings);
     match write::write(template, &plan, options) {
-        Ok(Some((value, edits, more))) => {
-            findings.extend(more);
-            Ok(Injected { value, edits, findings, plan: Some(plan) })
+        Ok(Some(written)) => {
+            findings.extend(written.findings);
+            Ok(Injected { findings, plan: Some(plan), ..written })
         }
         Ok(None) => {
             findings.extend(declare::nothing_declared(template));

@@ -23,7 +23,8 @@ impl Writer<'_> {
         container: &Container,
     ) -> Result<Container, Vec<Finding>> {
         let place = Self::container_place(planned);
-        let own = ContainerLines { planned, container, spec: self.container_spec(planned) };
+        let spec = place.of(self.template).unwrap_or(&Value::Null);
+        let own = ContainerLines { planned, container, spec };
         let mut entry = Container { mode: planned.mode(), until: planned.until(), ..container.clone() };
         if let Some(check) = &planned.ready {
             replace_probes(&mut entry, check);

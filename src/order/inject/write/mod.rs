@@ -12,21 +12,18 @@ use crate::order::edit::{Edit, EditError, Op, Place, apply};
 use crate::order::finding::{Finding, has_errors};
 use crate::order::inject::existing::Existing;
 use crate::order::inject::limits::VARIABLE_MAX;
-use crate::order::inject::outcome::Options;
+use crate::order::inject::outcome::{Injected, Options};
 use crate::order::inject::{container_list, istio, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, PlannedMode, Waiters};
 use crate::order::resources;
 use serde_json::Value;
 use writer::Writer;
 
-/// Result of writing: the new template, the edits that produce the new template, and findings.
-pub(super) type Written = (Value, Vec<Edit>, Vec<Finding>);
-
 /// Writes `plan` into `template`, which has no injected parts. Returns `None` if the plan changes no container.
 ///
 /// # Errors
 /// Returns all findings, at least one of them an error.
-pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Option<Written>, Vec<Finding>> {
+pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Option<Injected>, Vec<Finding>> {
     let mut findings = preconditions::check_template(template);
     if findings.is_empty() {
         findings = preconditions::check_plan(template, plan);
@@ -44,8 +41,13 @@ pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<
 
 impl Writer<'_> {
     fn write_all(&mut self) -> Result<(), Vec<Finding>> {
-        let containers = self.read_containers()?;
-        let mut list = self.read_natives()?;
+        let policy = Place::spec("restartPolicy").of(self.template).and_then(Value::as_str);
+        let regular = self.plan.containers.iter();
+        let regular = regular.map(|planned| (&*planned.name, Self::container_place(planned))).collect();
+        let containers = self.read_all(regular, policy)?;
+        let field = Place::spec("initContainers");
+        let natives = self.plan.init.iter().filter(|init| init.is_probed);
+        let mut list = self.read_all(natives.map(|init| (&*init.name, field.to(init.index))).collect(), None)?;
         for (planned, container) in self.plan.containers.iter().zip(&containers) {
             list.push(self.write_container(planned, container)?);
         }
@@ -85,20 +87,6 @@ impl Writer<'_> {
             self.findings.push(finding.fix("set equal requests and limits for CPU and for memory"));
         }
         declared.clone()
-    }
-
-    /// Reads the containers from their specs, in the order of the plan.
-    fn read_containers(&mut self) -> Result<Vec<Container>, Vec<Finding>> {
-        let policy = Place::spec("restartPolicy").of(self.template).and_then(Value::as_str);
-        let all = self.plan.containers.iter();
-        self.read_all(all.map(|planned| (&*planned.name, Self::container_place(planned))).collect(), policy)
-    }
-
-    /// Reads the native sidecars that podgate probes.
-    fn read_natives(&mut self) -> Result<Vec<Container>, Vec<Finding>> {
-        let field = Place::spec("initContainers");
-        let natives = self.plan.init.iter().filter(|init| init.is_probed);
-        self.read_all(natives.map(|init| (&*init.name, field.to(init.index))).collect(), None)
     }
 
     /// Reads the containers with these names and places, with their original probes.
@@ -168,7 +156,7 @@ impl Writer<'_> {
     }
 
     /// Writes the annotations, and checks that `uninject` can restore the original.
-    fn finish(mut self) -> Result<Written, Vec<Finding>> {
+    fn finish(mut self) -> Result<Injected, Vec<Finding>> {
         let annotations = Place::metadata("annotations");
         self.ensure_object(&Place::root().to("metadata"))?;
         self.ensure_object(&annotations)?;
@@ -192,6 +180,6 @@ impl Writer<'_> {
             let what = "internal error: the injection could not be undone, so nothing was injected; please report this";
             return Err(vec![Finding::error("not-reversible", at, what)]);
         }
-        Ok((value, edits, self.findings))
+        Ok(Injected { value, edits, findings: self.findings, plan: None })
     }
 }

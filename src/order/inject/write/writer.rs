@@ -29,10 +29,6 @@ impl<'a> Writer<'a> {
         Place::spec("containers").to(planned.index)
     }
 
-    pub(super) fn container_spec(&self, planned: &ContainerPlan) -> &'a Value {
-        &Place::spec("containers").items(self.template)[planned.index]
-    }
-
     /// Creates an empty object at `place` if the field is absent or null.
     pub(super) fn ensure_object(&mut self, place: &Place) -> Result<(), EditError> {
         match place.of(self.editor.value()) {
