@@ -113,10 +113,8 @@ impl<'a> Spec<'a> {
         let at = Place::spec("containers");
         let written = value["containers"].as_array().map_or(0, Vec::len);
         if written == 0 {
-            findings.push(
-                Finding::error("no-containers", at, "the Pod has no containers")
-                    .fix("add spec.containers, or remove podgate's annotations"),
-            );
+            let finding = Finding::error("no-containers", at, "the Pod has no containers");
+            findings.push(finding.fix("add spec.containers, or remove podgate's annotations"));
         } else if written > CONTAINERS_MAX {
             let what = format!("the Pod has {written} containers, but podgate supports at most {CONTAINERS_MAX}");
             findings.push(Finding::error("too-many-containers", at, what));
@@ -124,20 +122,16 @@ impl<'a> Spec<'a> {
             // Report the place of the first container without a name.
             let missing = spec.containers.iter().enumerate().find(|(index, own)| own.index != *index);
             let at = at.to(missing.map_or(spec.containers.len(), |(index, _)| index));
-            findings.push(
-                Finding::error("bad-container", at, "a container has no name").fix("give every container a name"),
-            );
+            let finding = Finding::error("bad-container", at, "a container has no name");
+            findings.push(finding.fix("give every container a name"));
         }
         let mut seen = BTreeSet::new();
         for own in spec.containers.iter().take(CONTAINERS_MAX) {
             let at = own.place().to("name");
             if !names::is_container_name(own.name) {
                 let what = format!("{} is not a valid container name", quoted(own.name));
-                findings.push(
-                    Finding::error("bad-container", at, what).fix(
-                        "use at most 63 lowercase letters, digits and hyphens; start and end with a letter or digit",
-                    ),
-                );
+                let fix = "use at most 63 lowercase letters, digits and hyphens; start and end with a letter or digit";
+                findings.push(Finding::error("bad-container", at, what).fix(fix));
             } else if !seen.insert(own.name) {
                 let what = format!("two containers are named {}", own.name);
                 findings.push(Finding::error("doubled-container", at, what).fix("give each container its own name"));

@@ -217,11 +217,8 @@ impl Planner<'_> {
                 let what = format!(
                     "{waiter} waits for the exit of {name}, but podgate.io/job-sidecars stops {name} only after {waiter} has exited"
                 );
-                findings.push(
-                    Finding::error("condition-never-met", at, what)
-                        .fix(format!("remove {name} from one of the two annotations"))
-                        .span(word),
-                );
+                let fix = format!("remove {name} from one of the two annotations");
+                findings.push(Finding::error("condition-never-met", at, what).fix(fix).span(word));
             } else if own.restart_policy(self.spec.value) == "Always" {
                 let what = format!(
                     "the kubelet restarts {name} whenever it exits (restartPolicy: Always), so {} holds only between two runs",

@@ -50,10 +50,8 @@ pub(super) fn outlives(
     if !outlives.is_empty() && spec.grace_period().is_zero() {
         let at = Place::spec("terminationGracePeriodSeconds");
         let what = "with a grace period of 0, Kubernetes kills all containers at once, without an order";
-        findings.push(
-            Finding::warning("no-grace", at, what)
-                .fix("increase terminationGracePeriodSeconds, or set podgate.io/stop-order: none"),
-        );
+        let fix = "increase terminationGracePeriodSeconds, or set podgate.io/stop-order: none";
+        findings.push(Finding::warning("no-grace", at, what).fix(fix));
         outlives.clear();
     }
     outlives
