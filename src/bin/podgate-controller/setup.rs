@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing::warn;
 
-/// Pause between two attempts to take a lock.
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 /// Time after which a wait for a lock is logged.
 const LOCK_WARNING_DELAY: Duration = Duration::from_secs(1);

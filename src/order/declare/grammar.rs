@@ -99,7 +99,6 @@ pub(super) fn parse_steps(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<
     (steps, errors)
 }
 
-/// Splits the byte range `range` of `text` at every character `by`.
 fn split_range(text: &str, range: Range<usize>, by: char) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut start = range.start;

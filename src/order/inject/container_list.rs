@@ -63,7 +63,6 @@ fn probe_problem(probe: &Value) -> (String, &'static str) {
     (format!("has a field of the wrong type in {action}"), "write the probe as the Pod API defines it")
 }
 
-/// Replaces the probes of `container` with `check`.
 pub(super) fn replace_probes(container: &mut Container, check: &Check) {
     (container.startup_probe, container.readiness_probe) = (None, None);
     let handler = Handler::from_check(check.clone()).filter(|_| check.is_network());

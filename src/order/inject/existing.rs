@@ -12,7 +12,6 @@ use crate::order::plan::{ImageCommand, KnownFacts};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The injection that a template already has.
 #[derive(Debug)]
 pub(super) struct Existing<'a> {
     pub(super) template: &'a Value,

@@ -86,7 +86,6 @@ pub(super) fn item_name(item: &Value) -> Option<&str> {
     item.get("name")?.as_str()
 }
 
-/// Returns podgate's sidecar and its place.
 pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
     find_container(template, SIDECAR)
 }
@@ -112,7 +111,6 @@ pub(super) fn volumes(plan: &Plan) -> Vec<Value> {
     volumes
 }
 
-/// Returns true if the plan has a container in hold mode.
 fn has_hold(plan: &Plan) -> bool {
     plan.containers.iter().any(|planned| planned.mode == PlannedMode::Hold)
 }

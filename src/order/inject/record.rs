@@ -47,7 +47,6 @@ pub(super) struct Record {
     pub(super) containers: BTreeMap<String, ContainerRecord>,
 }
 
-/// Record of one container.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ContainerRecord {

@@ -49,7 +49,6 @@ impl Migration<'_> {
         self.findings.push(Finding::warning("not-migrated", Place::root().to("metadata"), what).fix(fix));
     }
 
-    /// Adds a note about a migrated setting.
     pub(super) fn note_migrated(&mut self, what: impl Into<String>) {
         self.findings.push(Finding::note("migrated", Place::root().to("metadata"), what));
     }

@@ -6,10 +6,8 @@ use crate::order::declare::{Edge, annotation_place, keys};
 use crate::order::finding::Finding;
 use std::collections::BTreeMap;
 
-/// Maximum number of cycles that are reported.
 const MAX_CYCLES: usize = 5;
 
-/// Graph of the waits between containers.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     /// Needs of each waiting container, one need per container that it waits for.
@@ -95,7 +93,6 @@ impl Graph {
         self.waiters.get(name).into_iter().flatten().map(|(waiter, _)| waiter.as_str())
     }
 
-    /// Returns the containers that wait for `name`, with their conditions.
     pub(super) fn waiters_with_needs(&self, name: &str) -> impl Iterator<Item = (&str, &Need)> {
         let waiters = self.waiters.get(name).into_iter().flatten();
         waiters.filter_map(|(waiter, number)| Some((waiter.as_str(), self.needs(waiter).get(*number)?)))

@@ -33,7 +33,6 @@ const QUIET_PERIOD: Duration = Duration::from_secs(1);
 const RECHECK_DELAYS: [Duration; 4] =
     [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4), Duration::from_millis(8)];
 
-/// Tracks the folders and the last content of each folder.
 #[derive(Debug)]
 pub(crate) struct Folders {
     root: PathBuf,

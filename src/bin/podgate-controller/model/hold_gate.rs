@@ -26,7 +26,6 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// limit: the kubelet may not have had the time to create the container.
 const CREATION_TIME: Duration = Duration::from_secs(15);
 
-/// State of the gate of a held container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HoldState {
     /// Closed.
@@ -40,7 +39,6 @@ enum HoldState {
     Skipped(Instant),
 }
 
-/// Gate of a held container, and the time of its wait.
 #[derive(Debug)]
 pub(crate) struct HoldGate {
     state: HoldState,

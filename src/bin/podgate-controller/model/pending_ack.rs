@@ -14,7 +14,6 @@ pub(crate) struct PendingAck {
 }
 
 impl PendingAck {
-    /// Returns true if no check is needed any more.
     pub(crate) fn is_done(&self) -> bool {
         self.unconfirmed.is_empty() && !self.needs_pod_update
     }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 /// Pause before the first restart after a panic.
 const RESTART_DELAY: Duration = Duration::from_millis(100);
-/// Longest pause before a restart after a panic.
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(5);
 
 /// Returns the pause before a restart after a panic. `last` is the previous pause, at first zero; `ran_for` is the time

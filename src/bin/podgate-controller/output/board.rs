@@ -36,7 +36,6 @@ pub(crate) struct Board {
 const HEADROOM: usize = 1024;
 /// Time after which a wait for another container's lease is logged.
 const LEASE_WARNING_DELAY: Duration = Duration::from_secs(1);
-/// Pause before the next attempt to write the board.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Board {

@@ -28,7 +28,6 @@ use tracing::warn;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Time limit for one request.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Limit on concurrent clients. Usually, one Prometheus server scrapes the sidecar.
 const MAX_CLIENTS: usize = 8;

@@ -36,7 +36,6 @@ pub(super) async fn handshake(stream: BoundedStream, host: &str) -> Result<(TlsS
     Ok((stream, is_h2))
 }
 
-/// Verifier that accepts every certificate and every signature.
 #[derive(Debug)]
 struct AcceptAnyCert;
 

@@ -167,7 +167,6 @@ impl Checks {
         }
     }
 
-    /// Ends the running check, whose result is no longer needed.
     pub(crate) fn abort_running(&mut self) {
         self.running = None;
     }

@@ -116,7 +116,6 @@ impl ContainerTrack {
         self.report().is_some_and(|report| report.started) || self.running_id().is_some()
     }
 
-    /// Returns true if this incarnation passes its probes.
     pub(crate) fn has_passed_probes(&self) -> bool {
         self.answers.probe_verdict == Some(ProbeVerdict::Passed)
     }

@@ -11,7 +11,6 @@ use std::path::Path;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Time limit for one check for the file.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Waits until `file` exists or a stop signal arrives.

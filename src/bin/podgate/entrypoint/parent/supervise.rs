@@ -37,7 +37,6 @@ pub(super) struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
-    /// Runs the loop until the command has ended.
     pub(super) fn run(&mut self) -> io::Result<()> {
         while self.child.exit_code().is_none() {
             if self.watch.is_some() && now() >= self.next_read {
