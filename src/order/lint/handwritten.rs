@@ -70,13 +70,8 @@ impl AgentLines {
         let hook = |name: &str| own.place().to("lifecycle").to(name).to("exec").to("command");
         if let Some((gate, line)) = &self.gate {
             let is_gate = gate.mode == Mode::Entrypoint;
-            self.check_names(
-                line,
-                &if is_gate { own.place().to("command") } else { hook("postStart") },
-                own,
-                spec,
-                findings,
-            );
+            let at = if is_gate { own.place().to("command") } else { hook("postStart") };
+            self.check_names(line, &at, own, spec, findings);
             let has = |field: &str| !own.value[field].is_null();
             let is_closed = is_gate && !(gate.until.is_empty() && gate.checks.is_empty());
             if is_closed && has("livenessProbe") && !has("startupProbe") {

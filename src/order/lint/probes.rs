@@ -170,13 +170,8 @@ fn report_late_ports(
     let of_probe =
         |field| Some((format!("the {field} of {name}"), own.place().to(field), own.probe(field)?.handler, false));
     let of_check = |prefix, check: &Check| {
-        let handler = Handler::from_check(check.clone())?;
-        Some((
-            format!("{prefix}{name}"),
-            container_annotation_place(prefix, name),
-            handler,
-            prefix == keys::CHECK_PREFIX,
-        ))
+        let (handler, at) = (Handler::from_check(check.clone())?, container_annotation_place(prefix, name));
+        Some((format!("{prefix}{name}"), at, handler, prefix == keys::CHECK_PREFIX))
     };
     let ready = planned.and_then(|planned| planned.ready.as_ref());
     let probes = ["startupProbe", "readinessProbe"].into_iter().filter(|_| ready.is_none()).filter_map(of_probe);
