@@ -98,7 +98,7 @@ impl ModeResolver<'_> {
         }
         for own in involved {
             match hooked.get(own.name) {
-                Some(why) => self.report_conflict(own, why, &hooked, findings),
+                Some(_) => self.report_conflict(own.name, &hooked, findings),
                 None if self.is_held(own.name) => self.check_hold(own, &hooked, findings),
                 None => {}
             }
@@ -150,14 +150,7 @@ impl ModeResolver<'_> {
     }
 
     /// Reports an error if hooks must hold back a container that requires a gate.
-    fn report_conflict(
-        &self,
-        own: &ContainerRef<'_>,
-        why: &HookReason,
-        hooked: &BTreeMap<String, HookReason>,
-        findings: &mut Vec<Finding>,
-    ) {
-        let name = own.name;
+    fn report_conflict(&self, name: &str, hooked: &BTreeMap<String, HookReason>, findings: &mut Vec<Finding>) {
         let (mode, key) = self.requested_mode(name);
         let by_mode = || GateRequirement {
             reason: format!("{name} is in {} mode", mode.as_str()),
@@ -169,15 +162,15 @@ impl ModeResolver<'_> {
             return;
         };
         let GateRequirement { reason: gate, at: gate_at, span: word, or, .. } = gate;
-        match why {
-            HookReason::Requested(key) => {
+        match hooked.get(name) {
+            Some(HookReason::Requested(key)) => {
                 let what = format!("{name} is in post-start mode, but {gate}, which requires a gate");
                 let fix = format!("write {}{name}: auto{or}", keys::MODE_PREFIX);
                 findings.push(Finding::error("mode-conflict", annotation_place(key), what).fix(fix));
             }
             // The finding for the root cause is enough.
-            HookReason::NeededBy(_) if self.required_gates.contains_key(root_cause(name, hooked)) => {}
-            HookReason::NeededBy(_) => {
+            _ if self.required_gates.contains_key(root_cause(name, hooked)) => {}
+            _ => {
                 let last = root_cause(name, hooked);
                 let fix = format!("write {}{last}: auto{or}", keys::MODE_PREFIX);
                 let what = format!(
