@@ -12,7 +12,8 @@ use crate::core::until::{WaitCondition, WantedState};
 /// A command line of the agent, up to `--`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCommand {
-    subcommand: String,
+    /// Subcommand of the agent, such as `entrypoint`.
+    pub subcommand: String,
     flags: Vec<(String, Option<String>)>,
 }
 
@@ -82,11 +83,6 @@ impl AgentCommand {
         let prefix = words.iter().take(2).position(|word| *word == agent_path())?;
         let end = words.iter().position(|word| word == "--");
         Some(OwnLine { line: AgentCommand::parse(&words[prefix..])?, prefix, end })
-    }
-
-    /// Returns true if the line runs `subcommand`.
-    pub fn has_subcommand(&self, subcommand: &str) -> bool {
-        self.subcommand == subcommand
     }
 
     /// Returns all values of `flag` on this command line.

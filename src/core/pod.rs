@@ -117,10 +117,10 @@ impl Container {
 
     /// Returns the command line of podgate's hook or gate in this container, if any.
     pub fn gate_command(&self) -> Option<AgentCommand> {
-        let hook = AgentCommand::parse(&self.lifecycle.post_start.exec.command)
-            .filter(|line| line.has_subcommand("post-start"));
+        let hook =
+            AgentCommand::parse(&self.lifecycle.post_start.exec.command).filter(|line| line.subcommand == "post-start");
         let whole = || AgentCommand::parse(&[self.command.as_slice(), &self.args].concat());
-        hook.or_else(|| whole().filter(|line| line.has_subcommand("entrypoint")))
+        hook.or_else(|| whole().filter(|line| line.subcommand == "entrypoint"))
     }
 
     /// Returns podgate's hook or gate in this container, if any.
@@ -130,7 +130,7 @@ impl Container {
 
     /// Returns the command line of podgate's preStop hook, if any.
     pub fn pre_stop_command(&self) -> Option<AgentCommand> {
-        AgentCommand::parse(&self.lifecycle.pre_stop.exec.command).filter(|line| line.has_subcommand("pre-stop"))
+        AgentCommand::parse(&self.lifecycle.pre_stop.exec.command).filter(|line| line.subcommand == "pre-stop")
     }
 
     /// Returns true for podgate's own sidecar.
@@ -176,6 +176,6 @@ impl Probe {
     /// Returns the command line if the probe runs `podgate opened`. Such a probe tests the gate, not the application.
     pub fn opened_command(&self) -> Option<AgentCommand> {
         let Handler::Exec(exec) = &self.handler else { return None };
-        AgentCommand::parse(&exec.command).filter(|line| line.has_subcommand("opened"))
+        AgentCommand::parse(&exec.command).filter(|line| line.subcommand == "opened")
     }
 }

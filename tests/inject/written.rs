@@ -51,7 +51,7 @@ fn hook(container: &Value, which: &str) -> Vec<String> {
 
 /// Parses a command line. Returns `None` unless the command line runs the agent's `subcommand`.
 fn line(words: &[String], subcommand: &str) -> Option<AgentCommand> {
-    AgentCommand::parse(words).filter(|line| line.has_subcommand(subcommand))
+    AgentCommand::parse(words).filter(|line| line.subcommand == *subcommand)
 }
 
 /// Returns the agent's command lines in a container. Omits arguments from `--` on.

@@ -53,13 +53,13 @@ pub(super) fn agent_line(container: &Value, short: &str) -> Option<OwnLine> {
         return gate_line(found);
     }
     let (_, subcommand) = AGENT_FIELDS.iter().find(|(field, _)| *field == short)?;
-    AgentCommand::parse_own(&exec_words(found)?).filter(|own| own.line.has_subcommand(subcommand))
+    AgentCommand::parse_own(&exec_words(found)?).filter(|own| own.line.subcommand == *subcommand)
 }
 
 /// Returns the gate in a `command` or `args`; `None` if another program precedes the gate in the same list.
 fn gate_line(words: Option<&Value>) -> Option<OwnLine> {
     let own = AgentCommand::parse_own(&string_list(words)?)?;
-    (own.prefix == 0 && own.line.has_subcommand("entrypoint")).then_some(own)
+    (own.prefix == 0 && own.line.subcommand == "entrypoint").then_some(own)
 }
 
 /// Maximum number of words of a gate that `inject` inserts, or `uninject` removes, one by one, which keeps the comments
