@@ -35,7 +35,6 @@ use std::collections::BTreeMap;
 
 /// Returns true if a template declares an order or has the label `podgate.io/inject: enabled`. Always false with the
 /// label `podgate.io/inject: disabled`.
-#[must_use]
 pub fn is_requested(template: &Value) -> bool {
     match inject_label(template) {
         Some("disabled") => false,
@@ -45,13 +44,11 @@ pub fn is_requested(template: &Value) -> bool {
 }
 
 /// Returns the value of the label `podgate.io/inject`; `None` if the template has no such label.
-#[must_use]
 pub fn inject_label(template: &Value) -> Option<&str> {
     template["metadata"]["labels"][keys::INJECT].as_str()
 }
 
 /// Returns true if a template has podgate's record of an injection.
-#[must_use]
 pub fn is_injected(template: &Value) -> bool {
     parts::annotation_place(keys::INJECTED).of(template).is_some()
 }
@@ -134,7 +131,6 @@ impl<'a> Stripped<'a> {
     }
 
     /// Returns the template without injected parts.
-    #[must_use]
     pub fn plain(&self) -> &Value {
         &self.plain
     }
@@ -172,7 +168,6 @@ impl<'a> Stripped<'a> {
     }
 
     /// Translates the findings' places from [`Stripped::plain`] to the template. Matches list items by name.
-    #[must_use]
     pub fn relocate(&self, mut findings: Vec<Finding>) -> Vec<Finding> {
         let mut positions = BTreeMap::new();
         for field in ["initContainers", "containers", "ephemeralContainers", "volumes"] {

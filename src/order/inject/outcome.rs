@@ -24,7 +24,6 @@ pub struct Options {
 
 impl Options {
     /// Returns options with the given image and default values for all other fields.
-    #[must_use]
     pub fn new(image: impl Into<String>) -> Options {
         Options {
             image: image.into(),
@@ -51,7 +50,6 @@ pub struct Injected {
 
 impl Injected {
     /// Returns the result for a template that needs no change.
-    #[must_use]
     pub fn unchanged(template: &Value) -> Injected {
         Injected { value: template.clone(), ..Injected::default() }
     }

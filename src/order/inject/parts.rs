@@ -186,7 +186,6 @@ pub(super) fn sidecar(plan: &Plan, containers: &str, resources: Value, options: 
 }
 
 /// Returns `value` without null fields. The API treats null like an absent field.
-#[must_use]
 pub fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

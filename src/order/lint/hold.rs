@@ -121,7 +121,6 @@ fn check_workflow(template: &Value, held: &ContainerRef<'_>, findings: &mut Vec<
 }
 
 /// Reports init containers in front of podgate's sidecar.
-#[must_use]
 pub fn check_sidecar_position(template: &Value) -> Option<Finding> {
     let list = Place::spec("initContainers");
     let items = list.of(template)?.as_array()?;

@@ -61,7 +61,6 @@ pub fn check_returned(
 
 /// Translates a finding about `returned`, the Pod that the API server returns, to `template`. Uses the annotations for a
 /// container that another webhook has added.
-#[must_use]
 pub fn relocate_returned(finding: Finding, returned: &Value, template: &Value) -> Finding {
     let mut at = finding.at.clone();
     if let [_, PathSegment::Key(list), PathSegment::Index(_), ..] = at.0.as_slice()

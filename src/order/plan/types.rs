@@ -136,7 +136,6 @@ impl ImageCommand {
 
 impl Plan {
     /// Returns the plan of the container `name`.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&ContainerPlan> {
         self.containers.iter().find(|planned| planned.name == name)
     }
@@ -183,14 +182,12 @@ impl ContainerPlan {
     }
 
     /// Returns true if the container's gate is closed at first.
-    #[must_use]
     pub fn waits_in_gate(&self) -> bool {
         matches!(self.mode, PlannedMode::Gate(_) | PlannedMode::Hold)
             && !(self.after.is_empty() && self.checks().is_empty())
     }
 
     /// Returns true if the postStart hook waits for a later state than Started, which blocks the kubelet.
-    #[must_use]
     pub fn is_blocking(&self) -> bool {
         matches!(self.mode, PlannedMode::Hook(want) if want != WantedState::Started)
     }
@@ -203,7 +200,6 @@ impl ContainerPlan {
     }
 
     /// Returns true if podgate must change this container.
-    #[must_use]
     pub fn is_modified(&self) -> bool {
         self.mode != PlannedMode::None || !self.outlives.is_empty() || self.needs_tether()
     }
