@@ -258,9 +258,7 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
 }
 
 /// Returns an obstacle for each condition that does not hold. `knows_all` means that the snapshot has all containers.
-///
-/// # Errors
-/// Returns the reason if a container does not exist or, with `fail_fast`, if a condition can't be met without
+/// Fails with the reason if a container does not exist or, with `fail_fast`, if a condition can't be met without
 /// intervention.
 fn check_conditions(
     snapshot: &Snapshot,

@@ -27,10 +27,7 @@ pub(crate) type ReportBucket = TokenBucket<60, 1>;
 impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
     const INTERVAL: Duration = Duration::from_secs(SECONDS);
 
-    /// Takes a token.
-    ///
-    /// # Errors
-    /// If the bucket is empty, returns the time of the next token.
+    /// Takes a token. If the bucket is empty, fails with the time of the next token.
     pub(crate) fn take(&mut self, now: Instant) -> Result<(), Instant> {
         match self.ready_at() {
             Some(at) if at > now => Err(at),

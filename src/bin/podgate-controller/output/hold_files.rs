@@ -10,10 +10,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct HoldFiles(PathBuf);
 
 impl HoldFiles {
-    /// Checks that the sidecar and the kubelet see the same volume, and closes all gates.
-    ///
-    /// # Errors
-    /// A message, if a folder is missing, not writable, or not the kubelet's.
+    /// Checks that the sidecar and the kubelet see the same volume, and closes all gates. Fails with a message if a folder
+    /// is missing, not writable, or not the kubelet's.
     pub(crate) fn new(folder: &Path, canary: &Path) -> Result<HoldFiles, String> {
         let hint = "mount the volume podgate-hold as kubectl podgate inject does";
         close_all(folder).map_err(|error| format!("{}: {error}; {hint}", folder.display()))?;

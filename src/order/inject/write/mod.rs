@@ -19,10 +19,8 @@ use crate::order::resources;
 use serde_json::Value;
 use writer::Writer;
 
-/// Writes `plan` into `template`, which has no injected parts. Returns `None` if the plan changes no container.
-///
-/// # Errors
-/// Returns all findings, at least one of them an error.
+/// Writes `plan` into `template`, which has no injected parts. Returns `None` if the plan changes no container. Fails with
+/// all findings, at least one of them an error.
 pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Option<Injected>, Vec<Finding>> {
     let mut findings = preconditions::check_template(template);
     if findings.is_empty() {

@@ -64,10 +64,7 @@ impl Supervisor<'_> {
     }
 
     /// Copies the remaining output. Returns the command's exit code, the reason why podgate has ended the command (if
-    /// it has), and true after a stop signal.
-    ///
-    /// # Errors
-    /// Returns the reason if the command could not be started.
+    /// it has), and true after a stop signal. Fails with the reason if the command could not be started.
     pub(super) fn finish(mut self) -> Result<(u8, Option<EndReason>, bool), Failure> {
         self.checks.abort_running();
         self.child.take_terminal_back();
