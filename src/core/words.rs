@@ -35,7 +35,9 @@ macro_rules! words {
             type Err = $crate::core::words::Unknown;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                $name::ALL.into_iter().find(|value| value.as_str() == text).ok_or($crate::core::words::Unknown(&[$($word),+]))
+                const WORDS: &[&str] = &[$($word),+];
+                let index = WORDS.iter().position(|word| *word == text).ok_or($crate::core::words::Unknown(WORDS))?;
+                Ok($name::ALL[index])
             }
         }
 
