@@ -105,6 +105,8 @@ impl Report {
     /// Returns the text of the report file.
     pub fn to_text(&self) -> String {
         let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
+        // The file must fit into the space that the sidecar has reserved.
+        let watching = |names: String| if names.len() > WATCHING_MAX { ALL_CONTAINERS.to_owned() } else { names };
         let lines = [
             (SANDBOX, self.sandbox.as_ref().map(SandboxId::to_string)),
             (EPOCH, Some(self.epoch.clone())),
@@ -117,7 +119,7 @@ impl Report {
             (STOPPING, (self.stopping != PreStopState::NotBegun).then(|| self.stopping.as_str().to_owned())),
             (TICKET, self.ticket.clone()),
             (PROCESS, self.process.map(|process| format!("{}:{}", process.pid, process.start_ticks))),
-            (WATCHING, list(self.watched_containers.clone()).map(shorten_watching)),
+            (WATCHING, list(self.watched_containers.clone()).map(watching)),
         ];
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
@@ -164,11 +166,6 @@ impl Report {
     pub fn has_gate_opened(&self) -> bool {
         self.gate == Some(GateState::Opened)
     }
-}
-
-/// Returns [`ALL_CONTAINERS`] for a long list: the file must fit into the space that the sidecar has reserved.
-fn shorten_watching(names: String) -> String {
-    if names.len() > WATCHING_MAX { ALL_CONTAINERS.to_owned() } else { names }
 }
 
 /// Returns the distinct valid items among the first [`CONTAINERS_MAX`] of a list.

@@ -17,14 +17,10 @@ const KEY_MAX: usize = 253 + 1 + 63;
 
 /// Returns true if the domain of `key` is one of podgate's domains, or if `key` resembles a key of podgate.
 pub(crate) fn concerns_podgate(key: &str) -> bool {
-    has_own_domain(key) || is_near_miss(key)
-}
-
-fn has_own_domain(key: &str) -> bool {
     let is_own = |domain: &str| {
         domain == keys::DOMAIN || domain.strip_suffix(keys::DOMAIN).is_some_and(|sub| sub.ends_with('.'))
     };
-    key.split_once('/').is_some_and(|(domain, _)| is_own(domain))
+    key.split_once('/').is_some_and(|(domain, _)| is_own(domain)) || is_near_miss(key)
 }
 
 /// Returns true if `key` is not podgate's, but the user probably meant a key of podgate:
