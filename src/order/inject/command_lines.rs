@@ -5,7 +5,7 @@ use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Mode, Probe};
 use crate::core::defaults::{CHECK_TIMEOUT, THEN_TIMEOUT};
 use crate::core::names;
-use crate::core::until::{WaitCondition, WantedState};
+use crate::core::until::WantedState;
 use crate::order::dollars;
 use crate::order::inject::checks;
 use crate::order::inject::parts::without_nulls;
@@ -32,19 +32,16 @@ pub(super) fn compact_duration(time: Duration) -> String {
     humantime::format_duration(time).to_string().replace(' ', "")
 }
 
-/// Formats a condition as `db=Started`, or as `db` for Ready, the agent's default.
-fn until_value(until: &WaitCondition) -> String {
-    if until.want == WantedState::Ready { until.container.clone() } else { until.to_string() }
-}
-
 impl ContainerLines<'_> {
     /// Returns the gate's command line up to `--`. The container's own command follows.
     pub(super) fn gate(&self, gate: &GatePlan) -> Vec<String> {
         let ContainerPlan { name, after, stop_after, .. } = self.planned;
         let mut line = AgentCommand::new("entrypoint");
         line.add_flag("--container", name);
-        for one in after {
-            line.add_flag("--until", until_value(one));
+        for until in after {
+            // Ready is the agent's default.
+            let is_ready = until.want == WantedState::Ready;
+            line.add_flag("--until", if is_ready { until.container.clone() } else { until.to_string() });
         }
         // Kubernetes expands variables in `command`.
         for check in &gate.checks {

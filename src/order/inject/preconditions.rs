@@ -139,7 +139,7 @@ pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
     let list = Place::spec("containers");
     let is_string_list = |value: &Value| parts::string_list(Some(value)).is_some();
     let mut found = Vec::new();
-    for planned in plan.containers.iter().filter(|planned| planned.is_modified() || planned.is_outlived) {
+    for planned in plan.containers.iter().filter(|planned| planned.is_modified()) {
         let (container, place) = (&list.items(template)[planned.index], list.to(planned.index));
         let has_gate = planned.gate().is_some();
         for (field, is_used, is, kind) in [

@@ -83,8 +83,4 @@ impl Record {
         unknown.map_or(Ok(()), |field| Err(broken(format!("unknown field {field:?}"))))?;
         Ok(Some(record))
     }
-
-    pub(super) fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
 }

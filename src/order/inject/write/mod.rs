@@ -168,7 +168,8 @@ impl Writer<'_> {
         // Replace the placeholder with the complete record.
         let (mut value, mut edits) = self.editor.finish();
         edits.pop();
-        let last = Edit { at: at.clone(), op: Op::Set(self.record.to_json().into()) };
+        let record = serde_json::to_string(&self.record).unwrap_or_default();
+        let last = Edit { at: at.clone(), op: Op::Set(record.into()) };
         apply(&mut value, &last)?;
         edits.push(last);
         let is_complete = Existing::read(&value)?
