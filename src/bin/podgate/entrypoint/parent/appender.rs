@@ -75,7 +75,7 @@ pub(crate) fn run(path: &Path) {
         // Only a file has a length: other kinds reject this call.
         let _ = file.set_len(0);
         rustix::io::ioctl_fionbio(&file, false)?;
-        // The file may be one of these. Close them, so that nobody waits for a child that can't end.
+        // A child that can't end must not keep the container's output open. Not earlier: the file may be that output.
         if let Ok(null) = File::options().write(true).open("/dev/null") {
             let _ = dup2_stdout(&null).and_then(|()| dup2_stderr(&null));
         }
