@@ -29,7 +29,13 @@ fn both_commands_reject_the_same_mistakes() {
     let arrow = CHAIN.replace(order, "podgate.io/order: DB -> api");
     let empty = CHAIN.replace(order, "podgate.io/order:");
     let helm = CHAIN.replace(order, "podgate.io/order: '{{ .Values.order }}'");
+    let field = CHAIN.replace(&format!("        {order}"), &format!("      {order}"));
+    let of_spec = CHAIN
+        .replace(order, "example.com/x: y")
+        .replace("      containers:", &format!("      {order}\n      containers:"));
     for (text, rule, fix) in [
+        (field, "misplaced", "below annotations:, indented deeper than that line"),
+        (of_spec, "misplaced", "below annotations:, indented deeper than that line"),
         (misspelled, "unknown-key", "did you mean podgate.io/order?"),
         (on_the_deployment, "misplaced", "move it to spec.template.metadata.annotations"),
         (label, "not-a-label", "move it to metadata.annotations"),

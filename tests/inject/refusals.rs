@@ -61,6 +61,12 @@ fn each_rejection_has_a_place_and_a_fix() {
             "path-taken",
             "spec.containers[1].volumeMounts[0].mountPath",
         ),
+        (
+            "/spec/containers/1/volumeMounts",
+            json!([{"name": "x", "mountPath": "y"}, {"name": "x", "mountPath": "x/..//./podgate"}]),
+            "path-taken",
+            "spec.containers[1].volumeMounts[1].mountPath",
+        ),
         ("/spec/volumes", json!([{"name": "podgate-hold"}]), "name-taken", "spec.volumes[0].name"),
         (
             "/spec/containers/1/volumeMounts",

@@ -11,6 +11,8 @@
 //! `PODGATE_KEEP=1` keeps the namespaces. If `KUBECONFIG` refers to your own cluster, a scenario that breaks the node
 //! or the API server only prints that it is skipped.
 
+// Its name comes first, so that its long waits run beside the other scenarios.
+mod admission;
 mod clock;
 mod cluster;
 mod guarantees;
@@ -22,7 +24,6 @@ mod pages;
 mod pod;
 mod scene;
 mod watch;
-mod webhook;
 
 mod scenario_chain;
 mod scenario_deletion;

@@ -1,12 +1,12 @@
 //! Clusters without the feature gate `EnvFiles`, which hold mode needs. Kubernetes 1.35 to 1.37 can switch it off.
 
+use crate::admission::check_output;
+use crate::admission::install::{self, InstalledWebhook, NAMESPACE};
 use crate::clock::eventually;
 use crate::cluster::{TESTSERVER_IMAGE, WithoutEnvFiles, kubectl, try_script};
 use crate::pod::{Pod, server};
 use crate::scenario_view::run_podgate;
 use crate::scene::Scene;
-use crate::webhook::check_output;
-use crate::webhook::install::{self, InstalledWebhook, NAMESPACE};
 use serde_json::{Value, json};
 
 /// A Pod of images without `command`, so `api` is held.

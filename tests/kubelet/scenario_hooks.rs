@@ -5,6 +5,7 @@ use crate::orders::chain_containers;
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use crate::watch::ObservedPod;
+use podgate::core::names;
 
 const NEVER: &str = "10m";
 
@@ -41,6 +42,33 @@ fn hook_fails_after_timeout() {
     run.watch.wait_until("api and web are up", 60, |s| {
         s.kubelet_status("api")["ready"] == true && s.kubelet_status("web")["ready"] == true
     });
+}
+
+/// A hook that reads only the downward-API volume waits in vain, although the API server has the state.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn downward_api_volume_does_not_change_while_a_hook_runs() {
+    let scene = Scene::shared("frozen-volume");
+    if !Scene::can_inject_faults("frozen-volume") {
+        return;
+    }
+    scene.grant_pod_access();
+    let db = server("db").http(8001).hook(&["--board", "/nonexistent", "--timeout", "8s"]);
+    let run = scene.create(&Pod::new("frozen-volume", [db, server("api").http(8002)]));
+    run.watch.wait_until("the API server has the state", 60, |seen| seen.podgate_state("db") == Some("Ready"));
+    // Outside of hooks, the volume follows within about a second.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let of_volume = |container| {
+        let all = run.mounted_annotations(container, names::PODINFO_DIR)?;
+        all.get(&format!("{}db", names::STATUS_PREFIX)).cloned()
+    };
+    let frozen = of_volume("db");
+    assert!(run.hook_pid("db").is_some(), "the hook of db has ended");
+    assert_ne!(frozen.as_deref(), Some("Ready"));
+    let seen = run.watch.wait_until("the hook has failed", 60, |seen| failure(seen, "db").is_some());
+    let (_, words) = failure(&seen, "db").expect("a failed hook");
+    assert!(words.contains("the kubelet does not update the downward-API volume while a hook runs"), "{words}");
+    crate::clock::eventually("the volume changes after the hook", 60, || of_volume("api"));
 }
 
 #[test]

@@ -55,6 +55,12 @@ fn example_pod_with_first_container_starts_in_order() {
     assert_example_starts("pod-first-container.yaml", "ordered-first-container");
 }
 
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn example_pod_in_hold_mode_starts_in_order() {
+    assert_example_starts("pod-hold.yaml", "ordered-hold");
+}
+
 /// Returns the time at which the program behind the gate created its first folder, in milliseconds since 1970. The
 /// container's start time is too early, because the container counts as running while its gate waits.
 fn first_folder_time(run: &FollowedPod<'_>, container: &str) -> f64 {

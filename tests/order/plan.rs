@@ -420,6 +420,23 @@ fn settings_without_effect_are_reported() {
     let plan = plan_of(&template);
     let rules: Vec<&str> = plan.findings.iter().map(|finding| finding.rule).collect();
     assert_eq!(rules, ["state-unused", "unused-annotation", "unused-annotation"]);
+    let held = ["podgate.io/order", "mode.podgate.io/db", "mode.podgate.io/api", "command.podgate.io/api"];
+    let held: Vec<_> = held.into_iter().zip(["db, api", "hold", "hold", r#"["/api"]"#]).collect();
+    let messages: Vec<String> =
+        plan_of(&self::template(&["db!", "api!"], &held)).findings.into_iter().map(|finding| finding.message).collect();
+    assert_eq!(
+        messages,
+        ["db waits for no container, so hold mode has no effect", "api is in hold mode, which needs no command"]
+    );
+}
+
+/// Without the API server, podgate holds no container. One that waits for nothing is not held.
+#[test]
+fn container_that_waits_for_nothing_needs_no_hold_mode() {
+    let annotations = [("podgate.io/order", "db, api"), ("podgate.io/publish", "board")];
+    let mut template = template(&["db!", "api"], &annotations);
+    template["spec"]["containers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": 5432}});
+    assert_eq!(plan_summary(&plan_of(&template)), ["db none", "api gate db=Ready"]);
 }
 
 #[test]

@@ -134,6 +134,19 @@ fn find_manual_parts(container: &Value, place: &Place, found: &mut Vec<Finding>)
     }));
 }
 
+/// Returns the place at which a container runtime mounts `path`: relative to `/`, without `.` and `..`.
+fn absolute(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => _ = parts.pop(),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 /// Returns errors in the containers that `plan` changes.
 pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
     let list = Place::spec("containers");
@@ -155,7 +168,8 @@ pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
         let mounts = place.to("volumeMounts");
         for (at, mount) in mounts.items(template).iter().enumerate() {
             let path = mount["mountPath"].as_str().unwrap_or_default();
-            let under = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            let full = absolute(path);
+            let under = |own: &str| full.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
             if let Some(own) = MOUNT_PATHS.iter().find(|own| under(own)) {
                 let what = format!("{} mounts a volume at {path}, but podgate mounts its own at {own}", planned.name);
                 let at = mounts.to(at).to("mountPath");

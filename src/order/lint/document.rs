@@ -34,6 +34,7 @@ impl Walk<'_> {
     fn visit(&mut self, value: &Value, path: &mut Vec<PathSegment>) {
         match value {
             Value::Object(fields) => {
+                self.check_fields(fields, path);
                 for (key, field) in fields.iter().filter(|(_, field)| field.is_object() || field.is_array()) {
                     path.push(key.as_str().into());
                     if let ("annotations" | "labels", Value::Object(map)) = (key.as_str(), field)
@@ -55,6 +56,19 @@ impl Walk<'_> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Reports an annotation that is a field of the metadata, of a spec or of the document, usually because it is
+    /// indented like `annotations:`.
+    fn check_fields(&mut self, fields: &serde_json::Map<String, Value>, path: &[PathSegment]) {
+        let name = path.last().map(|segment| if let PathSegment::Key(key) = segment { key.as_str() } else { "" });
+        if matches!(name, None | Some("metadata" | "spec" | "template")) {
+            for key in fields.keys().filter(|key| keys::is_annotation(key)) {
+                let what = format!("{key} has no effect here, because it is a field and not an annotation");
+                let fix = format!("put {key} below annotations:, indented deeper than that line");
+                self.findings.push(Finding::error("misplaced", Place(path.to_vec()).to(key.as_str()), what).fix(fix));
+            }
         }
     }
 

@@ -20,6 +20,7 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         let Some(planned) = plan.get(own.name) else { continue };
         if planned.ready.is_none() {
             report_missing_probe(own, spec, planned, &after, findings);
+            report_unknown_port(own, &after, findings);
         }
         report_late_ports(own, Some(planned), &after, &owners, findings);
         let liveness = own.probe("livenessProbe").map(|probe| probe.handler);
@@ -156,6 +157,33 @@ fn report_missing_probe(
         fix += &format!(", or write {}=Completed to wait until it has exited", own.name);
     }
     findings.push(Finding::warning("no-readiness-probe", own.place(), what).fix(fix));
+}
+
+/// Reports a probe with the name of a port that the container does not have, if another container waits for its Ready
+/// state. The kubelet then fails each attempt.
+fn report_unknown_port(own: &ContainerRef<'_>, after: &Waiters<'_>, findings: &mut Vec<Finding>) {
+    let mut waiters = after.0.get(own.name).into_iter().flatten();
+    let Some((first, _)) = waiters.find(|(_, want)| *want == WantedState::Ready) else { return };
+    let names: Vec<&str> =
+        own.value["ports"].as_array().into_iter().flatten().filter_map(|port| port["name"].as_str()).collect();
+    for field in ["startupProbe", "readinessProbe"] {
+        let (port, at) = match own.probe(field).map(|probe| probe.handler) {
+            Some(Handler::HttpGet(http)) => (http.port, "httpGet"),
+            Some(Handler::TcpSocket(tcp)) => (tcp.port, "tcpSocket"),
+            _ => continue,
+        };
+        let PortRef::Name(port) = port else { continue };
+        if names.contains(&port.as_str()) || port.parse::<u16>().is_ok() {
+            continue;
+        }
+        let name = own.name;
+        let what = format!("{name} has no port named {port}, so its {field} never passes, and {first} never starts");
+        let fix = match names[..] {
+            [] => "write the port's number, or add the port to the container's ports".to_owned(),
+            _ => format!("write the port's number or one of its names: {}", names.join(", ")),
+        };
+        findings.push(Finding::error("unknown-port", own.place().to(field).to(at).to("port"), what).fix(fix));
+    }
 }
 
 /// Reports probes and checks of `own` that use a port of a container that starts only when they have passed.

@@ -106,6 +106,7 @@ pub const RULES: &[Rule] = &[
     rule("unknown-command", &[Error], "A gate is needed, but the container's command is not known"),
     rule("unknown-container", &[Error], "An annotation names a container that the Pod does not have"),
     rule("unknown-key", &[Error], "Podgate does not know this annotation or label"),
+    rule("unknown-port", &[Error], "A probe names a port that the container does not have"),
     rule("unreadable", &[Error], "A file, or a document in it, cannot be read"),
     rule("unused-annotation", &[Warning, Note], "A setting has no effect on this container"),
     rule("windows", &[Error], "The Pod runs on Windows"),

@@ -76,7 +76,11 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
                 "{waiter} is {}, for which Kubernetes does not wait until the readinessProbe of {container} passes",
                 own.map_or("", ContainerRef::kind)
             );
-            error("init-container", what, format!("write {container}=Started, or move {waiter} to spec.containers"))
+            let fix = format!(
+                "give {container} a startupProbe like its readinessProbe and write {container}=Started, or move {waiter} to \
+                 spec.containers"
+            );
+            error("init-container", what, fix)
         }
         _ if restarts && is_board => {
             let what = format!(

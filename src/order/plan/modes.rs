@@ -120,10 +120,10 @@ impl ModeResolver<'_> {
         }
         let waits = !self.graph.needs(name).is_empty();
         let is_old = self.known.kubernetes.filter(|version| *version < Version::WITH_HOLD);
-        let obstacle = if self.declared.publish == Publish::Board {
-            format!("needs the API server, but {} is board", keys::PUBLISH)
-        } else if !waits {
+        let obstacle = if !waits {
             return;
+        } else if self.declared.publish == Publish::Board {
+            format!("needs the API server, but {} is board", keys::PUBLISH)
         } else if let Some(version) = is_old {
             format!("needs Kubernetes {}, but this is {version}", Version::WITH_HOLD)
         } else if self.known.lacks_env_files {

@@ -8,7 +8,7 @@ use crate::core::container::Container;
 use crate::core::container_list;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
-use crate::order::declare::{self, Declaration, annotation_place, container_annotation_place, keys};
+use crate::order::declare::{self, Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
 use crate::order::limits;
@@ -257,6 +257,7 @@ impl Planner<'_> {
         let ready = self.declared.ready.keys().map(|name| (name, keys::READY_PREFIX, "check"));
         let restarts = self.declared.restarts_with_provider.keys();
         let restarts = restarts.map(|name| (name, keys::ON_PROVIDER_RESTART_PREFIX, "restart setting"));
+        let is_held = |name: &str| *self.declared.modes.get(name).unwrap_or(&self.declared.mode) == RequestedMode::Hold;
         for (name, prefix, what) in modes.chain(timeouts).chain(commands).chain(images).chain(ready).chain(restarts) {
             let at = container_annotation_place(prefix, name);
             let has_command =
@@ -267,6 +268,10 @@ impl Planner<'_> {
                 (format!("no container waits until {name} is Ready, so this check has no effect"), "remove it")
             } else if prefix == keys::ON_PROVIDER_RESTART_PREFIX && self.graph.needs(name).is_empty() {
                 (format!("{name} waits for no container, so this annotation has no effect"), "remove it")
+            } else if prefix == keys::MODE_PREFIX && is_held(name) && self.graph.needs(name).is_empty() {
+                (format!("{name} waits for no container, so hold mode has no effect"), "remove it")
+            } else if prefix == keys::COMMAND_PREFIX && is_held(name) {
+                (format!("{name} is in hold mode, which needs no command"), "remove one of the two")
             } else if prefix == keys::COMMAND_PREFIX && self.spec.get(name).is_some_and(has_command) {
                 (format!("{name} has a command in its spec, so this annotation has no effect"), "remove one of the two")
             } else {

@@ -87,6 +87,14 @@ start_component() { # COMPONENT NAME [FEATURE_GATES]
     fi
     start "$1"
     [[ $1 != kubelet ]] || kubelet_up
+    if [[ $1 == kube-apiserver ]]; then
+        # After an outage they try again after up to 30 s. With leader election, they would exit and be restarted.
+        local component
+        for component in kube-controller-manager kube-scheduler; do
+            stop "$component" KILL
+            start "$component"
+        done
+    fi
     say "started the $2"
 }
 

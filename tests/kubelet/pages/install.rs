@@ -2,9 +2,9 @@
 //! and uninstall podgate.
 
 use super::{Page, Reader};
+use crate::admission::install::{self, NAMESPACE};
 use crate::cluster::{self, IMAGE, ROOT, WEBHOOK_IMAGE, kubectl_json, try_kubectl};
 use crate::scene::Scene;
-use crate::webhook::install::{self, NAMESPACE};
 use podgate::order::release;
 use serde_json::Value;
 use std::fs;
@@ -59,7 +59,7 @@ fn readme_commands_work_as_written() {
     install::label_namespace(&scene.namespace);
     let page =
         |name: &str| -> Vec<String> { Page::read(name).blocks("sh").into_iter().map(|block| block.text).collect() };
-    // `webhook::helm_chart_installs_the_webhook` tests the chart.
+    // `admission::helm_chart_installs_the_webhook` tests the chart.
     let [without_cluster, by_webhook, by_hand] = &page("README.md")[..] else {
         panic!("README.md has other blocks than this test expects")
     };

@@ -3,9 +3,9 @@
 
 use super::page::needs_a_cluster;
 use super::{Page, Reader};
+use crate::admission::install;
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
-use crate::webhook::install;
 use std::fs;
 
 #[test]

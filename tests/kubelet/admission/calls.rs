@@ -1,7 +1,7 @@
 //! Creates Pods continuously in a dry run. Each request passes through the API server and the webhook.
 
+use crate::admission::workloads::ordered_pod;
 use crate::cluster;
-use crate::webhook::workloads::ordered_pod;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
