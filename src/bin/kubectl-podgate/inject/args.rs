@@ -89,6 +89,7 @@ pub(crate) struct Uninject {
 
 /// Input files, and destination of the result.
 #[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct FileArgs {
     #[command(flatten)]
     pub(crate) manifests: ManifestArgs,

@@ -11,7 +11,7 @@ use crate::input::folders::{Folders, IDLE_REREAD_INTERVAL, REREAD_INTERVAL};
 use crate::input::pod_facts::PodFacts;
 use crate::model::exit_rule::ExitRule;
 use crate::model::milestones::MilestoneRecorder;
-use crate::model::pod::PodModel;
+use crate::model::pod::{Epoch, PodModel};
 use crate::model::rate_limit::restart_delay;
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::StatusTrust;
@@ -142,10 +142,10 @@ impl Controller {
         let states = found.filter(|_| resumed).map(|found| found.states).unwrap_or_default();
         let milestones = MilestoneRecorder::resume(previous(names::SANDBOX_TIMES).unwrap_or_default(), states);
         let epoch = random_id(8).map_err(|e| format!("can't get random bytes: {e}"))?;
-        let mut pod = PodModel::new(sandbox.clone(), epoch, revision, resumed);
+        let mut pod = PodModel::new(sandbox.clone(), Epoch { id: epoch, is_resumed: resumed }, revision);
         pod.sandbox_started_at = previous(names::SANDBOX_SINCE).and_then(|since| humantime::parse_rfc3339(since).ok());
         pod.set_containers(declared.clone());
-        info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = pod.epoch, resumed, "starting");
+        info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = pod.epoch.id, resumed, "starting");
 
         let agent = args.agent.clone().map_or_else(default_agent_path, Ok);
         let agent = agent.map_err(|e| format!("can't find the agent: {e}; pass its path with --agent"))?;
@@ -200,7 +200,7 @@ impl Controller {
         loop {
             if let Some(signal) = self.exit_rule.ending_signal(&self.pod, now()) {
                 // Exit code 0 would hide that the hook never succeeded.
-                let is_hooked = self.publisher.board.has_hook_succeeded(&self.pod.epoch);
+                let is_hooked = self.publisher.board.has_hook_succeeded(&self.pod.epoch.id);
                 let exit = if is_hooked { Exit::Released } else { Exit::Terminated };
                 info!(signal, code = exit.code(), "exiting");
                 return exit;

@@ -18,15 +18,21 @@ use podgate::core::state::{Phase, State};
 use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime};
 
+/// One run of the sidecar.
+#[derive(Debug)]
+pub(crate) struct Epoch {
+    pub(crate) id: String,
+    /// True if the board of an earlier epoch in this sandbox was found. Containers with finished hooks may then already
+    /// be running.
+    pub(crate) is_resumed: bool,
+}
+
 /// Tracks all containers of the Pod during one epoch.
 #[derive(Debug)]
 pub(crate) struct PodModel {
     sandbox: SandboxId,
-    pub(crate) epoch: String,
+    pub(crate) epoch: Epoch,
     revision: u64,
-    /// True if the board of an earlier epoch in this sandbox was found. Containers with finished hooks may then already
-    /// be running.
-    is_resumed: bool,
     /// Start time of the sidecar's first run in this sandbox, by the kubelet's clock. Ended incarnations with an
     /// earlier start time belong to an earlier sandbox.
     pub(crate) sandbox_started_at: Option<SystemTime>,
@@ -42,12 +48,11 @@ pub(crate) struct PodModel {
 
 impl PodModel {
     /// Creates a model without containers. `last_revision` is the revision of the previous board.
-    pub(crate) fn new(sandbox: SandboxId, epoch: String, last_revision: u64, resumed: bool) -> PodModel {
+    pub(crate) fn new(sandbox: SandboxId, epoch: Epoch, last_revision: u64) -> PodModel {
         PodModel {
             sandbox,
             epoch,
             revision: last_revision,
-            is_resumed: resumed,
             sandbox_started_at: None,
             has_api_answered: false,
             is_pod_stale: false,
@@ -76,7 +81,7 @@ impl PodModel {
                     track.spec = declared;
                     self.tracks.push(track);
                 }
-                None => self.tracks.push(ContainerTrack::new(declared, self.is_resumed)),
+                None => self.tracks.push(ContainerTrack::new(declared, self.epoch.is_resumed)),
             }
         }
     }
@@ -85,7 +90,7 @@ impl PodModel {
     pub(crate) fn on_report(&mut self, name: &str, mut folder: FolderState, now: Instant) -> bool {
         folder.report = folder.report.filter(|report| report.is_from_sandbox(&self.sandbox));
         let Some(track) = self.tracks.iter_mut().find(|track| track.spec.name == name) else { return false };
-        let has_news = track.on_report(folder, &self.epoch, now);
+        let has_news = track.on_report(folder, &self.epoch.id, now);
         if track.needs_ack() {
             self.begin_ack(name, now);
         }
@@ -102,7 +107,7 @@ impl PodModel {
             return;
         }
         self.is_pod_stale = false;
-        if !self.is_resumed {
+        if !self.epoch.is_resumed {
             self.sandbox_started_at = self.sandbox_started_at.or(facts.own_started_at);
         }
         self.pending_acks().for_each(|ack| ack.needs_pod_update = false);
@@ -170,7 +175,7 @@ impl PodModel {
     /// Applies the time limits that have expired at `now`.
     pub(crate) fn tick(&mut self, now: Instant) {
         for track in &mut self.tracks {
-            track.tick(&self.epoch, now);
+            track.tick(&self.epoch.id, now);
             track.hold_tick(now);
         }
     }
@@ -251,7 +256,7 @@ impl PodModel {
             heard_tickets: self.tracks.iter().filter_map(heard).collect(),
             stopping: self.tracks.iter().filter(stops).map(name).collect(),
             restarts: self.tracks.iter().filter(|t| t.restarts > 0).map(|t| (name(t), t.restarts)).collect(),
-            ..Snapshot::new(self.sandbox.clone(), &self.epoch, &states)
+            ..Snapshot::new(self.sandbox.clone(), &self.epoch.id, &states)
         }
     }
 

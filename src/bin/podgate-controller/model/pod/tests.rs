@@ -25,7 +25,7 @@ const GATES: &str = r#"[
     {"name":"api","mode":"entrypoint","until":["db"],"readinessProbe":{"tcpSocket":{"port":2}}}]"#;
 
 fn new_pod(resumed: bool, json: &str) -> PodModel {
-    let mut pod = PodModel::new(SANDBOX_ID.parse().unwrap(), "e1".to_owned(), 4, resumed);
+    let mut pod = PodModel::new(SANDBOX_ID.parse().unwrap(), Epoch { id: "e1".to_owned(), is_resumed: resumed }, 4);
     pod.set_containers(podgate::core::container_list::parse_list(json).unwrap());
     pod.update_snapshot();
     pod

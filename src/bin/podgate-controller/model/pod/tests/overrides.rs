@@ -19,7 +19,7 @@ fn only_an_override_for_this_sandbox_applies() {
     // Without a unique part in its sandbox id, the sidecar can't tell whether an override comes from the Pod template
     // or from the user.
     for id in ["0-0-0", "3f2a9c1e-0-0"] {
-        let mut pod = PodModel::new(id.parse().unwrap(), "e1".to_owned(), 4, false);
+        let mut pod = PodModel::new(id.parse().unwrap(), Epoch { id: "e1".to_owned(), is_resumed: false }, 4);
         pod.set_containers(podgate::core::container_list::parse_list(CHAIN).unwrap());
         pod.on_overrides(&overrides(&format!("Ready@{id}")));
         assert_eq!(pod.state_of("db"), State::Waiting);
