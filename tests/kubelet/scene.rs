@@ -204,12 +204,7 @@ impl FollowedPod<'_> {
 
     /// Returns the annotations on the board, read from the volume that `container` mounts.
     pub(crate) fn board_annotations(&self, container: &str) -> Option<Annotations> {
-        self.mounted_annotations(container, names::BOARD_DIR)
-    }
-
-    /// Returns the annotations in a volume that `container` mounts at `folder`.
-    pub(crate) fn mounted_annotations(&self, container: &str, folder: &str) -> Option<Annotations> {
-        let file = PathBuf::from(folder).join(names::ANNOTATIONS_FILE);
+        let file = PathBuf::from(names::BOARD_DIR).join(names::ANNOTATIONS_FILE);
         annotations::read(self.scene.read_file(&self.pod, container, &file)?.as_bytes(), |_| true).ok()
     }
 
