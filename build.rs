@@ -17,8 +17,8 @@ fn main() {
     }
     // The agent aborts on panic (profile `agent`), so nothing reads the unwind tables. Without them it is 98 kB smaller.
     // Cargo caches this script's output, so the path must not point into the source tree, which may move.
-    let folder = env::var_os("OUT_DIR").map(PathBuf::from).expect("cargo sets OUT_DIR");
-    let script = folder.join("no-unwind.ld");
+    let directory = env::var_os("OUT_DIR").map(PathBuf::from).expect("cargo sets OUT_DIR");
+    let script = directory.join("no-unwind.ld");
     fs::copy("src/bin/podgate/no-unwind.ld", &script).expect("OUT_DIR is writable");
     println!("cargo::rustc-link-arg-bin=podgate=-Wl,-T,{}", script.display());
     // Packed, a relative relocation takes one bit instead of 24 bytes, which saves 25 kB. musl 1.2.4 and newer can read

@@ -189,24 +189,24 @@ fn review() -> Value {
 
 /// Files with a certificate and its private key.
 struct Files {
-    folder: PathBuf,
+    directory: PathBuf,
     ca: Vec<u8>,
 }
 
 impl Files {
     fn new() -> Files {
-        let folder = std::env::temp_dir().join(format!("podgate-bench-webhook-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let directory = std::env::temp_dir().join(format!("podgate-bench-webhook-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
         let made = rcgen::generate_simple_self_signed([program::NAME.to_owned()]).expect("a certificate");
-        std::fs::write(folder.join("tls.crt"), made.cert.pem()).expect("to write");
-        std::fs::write(folder.join("tls.key"), made.signing_key.serialize_pem()).expect("to write");
-        Files { folder, ca: made.cert.pem().into_bytes() }
+        std::fs::write(directory.join("tls.crt"), made.cert.pem()).expect("to write");
+        std::fs::write(directory.join("tls.key"), made.signing_key.serialize_pem()).expect("to write");
+        Files { directory, ca: made.cert.pem().into_bytes() }
     }
 }
 
 impl Drop for Files {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -217,9 +217,9 @@ struct Webhook {
 
 impl Webhook {
     fn start(files: &Files) -> Webhook {
-        let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
+        let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory");
         let program = built.join(format!("{}-unknown-linux-musl/webhook/podgate-webhook", std::env::consts::ARCH));
-        let (cert, key) = (files.folder.join("tls.crt"), files.folder.join("tls.key"));
+        let (cert, key) = (files.directory.join("tls.crt"), files.directory.join("tls.key"));
         let mut child = Command::new(&program)
             .args([
                 "--listen",

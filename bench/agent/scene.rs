@@ -71,8 +71,8 @@ impl Scene {
     pub(crate) fn new(method: Method) -> Scene {
         let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let board = root.path().join("board");
-        for folder in ["board", "self"] {
-            std::fs::create_dir(root.path().join(folder)).unwrap();
+        for directory in ["board", "self"] {
+            std::fs::create_dir(root.path().join(directory)).unwrap();
         }
         std::fs::write(root.path().join("message"), "").unwrap();
         let lock = lock::take(&board, names::CONTROLLER_FILE).unwrap().unwrap();

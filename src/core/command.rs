@@ -60,7 +60,7 @@ impl AgentCommand {
         words
     }
 
-    /// Parses `words` if the first word is the agent's path, in any folder. Returns `None` for other programs.
+    /// Parses `words` if the first word is the agent's path, in any directory. Returns `None` for other programs.
     pub fn parse(words: &[String]) -> Option<AgentCommand> {
         let [program, subcommand, rest @ ..] = words else { return None };
         if file_name(program) != names::AGENT_FILE {

@@ -4,7 +4,7 @@
 //! | rule | hook (`post-start`) | gate (`entrypoint`) | gate at the kubelet (`hold`) |
 //! |---|---|---|---|
 //! | who decides | the agent, [`decide`] | the agent, [`decide`] | the sidecar, [`decide_hold`] |
-//! | all conditions hold | opens | opens | opens |
+//! | all conditions are met | opens | opens | opens |
 //! | the states must be recent | no | the board has the gate's ticket | one more observation of each condition |
 //! | a check is pending; can't pass any more | closed; gives up | closed; gives up | no checks |
 //! | a condition can't be met, with fail-fast | gives up | gives up | no fail-fast |
@@ -13,10 +13,10 @@
 //! | the Pod has started | opens | no effect | no effect |
 //! | the Pod is being deleted | opens | gives up | no effect: the kubelet creates no container |
 //! | the sidecar is dead | fallback check, or closed | closed | the gate stays as it is |
-//! | time limit, on-timeout `fail` | the hook fails | the gate fails | `TimedOut`; opens when the conditions hold |
+//! | time limit, on-timeout `fail` | the hook fails | the gate fails | `TimedOut`; opens when the conditions are met |
 //! | time limit, on-timeout `continue` | opens | opens | opens; closes after the container has run |
 //! | the limit counts from | start of the hook | start of the gate | closed time since the last run |
-//! | closes again | never | never: a new start has a new gate | when a condition no longer holds |
+//! | closes again | never | never: a new start has a new gate | when a condition is no longer met |
 //!
 //! With on-timeout `continue`, a hook or gate does not give up because of another container or a check: that container
 //! could otherwise open it early. The agent's wait loop and the sidecar's model measure the time limits.
@@ -24,7 +24,7 @@
 use crate::core::exit::Exit;
 use crate::core::snapshot::Snapshot;
 use crate::core::sources::{PodView, Source, SourceError};
-use crate::core::state::{Phase, State};
+use crate::core::state::{Stage, State};
 use crate::core::until::{ConditionStatus, WaitCondition};
 use crate::core::words::words;
 use std::time::Duration;
@@ -92,8 +92,8 @@ pub enum SidecarHealth {
 words! {
     /// Reason why a gate is open.
     OpenReason {
-        /// All conditions hold.
-        ConditionsMet = "all conditions hold",
+        /// All conditions are met.
+        ConditionsMet = "all conditions are met",
         /// The pod has started before. A hook that waits during the restart of one container would block the other
         /// containers.
         AlreadyStarted = "the pod has started before, and a restart does not wait",
@@ -124,10 +124,10 @@ pub enum Obstacle {
     /// Errors of the board and of the downward-API volume.
     #[error("the board {0}, the downward-API volume {1}")]
     SourceErrors(SourceError, SourceError),
-    /// The conditions hold on a board that may be outdated: the sidecar has not read this gate's report yet.
+    /// The conditions are met on a board that may be outdated: the sidecar has not read this gate's report yet.
     #[error("the sidecar to check the conditions again")]
     TicketNotHeard,
-    /// The conditions hold, but the states may be outdated: the containers must be observed once more.
+    /// The conditions are met, but the states may be outdated: the containers must be observed once more.
     #[error("one more observation of the conditions")]
     Unconfirmed,
     /// The only source is the downward-API volume, which the kubelet does not update while a hook runs.
@@ -204,11 +204,11 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
     let mut obstacles;
     match view {
         PodView::Snapshot(snapshot, source) => {
-            match (snapshot.phase, spec.kind) {
-                (Phase::Terminating, GateKind::Hook(_)) => return Decision::Open(OpenReason::PodTerminating),
-                (Phase::Terminating, GateKind::Entrypoint(_)) => return Decision::GiveUp(GiveUpReason::PodDeleted),
-                (Phase::Started, GateKind::Hook(_)) => return Decision::Open(OpenReason::AlreadyStarted),
-                (Phase::Starting | Phase::Started, _) => {}
+            match (snapshot.stage, spec.kind) {
+                (Stage::Terminating, GateKind::Hook(_)) => return Decision::Open(OpenReason::PodTerminating),
+                (Stage::Terminating, GateKind::Entrypoint(_)) => return Decision::GiveUp(GiveUpReason::PodDeleted),
+                (Stage::Started, GateKind::Hook(_)) => return Decision::Open(OpenReason::AlreadyStarted),
+                (Stage::Starting | Stage::Started, _) => {}
             }
             let knows_all = *source == Source::Board && observed.waited >= SETTLE_TIME && !snapshot.states.is_empty();
             match check_conditions(snapshot, spec.conditions, spec.fail_fast && may_give_up, knows_all) {
@@ -257,7 +257,7 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
     if obstacles.is_empty() { Decision::Open(OpenReason::ConditionsMet) } else { Decision::Closed(obstacles) }
 }
 
-/// Returns an obstacle for each condition that does not hold. `knows_all` means that the snapshot has all containers.
+/// Returns an obstacle for each condition that is not met. `knows_all` means that the snapshot has all containers.
 /// Fails with the reason if a container does not exist or, with `fail_fast`, if a condition can't be met without
 /// intervention.
 fn check_conditions(
@@ -295,9 +295,9 @@ fn check_conditions(
 pub enum HoldFacts {
     /// The gate is closed, and the containers of its conditions have not been observed once more.
     Unconfirmed,
-    /// The gate is closed, and the containers have been observed once more while the conditions held.
+    /// The gate is closed, and the containers have been observed once more while the conditions were met.
     Confirmed,
-    /// The gate is open, because its conditions held.
+    /// The gate is open, because its conditions were met.
     Open,
     /// The time limit has passed, and on-timeout is `continue`.
     Expired,

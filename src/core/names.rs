@@ -13,8 +13,8 @@ pub const SANDBOX_ID: &str = "sandbox.podgate.io/id";
 pub const SANDBOX_EPOCH: &str = "sandbox.podgate.io/epoch";
 /// Counter that grows with every change and never decreases while the board exists.
 pub const SANDBOX_REVISION: &str = "sandbox.podgate.io/revision";
-/// Phase of the pod: `starting`, `started` or `terminating`.
-pub const SANDBOX_PHASE: &str = "sandbox.podgate.io/phase";
+/// Stage of the pod: `starting`, `started` or `terminating`.
+pub const SANDBOX_STAGE: &str = "sandbox.podgate.io/stage";
 /// Ordered containers in start order, separated by commas.
 pub const SANDBOX_ORDER: &str = "sandbox.podgate.io/order";
 /// Stuck containers with their reasons: `db=ImagePullBackOff,api=Ended`.
@@ -44,23 +44,24 @@ pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
 /// Mount path of the board, the volume `podgate`.
 pub const BOARD_DIR: &str = "/podgate";
-/// Mount path of a container's own folder. In the sidecar, this is the mount path of the volume with all folders.
+/// Mount path of a container's own directory. In the sidecar, this is the mount path of the volume with all directories.
+///
 pub const SELF_DIR: &str = "/podgate-self";
 /// Mount path of the downward-API volume.
 pub const PODINFO_DIR: &str = "/podgate-info";
 
 /// Mount path of the gate files of hold mode, in the sidecar.
 pub const HOLD_DIR: &str = "/podgate-hold";
-/// Second mount path of the folder [`HOLD_CANARY`], in the sidecar.
+/// Second mount path of the directory [`HOLD_CANARY`], in the sidecar.
 pub const HOLD_CANARY_DIR: &str = "/podgate-hold-canary";
-/// Folder inside [`HOLD_DIR`] that the kubelet creates. If the sidecar does not find the folder, the sidecar and the
-/// kubelet see different volumes.
+/// Directory inside [`HOLD_DIR`] that the kubelet creates. If the sidecar does not find the directory, the sidecar and
+/// the kubelet see different volumes.
 pub const HOLD_CANARY: &str = ".canary";
 /// Environment variable of a held container. The kubelet reads the value from the container's gate file.
 pub const HOLD_VARIABLE: &str = "PODGATE_HOLD";
 /// Key in an open gate file.
 pub const HOLD_KEY: &str = "OPEN";
-/// Value of the key in an open gate file. The value is also the name of the folder that a held container mounts.
+/// Value of the key in an open gate file. The value is also the name of the directory that a held container mounts.
 pub const HOLD_VALUE: &str = "yes";
 
 /// File with the annotations, on the board and in the downward-API volume.
@@ -71,20 +72,20 @@ pub const BELL_FILE: &str = "bell";
 pub const CONTROLLER_FILE: &str = "controller";
 /// File on the board that contains the epoch. The sidecar's own hook writes this file on success.
 pub const HOOKED_FILE: &str = "hooked";
-/// Folder on the board that contains the agent.
+/// Directory on the board that contains the agent.
 pub const BIN_DIR: &str = "bin";
 /// File name of the agent.
 pub const AGENT_FILE: &str = "podgate";
-/// File with the agent's report, in a container's own folder.
+/// File with the agent's report, in a container's own directory.
 pub const REPORT_FILE: &str = "report";
 
-/// File in a container's own folder that is locked as long as the container's process runs.
+/// File in a container's own directory that is locked as long as the container's process runs.
 pub const TETHER_FILE: &str = "tether";
 
 /// Kubernetes' default path for a container's termination message (`terminationMessagePath`).
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// Size limit for reading a file on the board or in a container's folder, in bytes.
+/// Size limit for reading a file on the board or in a container's directory, in bytes.
 pub const BOARD_FILE_MAX: usize = 64 * 1024;
 /// Size limit for reading the downward-API file, in bytes: 256 KiB of annotations, times four for quoting, plus slack.
 pub const PODINFO_FILE_MAX: usize = 4 * 256 * 1024 + BOARD_FILE_MAX;

@@ -5,7 +5,7 @@
 //! (<https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/>).
 
 use crate::core::sources::PodView;
-use crate::core::state::{Phase, State};
+use crate::core::state::{Stage, State};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::core::words::words;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub fn decide(
 /// Returns true if the whole pod stops: the pod is being deleted, or a container in `conditions` has begun to stop.
 pub fn is_pod_stopping(view: &PodView, conditions: &[WaitCondition]) -> bool {
     let PodView::Snapshot(snapshot, _) = view else { return false };
-    snapshot.phase == Phase::Terminating || conditions.iter().any(|until| snapshot.stopping.contains(&until.container))
+    snapshot.stage == Stage::Terminating || conditions.iter().any(|until| snapshot.stopping.contains(&until.container))
 }
 
 /// Returns true if a container in `state` has exited as wanted, has never started or waits in its gate.

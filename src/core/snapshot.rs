@@ -3,7 +3,7 @@
 use crate::core::annotations::Annotations;
 use crate::core::names;
 use crate::core::sandbox::SandboxId;
-use crate::core::state::{Phase, State};
+use crate::core::state::{Stage, State};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest valid revision. JSON numbers can't represent larger integers exactly.
@@ -18,8 +18,8 @@ pub struct Snapshot {
     pub epoch: String,
     /// Counter that grows with every change.
     pub revision: u64,
-    /// Phase of the pod.
-    pub phase: Phase,
+    /// Stage of the pod.
+    pub stage: Stage,
     /// State of each container.
     pub states: BTreeMap<String, State>,
     /// Ordered containers, in start order.
@@ -37,7 +37,7 @@ pub struct Snapshot {
 /// Reason why a source has no snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// The folder or the file is missing.
+    /// The directory or the file is missing.
     #[error("is missing")]
     Missing,
     /// The file exists but can't be read, for this reason.
@@ -74,7 +74,7 @@ impl Snapshot {
             sandbox,
             epoch: epoch.to_owned(),
             revision: 0,
-            phase: Phase::Starting,
+            stage: Stage::Starting,
             states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
             order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
             stuck: BTreeMap::new(),
@@ -100,8 +100,8 @@ impl Snapshot {
             .and_then(|v| v.parse().ok())
             .filter(|v| *v <= REVISION_MAX)
             .ok_or(Unreadable::Invalid(names::SANDBOX_REVISION))?;
-        let phase =
-            get(names::SANDBOX_PHASE).and_then(|v| v.parse().ok()).ok_or(Unreadable::Invalid(names::SANDBOX_PHASE))?;
+        let stage =
+            get(names::SANDBOX_STAGE).and_then(|v| v.parse().ok()).ok_or(Unreadable::Invalid(names::SANDBOX_STAGE))?;
         let states = annotations.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix(names::STATUS_PREFIX)?;
             Some((name.to_owned(), value.parse().ok()?))
@@ -116,7 +116,7 @@ impl Snapshot {
             sandbox,
             epoch: epoch.to_owned(),
             revision,
-            phase,
+            stage,
             states: states.collect(),
             order: list(names::SANDBOX_ORDER).map(str::to_owned).collect(),
             stuck: words(names::SANDBOX_STUCK),
@@ -134,7 +134,7 @@ impl Snapshot {
             (names::SANDBOX_ID.to_owned(), self.sandbox.to_string()),
             (names::SANDBOX_EPOCH.to_owned(), self.epoch.clone()),
             (names::SANDBOX_REVISION.to_owned(), self.revision.to_string()),
-            (names::SANDBOX_PHASE.to_owned(), self.phase.to_string()),
+            (names::SANDBOX_STAGE.to_owned(), self.stage.to_string()),
             (names::SANDBOX_ORDER.to_owned(), self.order.join(",")),
         ]);
         let mut put = |key: &str, items: Vec<String>| {

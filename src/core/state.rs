@@ -1,4 +1,4 @@
-//! A container's state and the pod's phase, spelled as in annotations.
+//! A container's state and the pod's stage, spelled as in annotations.
 
 use crate::core::words::words;
 
@@ -19,7 +19,7 @@ words! {
         Completed = "Completed",
         /// The container has exited with another code, or a signal has ended its process.
         Failed = "Failed",
-        /// The container is held and its wait has timed out. It stays held until its conditions hold.
+        /// The container is held and its wait has timed out. It stays held until its conditions are met.
         TimedOut = "TimedOut",
         /// The container was created although its hold gate was closed.
         Violated = "Violated",
@@ -37,15 +37,15 @@ impl State {
         matches!(self, State::Waiting | State::TimedOut)
     }
 
-    /// Returns true if the container was started after its conditions held. It may have ended since then.
+    /// Returns true if the container was started after its conditions were met. It may have ended since then.
     pub fn has_started(self) -> bool {
         !self.is_before_start() && self != State::Violated
     }
 }
 
 words! {
-    /// Phase of the pod. Value of `sandbox.podgate.io/phase`.
-    Phase {
+    /// Stage of the pod. Value of `sandbox.podgate.io/stage`.
+    Stage {
         /// Some ordered containers have not started yet.
         Starting = "starting",
         /// Every ordered container has started in this sandbox and epoch.

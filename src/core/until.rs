@@ -43,9 +43,9 @@ pub struct WaitCondition {
 /// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionStatus {
-    /// The condition holds.
+    /// The condition is met.
     Met,
-    /// The condition does not hold yet.
+    /// The condition is not met yet.
     NotYet,
     /// The condition can't hold any more, because the container has ended and the kubelet will not restart it.
     Never,

@@ -52,19 +52,19 @@ impl AsFd for Bell {
 /// The write end, held by the sidecar.
 #[derive(Debug)]
 pub struct Ringer {
-    folder: PathBuf,
+    directory: PathBuf,
     name: &'static str,
     write_end: Option<OwnedFd>,
 }
 
 impl Ringer {
-    /// Creates a ringer for the bell `name` in `folder`. The first call of [`ring`](Ringer::ring) creates the bell.
-    pub fn new(folder: &Path, name: &'static str) -> Ringer {
-        Ringer { folder: folder.to_owned(), name, write_end: None }
+    /// Creates a ringer for the bell `name` in `directory`. The first call of [`ring`](Ringer::ring) creates the bell.
+    pub fn new(directory: &Path, name: &'static str) -> Ringer {
+        Ringer { directory: directory.to_owned(), name, write_end: None }
     }
 
-    /// Replaces the bell with a new one and wakes all agents that hold the old one. If the folder can't be written, the
-    /// waiting agents wake up too.
+    /// Replaces the bell with a new one and wakes all agents that hold the old one. If the directory can't be written,
+    /// the waiting agents wake up too.
     pub fn ring(&mut self) -> io::Result<()> {
         let fresh = self.replace_fifo();
         // Close the old bell only after creating the new one, because the woken agents open the new bell at once. Close
@@ -76,7 +76,7 @@ impl Ringer {
     }
 
     fn replace_fifo(&self) -> io::Result<OwnedFd> {
-        let temporary = self.folder.join(format!(".{}.tmp", self.name));
+        let temporary = self.directory.join(format!(".{}.tmp", self.name));
         match rustix::fs::unlink(&temporary) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
@@ -86,7 +86,7 @@ impl Ringer {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fifo = rustix::fs::open(&temporary, flags, Mode::empty())?;
         rustix::fs::fchmod(&fifo, Mode::from_raw_mode(0o444))?;
-        rustix::fs::rename(&temporary, self.folder.join(self.name))?;
+        rustix::fs::rename(&temporary, self.directory.join(self.name))?;
         Ok(fifo)
     }
 }

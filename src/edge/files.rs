@@ -12,31 +12,31 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Opens the folder `path` to access files beneath it.
-pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+/// Opens the directory `path` to access files beneath it.
+pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Opens `name` beneath `folder`. `name` may be a path with several components. Follows no links and never blocks.
+/// Opens `name` beneath `directory`. `name` may be a path with several components. Follows no links and never blocks.
 /// Fails if a component is a link.
-pub fn open_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+pub fn open_beneath(directory: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     // openat2 rejects meaningless combinations, such as O_NONBLOCK with O_PATH.
     let nonblock = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK };
     let flags = flags | nonblock | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    match rustix::fs::openat2(folder, name, flags, Mode::empty(), resolve) {
+    match rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve) {
         Ok(file) => Ok(file),
         // Kernels before 5.6 and some sandboxes lack openat2. Open one path component after the other instead,
         // following no links.
-        Err(Errno::NOSYS | Errno::PERM) => open_stepwise(folder, name, flags),
+        Err(Errno::NOSYS | Errno::PERM) => open_stepwise(directory, name, flags),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Opens the regular file `name` beneath `folder`, like [`open_beneath`].
-pub fn open_file_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<File> {
-    let file = File::from(open_beneath(folder, name, flags)?);
+/// Opens the regular file `name` beneath `directory`, like [`open_beneath`].
+pub fn open_file_beneath(directory: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<File> {
+    let file = File::from(open_beneath(directory, name, flags)?);
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
 }
 
@@ -52,21 +52,21 @@ fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-fn open_stepwise(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+fn open_stepwise(directory: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match name.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => {
-            let inner = open_stepwise(folder, parent, step)?;
+            let inner = open_stepwise(directory, parent, step)?;
             let file = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
             Ok(rustix::fs::openat(inner, file, flags, Mode::empty())?)
         }
-        None => Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?),
+        None => Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?),
     }
 }
 
-/// Reads the regular file `name` beneath `folder`. Fails if the file is larger than `max` bytes.
-pub fn read_beneath(folder: BorrowedFd<'_>, name: &Path, max: usize) -> io::Result<Vec<u8>> {
-    read_capped(File::from(open_beneath(folder, name, OFlags::RDONLY)?), max)
+/// Reads the regular file `name` beneath `directory`. Fails if the file is larger than `max` bytes.
+pub fn read_beneath(directory: BorrowedFd<'_>, name: &Path, max: usize) -> io::Result<Vec<u8>> {
+    read_capped(File::from(open_beneath(directory, name, OFlags::RDONLY)?), max)
 }
 
 /// Reads the regular file at `path` and follows links. Use this only for paths that containers can't write. Fails if
@@ -92,7 +92,7 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
 
 /// Opens the file, FIFO or character device `path` for appending, and creates a missing file (mode 0644). Does not wait
 /// for the reader of a FIFO. Fails if the last part of the path is a link, because another container may share the
-/// folder. Follows the links that the kernel and the container runtime create, such as `/proc/1/fd/2`.
+/// directory. Follows the links that the kernel and the container runtime create, such as `/proc/1/fd/2`.
 pub fn open_for_append(path: &Path) -> io::Result<File> {
     open_to_write(path, OFlags::CREATE)
 }
@@ -124,73 +124,74 @@ pub fn open_output(path: &Path) -> io::Result<File> {
             };
         }
     }
-    let is_device = ["/dev", "/dev/pts"].map(|folder| Some(Path::new(folder))).contains(&shown.parent());
+    let is_device = ["/dev", "/dev/pts"].map(|directory| Some(Path::new(directory))).contains(&shown.parent());
     if shown.is_absolute() && !is_device {
         return Err(io::Error::other(format!("{} is neither a pipe nor a device", shown.display())));
     }
     open_to_write(path, OFlags::empty())
 }
 
-/// Returns the flag that forbids a link at `path`, unless only the kernel and the runtime create links in its folder.
+/// Returns the flag that forbids a link at `path`, unless only the kernel and the runtime create links in its directory.
+///
 pub fn link_flag(path: &Path) -> OFlags {
-    let is_system = |folder: &Path| folder == Path::new("/dev") || folder.starts_with("/proc");
+    let is_system = |directory: &Path| directory == Path::new("/dev") || directory.starts_with("/proc");
     if path.parent().is_some_and(is_system) { OFlags::empty() } else { OFlags::NOFOLLOW }
 }
 
-/// Replaces the file `name` in `folder` atomically. Omits `fsync`, because the volumes are in memory. On failure, no
+/// Replaces the file `name` in `directory` atomically. Omits `fsync`, because the volumes are in memory. On failure, no
 /// partial file is left under `name`.
 ///
 /// Returns the new file, open since its creation; for writing too, unless it is a program. While it is open, the kernel
 /// denies other processes a lease (`F_SETLEASE`), with which a process of the same user id could delay its users.
-pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
-    replace_via(folder, &format!(".{name}.tmp"), name, content, mode)
+pub fn replace(directory: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
+    replace_via(directory, &format!(".{name}.tmp"), name, content, mode)
 }
 
 /// Replaces the file like [`replace`], but through the file `temporary`. If a file has two writers, each needs its own.
-pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
-    let folder = open_folder(folder)?;
+pub fn replace_via(directory: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
+    let directory = open_directory(directory)?;
     // Remove the temporary file of a writer that was killed.
-    let temporary = match rustix::fs::unlinkat(folder.as_fd(), temporary, AtFlags::empty()) {
+    let temporary = match rustix::fs::unlinkat(directory.as_fd(), temporary, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => temporary.to_owned(),
-        // The path can't be removed, for example because it is a folder.
+        // The path can't be removed, for example because it is a directory.
         Err(_) => format!("{temporary}.{}", random_id(4)?),
     };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let written = || -> io::Result<File> {
-        let file = rustix::fs::openat(folder.as_fd(), &temporary, flags, Mode::from_raw_mode(0o600))?;
+        let file = rustix::fs::openat(directory.as_fd(), &temporary, flags, Mode::from_raw_mode(0o600))?;
         let mut file = File::from(file);
         file.write_all(content)?;
         rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
         if mode & 0o111 != 0 {
             // An open write descriptor would make exec fail with ETXTBSY.
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            file = rustix::fs::openat(folder.as_fd(), &temporary, flags, Mode::empty())?.into();
+            file = rustix::fs::openat(directory.as_fd(), &temporary, flags, Mode::empty())?.into();
         }
-        rustix::fs::renameat(folder.as_fd(), &temporary, folder.as_fd(), name)?;
+        rustix::fs::renameat(directory.as_fd(), &temporary, directory.as_fd(), name)?;
         Ok(file)
     };
     written().inspect_err(|_| {
-        let _ = rustix::fs::unlinkat(folder.as_fd(), &temporary, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(directory.as_fd(), &temporary, AtFlags::empty());
     })
 }
 
-/// Returns the size in bytes of the file `name` in `folder`, at most `max`; 0 without such a file.
-pub fn size(folder: &Path, name: &str, max: usize) -> usize {
-    let size = rustix::fs::lstat(folder.join(name)).map_or(0, |status| status.st_size);
+/// Returns the size in bytes of the file `name` in `directory`, at most `max`; 0 without such a file.
+pub fn size(directory: &Path, name: &str, max: usize) -> usize {
+    let size = rustix::fs::lstat(directory.join(name)).map_or(0, |status| status.st_size);
     usize::try_from(size).unwrap_or(0).min(max)
 }
 
 /// Replaces the file like [`replace_via`]. If the volume is full, overwrites the file in place, and returns `None`. Readers
 /// may then see a torn file, so `content` must be [padded](crate::core::annotations::pad) to the size of the file.
 pub fn replace_or_overwrite(
-    folder: &Path,
+    directory: &Path,
     temporary: &str,
     name: &str,
     content: &[u8],
     mode: u32,
 ) -> io::Result<Option<File>> {
-    match replace_via(folder, temporary, name, content, mode) {
-        Err(error) if is_full(&error) => overwrite(folder, name, content).map(|()| None),
+    match replace_via(directory, temporary, name, content, mode) {
+        Err(error) if is_full(&error) => overwrite(directory, name, content).map(|()| None),
         other => other.map(Some),
     }
 }
@@ -200,11 +201,11 @@ pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Overwrites the file `name` in `folder` in place. Fails and changes nothing if the file has not enough pages, because a
-/// full volume can't extend the file, or if an end of the old content would remain.
-pub fn overwrite(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-    let folder = open_folder(folder)?;
-    let mut file = open_file_beneath(folder.as_fd(), Path::new(name), OFlags::WRONLY)?;
+/// Overwrites the file `name` in `directory` in place. Fails and changes nothing if the file has not enough pages,
+/// because a full volume can't extend the file, or if an end of the old content would remain.
+pub fn overwrite(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let directory = open_directory(directory)?;
+    let mut file = open_file_beneath(directory.as_fd(), Path::new(name), OFlags::WRONLY)?;
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
     if !(size..=size.next_multiple_of(PAGE)).contains(&content.len()) {
         return Err(io::ErrorKind::StorageFull.into());
@@ -219,12 +220,12 @@ mod tests {
 
     #[test]
     fn no_step_follows_a_link() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("d")).unwrap();
-        std::fs::write(folder.path().join("d/file"), "f").unwrap();
-        symlink("d", folder.path().join("dirlink")).unwrap();
-        symlink("d/file", folder.path().join("link")).unwrap();
-        let handle = open_folder(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("d")).unwrap();
+        std::fs::write(directory.path().join("d/file"), "f").unwrap();
+        symlink("d", directory.path().join("dirlink")).unwrap();
+        symlink("d/file", directory.path().join("link")).unwrap();
+        let handle = open_directory(directory.path()).unwrap();
         let stepwise = |name: &str| open_stepwise(handle.as_fd(), Path::new(name), OFlags::RDONLY | OFlags::NOFOLLOW);
         assert!(stepwise("d/file").is_ok());
         assert!(stepwise("dirlink/file").is_err() && stepwise("link").is_err());

@@ -12,23 +12,23 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Takes the write lock on the file `name` in `folder`. Replaces an earlier file and its locks. The lock is held until
-/// the returned file is closed. Returns `None` if no file can be created and another process has locked the existing
-/// file.
-pub fn take(folder: &Path, name: &str) -> io::Result<Option<File>> {
-    let folder = files::open_folder(folder)?;
-    if let Ok(file) = create_locked(&folder, name) {
+/// Takes the write lock on the file `name` in `directory`. Replaces an earlier file and its locks. The lock is held
+/// until the returned file is closed. Returns `None` if no file can be created and another process has locked the
+/// existing file.
+pub fn take(directory: &Path, name: &str) -> io::Result<Option<File>> {
+    let directory = files::open_directory(directory)?;
+    if let Ok(file) = create_locked(&directory, name) {
         return Ok(Some(file.into()));
     }
     // The volume is full, or its file system lacks O_TMPFILE.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = rustix::fs::openat(&folder, name, flags, Mode::from_raw_mode(0o644))?;
+    let file = rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(0o644))?;
     Ok(ofd_lock(file.as_fd(), OfdLock::TakeWrite)?.then(|| file.into()))
 }
 
-fn create_locked(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+fn create_locked(directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(folder, ".", flags, Mode::from_raw_mode(0o644))?;
+    let file = rustix::fs::openat(directory, ".", flags, Mode::from_raw_mode(0o644))?;
     // Override the umask, because other containers must be able to query the lock.
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
     if !ofd_lock(file.as_fd(), OfdLock::TakeWrite)? {
@@ -36,16 +36,16 @@ fn create_locked(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     }
     let temporary = format!(".{name}.tmp");
     let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let link = || rustix::fs::linkat(rustix::fs::CWD, &own, folder, &temporary, AtFlags::SYMLINK_FOLLOW);
+    let link = || rustix::fs::linkat(rustix::fs::CWD, &own, directory, &temporary, AtFlags::SYMLINK_FOLLOW);
     match link() {
         // A process was killed between the two steps and has left this file behind.
         Err(Errno::EXIST) => {
-            rustix::fs::unlinkat(folder, &temporary, AtFlags::empty())?;
+            rustix::fs::unlinkat(directory, &temporary, AtFlags::empty())?;
             link()?;
         }
         other => other?,
     }
-    rustix::fs::renameat(folder, &temporary, folder, name)?;
+    rustix::fs::renameat(directory, &temporary, directory, name)?;
     Ok(file)
 }
 

@@ -9,30 +9,30 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Reads the snapshot on the board at `folder`.
-pub fn read_board(folder: &Path) -> SnapshotResult {
-    Snapshot::from_annotations(&read_board_annotations(folder)?)
+/// Reads the snapshot on the board at `directory`.
+pub fn read_board(directory: &Path) -> SnapshotResult {
+    Snapshot::from_annotations(&read_board_annotations(directory)?)
 }
 
-/// Reads the annotations of the snapshot on the board at `folder`.
-pub fn read_board_annotations(folder: &Path) -> Result<Annotations, Unreadable> {
+/// Reads the annotations of the snapshot on the board at `directory`.
+pub fn read_board_annotations(directory: &Path) -> Result<Annotations, Unreadable> {
     let read = || -> io::Result<Vec<u8>> {
-        let folder = files::open_folder(folder)?;
-        files::read_beneath(folder.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX)
+        let directory = files::open_directory(directory)?;
+        files::read_beneath(directory.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX)
     };
     parse_annotations(&read().map_err(unreadable)?, is_podgate_key)
 }
 
-/// Reads the snapshot in the downward-API volume at `folder`.
-pub fn read_volume(folder: &Path) -> SnapshotResult {
-    Snapshot::from_annotations(&read_volume_annotations(folder, is_podgate_key)?)
+/// Reads the snapshot in the downward-API volume at `directory`.
+pub fn read_volume(directory: &Path) -> SnapshotResult {
+    Snapshot::from_annotations(&read_volume_annotations(directory, is_podgate_key)?)
 }
 
-/// Reads annotations in the downward-API volume at `folder`. Skips the keys that `wanted` rejects.
-pub fn read_volume_annotations(folder: &Path, wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Unreadable> {
-    let path = folder.join(names::ANNOTATIONS_FILE);
+/// Reads annotations in the downward-API volume at `directory`. Skips the keys that `wanted` rejects.
+pub fn read_volume_annotations(directory: &Path, wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Unreadable> {
+    let path = directory.join(names::ANNOTATIONS_FILE);
     let read = || files::read_trusted(&path, names::PODINFO_FILE_MAX);
-    // The kubelet swaps the link `..data`, then deletes the old folder. A path lookup during the swap can fail, so
+    // The kubelet swaps the link `..data`, then deletes the old directory. A path lookup during the swap can fail, so
     // retry.
     let bytes = match read() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => read(),

@@ -1,4 +1,4 @@
-//! The tether: a lock in a container's own folder held exactly as long as the container's process runs.
+//! The tether: a lock in a container's own directory held exactly as long as the container's process runs.
 //!
 //! An open-file-description lock belongs to the open file, not to a process. The lock survives `execve`, and the kernel
 //! releases it when the last descriptor is closed, at the latest when the process ends.
@@ -22,9 +22,9 @@ const MIN_DESCRIPTOR: i32 = 400;
 pub struct Tether(File);
 
 impl Tether {
-    /// Takes the tether in the container's own folder. Replaces the file of an earlier process.
-    pub fn take(folder: &Path) -> io::Result<Tether> {
-        let locked = lock::take(folder, TETHER_FILE)?;
+    /// Takes the tether in the container's own directory. Replaces the file of an earlier process.
+    pub fn take(directory: &Path) -> io::Result<Tether> {
+        let locked = lock::take(directory, TETHER_FILE)?;
         locked.map(Tether).ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "the tether can't be locked"))
     }
 
@@ -37,11 +37,11 @@ impl Tether {
     }
 }
 
-/// Returns true if a process holds the tether in the folder `name` beneath `root`. Returns false if the tether is
+/// Returns true if a process holds the tether in the directory `name` beneath `root`. Returns false if the tether is
 /// missing or not a regular file. Never blocks and follows no links.
 pub fn is_held(root: &Path, name: &str) -> bool {
     let query = || -> io::Result<bool> {
-        let root = files::open_folder(root)?;
+        let root = files::open_directory(root)?;
         let file = files::open_file_beneath(root.as_fd(), &Path::new(name).join(TETHER_FILE), OFlags::RDONLY)?;
         ofd_lock(file.as_fd(), OfdLock::QueryWrite)
     };

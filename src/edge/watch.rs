@@ -1,7 +1,8 @@
 //! Reads the pod's state and waits for changes, with the first method that works. The method is armed before each read:
 //!
 //! 1. the bell, if the board has a live bell;
-//! 2. inotify on the folders. A watch on a file would miss changes, because both sources replace files by renaming, and
+//! 2. inotify on the directories. A watch on a file would miss changes, because both sources replace files by renaming,
+//! and
 //!    the downward-API volume swaps the link `..data`;
 //! 3. polling, if inotify does not work or has no free instance (they are limited per user id across the whole node).
 //!
@@ -31,7 +32,7 @@ words! {
     WatchMethod {
         /// A live bell.
         Bell = "bell",
-        /// Watches on the folders.
+        /// Watches on the directories.
         Inotify = "inotify",
         /// Re-reads at an interval.
         Polling = "polling",
@@ -53,8 +54,8 @@ pub enum WakeReason {
 #[derive(Debug)]
 pub struct Watch {
     board: PathBuf,
-    /// The folders, each with its inotify watch.
-    folders: Vec<(PathBuf, Option<WatchDescriptor>)>,
+    /// The directories, each with its inotify watch.
+    directories: Vec<(PathBuf, Option<WatchDescriptor>)>,
     poll_interval: Duration,
     bell: Option<Bell>,
     inotify: Option<Inotify>,
@@ -67,10 +68,10 @@ impl Watch {
     /// Creates a watch over the board at `board` and, if given, the volume at `volume`.
     pub fn new(board: PathBuf, volume: Option<PathBuf>, poll_interval: Duration) -> Watch {
         let paths = [board.clone()].into_iter().chain(volume);
-        let folders = paths.map(|path| (path, None)).collect();
+        let directories = paths.map(|path| (path, None)).collect();
         Watch {
             board,
-            folders,
+            directories,
             poll_interval,
             bell: None,
             inotify: None,
@@ -92,7 +93,7 @@ impl Watch {
                 // The bell rings only for changes of the board. If the sidecar replaced the bell before this read, the
                 // old bell never rings again, so the wait must use the new bell.
                 WatchMethod::Bell => from_board && self.bell.as_ref().is_some_and(Bell::is_current),
-                // Folder watches cover both sources. If the board has a new snapshot, try the bell, which closes
+                // Directory watches cover both sources. If the board has a new snapshot, try the bell, which closes
                 // faster.
                 WatchMethod::Inotify | WatchMethod::Polling => had_snapshot || !from_board,
             };
@@ -116,7 +117,7 @@ impl Watch {
         }
         self.method = if self.is_controller_alive() && self.board_has_snapshot {
             WatchMethod::Bell
-        } else if self.watch_folders() {
+        } else if self.watch_directories() {
             WatchMethod::Inotify
         } else {
             WatchMethod::Polling
@@ -178,15 +179,15 @@ impl Watch {
         Ok(if has_events { WakeReason::Source } else { woken })
     }
 
-    /// Watches each folder that exists. Returns false if no folder could be watched.
-    fn watch_folders(&mut self) -> bool {
+    /// Watches each directory that exists. Returns false if no directory could be watched.
+    fn watch_directories(&mut self) -> bool {
         if self.inotify.is_none() {
             self.inotify = Inotify::init().ok();
         }
         let Some(inotify) = &mut self.inotify else { return false };
         let mask = WatchMask::MOVED_TO | WatchMask::DELETE_SELF | WatchMask::MOVE_SELF | WatchMask::ONLYDIR;
         let mut watching = false;
-        for (path, watch) in &mut self.folders {
+        for (path, watch) in &mut self.directories {
             if watch.is_none() {
                 *watch = inotify.watches().add(path, mask).ok();
             }
@@ -196,8 +197,8 @@ impl Watch {
     }
 
     /// Drains the event queue. Returns true if there were events. An overflow needs no special handling, because the
-    /// caller reads the whole state again. After a watched folder is deleted or unmounted, the next arming adds a new
-    /// watch.
+    /// caller reads the whole state again. After a watched directory is deleted or unmounted, the next arming adds a new
+    ///  watch.
     fn drain_events(&mut self) -> bool {
         let gone = EventMask::IGNORED | EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT;
         let mut has_events = false;
@@ -213,8 +214,8 @@ impl Watch {
             };
             has_events = true;
             for event in events.filter(|event| event.mask.intersects(gone)) {
-                // Two paths may refer to the same folder, which has one watch.
-                let watches = self.folders.iter_mut().map(|(_, watch)| watch);
+                // Two paths may refer to the same directory, which has one watch.
+                let watches = self.directories.iter_mut().map(|(_, watch)| watch);
                 let lost = watches.filter(|watch| watch.as_ref() == Some(&event.wd));
                 lost.for_each(|watch| *watch = None);
             }
@@ -224,7 +225,7 @@ impl Watch {
 
     fn close_inotify(&mut self) {
         self.inotify = None;
-        self.folders.iter_mut().for_each(|(_, watch)| *watch = None);
+        self.directories.iter_mut().for_each(|(_, watch)| *watch = None);
     }
 }
 

@@ -95,8 +95,8 @@ fn exec_check_passes_with_exit_code_0() {
 
 #[test]
 fn file_check_passes_if_the_file_exists_or_has_content() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ready");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ready");
     let (bare, full) = (format!("file://{}", path.display()), format!("file://{}+content", path.display()));
     run_check(&bare).assert_failed(69, "not found");
     std::fs::write(&path, "").unwrap();
@@ -104,13 +104,13 @@ fn file_check_passes_if_the_file_exists_or_has_content() {
     run_check(&full).assert_failed(69, "empty");
     std::fs::write(&path, "x").unwrap();
     run_check(&full).assert_released();
-    run_check(&format!("file://{}+content", folder.path().display())).assert_failed(69, "not a regular file");
+    run_check(&format!("file://{}+content", directory.path().display())).assert_failed(69, "not a regular file");
 }
 
 #[test]
 fn unix_check_passes_if_a_stream_socket_accepts() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("sock");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sock");
     let url = format!("unix://{}", path.display());
     run_check(&url).assert_failed(69, "not found");
     std::fs::write(&path, "").unwrap();
@@ -122,7 +122,7 @@ fn unix_check_passes_if_a_stream_socket_accepts() {
     std::fs::remove_file(&path).unwrap();
     let listener = UnixListener::bind(&path).unwrap();
     run_check(&url).assert_released();
-    let link = folder.path().join("link");
+    let link = directory.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     run_check(&format!("unix://{}", link.display())).assert_released();
     // Nothing accepts the connections, so the backlog fills up. The check must not block.
@@ -134,12 +134,12 @@ fn unix_check_passes_if_a_stream_socket_accepts() {
     run_check(&format!("unix:///{}", "x".repeat(200))).assert_failed(64, "at most 107 bytes");
 }
 
-/// Also tests a bind mount of the same file system, which has the device number of its parent folder.
+/// Also tests a bind mount of the same file system, which has the device number of its parent directory.
 #[test]
 fn mount_check_passes_at_a_mount_point_that_answers() {
     let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--mount"]) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
     let check = |shell: &mut Shell, name: &str| {
         let errors = at("errors");
         let line = format!("{PROGRAM} check 'mount://{}' --check-timeout 500ms 2>{errors}", at(name));
@@ -284,8 +284,8 @@ fn check_of_process_1_does_not_kill_other_processes() {
 /// A traced process stays unreaped after SIGKILL, like a process in uninterruptible sleep.
 #[test]
 fn check_that_cannot_be_killed_does_not_block_the_agent() {
-    let folder = tempfile::tempdir().unwrap();
-    let traced = folder.path().join("traced");
+    let directory = tempfile::tempdir().unwrap();
+    let traced = directory.path().join("traced");
     let script = format!(
         "import ctypes, os, time\n\
          libc, parent = ctypes.CDLL(None), os.getpid()\n\

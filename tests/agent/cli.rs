@@ -2,7 +2,7 @@
 
 use crate::support::{Agent, AgentOutput, PROGRAM, Scene, write_annotations};
 use podgate::core::snapshot::REASON_ENDED;
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
@@ -78,7 +78,7 @@ fn log_flags_and_their_environment_variables_work_alike() {
         let scene = Scene::with_sidecar();
         let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "0s"], Path::new("/nonexistent"))
             .flag("board", &scene.board)
-            .flag("self", &scene.self_folder);
+            .flag("self", &scene.self_directory);
         let message = scene.root.join("message");
         std::fs::write(&message, "").unwrap();
         let hook = match by_env {
@@ -212,7 +212,7 @@ fn invalid_utf_8_is_accepted_only_in_paths() {
     let odd = board.root.join(&invalid_utf8);
     std::os::unix::fs::symlink(&board.board, &odd).unwrap();
     let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "0s"], &board.termination);
-    hook.flag("board", &odd).flag("self", &board.self_folder).run().assert_failed(75, "db=Ready (now Started)");
+    hook.flag("board", &odd).flag("self", &board.self_directory).run().assert_failed(75, "db=Ready (now Started)");
 }
 
 #[test]
@@ -248,9 +248,9 @@ fn each_cause_has_its_exit_code() {
     scene.set_state("db", State::Ready);
     scene.hook().run().assert_released();
     assert_eq!(scene.termination_message(), "", "the message is not cleared on release");
-    for phase in [Phase::Started, Phase::Terminating] {
+    for stage in [Stage::Started, Stage::Terminating] {
         let mut scene = Scene::with_sidecar();
-        scene.publish(|s| s.phase = phase);
+        scene.publish(|s| s.stage = stage);
         scene.hook().run().assert_released();
         assert!(scene.report().is_none(), "a hook that does not wait must not wake the idle sidecar");
     }
@@ -281,8 +281,8 @@ fn sleep_command_takes_the_given_time() {
 
 #[test]
 fn install_replaces_a_running_binary() {
-    let folder = tempfile::tempdir().unwrap();
-    let bin = folder.path().join("deep/bin");
+    let directory = tempfile::tempdir().unwrap();
+    let bin = directory.path().join("deep/bin");
     let target = bin.join("podgate");
     let install = |at: &Path| Agent::new(&["install"], Path::new("/nonexistent")).arg(at).run();
     install(&bin).assert_released();
@@ -300,13 +300,13 @@ fn install_replaces_a_running_binary() {
 }
 
 #[test]
-fn install_names_a_folder_that_is_not_writable() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+fn install_names_a_directory_that_is_not_writable() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     for bad in [file.clone(), file.join("x"), "/proc/podgate".into(), "/sys".into()] {
         let run = Agent::new(&["install"], Path::new("/nonexistent")).arg(&bad).run();
-        run.assert_failed(78, "use a folder that this user can write");
+        run.assert_failed(78, "use a directory that this user can write");
         assert!(run.stderr.contains(bad.to_str().unwrap()));
     }
 }

@@ -42,7 +42,7 @@ while True:
 struct DeadMount {
     shell: Shell,
     scene: Scene,
-    folder: String,
+    directory: String,
 }
 
 impl DeadMount {
@@ -58,10 +58,11 @@ impl DeadMount {
         let at = |name: &str| scene.root.join(name);
         std::fs::create_dir(at("data")).unwrap();
         std::fs::write(at("server.py"), SERVER).unwrap();
-        let [script, folder, ready, requests] =
+        let [script, directory, ready, requests] =
             ["server.py", "data", "mounted", "requests"].map(|name| at(name).display().to_string());
-        let line =
-            format!("python3 {script} {folder} {ready} {requests} {argument} </dev/null >/dev/null 2>&1 & server=$!");
+        let line = format!(
+            "python3 {script} {directory} {ready} {requests} {argument} </dev/null >/dev/null 2>&1 & server=$!"
+        );
         assert_eq!(shell.run(&line), 0);
         let mut is_running = true;
         wait_until("the server has started or failed", || {
@@ -71,7 +72,7 @@ impl DeadMount {
         if !is_running {
             missing("fuse");
         }
-        is_running.then_some(DeadMount { shell, scene, folder })
+        is_running.then_some(DeadMount { shell, scene, directory })
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -108,23 +109,23 @@ impl DeadMount {
 
 /// Checks that touch the mount, by kind. A second lookup of a name would wait for the first one instead of the file
 /// system, so the names contain `salt`.
-fn checks(folder: &str, salt: &str) -> Vec<String> {
+fn checks(directory: &str, salt: &str) -> Vec<String> {
     let exec = |words: &[&str]| format!("exec:{}", serde_json::to_string(words).unwrap());
     vec![
-        format!("file://{folder}/file-{salt}"),
-        format!("file://{folder}/content-{salt}+content"),
-        format!("file://{folder}"),
-        format!("unix://{folder}/sock-{salt}"),
-        format!("mount://{folder}"),
-        exec(&[&format!("{folder}/program-{salt}")]),
-        exec(&["cat", &format!("{folder}/argument-{salt}")]),
+        format!("file://{directory}/file-{salt}"),
+        format!("file://{directory}/content-{salt}+content"),
+        format!("file://{directory}"),
+        format!("unix://{directory}/sock-{salt}"),
+        format!("mount://{directory}"),
+        exec(&[&format!("{directory}/program-{salt}")]),
+        exec(&["cat", &format!("{directory}/argument-{salt}")]),
     ]
 }
 
 #[test]
 fn check_ends_at_its_time_limit() {
     let Some(mut mount) = DeadMount::new() else { return };
-    for check in checks(&mount.folder, "") {
+    for check in checks(&mount.directory, "") {
         let agent = Agent::new(&["check", &check, "--check-timeout", "200ms"], Path::new("/nonexistent"));
         let errors = mount.run(&agent, 69);
         assert!(errors.ends_with("timed out\n"), "{check}: {errors}");
@@ -138,10 +139,10 @@ fn gate_ends_at_its_time_limit_and_by_a_signal() {
         let gate = mount.scene.gate().flag("check", check).flag("check-timeout", "200ms");
         gate.flag("timeout", timeout).with_command(&["true"])
     };
-    for check in checks(&mount.folder, "short") {
+    for check in checks(&mount.directory, "short") {
         mount.run(&gate(&mount, &check, "1s"), 75);
     }
-    for check in checks(&mount.folder, "long") {
+    for check in checks(&mount.directory, "long") {
         mount.start(&gate(&mount, &check, "10m"));
         assert_eq!(mount.shell.run("kill -TERM $!"), 0);
         mount.wait(143);
@@ -151,7 +152,7 @@ fn gate_ends_at_its_time_limit_and_by_a_signal() {
 #[test]
 fn parent_forwards_signals_and_reports_the_end() {
     let Some(mut mount) = DeadMount::new() else { return };
-    for check in checks(&mount.folder, "") {
+    for check in checks(&mount.directory, "") {
         let script = format!("trap 'exit 3' TERM; touch {}; while :; do sleep 0.01; done", mount.at("up").display());
         let parent = mount.scene.gate().flag("ready-check", &check).with_command(&["sh", "-c", &script]);
         mount.start(&parent);
@@ -166,9 +167,9 @@ fn parent_forwards_signals_and_reports_the_end() {
 #[test]
 fn post_file_delays_no_end() {
     let Some(mut mount) = DeadMount::new() else { return };
-    let post_file = format!("{}/2", mount.folder);
+    let post_file = format!("{}/2", mount.directory);
     let gate = |check: &str| mount.scene.gate().flag("post-file", &post_file).flag("check", check);
-    let waiting = gate(&format!("file://{}/1", mount.folder)).flag("timeout", "1s").with_command(&["true"]);
+    let waiting = gate(&format!("file://{}/1", mount.directory)).flag("timeout", "1s").with_command(&["true"]);
     let passing = gate("file:///").with_command(&["true"]);
     mount.run(&waiting, 75);
     mount.run(&passing, 78);
@@ -179,7 +180,7 @@ fn post_file_delays_no_end() {
 #[test]
 fn breakpoint_ends_by_a_signal() {
     let Some(mut mount) = DeadMount::new() else { return };
-    let gate = mount.scene.gate().flag("breakpoint", format!("{}/go", mount.folder)).with_command(&["false"]);
+    let gate = mount.scene.gate().flag("breakpoint", format!("{}/go", mount.directory)).with_command(&["false"]);
     mount.start(&gate);
     assert_eq!(mount.shell.run("kill -TERM $!"), 0);
     mount.wait(1);
@@ -189,7 +190,7 @@ fn breakpoint_ends_by_a_signal() {
 fn command_of_a_hook_ends_at_the_time_limit() {
     let Some(mut mount) = DeadMount::new() else { return };
     let then = |mount: &DeadMount, words: [&str; 2]| {
-        let path = format!("{}/{}", mount.folder, words[1]);
+        let path = format!("{}/{}", mount.directory, words[1]);
         serde_json::to_string(&[words[0], &path][usize::from(words[0].is_empty())..]).unwrap()
     };
     for (program, name) in [("", "one"), ("cat", "two")] {
@@ -207,7 +208,9 @@ fn command_of_a_hook_ends_at_the_time_limit() {
 fn command_on_the_mount_ends_at_its_time_limit() {
     let Some(mut mount) = DeadMount::new() else { return };
     let limits = |gate: Agent| gate.flag("command-timeout", "500ms").flag("grace", "100ms");
-    for words in [vec![format!("{}/program", mount.folder)], vec!["cat".to_owned(), format!("{}/file", mount.folder)]] {
+    for words in
+        [vec![format!("{}/program", mount.directory)], vec!["cat".to_owned(), format!("{}/file", mount.directory)]]
+    {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let parent = limits(mount.scene.gate()).with_command(&words);
         let errors = mount.run(&parent, 75);
@@ -219,7 +222,7 @@ fn command_on_the_mount_ends_at_its_time_limit() {
 #[test]
 fn file_of_a_copy_ends_at_its_time_limit() {
     let Some(mut mount) = DeadMount::new() else { return };
-    let file = format!("{}/file", mount.folder);
+    let file = format!("{}/file", mount.directory);
     let errors = mount.run(&mount.scene.gate().flag("stderr", &file).with_command(&["true"]), 78);
     assert!(errors.contains(&format!("can't copy the command's output to {file}: timed out")), "{errors}");
 }
@@ -229,7 +232,7 @@ fn copy_that_is_not_written_delays_no_signal_and_the_end_by_10_seconds() {
     let until_term = "trap 'exit 3' TERM; seq 1 50000 & echo err >&2; while :; do sleep 0.01; done";
     for (script, code) in [("echo out; echo err >&2; exit 4", 4), (until_term, 3)] {
         let Some(mut mount) = DeadMount::with_argument("opens") else { return };
-        let files = ["stdout", "stderr"].map(|name| (name, format!("{}/{name}", mount.folder)));
+        let files = ["stdout", "stderr"].map(|name| (name, format!("{}/{name}", mount.directory)));
         let gate = files.iter().fold(mount.scene.gate(), |gate, (flag, file)| gate.flag(flag, file));
         mount.shell.start_agent(&gate.with_command(&["sh", "-c", script]), &mount.at("errors"));
         if script == until_term {
@@ -247,7 +250,7 @@ fn copy_that_is_not_written_delays_no_signal_and_the_end_by_10_seconds() {
 #[test]
 fn agent_does_not_wait_for_a_child_that_cannot_end() {
     let Some(mut mount) = DeadMount::new() else { return };
-    let gate = mount.scene.gate().flag("check", format!("mount://{}", mount.folder)).flag("check-timeout", "200ms");
+    let gate = mount.scene.gate().flag("check", format!("mount://{}", mount.directory)).flag("check-timeout", "200ms");
     mount.start(&gate.flag("timeout", "10m").with_command(&["true"]));
     let pid_file = mount.at("pid");
     mount.shell.run(&format!("echo $! >{}", pid_file.display()));
@@ -264,7 +267,7 @@ fn agent_does_not_wait_for_a_child_that_cannot_end() {
 #[test]
 fn waiting_for_a_missing_file_starts_few_processes() {
     let Some(mut mount) = DeadMount::with_argument("not-found") else { return };
-    let gate = mount.scene.gate().flag("check", format!("file://{}/ready", mount.folder)).flag("timeout", "3s");
+    let gate = mount.scene.gate().flag("check", format!("file://{}/ready", mount.directory)).flag("timeout", "3s");
     mount.run(&gate.with_command(&["true"]), 75);
     let message = mount.scene.termination_message();
     assert!(message.ends_with("(not found)"), "{message}");

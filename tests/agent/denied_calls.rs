@@ -39,7 +39,7 @@ fn hook_command_runs_without_pidfd_open() {
 fn exec_checks_run_without_pidfd_open() {
     let scene = Scene::new();
     let opened = Report { gate: Some(GateState::Opened), process: process::current_process(), ..Report::default() };
-    fs::write(scene.self_folder.join("report"), opened.to_text()).unwrap();
+    fs::write(scene.self_directory.join("report"), opened.to_text()).unwrap();
     for errno in ERRORS {
         let check = |url: &str| {
             let check = Agent::new(&["check", url, "--check-timeout", "2s"], Path::new("/nonexistent"));
@@ -49,7 +49,7 @@ fn exec_checks_run_without_pidfd_open() {
         check(FAILING).assert_failed(69, "exited with 3");
         check(r#"exec:["sleep","600"]"#).assert_failed(69, "timed out");
         let probe = |url: &str| {
-            let probe = Agent::new(&["opened"], &scene.termination).flag("self", &scene.self_folder);
+            let probe = Agent::new(&["opened"], &scene.termination).flag("self", &scene.self_directory);
             without_pidfd(probe.flag("check", url).flag("check-timeout", "10s"), errno).run()
         };
         probe(r#"exec:["sleep","0.1"]"#).assert_released();

@@ -1,11 +1,11 @@
-//! Tests of the functions of `edge` by which agent and sidecar share folders: files, tether, watch, installation.
+//! Tests of the functions of `edge` by which agent and sidecar share directories: files, tether, watch, installation.
 
 use podgate::core::annotations::PAGE;
 use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, TETHER_FILE};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source, SourceError};
 use podgate::edge::bell::Ringer;
-use podgate::edge::files::{may_exist, open_folder, overwrite, read_beneath, replace};
+use podgate::edge::files::{may_exist, open_directory, overwrite, read_beneath, replace};
 use podgate::edge::install::install;
 use podgate::edge::tether::{Tether, is_held};
 use podgate::edge::watch::{WakeReason, Watch, WatchMethod};
@@ -17,8 +17,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-fn read(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
-    read_beneath(open_folder(folder)?.as_fd(), Path::new(name), 100)
+fn read(directory: &Path, name: &str) -> io::Result<Vec<u8>> {
+    read_beneath(open_directory(directory)?.as_fd(), Path::new(name), 100)
 }
 
 fn make_fifo(path: &Path) {
@@ -27,24 +27,24 @@ fn make_fifo(path: &Path) {
 
 #[test]
 fn replace_sets_content_and_mode() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
     for content in [b"one".as_slice(), b"two"] {
         fs::write(at(".report.tmp"), "left behind").unwrap();
-        replace(folder.path(), "report", content, 0o644).unwrap();
-        assert_eq!(read(folder.path(), "report").unwrap(), content);
+        replace(directory.path(), "report", content, 0o644).unwrap();
+        assert_eq!(read(directory.path(), "report").unwrap(), content);
     }
     fs::create_dir_all(at(".report.tmp/file")).unwrap();
-    replace(folder.path(), "report", b"two", 0o644).unwrap();
+    replace(directory.path(), "report", b"two", 0o644).unwrap();
     fs::remove_dir_all(at(".report.tmp")).unwrap();
     assert_eq!(fs::metadata(at("report")).unwrap().permissions().mode() & 0o7777, 0o644);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 #[test]
 fn cached_path_may_exist() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file").display().to_string();
     assert!(!may_exist(&path));
     fs::write(&path, "").unwrap();
     assert!(may_exist(&path) && !may_exist(&format!("{path}.err")));
@@ -52,24 +52,24 @@ fn cached_path_may_exist() {
 
 #[test]
 fn overwrite_needs_an_existing_regular_file() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(overwrite(folder.path(), "report", b"x").is_err());
-    fs::write(folder.path().join("report"), "old!").unwrap();
-    overwrite(folder.path(), "report", b"new!").unwrap();
-    assert_eq!(fs::read(folder.path().join("report")).unwrap(), b"new!");
-    overwrite(folder.path(), "report", &[b'x'; PAGE]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    assert!(overwrite(directory.path(), "report", b"x").is_err());
+    fs::write(directory.path().join("report"), "old!").unwrap();
+    overwrite(directory.path(), "report", b"new!").unwrap();
+    assert_eq!(fs::read(directory.path().join("report")).unwrap(), b"new!");
+    overwrite(directory.path(), "report", &[b'x'; PAGE]).unwrap();
     for size in [0, 3, PAGE - 1, PAGE + 1] {
-        let error = overwrite(folder.path(), "report", &vec![b'y'; size]).unwrap_err();
+        let error = overwrite(directory.path(), "report", &vec![b'y'; size]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StorageFull);
     }
-    symlink("report", folder.path().join("link")).unwrap();
-    assert!(overwrite(folder.path(), "link", b"x").is_err());
+    symlink("report", directory.path().join("link")).unwrap();
+    assert!(overwrite(directory.path(), "link", b"x").is_err());
 }
 
 #[test]
 fn reading_rejects_all_but_small_regular_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
     fs::write(at("secret"), "s").unwrap();
     symlink(at("secret"), at("link")).unwrap();
     fs::create_dir(at("d")).unwrap();
@@ -78,21 +78,21 @@ fn reading_rejects_all_but_small_regular_files() {
     make_fifo(&at("fifo"));
     fs::write(at("huge"), vec![b'x'; 101]).unwrap();
     for bad in ["link", "d", "dirlink/file", "fifo", "huge", "missing", "../x", "/etc/passwd"] {
-        assert!(read(folder.path(), bad).is_err(), "{bad}");
+        assert!(read(directory.path(), bad).is_err(), "{bad}");
     }
-    assert_eq!(read(folder.path(), "d/file").unwrap(), b"f");
+    assert_eq!(read(directory.path(), "d/file").unwrap(), b"f");
 }
 
 #[test]
 fn failed_install_leaves_no_files() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(install(Path::new("/nonexistent"), folder.path(), "podgate").is_err());
-    fs::create_dir(folder.path().join("podgate")).unwrap();
-    assert!(install(Path::new("/proc/self/exe"), folder.path(), "podgate").is_err());
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let directory = tempfile::tempdir().unwrap();
+    assert!(install(Path::new("/nonexistent"), directory.path(), "podgate").is_err());
+    fs::create_dir(directory.path().join("podgate")).unwrap();
+    assert!(install(Path::new("/proc/self/exe"), directory.path(), "podgate").is_err());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
-fn folder_of_db() -> tempfile::TempDir {
+fn directory_of_db() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("db")).unwrap();
     root
@@ -100,10 +100,10 @@ fn folder_of_db() -> tempfile::TempDir {
 
 #[test]
 fn existing_tether_is_used_if_none_can_be_created() {
-    let root = folder_of_db();
+    let root = directory_of_db();
     let db = root.path().join("db");
     fs::write(db.join(TETHER_FILE), "").unwrap();
-    // The temporary name is a folder, which can't be unlinked.
+    // The temporary name is a directory, which can't be unlinked.
     fs::create_dir(db.join(format!(".{TETHER_FILE}.tmp"))).unwrap();
     let tether = Tether::take(&db).unwrap();
     assert!(is_held(root.path(), "db"));
@@ -113,7 +113,7 @@ fn existing_tether_is_used_if_none_can_be_created() {
 
 #[test]
 fn tether_other_than_a_regular_file_is_not_held() {
-    let root = folder_of_db();
+    let root = directory_of_db();
     let path = root.path().join("db").join(TETHER_FILE);
     symlink("/etc/passwd", &path).unwrap();
     assert!(!is_held(root.path(), "db"));

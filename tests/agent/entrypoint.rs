@@ -5,7 +5,7 @@ use crate::rungs::shell_with_inotify_limit;
 use crate::support::{Agent, Scene, Shell, Volume, annotations_text, wait_until};
 use podgate::core::report::{GateState, Report, reserved_size};
 use podgate::core::snapshot::REASON_ENDED;
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::io::{Read, Write};
@@ -65,8 +65,8 @@ fn acknowledged_gate_still_waits_for_its_conditions() {
     wait_until("one condition is left", || {
         scene.termination_message().ends_with("waiting for api=Completed (now Waiting)")
     });
-    // The phase Started releases hooks, but no gates.
-    scene.publish(|s| s.phase = Phase::Started);
+    // The stage Started releases hooks, but no gates.
+    scene.publish(|s| s.stage = Stage::Started);
     std::thread::sleep(Duration::from_millis(50));
     assert!(gate.is_running());
     scene.set_state("api", State::Completed);
@@ -102,7 +102,7 @@ fn pod_deletion_ends_the_wait_and_the_command_never_runs() {
     let mut scene = Scene::with_sidecar();
     let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
     scene.acknowledge_report(|s| {
-        s.phase = Phase::Terminating;
+        s.stage = Stage::Terminating;
         s.states.insert("db".to_owned(), State::Ready);
     });
     gate.wait().assert_failed(143, "podgate entrypoint: api: the pod is being deleted");
@@ -198,11 +198,11 @@ fn gate_changes_its_wait_method_while_it_waits() {
     assert_eq!(shell.wait_for_agent(), 7, "{}", fs::read_to_string(errors).unwrap());
 }
 
-/// Returns a scene without board, downward-API volume and own folder, as in a pod without a sidecar.
+/// Returns a scene without board, downward-API volume and own directory, as in a pod without a sidecar.
 fn without_sidecar() -> Scene {
     let scene = Scene::new();
-    for folder in [&scene.board, &scene.podinfo, &scene.self_folder] {
-        fs::remove_dir(folder).unwrap();
+    for directory in [&scene.board, &scene.podinfo, &scene.self_directory] {
+        fs::remove_dir(directory).unwrap();
     }
     scene
 }
@@ -299,17 +299,17 @@ fn without_another_log_stderr_gets_each_message_once() {
     scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     let run = gate.wait();
     assert_eq!(run.stdout, "ran\n");
-    assert!(run.stderr.contains(": waiting for db=Ready") && run.stderr.contains("released: all conditions hold"));
+    assert!(run.stderr.contains(": waiting for db=Ready") && run.stderr.contains("released: all conditions are met"));
 }
 
 #[test]
-fn hostile_files_in_its_folder_do_not_harm_the_gate() {
+fn hostile_files_in_its_directory_do_not_harm_the_gate() {
     type Trap = fn(&Scene);
-    let report_link: Trap = |s| symlink(s.root.join("secret"), s.self_folder.join("report")).unwrap();
-    let tether_link: Trap = |s| symlink(s.root.join("secret"), s.self_folder.join("tether")).unwrap();
+    let report_link: Trap = |s| symlink(s.root.join("secret"), s.self_directory.join("report")).unwrap();
+    let tether_link: Trap = |s| symlink(s.root.join("secret"), s.self_directory.join("tether")).unwrap();
     let fifos: Trap = |s| {
         for name in ["report", "tether", ".report.tmp", ".tether.tmp"] {
-            mknodat(CWD, s.self_folder.join(name), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+            mknodat(CWD, s.self_directory.join(name), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
         }
     };
     for trap in [report_link, tether_link, fifos] {
@@ -322,19 +322,19 @@ fn hostile_files_in_its_folder_do_not_harm_the_gate() {
         assert_ran(&gate.wait());
         assert_eq!(fs::read_to_string(scene.root.join("secret")).unwrap(), "secret");
     }
-    let missing: Trap = |s| fs::remove_dir(&s.self_folder).unwrap();
+    let missing: Trap = |s| fs::remove_dir(&s.self_directory).unwrap();
     let file: Trap = |s| {
-        fs::remove_dir(&s.self_folder).unwrap();
-        fs::write(&s.self_folder, "").unwrap();
+        fs::remove_dir(&s.self_directory).unwrap();
+        fs::write(&s.self_directory, "").unwrap();
     };
-    let folder: Trap = |s| fs::create_dir_all(s.self_folder.join("report/x")).unwrap();
-    for trap in [missing, file, folder] {
+    let directory: Trap = |s| fs::create_dir_all(s.self_directory.join("report/x")).unwrap();
+    for trap in [missing, file, directory] {
         let scene = Scene::with_sidecar();
         trap(&scene);
         let gate = waits_for_db(&scene).flag("timeout", "50ms");
         gate.with_command(ECHO_RAN).run().assert_failed(75, "can't report to the sidecar");
         assert!(
-            scene.termination_message().contains("mount this container's own folder there"),
+            scene.termination_message().contains("mount this container's own directory there"),
             "{}",
             scene.termination_message()
         );
@@ -342,11 +342,11 @@ fn hostile_files_in_its_folder_do_not_harm_the_gate() {
 }
 
 #[test]
-fn gate_needs_a_writable_folder_but_no_free_space() {
+fn gate_needs_a_writable_directory_but_no_free_space() {
     let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--mount"]) else { return };
     let mut scene = Scene::with_sidecar();
-    let self_folder = scene.self_folder.display().to_string();
-    assert_eq!(shell.run(&format!("mount -t tmpfs -o size=64k,mode=755 tmpfs {self_folder}")), 0);
+    let self_directory = scene.self_directory.display().to_string();
+    assert_eq!(shell.run(&format!("mount -t tmpfs -o size=64k,mode=755 tmpfs {self_directory}")), 0);
     let conditions =
         |count| -> Vec<String> { (0..count).map(|number| format!("{}-{number}", "x".repeat(60))).collect() };
     let errors = scene.root.join("errors");
@@ -357,20 +357,20 @@ fn gate_needs_a_writable_folder_but_no_free_space() {
             conditions(count).iter().chain([&"db".to_owned()]).map(|one| one.parse().unwrap()).collect();
         fs::write(scene.root.join("reserved"), Report::default().to_padded_text(reserved_size(&until))).unwrap();
         let fill = format!(
-            "cat {}/reserved >{self_folder}/report; : >{self_folder}/tether; cat /dev/zero >{self_folder}/x 2>/dev/null",
+            "cat {}/reserved >{self_directory}/report; : >{self_directory}/tether; cat /dev/zero >{self_directory}/x 2>/dev/null",
             scene.root.display()
         );
-        assert_ne!(shell.run(&format!("rm -f {self_folder}/*; {fill}")), 0);
+        assert_ne!(shell.run(&format!("rm -f {self_directory}/*; {fill}")), 0);
         scene.set_state("db", State::Started);
         fs::write(&scene.termination, "").unwrap();
         // The second start of the gate uses the file that the first has left.
         for start in 0..2 {
             let gate = conditions(count).iter().fold(waits_for_db(&scene), |gate, one| gate.flag("until", one));
             shell.start_agent(&gate.with_command(&["sh", "-c", "exit 7"]), &errors);
-            // This process cannot read the tmpfs on the gate's folder, so the shell copies the report.
+            // This process cannot read the tmpfs on the gate's directory, so the shell copies the report.
             let copy = scene.root.join("copy");
             let mut read = || {
-                assert_eq!(shell.run(&format!("cp {self_folder}/report {}", copy.display())), 0);
+                assert_eq!(shell.run(&format!("cp {self_directory}/report {}", copy.display())), 0);
                 let report = Report::parse(&fs::read(&copy).unwrap()).unwrap();
                 (report.gate == Some(GateState::Waiting) && report.epoch == "e1").then_some(report)
             };
@@ -389,7 +389,7 @@ fn gate_needs_a_writable_folder_but_no_free_space() {
         }
     }
 
-    assert_eq!(shell.run(&format!("mount -o remount,bind,ro {self_folder}")), 0);
+    assert_eq!(shell.run(&format!("mount -o remount,bind,ro {self_directory}")), 0);
     fs::write(&scene.termination, "").unwrap();
     shell.start_agent(&waits_for_db(&scene).flag("timeout", "100ms").with_command(ECHO_RAN), &errors);
     assert_eq!(shell.wait_for_agent(), 75);

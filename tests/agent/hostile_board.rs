@@ -1,7 +1,7 @@
 //! Tests with hostile or damaged files on the board. The agent must treat the state as unknown. The agent must not open
 //! the gate, panic, or run beyond the time limit.
 
-use crate::support::{AgentOutput, Scene, annotations_text, snapshot, temp_folder, wait_until};
+use crate::support::{AgentOutput, Scene, annotations_text, snapshot, temp_directory, wait_until};
 use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, BOARD_FILE_MAX, CONTROLLER_FILE};
 use podgate::core::state::State;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ const PLANTS: [Plant; 11] = [
     ("a link to nowhere", |at| symlink("/nonexistent", at).unwrap()),
     ("a link to a device", |at| symlink("/dev/zero", at).unwrap()),
     ("a fifo", fifo),
-    ("a folder", |at| fs::create_dir(at).unwrap()),
+    ("a directory", |at| fs::create_dir(at).unwrap()),
     ("a socket", |at| drop(UnixListener::bind(at).unwrap())),
     ("an empty file", |at| fs::write(at, "").unwrap()),
     ("a huge file with the state Ready", |at| {
@@ -208,9 +208,9 @@ proptest! {
         }
         let length = bytes.len();
         bytes.truncate(length - cut.index(length));
-        let folder = temp_folder();
-        fs::write(folder.path().join(ANNOTATIONS_FILE), &bytes).unwrap();
-        if let Ok(read) = podgate::edge::source::read_board(folder.path()) {
+        let directory = temp_directory();
+        fs::write(directory.path().join(ANNOTATIONS_FILE), &bytes).unwrap();
+        if let Ok(read) = podgate::edge::source::read_board(directory.path()) {
             prop_assert_ne!(read.states.get("db"), Some(&State::Ready));
         }
     }

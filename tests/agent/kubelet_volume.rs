@@ -3,7 +3,7 @@
 
 use crate::support::{Scene, Shell, Volume, annotations_text, snapshot, wait_until};
 use podgate::core::sources::{PodView, Source, choose_source};
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
 use podgate::edge::watch::{SLOW_REREAD, WakeReason, Watch, WatchMethod};
@@ -164,10 +164,10 @@ fn the_board_takes_precedence_over_the_volume() {
 #[test]
 fn states_from_a_manifest_release_nothing() {
     for id in ["0-0-0", "0-0-00000001", "0-1-0", "3f2a9c1e-0-0"] {
-        for phase in Phase::ALL {
+        for stage in Stage::ALL {
             let mut scene = Scene::new();
             scene.snapshot.sandbox = id.parse().unwrap();
-            scene.snapshot.phase = phase;
+            scene.snapshot.stage = stage;
             scene.snapshot.states.insert("db".to_owned(), State::Ready);
             Volume::new(&scene.podinfo).write(&annotations_text(&scene.snapshot));
             let hook = scene.hook().flag("timeout", "20ms");

@@ -1,4 +1,4 @@
-//! Black-box tests of the agent's binary, in folders that look like those of the sidecar and the kubelet.
+//! Black-box tests of the agent's binary, in directories that look like those of the sidecar and the kubelet.
 #![allow(clippy::disallowed_methods, reason = "tests may read a clock")]
 
 mod becoming;

@@ -12,16 +12,16 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-fn probe(self_folder: &Path) -> Agent {
-    Agent::new(&["opened"], Path::new("/nonexistent")).flag("self", self_folder)
+fn probe(self_directory: &Path) -> Agent {
+    Agent::new(&["opened"], Path::new("/nonexistent")).flag("self", self_directory)
 }
 
 fn run_probe(scene: &Scene) -> AgentOutput {
-    probe(&scene.self_folder).run()
+    probe(&scene.self_directory).run()
 }
 
 fn run_probe_or_waiting(scene: &Scene) -> AgentOutput {
-    probe(&scene.self_folder).arg("--or-waiting").run()
+    probe(&scene.self_directory).arg("--or-waiting").run()
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn probe_works_without_a_sidecar() {
 }
 
 fn write_report(scene: &Scene, report: &Report) {
-    fs::write(scene.self_folder.join("report"), report.to_text()).unwrap();
+    fs::write(scene.self_directory.join("report"), report.to_text()).unwrap();
 }
 
 /// Returns the report of an open gate whose process is this test.
@@ -89,7 +89,7 @@ fn each_check_runs_once_and_the_first_failure_is_named() {
     let open = format!("tcp://{}", port.local_addr().unwrap());
     let runs = scene.root.join("runs");
     let count_run = format!(r#"exec:["sh","-c","echo x >>{}"]"#, runs.display());
-    let probe = || probe(&scene.self_folder).flag("check-timeout", "300ms");
+    let probe = || probe(&scene.self_directory).flag("check-timeout", "300ms");
     probe().flag("check", &open).flag("check", &count_run).run().assert_released();
     assert_eq!(fs::read_to_string(&runs).unwrap(), "x\n");
     let fails = r#"exec:["sh","-c","echo out; exit 3"]"#;
@@ -119,7 +119,7 @@ fn http_check_failure_names_the_status_code() {
         let _ = stream.read(&mut [0; 1024]);
         stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\n\r\n").unwrap();
     });
-    probe(&scene.self_folder)
+    probe(&scene.self_directory)
         .flag("check", &url)
         .run()
         .assert_failed(69, &format!("podgate opened: {url} answered 503"));
@@ -145,12 +145,12 @@ fn a_reused_or_unknown_pid_never_passes() {
 #[test]
 fn missing_report_is_a_setup_error_with_a_fix() {
     let scene = Scene::new();
-    run_probe(&scene).assert_failed(78, "mount this container's own folder there, or set --self");
+    run_probe(&scene).assert_failed(78, "mount this container's own directory there, or set --self");
     probe(Path::new("/nonexistent")).run().assert_failed(78, "no gate has reported in /nonexistent");
     probe(Path::new("/etc/passwd")).run().assert_failed(78, "no gate has reported in /etc/passwd");
     // Neither the sidecar's initial report nor the report of a postStart hook is the report of a gate.
     for report in [Report::default().to_padded_text(4096), Report { started: true, ..Report::default() }.to_text()] {
-        fs::write(scene.self_folder.join("report"), report).unwrap();
+        fs::write(scene.self_directory.join("report"), report).unwrap();
         run_probe(&scene).assert_failed(78, "run podgate entrypoint as this container's command");
         run_probe_or_waiting(&scene).assert_failed(78, "no gate has reported");
     }
@@ -164,7 +164,7 @@ fn hostile_reports_are_rejected_without_a_hang() {
         symlink(at.with_extension("real"), at).unwrap();
     };
     let fifo: Trap = |at| mknodat(CWD, at, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
-    let folder: Trap = |at| fs::create_dir(at).unwrap();
+    let directory: Trap = |at| fs::create_dir(at).unwrap();
     let torn: Trap = |at| fs::write(at, "gate=\"opened").unwrap();
     let device: Trap = |at| symlink("/dev/zero", at).unwrap();
     let huge: Trap = |at| {
@@ -172,14 +172,14 @@ fn hostile_reports_are_rejected_without_a_hang() {
         text.push_str(&format!("\n~=\"{}\"", "-".repeat(BOARD_FILE_MAX)));
         fs::write(at, text).unwrap();
     };
-    for trap in [link, fifo, folder, torn, device, huge] {
+    for trap in [link, fifo, directory, torn, device, huge] {
         let scene = Scene::new();
-        trap(&scene.self_folder.join("report"));
+        trap(&scene.self_directory.join("report"));
         run_probe(&scene).assert_failed(69, "can't be read");
     }
     let scene = Scene::new();
     fs::write(
-        scene.self_folder.join("report"),
+        scene.self_directory.join("report"),
         [b"gate=\"opened\"\nprocess=\"1:1\"\n".as_slice(), &[0xff; 100]].concat(),
     )
     .unwrap();
@@ -197,7 +197,7 @@ fn probe_finds_pid_1_in_the_containers_namespaces() {
     shell.start_agent(&scene.gate().with_command(&["sleep", "600"]), &errors);
     wait_until("the gate has opened", || scene.report().is_some_and(|report| report.gate == Some(GateState::Opened)));
     let line =
-        format!("{} opened --self {} 2>>{}", crate::support::PROGRAM, scene.self_folder.display(), errors.display());
+        format!("{} opened --self {} 2>>{}", crate::support::PROGRAM, scene.self_directory.display(), errors.display());
     assert_eq!(shell.run(&line), 0, "{}", fs::read_to_string(&errors).unwrap());
     // In another PID namespace, pid 1 belongs to another process.
     run_probe(&scene).assert_failed(69, "the gate's process is gone");

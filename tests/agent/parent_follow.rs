@@ -4,7 +4,7 @@
 use crate::support::{Agent, RunningAgent, Scene, wait_until};
 use podgate::core::report::Report;
 use podgate::core::snapshot::Snapshot;
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use rustix::process::Signal;
 use std::fs;
 use std::time::Duration;
@@ -110,7 +110,7 @@ fn only_current_exits_of_this_sandbox_end_the_command() {
     let mut scene = with_app_and_job();
     let mut agent = command(&scene, stop_after(&scene), LONG_RUNNING).spawn();
     wait_until_up(&scene);
-    scene.publish(|s| s.phase = Phase::Terminating);
+    scene.publish(|s| s.stage = Stage::Terminating);
     assert_still_running(&mut agent);
     let here = scene.snapshot.clone();
     scene.publish(|s| {
@@ -122,7 +122,7 @@ fn only_current_exits_of_this_sandbox_end_the_command() {
     fs::remove_file(scene.board.join("annotations")).unwrap();
     assert_still_running(&mut agent);
     // Exits count again when the sidecar publishes them in its next epoch.
-    scene.snapshot = Snapshot { epoch: "e2".to_owned(), revision: 100, phase: Phase::Started, ..here };
+    scene.snapshot = Snapshot { epoch: "e2".to_owned(), revision: 100, stage: Stage::Started, ..here };
     scene.start_sidecar();
     assert_still_running(&mut agent);
     scene.publish(|s| s.states.extend([("app".to_owned(), State::Completed), ("job".to_owned(), State::Completed)]));
@@ -214,7 +214,7 @@ fn unready_provider_and_pod_deletion_do_not_end_the_command() {
         assert_still_running(&mut agent);
     }
     scene.publish(|s| {
-        s.phase = Phase::Terminating;
+        s.stage = Stage::Terminating;
         s.states.insert("db".to_owned(), State::Failed);
     });
     assert_still_running(&mut agent);
@@ -271,7 +271,7 @@ fn restart_is_ignored_without_the_flag() {
 }
 
 /// Returns a gate with `--ready-check` and a check that runs the script `check`, in which `ROOT` is replaced with the
-/// scene's folder.
+/// scene's directory.
 fn gate_with_check(scene: &Scene, check: &str) -> Agent {
     let check = check.replace("ROOT", &scene.root.display().to_string());
     let check = format!("exec:{}", serde_json::to_string(&["sh", "-c", &check]).unwrap());

@@ -84,7 +84,7 @@ fn a_copy_that_cannot_be_opened_is_a_setup_error() {
     }
 }
 
-/// Another container can create a link in a shared folder.
+/// Another container can create a link in a shared directory.
 #[test]
 fn output_never_goes_through_a_link() {
     for flag in ["--stdout", "--stderr", "--termination-log"] {

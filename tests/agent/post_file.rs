@@ -11,10 +11,10 @@ fn step(scene: &Scene, post: &Path, script: &str) -> Agent {
 #[test]
 fn one_of_two_files_contains_the_exit_code() {
     let scene = Scene::new();
-    let folder = scene.root.join("steps");
-    fs::create_dir(&folder).unwrap();
-    let post = folder.join("1");
-    let failed = folder.join("1.err");
+    let directory = scene.root.join("steps");
+    fs::create_dir(&directory).unwrap();
+    let post = directory.join("1");
+    let failed = directory.join("1.err");
     let read = |path: &Path| fs::read_to_string(path).ok();
 
     assert_eq!(step(&scene, &post, "exit 3").run().code, 3);
@@ -34,7 +34,7 @@ fn one_of_two_files_contains_the_exit_code() {
     // With `--on-error continue`, a failure counts as success, but the file contains the command's exit code.
     let continued = gate_with("on-error", "continue").arg("--").arg("sh").arg("-c").arg("exit 5").run();
     assert_eq!((continued.code, read(&post).as_deref(), read(&failed)), (0, Some("5\n"), None));
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "temporary files are left");
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "temporary files are left");
 }
 
 #[test]
@@ -56,11 +56,11 @@ fn an_error_names_the_post_file_that_cannot_be_written() {
     assert!(scene.termination_message().contains("can't write the post file"));
     assert_eq!(scene.report().unwrap().exit_code, Some(78), "the report must contain the container's exit code");
     assert_eq!(step(&scene, &post, "exit 3").run().code, 3, "the command's exit code must take precedence");
-    let folder = scene.root.join("steps");
-    fs::create_dir(&folder).unwrap();
+    let directory = scene.root.join("steps");
+    fs::create_dir(&directory).unwrap();
     for name in ["", ".."] {
-        step(&scene, &folder.join(name), "true").run().assert_failed(78, "not a file name");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "a file was written to the folder");
+        step(&scene, &directory.join(name), "true").run().assert_failed(78, "not a file name");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "a file was written to the directory");
     }
     step(&scene, Path::new("/"), "true").run().assert_failed(78, "not a file name");
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{Agent, RunningAgent, Scene, wait_until};
 use podgate::core::report::{GateState, PreStopState, Process, Report};
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ const SIGN_TIMEOUT: Duration = podgate::core::pre_stop::STOP_SIGN_TIMEOUT;
 fn terminating_pod() -> Scene {
     let mut scene = Scene::with_sidecar();
     scene.publish(|s| {
-        s.phase = Phase::Terminating;
+        s.stage = Stage::Terminating;
         s.states = [("db".to_owned(), State::Ready), ("api".to_owned(), State::Ready)].into();
     });
     scene
@@ -23,7 +23,7 @@ fn terminating_pod() -> Scene {
 
 fn running_pod() -> Scene {
     let mut scene = terminating_pod();
-    scene.publish(|s| s.phase = Phase::Started);
+    scene.publish(|s| s.stage = Stage::Started);
     scene
 }
 
@@ -81,14 +81,14 @@ fn at_a_single_restart_the_hook_returns_after_one_second() {
 #[test]
 fn hook_waits_once_it_knows_that_the_pod_stops() {
     type Sign = fn(&mut podgate::core::snapshot::Snapshot);
-    let deleted: Sign = |s| s.phase = Phase::Terminating;
+    let deleted: Sign = |s| s.stage = Stage::Terminating;
     let stops_too: Sign = |s| s.stopping = ["api".to_owned()].into();
     for sign in [deleted, stops_too] {
         let mut scene = running_pod();
         scene.publish(sign);
         let hook = spawn_waiting(&scene, scene.pre_stop().flag("until", "api"));
         // Publish a later state in which the sidecar has not yet detected that the pod stops.
-        scene.publish(|s| (s.phase, s.stopping) = (Phase::Starting, [].into()));
+        scene.publish(|s| (s.stage, s.stopping) = (Stage::Starting, [].into()));
         std::thread::sleep(SIGN_TIMEOUT * 3 / 2);
         scene.set_state("api", State::Failed);
         hook.wait().assert_released();
@@ -274,7 +274,7 @@ fn a_board_of_another_sandbox_is_ignored() {
 }
 
 fn put_report(scene: &Scene, report: &Report) {
-    podgate::edge::files::replace(&scene.self_folder, "report", report.to_text().as_bytes(), 0o644).unwrap();
+    podgate::edge::files::replace(&scene.self_directory, "report", report.to_text().as_bytes(), 0o644).unwrap();
 }
 
 fn gate_report(scene: &Scene) -> Report {
@@ -336,13 +336,13 @@ fn report_of_a_newer_incarnation_is_not_overwritten() {
 }
 
 #[test]
-fn hostile_files_in_its_folder_do_not_delay_the_hook() {
+fn hostile_files_in_its_directory_do_not_delay_the_hook() {
     type Trap = fn(&Scene);
-    let link: Trap = |s| symlink(s.root.join("secret"), s.self_folder.join("report")).unwrap();
+    let link: Trap = |s| symlink(s.root.join("secret"), s.self_directory.join("report")).unwrap();
     let fifo: Trap =
-        |s| mknodat(CWD, s.self_folder.join("report"), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
-    let huge: Trap = |s| std::fs::write(s.self_folder.join("report"), vec![b'x'; 10_000_000]).unwrap();
-    let torn: Trap = |s| std::fs::write(s.self_folder.join("report"), "stopping=\"").unwrap();
+        |s| mknodat(CWD, s.self_directory.join("report"), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    let huge: Trap = |s| std::fs::write(s.self_directory.join("report"), vec![b'x'; 10_000_000]).unwrap();
+    let torn: Trap = |s| std::fs::write(s.self_directory.join("report"), "stopping=\"").unwrap();
     for (trap, name) in [(link, "link"), (fifo, "fifo"), (huge, "huge"), (torn, "torn")] {
         let mut scene = terminating_pod();
         std::fs::write(scene.root.join("secret"), "secret").unwrap();
@@ -354,13 +354,13 @@ fn hostile_files_in_its_folder_do_not_delay_the_hook() {
         assert_eq!(stopping(&scene), PreStopState::Finished, "{name}");
         assert_eq!(std::fs::read_to_string(scene.root.join("secret")).unwrap(), "secret");
     }
-    let folder: Trap = |s| std::fs::create_dir(s.self_folder.join("report")).unwrap();
-    let missing: Trap = |s| std::fs::remove_dir(&s.self_folder).unwrap();
+    let directory: Trap = |s| std::fs::create_dir(s.self_directory.join("report")).unwrap();
+    let missing: Trap = |s| std::fs::remove_dir(&s.self_directory).unwrap();
     let file: Trap = |s| {
-        std::fs::remove_dir(&s.self_folder).unwrap();
-        std::fs::write(&s.self_folder, "").unwrap();
+        std::fs::remove_dir(&s.self_directory).unwrap();
+        std::fs::write(&s.self_directory, "").unwrap();
     };
-    for trap in [folder, missing, file] {
+    for trap in [directory, missing, file] {
         let mut scene = terminating_pod();
         trap(&scene);
         let hook = spawn_waiting(&scene, scene.pre_stop().flag("until", "api"));

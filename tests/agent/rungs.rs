@@ -1,6 +1,6 @@
 //! Tests of the three wait methods: each method alone, and changes between the methods during a wait.
 
-use crate::support::{Scene, Shell, snapshot, temp_folder, wait_until, write_annotations};
+use crate::support::{Scene, Shell, snapshot, temp_directory, wait_until, write_annotations};
 use podgate::core::names;
 use podgate::core::snapshot::{Snapshot, Unreadable};
 use podgate::core::sources::{PodView, choose_source};
@@ -105,8 +105,8 @@ fn inotify_is_closed_when_the_bell_is_back() {
     scene.kill_sidecar();
     let hook = scene.hook().spawn_waiting();
     let inotify_count = || {
-        let folder = format!("/proc/{}/fd", hook.id());
-        let links = fs::read_dir(folder).unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        let directory = format!("/proc/{}/fd", hook.id());
+        let links = fs::read_dir(directory).unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
         links.filter(|link| link.to_string_lossy().contains("inotify")).count()
     };
     assert_eq!(inotify_count(), 1);
@@ -121,8 +121,8 @@ fn inotify_is_closed_when_the_bell_is_back() {
 #[test]
 fn waiters_miss_no_publication() {
     for by_bell in [true, false] {
-        let folder = temp_folder();
-        let board = folder.path();
+        let directory = temp_directory();
+        let board = directory.path();
         let mut published = snapshot(&[("db", State::Started)]);
         write_annotations(board, &published);
         let mut ringer = Ringer::new(board, names::BELL_FILE);

@@ -17,12 +17,12 @@ fn hook(scene: &Scene) -> Agent {
     scene.hook().arg("--tether")
 }
 
-/// Returns the processes that hold a file of `folder` open, such as the tether process.
-fn holders(folder: &Path) -> Vec<u32> {
+/// Returns the processes that hold a file of `directory` open, such as the tether process.
+fn holders(directory: &Path) -> Vec<u32> {
     let holds = |pid: &u32| {
         let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
         let mut files = open.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-        files.any(|path: PathBuf| path.starts_with(folder))
+        files.any(|path: PathBuf| path.starts_with(directory))
     };
     let numbers = fs::read_dir("/proc").unwrap().flatten();
     numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(holds).collect()
@@ -33,7 +33,7 @@ fn tether_process_outlives_the_hook_and_ignores_signals() {
     let scene = ready();
     hook(&scene).run().assert_released();
     assert!(scene.is_tethered());
-    let [holder] = holders(&scene.self_folder)[..] else { panic!("{:?}", holders(&scene.self_folder)) };
+    let [holder] = holders(&scene.self_directory)[..] else { panic!("{:?}", holders(&scene.self_directory)) };
     let read = |name: &str| fs::read(format!("/proc/{holder}/{name}")).unwrap_or_default();
     assert_eq!(String::from_utf8(read("cmdline")).unwrap(), "/proc/self/exe\0hold\0");
     assert_eq!(read("environ"), b"", "the tether process must not keep the user's environment");
@@ -59,7 +59,7 @@ fn pre_stop_hook_can_take_the_tether() {
     let ended = scene.pre_stop().arg("--tether").run();
     assert_eq!(ended.code, 0);
     assert!(scene.is_tethered());
-    for holder in holders(&scene.self_folder) {
+    for holder in holders(&scene.self_directory) {
         signal(holder, Signal::KILL);
     }
     wait_until("the tether is released", || !scene.is_tethered());
@@ -70,12 +70,12 @@ fn end_of_a_check_keeps_the_tether_process() {
     let scene = ready();
     // The hook kills the processes that the check leaves behind, but not the tether process.
     let check =
-        format!(r#"exec:["sh","-c","sleep 1000 & echo $! >{}; exit 0"]"#, scene.self_folder.join("left").display());
+        format!(r#"exec:["sh","-c","sleep 1000 & echo $! >{}; exit 0"]"#, scene.self_directory.join("left").display());
     hook(&scene).arg("--check").arg(&check).run().assert_released();
     assert!(scene.is_tethered());
-    let left = fs::read_to_string(scene.self_folder.join("left")).unwrap();
+    let left = fs::read_to_string(scene.self_directory.join("left")).unwrap();
     wait_until("the check's process is killed", || !Path::new(&format!("/proc/{}", left.trim())).exists());
-    let [holder] = holders(&scene.self_folder)[..] else { panic!("{:?}", holders(&scene.self_folder)) };
+    let [holder] = holders(&scene.self_directory)[..] else { panic!("{:?}", holders(&scene.self_directory)) };
     signal(holder, Signal::KILL);
 }
 
@@ -83,7 +83,7 @@ fn end_of_a_check_keeps_the_tether_process() {
 fn tether_process_closes_inherited_descriptors() {
     let scene = ready();
     hook(&scene).with_open_file(&scene.termination).run().assert_released();
-    let [holder] = holders(&scene.self_folder)[..] else { panic!("{:?}", holders(&scene.self_folder)) };
+    let [holder] = holders(&scene.self_directory)[..] else { panic!("{:?}", holders(&scene.self_directory)) };
     let kept: Vec<PathBuf> = fs::read_dir(format!("/proc/{holder}/fd"))
         .unwrap()
         .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
@@ -99,14 +99,14 @@ fn environment_variable_enables_the_tether() {
     assert!(!scene.is_tethered());
     scene.hook().env("PODGATE_LEAVE_TETHER", "true").run().assert_released();
     assert!(scene.is_tethered());
-    holders(&scene.self_folder).into_iter().for_each(|pid| signal(pid, Signal::KILL));
+    holders(&scene.self_directory).into_iter().for_each(|pid| signal(pid, Signal::KILL));
 }
 
 #[test]
 fn tether_process_never_wakes_up() {
     let scene = ready();
     hook(&scene).run().assert_released();
-    let [holder] = holders(&scene.self_folder)[..] else { panic!("{:?}", holders(&scene.self_folder)) };
+    let [holder] = holders(&scene.self_directory)[..] else { panic!("{:?}", holders(&scene.self_directory)) };
     let switches = || {
         let status = fs::read_to_string(format!("/proc/{holder}/status")).unwrap();
         status.lines().filter(|line| line.contains("ctxt_switches")).map(str::to_owned).collect::<Vec<_>>()
@@ -125,16 +125,16 @@ fn each_hook_run_takes_the_tether_before_it_waits() {
     let mut scene = Scene::with_sidecar();
     let waiting = hook(&scene).spawn_waiting();
     assert!(scene.is_tethered());
-    let first = holders(&scene.self_folder);
+    let first = holders(&scene.self_directory);
     scene.set_state("db", State::Ready);
     waiting.wait().assert_released();
     // The container was killed and starts again while the first tether process still runs.
     hook(&scene).run().assert_released();
-    let all = holders(&scene.self_folder);
+    let all = holders(&scene.self_directory);
     let second: Vec<u32> = all.iter().copied().filter(|pid| !first.contains(pid)).collect();
     assert_eq!(second.len(), 1, "{first:?} {all:?}");
     all.iter().filter(|pid| !second.contains(pid)).for_each(|pid| signal(*pid, Signal::KILL));
-    wait_until("the first tether process has exited", || holders(&scene.self_folder) == second);
+    wait_until("the first tether process has exited", || holders(&scene.self_directory) == second);
     assert!(scene.is_tethered());
     signal(second[0], Signal::KILL);
     wait_until("the tether is released", || !scene.is_tethered());
@@ -143,7 +143,7 @@ fn each_hook_run_takes_the_tether_before_it_waits() {
 #[test]
 fn hook_succeeds_if_the_tether_process_cannot_start() {
     let scene = ready();
-    fs::remove_dir(&scene.self_folder).unwrap();
+    fs::remove_dir(&scene.self_directory).unwrap();
     hook(&scene).run().assert_released();
     assert!(scene.log_text().contains("can't start the tether process"), "{}", scene.log_text());
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{Scene, wait_until};
 use podgate::core::snapshot::{REASON_ENDED, Snapshot};
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn hook_reports_why_it_waits_until_its_container_is_ready() {
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
     assert_eq!(scene.termination_message(), "");
-    assert!(scene.log_text().contains("released: all conditions hold"));
+    assert!(scene.log_text().contains("released: all conditions are met"));
 }
 
 #[test]
@@ -31,10 +31,10 @@ fn idle_hook_wakes_only_for_the_slow_reread() {
 
 #[test]
 fn phases_terminating_and_started_end_the_wait() {
-    for (phase, message) in [(Phase::Terminating, "being deleted"), (Phase::Started, "has started before")] {
+    for (stage, message) in [(Stage::Terminating, "being deleted"), (Stage::Started, "has started before")] {
         let mut scene = Scene::with_sidecar();
         let hook = scene.hook().spawn_waiting();
-        scene.publish(|s| s.phase = phase);
+        scene.publish(|s| s.stage = stage);
         hook.wait().assert_released();
         assert!(scene.log_text().contains(message));
     }
@@ -119,7 +119,7 @@ fn a_board_of_another_sandbox_is_ignored_and_named() {
     let mut scene = Scene::with_sidecar();
     scene.publish(|s| {
         s.sandbox = "00000000-1-00000001".parse().unwrap();
-        s.phase = Phase::Started;
+        s.stage = Stage::Started;
         s.states.insert("db".to_owned(), State::Ready);
     });
     let run = scene.hook().flag("timeout", "100ms").run();
@@ -137,7 +137,7 @@ fn hook_reports_again_to_a_new_epoch_or_wrong_board() {
     let hook = scene.hook().spawn_waiting();
     scene.publish(|s| s.epoch = "e2".to_owned());
     wait_until("the hook reports again", || scene.report().unwrap().epoch == "e2");
-    let report = scene.self_folder.join("report");
+    let report = scene.self_directory.join("report");
     let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&report).unwrap());
     let first = inode();
     scene.publish(|s| s.order.reverse());
@@ -153,10 +153,10 @@ fn hook_reports_again_to_a_new_epoch_or_wrong_board() {
 #[test]
 fn message_names_a_report_that_cannot_be_written() {
     let mut scene = Scene::with_sidecar();
-    std::fs::remove_dir(&scene.self_folder).unwrap();
+    std::fs::remove_dir(&scene.self_directory).unwrap();
     let hook = scene.hook().spawn_waiting();
     assert!(scene.termination_message().contains("can't report to the sidecar"), "{}", scene.termination_message());
-    std::fs::create_dir(&scene.self_folder).unwrap();
+    std::fs::create_dir(&scene.self_directory).unwrap();
     wait_until("the hook reports", || scene.report().is_some());
     wait_until("the message no longer names the report", || !scene.termination_message().contains("can't report"));
     scene.set_state("db", State::Ready);

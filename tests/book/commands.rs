@@ -1,5 +1,5 @@
-//! Runs each command on the pages that needs no cluster. Runs the commands with bash, in a folder that has the files of
-//! these commands.
+//! Runs each command on the pages that needs no cluster. Runs the commands with bash, in a directory that has the files
+//! of these commands.
 
 use super::page::{Copied, Page, needs_a_cluster};
 use super::shell::{self, bash};
@@ -35,25 +35,25 @@ spec:
 ";
 const KRUISE: (&str, &str) = ("podgate.io/order: db, api", "apps.kruise.io/container-launch-priority: Ordered");
 
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
     for name in ["deploy/web", "manifests", ".config/fish/completions"] {
         fs::create_dir_all(at(name)).unwrap();
     }
-    shell::set_up(folder.path());
-    shell::program(folder.path(), "helm", HELM);
+    shell::set_up(directory.path());
+    shell::program(directory.path(), "helm", HELM);
     for name in ["shop.yaml", "deploy.yaml", "deploy/web/shop.yaml", "manifests/shop.yaml"] {
         fs::write(at(name), SHOP).unwrap();
     }
-    let made = bash(folder.path(), folder.path(), "kubectl podgate inject shop.yaml >injected.yaml");
+    let made = bash(directory.path(), directory.path(), "kubectl podgate inject shop.yaml >injected.yaml");
     assert_eq!(made.0, Some(0), "{}", made.1);
-    folder
+    directory
 }
 
 fn run(command: &Copied) {
-    let folder = folder();
-    let at = |name: &str| folder.path().join(name);
+    let directory = directory();
+    let at = |name: &str| directory.path().join(name);
     let text = match command.text.split_once(" | Out-String") {
         // Omit the part of the pipeline that requires PowerShell.
         Some((before, _)) => before,
@@ -62,7 +62,7 @@ fn run(command: &Copied) {
     if text.contains("--from kruise") {
         fs::write(at("shop.yaml"), SHOP.replace(KRUISE.0, KRUISE.1)).unwrap();
     }
-    let (code, output) = bash(folder.path(), folder.path(), &format!("fpath=(. .)\n{text}"));
+    let (code, output) = bash(directory.path(), directory.path(), &format!("fpath=(. .)\n{text}"));
     // The files are not injected yet, so --check must report changes.
     let expected = if text.contains("--check") { 3 } else { 0 };
     assert_eq!(code, Some(expected), "{}: {text}\n{output}", command.at);

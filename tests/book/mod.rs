@@ -52,12 +52,12 @@ fn check_and_inject_accept_each_manifest() {
 /// nor a warning in it.
 #[test]
 fn each_recipe_is_on_the_page() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/recipes");
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/recipes");
     let sections = Page::read("docs/recipes.md").sections("## ");
     let mut seen = 0;
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let manifest = fs::read_to_string(format!("{folder}/{name}")).unwrap();
+        let manifest = fs::read_to_string(format!("{directory}/{name}")).unwrap();
         for arguments in [["check", "--strict", "-"].as_slice(), &["inject", "-"]] {
             let output = tool(arguments, &manifest);
             assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
@@ -122,12 +122,13 @@ fn each_command_uses_existing_flags() {
 #[test]
 fn each_test_on_the_page_about_shared_objects_exists() {
     let mut sources = String::new();
-    let mut folders = ["tests", "src"].map(|folder| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder)).to_vec();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+    let mut directories =
+        ["tests", "src"].map(|directory| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(directory)).to_vec();
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
             match entry.extension().is_some_and(|extension| extension == "rs") {
                 true => sources += &fs::read_to_string(entry).unwrap(),
-                false if entry.is_dir() => folders.push(entry),
+                false if entry.is_dir() => directories.push(entry),
                 false => {}
             }
         }

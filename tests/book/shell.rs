@@ -1,4 +1,4 @@
-//! Folder in which a page's commands run without a cluster.
+//! Directory in which a page's commands run without a cluster.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,24 +15,24 @@ esac
 "#;
 
 /// Puts the fake kubectl and the plugin into `bin`.
-pub(crate) fn set_up(folder: &Path) {
-    fs::create_dir_all(folder.join("bin")).unwrap();
-    program(folder, "kubectl", KUBECTL);
-    symlink(env!("CARGO_BIN_EXE_kubectl-podgate"), folder.join("bin/kubectl-podgate")).unwrap();
+pub(crate) fn set_up(directory: &Path) {
+    fs::create_dir_all(directory.join("bin")).unwrap();
+    program(directory, "kubectl", KUBECTL);
+    symlink(env!("CARGO_BIN_EXE_kubectl-podgate"), directory.join("bin/kubectl-podgate")).unwrap();
 }
 
 /// Writes an executable script into `bin`.
-pub(crate) fn program(folder: &Path, name: &str, script: &str) {
-    let path = folder.join("bin").join(name);
+pub(crate) fn program(directory: &Path, name: &str, script: &str) {
+    let path = directory.join("bin").join(name);
     fs::write(&path, script).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Runs a script in `folder`. Returns the script's exit code, with standard output and standard error in one text.
-pub(crate) fn bash(folder: &Path, home: &Path, script: &str) -> (Option<i32>, String) {
+/// Runs a script in `directory`. Returns the script's exit code, with standard output and standard error in one text.
+pub(crate) fn bash(directory: &Path, home: &Path, script: &str) -> (Option<i32>, String) {
     let output = Command::new("bash")
         .args(["-euo", "pipefail", "-c", &format!("PATH=$PWD/bin:$PATH\n{script}")])
-        .current_dir(folder)
+        .current_dir(directory)
         .env("HOME", home)
         .env("KUBECONFIG", "/nonexistent")
         .output()

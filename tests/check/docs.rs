@@ -20,8 +20,8 @@ fn docs_quote_the_help() {
 
 #[test]
 fn every_rule_in_the_code_is_listed_with_its_level() {
-    fn walk(folder: &Path, found: &mut Vec<(&str, String)>) {
-        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+    fn walk(directory: &Path, found: &mut Vec<(&str, String)>) {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
             if entry.path().is_dir() {
                 walk(&entry.path(), found);
             } else if entry
@@ -42,8 +42,8 @@ fn every_rule_in_the_code_is_listed_with_its_level() {
         }
     }
     let mut named = Vec::new();
-    for folder in ["src/order", "src/bin/kubectl-podgate"] {
-        walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut named);
+    for directory in ["src/order", "src/bin/kubectl-podgate"] {
+        walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &mut named);
     }
     assert!(named.len() > 30);
     let page = read("docs/rules.md");

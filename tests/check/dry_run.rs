@@ -151,9 +151,9 @@ fn harmless_changes_are_not_reported() {
 /// The tool injects each manifest as the webhook of the same version does.
 #[test]
 fn no_manifest_of_the_corpus_is_reported() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inject/corpus");
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inject/corpus");
     let mut compared = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let options = serde_saphyr::options! { legacy_octal_numbers: true };
         let text = std::fs::read_to_string(&path).unwrap();
@@ -218,7 +218,7 @@ fn harmful_changes_are_errors() {
             "entrypoint",
             |pod| container(pod, "api")["command"] = json!(["/wrap", "api"]),
             "error[part-lost]",
-            "parts of podgate in api are missing or different, so the order does not hold: gate",
+            "parts of podgate in api are missing or different, so the order is not kept: gate",
         ),
         (
             "entrypoint",
@@ -228,13 +228,13 @@ fn harmful_changes_are_errors() {
                 db["lifecycle"] = json!({});
             },
             "error[part-lost]",
-            "podgate in db are missing or different, so the order does not hold: mount podgate-self, preStop",
+            "podgate in db are missing or different, so the order is not kept: mount podgate-self, preStop",
         ),
         (
             "post-start",
             |pod| container(pod, "db")["lifecycle"]["postStart"] = json!({"exec": {"command": ["mine"]}}),
             "error[part-lost]",
-            "podgate in db are missing or different, so the order does not hold: postStart",
+            "podgate in db are missing or different, so the order is not kept: postStart",
         ),
         (
             "entrypoint",
@@ -465,7 +465,7 @@ fn containers_of_other_webhooks_are_checked_in_the_returned_pod() {
     };
     let pod = POD.replace("'db &", "'daprd?=Started, db &");
     let (code, out, _) = with_server(&serve(late).address, &pod);
-    assert!(code == 1 && out.contains("error[part-lost]") && out.contains("does not hold: gate"), "{out}");
+    assert!(code == 1 && out.contains("error[part-lost]") && out.contains("is not kept: gate"), "{out}");
     // Podgate's webhook skips the namespace.
     let skip = move |mut pod: Value| {
         late(&mut pod);

@@ -5,7 +5,7 @@ use serde_json::json;
 
 /// Returns the lines of the forecast about waiting for a Pod with two containers and the given annotations.
 fn waiting(annotations: &str, command: &str) -> String {
-    let (folder, _) = file(&format!(
+    let (directory, _) = file(&format!(
         "\
 apiVersion: v1
 kind: Pod
@@ -20,7 +20,7 @@ metadata:
   - {{name: web, command: [web]}}
 "
     ));
-    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
     assert_eq!(code, 0, "{out}");
     let heads = ["waits", "timeout", "caution"];
     let is_about = |line: &&str| heads.iter().any(|head| line.starts_with(&format!("  {head} ")));
@@ -34,7 +34,7 @@ const CAUTION: &str = "  caution  hook: the order is also lost if a container cr
 
 #[test]
 fn forecast_shows_each_check_and_where_it_runs() {
-    let (folder, _) = file(
+    let (directory, _) = file(
         "\
 apiVersion: v1
 kind: Pod
@@ -46,7 +46,7 @@ metadata:
     ready.podgate.io/proxy: \"http://localhost:9090/ready\"
     check.podgate.io/runner: \"file:///a, tcp://cache:1\"
     check.podgate.io/other: \"mount:///data\"
-    podgate.io/on-provider-restart: restart
+    podgate.io/on-dependency-restart: restart
 spec:
   containers:
   - {name: dind, command: [dockerd]}
@@ -55,7 +55,7 @@ spec:
   - {name: other, command: [other]}
 ",
     );
-    let (code, out, _) = check(&folder, &["pod.yaml", "--strict"]);
+    let (code, out, _) = check(&directory, &["pod.yaml", "--strict"]);
     assert_eq!(code, 0, "{out}");
     for line in [
         "dind    at once (gate; its command is known); Ready by unix:///run/docker.sock, checked in the container",
@@ -68,7 +68,7 @@ spec:
     ] {
         assert!(out.lines().any(|found| found.ends_with(line)), "{line}\n{out}");
     }
-    let (_, out, _) = check(&folder, &["pod.yaml", "-o", "json"]);
+    let (_, out, _) = check(&directory, &["pod.yaml", "-o", "json"]);
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
     let containers = &report["templates"][0]["containers"];
     let in_container = json!({"check": "unix:///run/docker.sock", "runsIn": "container"});
@@ -87,7 +87,7 @@ fn each_mode_has_its_own_text() {
     assert_eq!(
         waiting("    podgate.io/on-timeout: continue\n", known),
         "  waits    at most 5m until the last container starts\n  \
-         timeout  gate: starts the container's command although its conditions do not hold\n"
+         timeout  gate: starts the container's command although its conditions are not met\n"
     );
     assert_eq!(
         waiting("    podgate.io/mode: post-start\n", known),
@@ -109,21 +109,21 @@ fn each_mode_has_its_own_text() {
     );
     // The kubelet holds api, because podgate does not know its command. web has a gate.
     let held =
-        "  timeout  held: the container stays held with the state TimedOut, and starts when its conditions hold\n";
+        "  timeout  held: the container stays held with the state TimedOut, and starts when its conditions are met\n";
     assert_eq!(
         waiting("", ""),
         format!("  waits    at most 5m until the last container starts or a gate times out\n{held}{GATE_FAILS}")
     );
     assert!(
         waiting("    podgate.io/on-timeout: continue\n", "")
-            .contains("held: the kubelet creates the container although its conditions do not hold\n")
+            .contains("held: the kubelet creates the container although its conditions are not met\n")
     );
     assert_eq!(waiting("    podgate.io/stop-order: none\n", known).matches("hook").count(), 0);
 }
 
 #[test]
 fn forecast_shows_who_keeps_the_order_of_init_containers() {
-    let (folder, _) = file(
+    let (directory, _) = file(
         "\
 apiVersion: v1
 kind: Pod
@@ -140,7 +140,7 @@ spec:
   - {name: api, command: [api]}
 ",
     );
-    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
     assert_eq!(code, 0, "{out}");
     let begin = "\
   before   setup   init container; Kubernetes keeps the order
@@ -149,12 +149,12 @@ spec:
   then     api     when mesh=Ready, script=Ready, waits at most 5m (gate; its command is known)
 ";
     assert!(out.contains(begin) && out.contains("note[kept-by-kubernetes]"), "{out}");
-    let (folder, _) = file(
-        &std::fs::read_to_string(folder.path().join("pod.yaml"))
+    let (directory, _) = file(
+        &std::fs::read_to_string(directory.path().join("pod.yaml"))
             .unwrap()
             .replace("readinessProbe: {tcpSocket: {port: 15021}}", "readinessProbe: {exec: {command: [ready]}}"),
     );
-    let (_, out, _) = check(&folder, &["pod.yaml"]);
+    let (_, out, _) = check(&directory, &["pod.yaml"]);
     assert!(
         out.contains("note[known-by-kubelet]: podgate learns mesh=Ready only from")
             && out.contains("give mesh an httpGet"),
@@ -164,7 +164,7 @@ spec:
 
 #[test]
 fn forecast_names_kubernetes_if_it_keeps_the_whole_order() {
-    let (folder, _) = file(
+    let (directory, _) = file(
         "\
 apiVersion: v1
 kind: Pod
@@ -180,7 +180,7 @@ spec:
   - {name: log, command: [log]}
 ",
     );
-    let (_, out, _) = check(&folder, &["pod.yaml"]);
+    let (_, out, _) = check(&directory, &["pod.yaml"]);
     for line in [
         "app      at once (no gate; Kubernetes keeps its order)",
         "log      at once (no gate; it is not part of the order)",

@@ -4,9 +4,9 @@ use super::{CHAIN, check, file, program};
 
 /// Checks and injects `text`. Returns the exit codes of `check --strict` and `inject`, and their whole output.
 fn check_and_inject(text: &str) -> (i32, i32, String) {
-    let (folder, _) = file(text);
-    let (strict, out, _) = check(&folder, &["--strict", "-q", "pod.yaml"]);
-    let output = program(folder.path()).current_dir(folder.path()).args(["inject", "pod.yaml"]).output().unwrap();
+    let (directory, _) = file(text);
+    let (strict, out, _) = check(&directory, &["--strict", "-q", "pod.yaml"]);
+    let output = program(directory.path()).current_dir(directory.path()).args(["inject", "pod.yaml"]).output().unwrap();
     let found = out + &String::from_utf8(output.stderr).unwrap();
     (strict, output.status.code().unwrap(), found)
 }
@@ -101,14 +101,15 @@ spec:
         assert!(!out.contains("error[") && !out.contains(": error:"), "{out}");
     }
     // `uninject` removes what `inject` has added, whatever the sidecar has written since.
-    let (folder, _) = file(&ordered.replace("status.podgate.io/db: Ready, sandbox.podgate.io/id: x, ", ""));
+    let (directory, _) = file(&ordered.replace("status.podgate.io/db: Ready, sandbox.podgate.io/id: x, ", ""));
     let run = |command: &str| {
-        let output = program(folder.path()).current_dir(folder.path()).args([command, "pod.yaml"]).output().unwrap();
+        let output =
+            program(directory.path()).current_dir(directory.path()).args([command, "pod.yaml"]).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     let injected = run("inject").1.replace("annotations: {", "annotations: {status.podgate.io/db: Ready, ");
     assert!(injected.contains("podgate.io/injected") && injected.contains("status.podgate.io"), "{injected}");
-    std::fs::write(folder.path().join("pod.yaml"), injected).unwrap();
+    std::fs::write(directory.path().join("pod.yaml"), injected).unwrap();
     let (code, plain) = run("uninject");
     assert!(code == Some(0) && !plain.contains("podgate.io/injected"), "{plain}");
 }

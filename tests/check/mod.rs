@@ -19,17 +19,17 @@ pub(crate) fn program(home: &Path) -> Command {
     command
 }
 
-/// Creates a folder with one file `pod.yaml`.
+/// Creates a directory with one file `pod.yaml`.
 pub(crate) fn file(text: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pod.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pod.yaml");
     fs::write(&path, text).unwrap();
-    (folder, path)
+    (directory, path)
 }
 
 /// Runs `check`. Returns exit code, standard output and standard error.
-pub(crate) fn check(folder: &TempDir, arguments: &[&str]) -> (i32, String, String) {
-    let output = program(folder.path()).current_dir(folder.path()).arg("check").args(arguments).output().unwrap();
+pub(crate) fn check(directory: &TempDir, arguments: &[&str]) -> (i32, String, String) {
+    let output = program(directory.path()).current_dir(directory.path()).arg("check").args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
@@ -53,8 +53,8 @@ spec:
 
 #[test]
 fn check_prints_the_forecast() {
-    let (folder, _) = file(CHAIN);
-    let (code, out, err) = check(&folder, &["pod.yaml"]);
+    let (directory, _) = file(CHAIN);
+    let (code, out, err) = check(&directory, &["pod.yaml"]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     assert_eq!(
         out,
@@ -72,15 +72,15 @@ Deployment/shop (pod.yaml:2)
 1 template checked: 0 errors, 0 warnings, 0 notes
 "
     );
-    let (code, out, _) = check(&folder, &["pod.yaml", "--quiet"]);
+    let (code, out, _) = check(&directory, &["pod.yaml", "--quiet"]);
     assert_eq!((code, out.as_str()), (0, "1 template checked: 0 errors, 0 warnings, 0 notes\n"));
 }
 
 #[test]
 fn finding_shows_its_place_and_fix() {
-    let (folder, _) =
+    let (directory, _) =
         file(&CHAIN.replace("db, api & cache", "db, apii & cache").replace("name: shop}", "name: shop}\n# ü"));
-    let (code, out, err) = check(&folder, &["pod.yaml", "-q"]);
+    let (code, out, err) = check(&directory, &["pod.yaml", "-q"]);
     assert_eq!((code, err.as_str()), (1, ""));
     assert_eq!(
         out,
@@ -101,9 +101,9 @@ Rules: https://github.com/podgate/podgate/blob/main/docs/rules.md
 
 #[test]
 fn rule_name_is_a_link_on_a_terminal() {
-    let (folder, _) = file(&CHAIN.replace("db, api & cache", "db, apii & cache"));
-    let mut command = program(folder.path());
-    let command = command.current_dir(folder.path()).env("CLICOLOR_FORCE", "1").args(["check", "pod.yaml"]);
+    let (directory, _) = file(&CHAIN.replace("db, api & cache", "db, apii & cache"));
+    let mut command = program(directory.path());
+    let command = command.current_dir(directory.path()).env("CLICOLOR_FORCE", "1").args(["check", "pod.yaml"]);
     let out = String::from_utf8(command.output().unwrap().stdout).unwrap();
     let link = "\x1b]8;;https://github.com/podgate/podgate/blob/main/docs/rules.md#unknown-container\x1b\\unknown-container\x1b]8;;\x1b\\";
     assert!(out.contains(link), "{out:?}");
@@ -111,9 +111,9 @@ fn rule_name_is_a_link_on_a_terminal() {
 
 #[test]
 fn cycle_is_shown_completely() {
-    let (folder, _) =
+    let (directory, _) =
         file(&CHAIN.replace("      annotations:\n", "      annotations:\n        after.podgate.io/db: web\n"));
-    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
     assert_eq!(code, 1, "{out}");
     assert!(out.contains("error[cycle]: containers wait for each other: db -> web -> api -> db"), "{out}");
     assert!(out.contains("pod.yaml:8:30") && out.contains("no forecast: fix the errors first"), "{out}");
@@ -121,25 +121,25 @@ fn cycle_is_shown_completely() {
 
 #[test]
 fn warnings_fail_only_with_strict() {
-    let (folder, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
-    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    let (directory, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
     assert!(code == 0 && out.contains("warning[no-readiness-probe]: api waits until db is Ready"), "{out}");
-    assert_eq!(check(&folder, &["pod.yaml", "--strict"]).0, 1);
+    assert_eq!(check(&directory, &["pod.yaml", "--strict"]).0, 1);
 }
 
 #[test]
 fn same_finding_is_reported_for_each_document() {
     let one = CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", "");
-    let (folder, _) = file(&format!("{one}---\n{one}"));
-    let (_, out, _) = check(&folder, &["pod.yaml"]);
+    let (directory, _) = file(&format!("{one}---\n{one}"));
+    let (_, out, _) = check(&directory, &["pod.yaml"]);
     assert!(out.contains("pod.yaml:11:9") && out.contains("pod.yaml:26:9"), "{out}");
     assert!(out.contains("2 templates checked: 0 errors, 2 warnings"), "{out}");
 }
 
 #[test]
 fn json_contains_findings_and_forecasts() {
-    let (folder, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
-    let (code, out, _) = check(&folder, &["pod.yaml", "-o", "json"]);
+    let (directory, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
+    let (code, out, _) = check(&directory, &["pod.yaml", "-o", "json"]);
     let json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &json["errors"], &json["warnings"]), (0, &0.into(), &1.into()));
     let finding = &json["findings"][0];
@@ -155,8 +155,8 @@ fn json_contains_findings_and_forecasts() {
 
 #[test]
 fn sarif_has_the_fields_that_code_scanning_needs() {
-    let (folder, _) = file(&CHAIN.replace("db, api & cache, web", "db, apii, webb"));
-    let (code, out, _) = check(&folder, &["pod.yaml", "-o", "sarif"]);
+    let (directory, _) = file(&CHAIN.replace("db, api & cache, web", "db, apii, webb"));
+    let (code, out, _) = check(&directory, &["pod.yaml", "-o", "sarif"]);
     let log: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &log["version"]), (1, &"2.1.0".into()));
     assert!(log["$schema"].as_str().unwrap().contains("sarif-2.1.0"));
@@ -183,28 +183,28 @@ fn sarif_has_the_fields_that_code_scanning_needs() {
     }
     assert_eq!(results[1]["locations"][0]["physicalLocation"]["region"]["startColumn"], 38);
 
-    fs::create_dir(folder.path().join("a b")).unwrap();
-    fs::rename(folder.path().join("pod.yaml"), folder.path().join("a b/ü.yaml")).unwrap();
-    let absolute = folder.path().join("a b/ü.yaml").to_str().unwrap().to_owned();
+    fs::create_dir(directory.path().join("a b")).unwrap();
+    fs::rename(directory.path().join("pod.yaml"), directory.path().join("a b/ü.yaml")).unwrap();
+    let absolute = directory.path().join("a b/ü.yaml").to_str().unwrap().to_owned();
     let uri = format!("file://{}", absolute.replace(' ', "%20").replace('ü', "%C3%BC"));
     for (path, expected) in [("./a b/ü.yaml", "a%20b/%C3%BC.yaml"), (&absolute, &uri)] {
-        let log: Value = serde_json::from_str(&check(&folder, &[path, "-o", "sarif"]).1).unwrap();
+        let log: Value = serde_json::from_str(&check(&directory, &[path, "-o", "sarif"]).1).unwrap();
         let place = &log["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
         assert_eq!(place["artifactLocation"]["uri"], expected);
     }
 }
 
 #[test]
-fn stdin_folders_and_files_without_an_order_are_read() {
-    let (folder, _) = file(CHAIN);
-    let output = program(folder.path()).args(["check", "-"]).write_stdin(CHAIN).output().unwrap();
+fn stdin_directories_and_files_without_an_order_are_read() {
+    let (directory, _) = file(CHAIN);
+    let output = program(directory.path()).args(["check", "-"]).write_stdin(CHAIN).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("Deployment/shop (<stdin>:2)"));
-    assert_eq!(check(&folder, &["-f", "pod.yaml", "--filename=pod.yaml"]).1.matches("Deployment/shop").count(), 1);
-    fs::create_dir(folder.path().join("deep")).unwrap();
-    fs::write(folder.path().join("deep/other.yaml"), CHAIN.replace("shop", "other")).unwrap();
-    assert!(!check(&folder, &["."]).1.contains("Deployment/other"));
-    assert!(check(&folder, &["-R", "."]).1.contains("Deployment/other"));
-    fs::write(folder.path().join("none.yaml"), "kind: Service\n").unwrap();
+    assert_eq!(check(&directory, &["-f", "pod.yaml", "--filename=pod.yaml"]).1.matches("Deployment/shop").count(), 1);
+    fs::create_dir(directory.path().join("deep")).unwrap();
+    fs::write(directory.path().join("deep/other.yaml"), CHAIN.replace("shop", "other")).unwrap();
+    assert!(!check(&directory, &["."]).1.contains("Deployment/other"));
+    assert!(check(&directory, &["-R", "."]).1.contains("Deployment/other"));
+    fs::write(directory.path().join("none.yaml"), "kind: Service\n").unwrap();
     for (arguments, expected) in [
         (&["none.yaml"][..], (0, true)),
         (&["none.yaml", "--strict"], (1, true)),
@@ -212,7 +212,7 @@ fn stdin_folders_and_files_without_an_order_are_read() {
         (&["none.yaml", "-o", "json"], (0, false)),
         (&["none.yaml", "pod.yaml", "--strict"], (0, false)),
     ] {
-        let (code, _, err) = check(&folder, arguments);
+        let (code, _, err) = check(&directory, arguments);
         assert_eq!((code, err.contains("no order declared")), expected, "{arguments:?}: {err}");
         assert_eq!(err.contains("an error with --strict"), expected == (1, true), "{arguments:?}: {err}");
     }
@@ -220,17 +220,17 @@ fn stdin_folders_and_files_without_an_order_are_read() {
 
 #[test]
 fn unreadable_files_are_findings_and_the_rest_is_checked() {
-    let (folder, _) = file(&CHAIN.replace("db, api & cache", "db, apii & cache"));
+    let (directory, _) = file(&CHAIN.replace("db, api & cache", "db, apii & cache"));
     for (name, text) in [
         ("a.yaml", "# podgate.io\na: {{ .Values.a }}\n---\nb: 1\n"),
         ("b.yaml", "no: [key, of, podgate\n"),
         ("z/z.json", "{\"podgate.io/order\": 1,\n \"ü\": ü ü\": 2}"),
     ] {
-        fs::create_dir_all(folder.path().join("z")).unwrap();
-        fs::write(folder.path().join(name), text).unwrap();
+        fs::create_dir_all(directory.path().join("z")).unwrap();
+        fs::write(directory.path().join(name), text).unwrap();
     }
-    fs::write(folder.path().join("c.yaml"), b"a: \xff\n").unwrap();
-    let (code, out, err) = check(&folder, &["-R", ".", "nowhere.yaml", "-o", "json"]);
+    fs::write(directory.path().join("c.yaml"), b"a: \xff\n").unwrap();
+    let (code, out, err) = check(&directory, &["-R", ".", "nowhere.yaml", "-o", "json"]);
     let json: Value = serde_json::from_str(&out).unwrap();
     let found = |finding: &Value| {
         let text = |field: &str| finding[field].as_str().unwrap().to_owned();
@@ -251,10 +251,10 @@ fn unreadable_files_are_findings_and_the_rest_is_checked() {
     assert_eq!((code, &json["errors"]), (1, &5.into()));
     assert!(err.starts_with("kubectl podgate: ignored an unreadable document without \"podgate.io\": ./b.yaml:1:5: "));
 
-    let (code, out, _) = check(&folder, &["-R", ".", "nowhere.yaml", "-o", "sarif"]);
+    let (code, out, _) = check(&directory, &["-R", ".", "nowhere.yaml", "-o", "sarif"]);
     let log: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, log["runs"][0]["results"].as_array().unwrap().len()), (1, 5), "{out}");
-    let (code, out, err) = check(&folder, &["-q", "a.yaml", "nowhere.yaml"]);
+    let (code, out, err) = check(&directory, &["-q", "a.yaml", "nowhere.yaml"]);
     assert_eq!((code, err.as_str()), (1, ""));
     assert_eq!(
         out,
@@ -281,54 +281,54 @@ Rules: https://github.com/podgate/podgate/blob/main/docs/rules.md
 
 #[test]
 fn usage_errors_exit_with_64() {
-    let (folder, _) = file(CHAIN);
+    let (directory, _) = file(CHAIN);
     for (arguments, expected) in [
         (&[][..], "<FILE>"),
         (&["x", "--kubernetes", "new"], "write 1.34"),
         (&["x", "-o", "yaml"], "possible values: text, json, sarif"),
     ] {
-        let (code, _, err) = check(&folder, arguments);
+        let (code, _, err) = check(&directory, arguments);
         assert!(code == 64 && err.contains(expected), "{err}");
     }
 }
 
 #[test]
 fn failed_image_lookup_gives_one_line() {
-    let (folder, _) = file(&CHAIN.replace("command: [web]", "image: 'localhost:1/web:1'"));
-    let (code, out, err) = check(&folder, &["pod.yaml", "--resolve-images"]);
+    let (directory, _) = file(&CHAIN.replace("command: [web]", "image: 'localhost:1/web:1'"));
+    let (code, out, err) = check(&directory, &["pod.yaml", "--resolve-images"]);
     assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
     assert!(err.contains("container web: image localhost:1/web:1"), "{err}");
-    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
     assert!(code == 0 && out.contains("(held; its command is not known)"), "{out}");
 }
 
 #[test]
 fn long_lines_are_truncated() {
-    let (folder, path) = file("");
+    let (directory, path) = file("");
     let long = "x".repeat(3_000_000);
     let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels":
         {"note": long}, "annotations": {"podgate.io/order": "a, c"}}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}});
     fs::write(&path, pod.to_string()).unwrap();
-    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
     assert!(code == 1 && out.len() < 2000 && out.contains("there is no container c"), "{} bytes", out.len());
     assert!(out.contains("pod.yaml:1:3000"), "{out}");
 }
 
 #[test]
 fn terminal_control_characters_are_escaped() {
-    let (folder, _) = file(
+    let (directory, _) = file(
         "kind: Pod\nmetadata:\n  name: \"\\e[31mred\"\n  annotations:\n    podgate.io/order: \"a, \\e[2Jb\"\n    podgate.io/mode: \"\\u202e\\e]0;x\\a\"\n\
          spec:\n  containers: [{name: a}]\n",
     );
-    let (code, out, err) = check(&folder, &["pod.yaml"]);
+    let (code, out, err) = check(&directory, &["pod.yaml"]);
     assert_eq!(code, 1);
     assert!(!out.contains(['\u{1b}', '\u{7}', '\u{202e}']) && err.is_empty(), "{out:?}");
 }
 
 #[test]
 fn injected_manifest_is_checked_without_podgates_parts() {
-    let (folder, _) = file(CHAIN);
-    let before = check(&folder, &["pod.yaml"]).1;
+    let (directory, _) = file(CHAIN);
+    let before = check(&directory, &["pod.yaml"]).1;
     let mut document: Value =
         serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "shop"}});
     let containers: Vec<Value> = [("db", 5432), ("api", 8080), ("cache", 6379)]
@@ -341,23 +341,23 @@ fn injected_manifest_is_checked_without_podgates_parts() {
     let injected =
         podgate::order::inject::inject(&template, &options, &podgate::order::plan::KnownFacts::default()).unwrap();
     document["spec"] = serde_json::json!({"template": injected.value});
-    fs::write(folder.path().join("pod.yaml"), serde_json::to_string_pretty(&document).unwrap()).unwrap();
-    let (code, after, _) = check(&folder, &["pod.yaml"]);
+    fs::write(directory.path().join("pod.yaml"), serde_json::to_string_pretty(&document).unwrap()).unwrap();
+    let (code, after, _) = check(&directory, &["pod.yaml"]);
     assert_eq!(code, 0, "{after}");
     assert_eq!(after.replace("pod.yaml:3, injected", "pod.yaml:2"), before);
 }
 
 #[test]
 fn init_container_before_the_injected_sidecar_warns() {
-    let (folder, path) = file(&CHAIN.replace("command: [web]", "image: web:1"));
-    let output = program(folder.path()).arg("inject").arg(&path).output().unwrap();
+    let (directory, path) = file(&CHAIN.replace("command: [web]", "image: web:1"));
+    let output = program(directory.path()).arg("inject").arg(&path).output().unwrap();
     let injected = String::from_utf8(output.stdout).unwrap();
     fs::write(&path, &injected).unwrap();
-    let (code, out, _) = check(&folder, &["pod.yaml", "--strict"]);
+    let (code, out, _) = check(&directory, &["pod.yaml", "--strict"]);
     assert_eq!(code, 0, "{out}");
     let moved = injected.replacen("- name: podgate\n", "- {name: mesh-init, image: mesh}\n      - name: podgate\n", 1);
     fs::write(&path, moved).unwrap();
-    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
     assert!(code == 0 && out.contains("warning[sidecar-not-first]: mesh-init comes before podgate's sidecar"), "{out}");
 }
 
@@ -372,11 +372,11 @@ fn deadline_of_a_job_in_a_cron_job_counts() {
              \x20         - {{name: report, image: report:1}}\n"
         )
     };
-    let (folder, path) = file(&job(""));
-    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    let (directory, path) = file(&job(""));
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
     assert!(code == 1 && out.contains("error[hold-without-deadline]"), "{out}");
     fs::write(path, job("      activeDeadlineSeconds: 3600\n")).unwrap();
-    let (code, out, _) = check(&folder, &["pod.yaml", "-o", "json"]);
+    let (code, out, _) = check(&directory, &["pod.yaml", "-o", "json"]);
     assert_eq!(code, 0, "{out}");
     let found: Value = serde_json::from_str(&out).unwrap();
     let report = &found["templates"][0]["containers"][1];
@@ -397,8 +397,8 @@ fn finding_marks_the_word_in_any_yaml_style() {
     ] {
         let text = format!("metadata:\n  annotations:{annotations}\n{pod}");
         for (before, first_line) in [("", 0), ("# x\n---\n", 2)] {
-            let (folder, _) = file(&format!("{before}{text}"));
-            let (_, out, _) = check(&folder, &["-o", "json", "pod.yaml"]);
+            let (directory, _) = file(&format!("{before}{text}"));
+            let (_, out, _) = check(&directory, &["-o", "json", "pod.yaml"]);
             let json: Value = serde_json::from_str(&out).unwrap();
             let finding = &json["findings"][0];
             let number = |field: &str| finding[field].as_u64().unwrap();
@@ -408,8 +408,8 @@ fn finding_marks_the_word_in_any_yaml_style() {
             let mark = line_text.chars().skip(column as usize - 1).take((number("endColumn") - column) as usize);
             assert_eq!(mark.collect::<String>(), marked, "{text}");
             // `inject` reports the same place.
-            let mut inject = program(folder.path());
-            let inject = inject.current_dir(folder.path()).args(["inject", "-f", "pod.yaml"]).output().unwrap();
+            let mut inject = program(directory.path());
+            let inject = inject.current_dir(directory.path()).args(["inject", "-f", "pod.yaml"]).output().unwrap();
             let error = format!("pod.yaml:{line}:{column}: error: {}", finding["message"].as_str().unwrap());
             assert!(String::from_utf8(inject.stderr).unwrap().contains(&error), "{error}");
         }
@@ -420,8 +420,8 @@ fn finding_marks_the_word_in_any_yaml_style() {
 fn missing_field_marks_its_nearest_parent() {
     let order = "kind: Pod\nmetadata: {annotations: {podgate.io/order: a}}\n";
     for (text, place) in [("spec: {containers: [{name: a}, {}]}\n", (3, 32)), ("spec: {containers: []}\n", (3, 8))] {
-        let (folder, _) = file(&format!("{order}{text}"));
-        let json: Value = serde_json::from_str(&check(&folder, &["-o", "json", "pod.yaml"]).1).unwrap();
+        let (directory, _) = file(&format!("{order}{text}"));
+        let json: Value = serde_json::from_str(&check(&directory, &["-o", "json", "pod.yaml"]).1).unwrap();
         let finding = &json["findings"][0];
         assert_eq!((&finding["line"], &finding["column"]), (&place.0.into(), &place.1.into()), "{json:#}");
     }
@@ -429,8 +429,8 @@ fn missing_field_marks_its_nearest_parent() {
 
 #[test]
 fn handwritten_examples_pass_strict_checks() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let manifests = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests");
-    let (code, out, _) = check(&folder, &["--strict", "-R", manifests]);
+    let (code, out, _) = check(&directory, &["--strict", "-R", manifests]);
     assert_eq!(code, 0, "{out}");
 }

@@ -181,9 +181,9 @@ spec:
 
 /// Runs `check --server` on a Pod. Returns exit code, standard output and standard error.
 pub(crate) fn with_server(server: &str, pod: &str) -> (i32, String, String) {
-    let (folder, _) = file(pod);
-    kubeconfig(folder.path(), server);
-    check(&folder, &["pod.yaml", "--server", "--kubeconfig", "kubeconfig", "--request-timeout", "5s", "-q"])
+    let (directory, _) = file(pod);
+    kubeconfig(directory.path(), server);
+    check(&directory, &["pod.yaml", "--server", "--kubeconfig", "kubeconfig", "--request-timeout", "5s", "-q"])
 }
 
 #[test]
@@ -336,8 +336,8 @@ fn missing_permission_to_list_webhooks_gives_a_note() {
 
 #[test]
 fn injected_pod_needs_no_webhook() {
-    let (folder, _) = file(POD);
-    let output = program(folder.path()).current_dir(folder.path()).args(["inject", "pod.yaml"]).output().unwrap();
+    let (directory, _) = file(POD);
+    let output = program(directory.path()).current_dir(directory.path()).args(["inject", "pod.yaml"]).output().unwrap();
     let injected = String::from_utf8(output.stdout).unwrap();
     assert!(injected.contains("podgate.io/injected"), "{injected}");
     let (code, out, err) = with_server(&serve("36", ALL, false), &injected);

@@ -414,7 +414,7 @@ fn annotations(numbers: &[usize], names: &[String], natives: &[String]) -> Map<S
         }
         let settings: &[(&str, &str)] = match at(At::settings) {
             1 => &[("mode", "entrypoint"), ("timeout", "1h")],
-            2 => &[("on-provider-restart", "restart"), ("timeout", "1h")],
+            2 => &[("on-dependency-restart", "restart"), ("timeout", "1h")],
             3 => &[("command", "[\"x\",\"$$(X)\"]"), ("image", "i")],
             4 => &[("mode", "enrtypoint")],
             5 => &[("mode", "post-start")],
@@ -435,7 +435,7 @@ fn near_key(kind: usize, n: usize) -> String {
         2 => format!("on-provider-restrt.pod{n}.io/x"),
         3 => format!("example.com/{n}"),
         4 => format!("c{n:04}"),
-        5 => format!("on-provider-restartz.podgate.i/{n}"),
+        5 => format!("on-dependency-restartz.podgate.i/{n}"),
         _ => format!("status.podgate.io/{n}"),
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 const HOUR: u64 = 3600;
 
-/// Makes the wall clock jump by `seconds` for `command` when the file `step` exists in the Pod's folder.
+/// Makes the wall clock jump by `seconds` for `command` when the file `step` exists in the Pod's directory.
 fn step_clock(command: &mut Command, library: &Path, pod: &Pod, seconds: i64) {
     command.env("LD_PRELOAD", library).env("STEP_WHEN", pod.path("step")).env("STEP_SECONDS", seconds.to_string());
 }

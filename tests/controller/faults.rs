@@ -29,7 +29,7 @@ fn signal_ends_the_sidecar_before_it_has_set_up_the_board() {
 #[test]
 fn states_are_published_without_a_bell() {
     let pod = Pod::new();
-    // The sidecar can't remove this folder, so it can't create the FIFO.
+    // The sidecar can't remove this directory, so it can't create the FIFO.
     fs::create_dir_all(pod.path("board/.bell.tmp/file")).unwrap();
     let sidecar = pod.sidecar(r#"[{"name":"db","mode":"post-start"}]"#, &[]);
     pod.report("db", Report::default());
@@ -47,7 +47,7 @@ fn denied_lock_gives_an_error_message() {
     assert!(stderr(&output).contains("open-file-description locks"), "{}", stderr(&output));
 }
 
-/// Two containers. The sidecar prepares the folder of `evil` before the folder of `db`.
+/// Two containers. The sidecar prepares the directory of `evil` before the directory of `db`.
 const EVIL: &str = r#"[{"name":"evil","mode":"post-start"},{"name":"db","mode":"post-start"}]"#;
 
 fn evil_pod() -> serde_json::Value {
@@ -93,11 +93,11 @@ fn container_cannot_hide_the_reports_of_others_from_a_restarted_sidecar() {
             let Some(sidecar) = sidecar else { return };
             assert!(pod.command(&["ready", "--timeout", "10s"]).status().unwrap().success());
             let volume = format!("/proc/{}/root{}", sidecar.child.as_ref().unwrap().id(), pod.path("self").display());
-            let folder = PathBuf::from(volume).join("db");
-            until("the folder exists", || folder.is_dir());
-            if pod.report_to(&folder, Report::default()).is_err() {
-                fs::remove_file(folder.with_file_name("evil").join("fill")).unwrap();
-                pod.report_to(&folder, Report::default()).unwrap();
+            let directory = PathBuf::from(volume).join("db");
+            until("the directory exists", || directory.is_dir());
+            if pod.report_to(&directory, Report::default()).is_err() {
+                fs::remove_file(directory.with_file_name("evil").join("fill")).unwrap();
+                pod.report_to(&directory, Report::default()).unwrap();
             }
             until(&format!("db is Ready, api {use_api}: {attack}"), || pod.state("db") == State::Ready);
             if use_api {

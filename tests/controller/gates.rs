@@ -60,7 +60,7 @@ fn dependent_container_starts_after_its_dependency_runs() {
     let db = pod.gate("db", &[], SLEEP);
     until("both run", || pod.has_opened("db") && pod.has_opened("api"));
     until("both are Ready", || (pod.state("db"), pod.state("api")) == (State::Ready, State::Ready));
-    assert_eq!((pod.board().phase, pod.board().heard_tickets.is_empty()), (Phase::Started, true));
+    assert_eq!((pod.board().stage, pod.board().heard_tickets.is_empty()), (Stage::Started, true));
     drop((api, db));
 }
 
@@ -119,7 +119,7 @@ fn late_gate_opens_only_after_a_new_check() {
     let _db = pod.gate("db", &[], SLEEP);
     let mut api = pod.gate("api", &["--until", "db"], SLEEP);
     until("both run", || pod.has_opened("api"));
-    until("the Pod has started", || pod.board().phase == Phase::Started);
+    until("the Pod has started", || pod.board().stage == Stage::Started);
     drop(listener);
     api.kill();
     let api = pod.gate("api", &["--until", "db"], SLEEP);

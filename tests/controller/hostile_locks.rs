@@ -221,9 +221,9 @@ fn open_ends_of_the_bell_do_not_block_the_sidecar() {
     until("db is Ready", || pod.state("db") == State::Ready);
 }
 
-/// A container owns the files in its own folder, so it can take leases on them.
+/// A container owns the files in its own directory, so it can take leases on them.
 #[test]
-fn lease_in_a_folder_does_not_delay_the_reports_of_others() {
+fn lease_in_a_directory_does_not_delay_the_reports_of_others() {
     let pod = Pod::new();
     let _sidecar = pod.sidecar(r#"[{"name":"evil","mode":"post-start"},{"name":"db","mode":"post-start"}]"#, &[]);
     let mut neighbors = [names::REPORT_FILE, names::TETHER_FILE]

@@ -24,7 +24,7 @@ fn opened(ticket: &str) -> Report {
 fn one_container_cannot_flood_the_api_server_or_delay_others() {
     let (pod, api) = (Pod::new(), Api::new(gated()));
     let Some(sidecar) = api.sidecar(&pod, "true") else { return };
-    until("the folders exist", || pod.path("self/db").is_dir());
+    until("the directories exist", || pod.path("self/db").is_dir());
     pod.report("evil", opened("t"));
     pod.report("db", opened("t"));
     let is_published = |name: &str| api.annotation(&format!("status.podgate.io/{name}")).as_deref() == Some("Ready");

@@ -1,4 +1,4 @@
-//! Black-box tests of the sidecar's binary without an API server: board, folders, probes and exit codes. Tests that
+//! Black-box tests of the sidecar's binary without an API server: board, directories, probes and exit codes. Tests that
 //! need an API server are in `tests/kubelet`.
 #![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
@@ -15,7 +15,7 @@ use crate::hang_guard::HANG_GUARD;
 use podgate::core::names;
 use podgate::core::report::Report;
 use podgate::core::snapshot::Snapshot;
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::{files, source};
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,7 +29,7 @@ use tempfile::TempDir;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_podgate-controller");
 const AGENT: &str = env!("CARGO_BIN_EXE_podgate");
 
-/// Volumes of one Pod, in a temporary folder.
+/// Volumes of one Pod, in a temporary directory.
 struct Pod {
     root: TempDir,
 }
@@ -37,8 +37,8 @@ struct Pod {
 impl Pod {
     fn new() -> Pod {
         let root = tempfile::tempdir().unwrap();
-        for folder in ["board", "self", "info"] {
-            std::fs::create_dir(root.path().join(folder)).unwrap();
+        for directory in ["board", "self", "info"] {
+            std::fs::create_dir(root.path().join(directory)).unwrap();
         }
         Pod { root }
     }
@@ -84,9 +84,9 @@ impl Pod {
         self.report_to(&self.path("self").join(container), report).unwrap();
     }
 
-    fn report_to(&self, folder: &Path, report: Report) -> std::io::Result<()> {
+    fn report_to(&self, directory: &Path, report: Report) -> std::io::Result<()> {
         let report = Report { sandbox: Some(sandbox_id()), epoch: self.board().epoch, started: true, ..report };
-        files::replace(folder, names::REPORT_FILE, report.to_text().as_bytes(), 0o644).map(drop)
+        files::replace(directory, names::REPORT_FILE, report.to_text().as_bytes(), 0o644).map(drop)
     }
 }
 
@@ -153,8 +153,8 @@ fn wrong_setup_has_an_error_message_and_exit_code() {
         (&["--pod-ips", ""], 78, "POD_NAME and POD_NAMESPACE are not set"),
         (&[], 78, "POD_NAME and POD_NAMESPACE are not set"),
         (&["--publish", "board"], 78, "needs --containers"),
-        (&["--publish", "board", "--containers", "[]", "--board", "nowhere"], 78, "--board nowhere: no such folder"),
-        (&["--publish", "board", "--containers", "[]", "--self", "nowhere"], 78, "--self nowhere: no such folder"),
+        (&["--publish", "board", "--containers", "[]", "--board", "nowhere"], 78, "--board nowhere: no such directory"),
+        (&["--publish", "board", "--containers", "[]", "--self", "nowhere"], 78, "--self nowhere: no such directory"),
         (&["--publish", "board", "--containers", "[]", "--agent", "nowhere"], 78, "can't install nowhere"),
         (&["--publish", "board", "--containers", "[]", "--metrics-addr", "192.0.2.1:1"], 78, "--metrics-addr"),
         (&["ready", "--timeout", "10ms"], 75, "not locked by a sidecar"),
@@ -170,13 +170,13 @@ fn old_board_is_reset_and_its_revision_grows() {
     let pod = Pod::new();
     for sandbox in [sandbox_id().to_string(), "3f2a9c1e-1-1".to_owned()] {
         let stale = format!(
-            "sandbox.podgate.io/epoch=\"old\"\nsandbox.podgate.io/id=\"{sandbox}\"\nsandbox.podgate.io/phase=\"started\"\n\
+            "sandbox.podgate.io/epoch=\"old\"\nsandbox.podgate.io/id=\"{sandbox}\"\nsandbox.podgate.io/stage=\"started\"\n\
              sandbox.podgate.io/revision=\"41\"\nstatus.podgate.io/db=\"Ready\"\nstatus.podgate.io/ghost=\"Ready\""
         );
         files::replace(&pod.path("board"), names::ANNOTATIONS_FILE, stale.as_bytes(), 0o444).unwrap();
         let _sidecar = pod.sidecar(&db(free_port()), &[]);
         let board = pod.board();
-        assert!(board.revision > 41 && board.epoch != "old" && board.phase == Phase::Starting, "{board:?}");
+        assert!(board.revision > 41 && board.epoch != "old" && board.stage == Stage::Starting, "{board:?}");
         assert_eq!(board.states.get("db"), Some(&State::Waiting));
         assert_eq!(board.states.get("ghost"), None);
     }
@@ -195,7 +195,7 @@ fn db_is_ready_after_it_has_reported_and_listens() {
     until("db has started", || pod.state("db") == State::Started);
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     until("db is Ready", || pod.state("db") == State::Ready);
-    assert_eq!(pod.board().phase, Phase::Started, "web has no hook and no gate, so its start does not count");
+    assert_eq!(pod.board().stage, Stage::Started, "web has no hook and no gate, so its start does not count");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn reported_exec_check_makes_a_container_ready() {
 }
 
 #[test]
-fn hostile_folder_does_not_affect_other_containers() {
+fn hostile_directory_does_not_affect_other_containers() {
     let pod = Pod::new();
     let _sidecar = pod.sidecar(r#"[{"name":"db","mode":"post-start"},{"name":"bad","mode":"post-start"}]"#, &[]);
     let bad = pod.path("self/bad");

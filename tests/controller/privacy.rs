@@ -11,8 +11,8 @@ const NOBODY: u32 = 65532;
 fn processes_of_the_sidecar_are_hidden_from_their_own_user() {
     let pod = Pod::new();
     let set_mode = |path: PathBuf, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    for folder in ["", "board", "self"] {
-        set_mode(pod.path(folder), 0o777);
+    for directory in ["", "board", "self"] {
+        set_mode(pod.path(directory), 0o777);
     }
     for program in [PROGRAM, AGENT] {
         let copy = pod.path(&PathBuf::from(program).file_name().unwrap().to_string_lossy());

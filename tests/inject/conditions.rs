@@ -1,4 +1,4 @@
-//! Tests of `check.podgate.io`, `ready.podgate.io` and `on-provider-restart`.
+//! Tests of `check.podgate.io`, `ready.podgate.io` and `on-dependency-restart`.
 
 use super::{check_injection, lines, options};
 use podgate::core::container::Mode;
@@ -91,13 +91,13 @@ fn wrong_check_has_a_place_and_the_corrected_text() {
         ("unix:/run/x.sock", 0..16, "not a check", "unix:///run/x.sock"),
         ("file:///a/../b+content", 0..22, "contains ..", example),
         ("mount:///data/..", 0..16, "contains ..", example),
-        ("tcp://db:1, mount:///data/", 12..26, "/data/ is the folder of a volume", "mount:///data/mnt"),
+        ("tcp://db:1, mount:///data/", 12..26, "/data/ is the directory of a volume", "mount:///data/mnt"),
         ("mount:///proc", 0..13, "/proc is a mount point in every container", example),
         ("mount:///", 0..9, "/ is a mount point in every container", example),
         ("file:///data", 0..12, "always passes, because a volume is mounted at /data", "file:///data/ready"),
-        ("file:///data/+content", 0..21, "never passes, because /data/ is a folder", "file:///data/ready+content"),
-        ("file:///data+content", 0..20, "never passes, because /data is a folder", "file:///data/ready+content"),
-        ("file:///x/+content", 0..18, "never passes, because /x/ is a folder", "file:///x/ready+content"),
+        ("file:///data/+content", 0..21, "never passes, because /data/ is a directory", "file:///data/ready+content"),
+        ("file:///data+content", 0..20, "never passes, because /data is a directory", "file:///data/ready+content"),
+        ("file:///x/+content", 0..18, "never passes, because /x/ is a directory", "file:///x/ready+content"),
         ("file:///x+Content", 0..17, "+content is in lowercase", "file:///x+content"),
         ("unix:///x+content", 0..17, "only for file://", "unix:///x"),
         ("mount:///x+CONTENT", 0..18, "only for file://", "mount:///x"),
@@ -118,7 +118,7 @@ fn wrong_check_has_a_place_and_the_corrected_text() {
 #[test]
 fn path_of_a_volume_can_be_a_file() {
     let mut template = pod(&[("check.podgate.io/app", "file:///data+content")], &[]);
-    for (volume, sub_path, is_folder) in [
+    for (volume, sub_path, is_directory) in [
         (json!({"emptyDir": {}}), Value::Null, true),
         (json!({"emptyDir": {}}), json!("ready"), false),
         (json!({"hostPath": {"path": "/x"}}), Value::Null, false),
@@ -127,7 +127,7 @@ fn path_of_a_volume_can_be_a_file() {
         template["spec"]["volumes"][0]["name"] = json!("data");
         template["spec"]["containers"][1]["volumeMounts"] =
             json!([{"name": "data", "mountPath": "/data", "subPath": sub_path}]);
-        assert_eq!(plan(&template, &KnownFacts::default()).is_err(), is_folder, "{template:#}");
+        assert_eq!(plan(&template, &KnownFacts::default()).is_err(), is_directory, "{template:#}");
     }
     let long = format!("unix:///{}", "x".repeat(107));
     assert!(value_error("ready", &long).message.ends_with("the path of a socket has at most 107 bytes"));
@@ -142,7 +142,7 @@ fn wrong_ready_check_and_restart_setting_are_explained() {
         ("ready", "http://10.0.0.1/x", "because 10.0.0.1 is another host", one),
         ("ready", "file:///a, file:///b", "only one check", one),
         ("ready", "tcp://db", "has no port from 1 to 65535", one),
-        ("on-provider-restart", "restarts", "not one of ignore, restart", "did you mean restart?"),
+        ("on-dependency-restart", "restarts", "not one of ignore, restart", "did you mean restart?"),
     ] {
         let error = value_error(key, value);
         assert!(error.rule == "bad-value" && error.message.contains(what) && error.fix.contains(fix), "{error}");
@@ -151,7 +151,7 @@ fn wrong_ready_check_and_restart_setting_are_explained() {
     assert_eq!((error.rule, error.message.as_str()), ("unknown-key", "ready.podgate.io/ has no container name"));
     for (key, rule, fix) in [
         ("checks", "unknown-key", "did you mean check.podgate.io/app?"),
-        ("on-provider-restarts", "unknown-key", "did you mean on-provider-restart.podgate.io/app?"),
+        ("on-dependency-restarts", "unknown-key", "did you mean on-dependency-restart.podgate.io/app?"),
     ] {
         let error = value_error(key, "x");
         assert_eq!((error.rule, error.fix.as_str()), (rule, fix));
@@ -291,16 +291,18 @@ fn ready_check_in_a_container_without_a_known_command_is_rejected() {
 
 #[test]
 fn restart_with_a_provider_needs_a_gate() {
-    let all = ("podgate.io/on-provider-restart", "restart");
-    let own = ("on-provider-restart.podgate.io/app", "restart");
-    let off = ("on-provider-restart.podgate.io/app", "ignore");
+    let all = ("podgate.io/on-dependency-restart", "restart");
+    let own = ("on-dependency-restart.podgate.io/app", "restart");
+    let off = ("on-dependency-restart.podgate.io/app", "ignore");
     for (annotations, restarts) in [(&[all][..], true), (&[own], true), (&[all, off], false), (&[], false)] {
         let done = injected(&ordered(annotations, &[]));
         let flags = "--timeout 5m --tether parent --restart-with db -- /app";
         assert_eq!(command(&done, 1).ends_with(flags), restarts, "{}", command(&done, 1));
         assert!(!command(&done, 0).contains("restart"), "db waits for nothing");
     }
-    for (annotation, place) in [(all, "podgate.io/on-provider-restart"), (own, "on-provider-restart.podgate.io/app")] {
+    for (annotation, place) in
+        [(all, "podgate.io/on-dependency-restart"), (own, "on-dependency-restart.podgate.io/app")]
+    {
         let error = only_error(&ordered(&[annotation], &["app"]));
         let what = "app restarts with the containers that it waits for, which requires a gate for app, but";
         assert!(error.rule == "unknown-command" && error.message.starts_with(what), "{error}");
@@ -315,7 +317,7 @@ fn restart_with_a_provider_needs_a_gate() {
 fn settings_without_effect_are_reported() {
     for (annotation, what) in [
         (("ready.podgate.io/app", "tcp://localhost:1"), "no container waits until app is Ready"),
-        (("on-provider-restart.podgate.io/db", "restart"), "db waits for no container"),
+        (("on-dependency-restart.podgate.io/db", "restart"), "db waits for no container"),
     ] {
         let plan = plan_of(&ordered(&[annotation], &[]));
         let found: Vec<_> = plan.findings.iter().filter(|finding| finding.rule == "unused-annotation").collect();

@@ -19,13 +19,13 @@ const REJECTED: [(&str, &str); 4] = [
 /// Files that declare no order, or that disable injection.
 const UNTOUCHED: [&str; 2] = ["disabled.yaml", "not-declared.yaml"];
 
-fn folder() -> String {
+fn directory() -> String {
     format!("{}/tests/inject/corpus", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Returns the documents of a file, parsed as Kubernetes does.
 pub(crate) fn documents(file: &str) -> Vec<Value> {
-    let path = format!("{}/{file}", folder());
+    let path = format!("{}/{file}", directory());
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let options = serde_saphyr::options! { legacy_octal_numbers: true };
     serde_saphyr::from_multiple_with_options(&text, options).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -42,7 +42,7 @@ pub(crate) fn templates(file: &str) -> Vec<Value> {
 
 /// Returns the names of all files.
 pub(crate) fn files() -> Vec<String> {
-    let entries = fs::read_dir(folder()).expect("the corpus");
+    let entries = fs::read_dir(directory()).expect("the corpus");
     let mut names: Vec<String> =
         entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
     names.sort();

@@ -245,7 +245,7 @@ fn kubernetes_ends_the_native_sidecars_of_a_job() {
 /// Kubernetes keeps the start order, but only the gate can restart the container.
 #[test]
 fn container_restarts_with_a_native_sidecar() {
-    let restart = ("podgate.io/on-provider-restart", json!("restart"));
+    let restart = ("podgate.io/on-dependency-restart", json!("restart"));
     let with = |order: &str, more: &[(&str, &str)]| {
         let mut template = ordered(order);
         template["metadata"]["annotations"][restart.0] = restart.1.clone();
@@ -266,7 +266,7 @@ fn container_restarts_with_a_native_sidecar() {
     let (injected, _) = inject_checked(&with("startup, db, app", &[]));
     assert_eq!(listed(&injected, "initContainers")[1], "db Entrypoint startup=Ready");
     // Init containers do not restart, and the setting of one container excludes that container.
-    let ignores = ("on-provider-restart.podgate.io/app", "ignore");
+    let ignores = ("on-dependency-restart.podgate.io/app", "ignore");
     for template in [with("setup, app", &[]), with("mesh=Started, plain2?, startup & app", &[ignores])] {
         let done = inject(&template, &options(), &KnownFacts::default()).expect("a valid order");
         assert!(done.edits.is_empty(), "{}", lines(&done.findings));
@@ -277,7 +277,7 @@ fn container_restarts_with_a_native_sidecar() {
             found.rule == "condition-never-met" && found.message.contains("only from the kubelet's status"),
             "{found}"
         );
-        assert_eq!(found.fix, "remove podgate.io/publish, or write on-provider-restart.podgate.io/app: ignore");
+        assert_eq!(found.fix, "remove podgate.io/publish, or write on-dependency-restart.podgate.io/app: ignore");
     }
 }
 
@@ -289,7 +289,7 @@ fn settings_of_an_absent_optional_container_are_ignored() {
         ("command", "[\"/x\"]"),
         ("mode", "hold"),
         ("after", "db"),
-        ("on-provider-restart", "restart"),
+        ("on-dependency-restart", "restart"),
     ];
     for (list, value) in [
         ("podgate.io/order", "ghost? = Started, db, app"),

@@ -133,7 +133,7 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
             ("podgate.io/mode", rarely(mode().boxed())),
             ("podgate.io/timeout", rarely(select(vec![json!("90s"), json!("1h 5m"), json!("1500ms")]).boxed())),
             ("podgate.io/on-timeout", rarely(select(vec![json!("fail"), json!("continue")]).boxed())),
-            ("podgate.io/on-provider-restart", rarely(select(vec![json!("restart"), json!("ignore")]).boxed())),
+            ("podgate.io/on-dependency-restart", rarely(select(vec![json!("restart"), json!("ignore")]).boxed())),
             ("podgate.io/fail-fast", rarely(select(vec![json!("true"), json!("false")]).boxed())),
             ("podgate.io/stop-order", rarely(select(vec![json!("none"), json!("reverse")]).boxed())),
             ("podgate.io/sidecar-position", rarely(select(vec![json!("first"), json!("native")]).boxed())),

@@ -92,8 +92,8 @@ impl Drop for NodeLogs {
     }
 }
 
-fn file_names(folder: &Path) -> impl Iterator<Item = String> {
-    fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok())
+fn file_names(directory: &Path) -> impl Iterator<Item = String> {
+    fs::read_dir(directory).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok())
 }
 
 /// Reads the text that was appended to the log files since the last call. Reads an open file to the end even after its
@@ -101,12 +101,12 @@ fn file_names(folder: &Path) -> impl Iterator<Item = String> {
 fn read_new_text(root: &Path, prefix: &str, files: &mut LogFiles) {
     for pod in file_names(root).filter(|name| name.starts_with(prefix)) {
         for container in file_names(&root.join(&pod)) {
-            let folder = root.join(&pod).join(&container);
-            for log in file_names(&folder) {
+            let directory = root.join(&pod).join(&container);
+            for log in file_names(&directory) {
                 let Some(attempt) = log.strip_suffix(".log").and_then(|number| number.parse().ok()) else { continue };
                 let key = (container.clone(), attempt);
                 if !files.contains_key(&key)
-                    && let Ok(file) = File::open(folder.join(log))
+                    && let Ok(file) = File::open(directory.join(log))
                 {
                     files.insert(key, LogFile { file, text: Vec::new() });
                 }

@@ -8,7 +8,7 @@ use crate::scene::Scene;
 use std::thread::sleep;
 use std::time::Duration;
 
-const MET: &str = "released: all conditions hold";
+const MET: &str = "released: all conditions are met";
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]

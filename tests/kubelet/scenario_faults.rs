@@ -29,7 +29,7 @@ fn alone_pod_starts_in_order_without_the_api_server() {
     assert!(stopped < lives[0].ready_time(), "the API server was stopped too late for this test");
     assert!(last > stopped);
     for gated in &lives[..2] {
-        assert_eq!(gated.last_message(), "released: all conditions hold", "{}", gated.name);
+        assert_eq!(gated.last_message(), "released: all conditions are met", "{}", gated.name);
     }
     let all_ready = |s: &ObservedPod| NAMES.iter().all(|name| s.podgate_state(name) == Some("Ready"));
     run.watch.wait_until("the sidecar updates the annotations", 90, all_ready);
@@ -72,7 +72,7 @@ fn assert_order_survives_kubelet_restart(name: &str, db: crate::pod::Container) 
         "order broken: web started {:.0} ms before api was ready",
         api.ready_time() - web.start_time()
     );
-    assert_eq!(api.last_message(), "released: all conditions hold");
+    assert_eq!(api.last_message(), "released: all conditions are met");
     assert_eq!(up.kubelet_status("db")["restartCount"], 0);
 }
 

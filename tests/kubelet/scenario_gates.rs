@@ -17,7 +17,7 @@ fn gates_start_a_chain_in_order() {
     let up = run.wait_until_up();
     let lives = run.assert_order(&["db", "api", "web"]);
     for gated in &lives {
-        assert!(gated.messages().any(|line| line == "released: all conditions hold"), "{gated:?}");
+        assert!(gated.messages().any(|line| line == "released: all conditions are met"), "{gated:?}");
         assert_eq!(up.kubelet_status(&gated.name)["restartCount"], 0, "{}", gated.name);
     }
 }

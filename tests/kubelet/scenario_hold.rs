@@ -53,8 +53,8 @@ fn release_time(run: &FollowedPod) -> f64 {
     started - run.log("db").ready_time()
 }
 
-/// Returns the folder of the gate files, as the node sees it.
-fn gate_folder(run: &FollowedPod) -> PathBuf {
+/// Returns the directory of the gate files, as the node sees it.
+fn gate_directory(run: &FollowedPod) -> PathBuf {
     let uid = kubectl(&["-n", &run.scene.namespace, "get", "pod", &run.pod, "-o", "jsonpath={.metadata.uid}"]);
     let kubelet = PathBuf::from(run_script(&["kubeconfig"]).trim()).with_file_name("kubelet");
     let volumes = kubelet.join("pods").join(uid.trim()).join("volumes");
@@ -137,7 +137,7 @@ fn restart_is_held_while_a_predecessor_is_down() {
     let seen = run.watch.len();
     let killed = wall_ms();
     run.signal("db", "KILL");
-    let gate = gate_folder(&run).join("api");
+    let gate = gate_directory(&run).join("api");
     let closed = eventually("the gate is closed", 30, || (!gate.exists()).then(wall_ms));
     scene.report(&format!("the gate closed {:.0} ms after the end of db", closed - killed));
     run.signal("api", "KILL");
@@ -246,7 +246,7 @@ fn empty_variable_does_not_start_the_container() {
     }
     let scene = Scene::shared("hold-empty");
     let run = begin_held(&scene, "empty");
-    fs::write(gate_folder(&run).join("api"), "OPEN=''\n").expect("the gate folder is writable from the node");
+    fs::write(gate_directory(&run).join("api"), "OPEN=''\n").expect("the gate directory is writable from the node");
     kubectl(&["-n", &scene.namespace, "annotate", "pod", "empty", "example.com/sync=1"]);
     let seen = run.watch.wait_until("the kubelet rejects the empty value", 60, |seen| {
         let message = &seen.kubelet_status("api")["state"]["waiting"]["message"];
@@ -258,7 +258,7 @@ fn empty_variable_does_not_start_the_container() {
 }
 
 /// If the kubelet does not see the sidecar's files, for example outside of a virtual machine, nothing may start. Here a
-/// mount hides a folder of the volume from the kubelet's first mount.
+/// mount hides a directory of the volume from the kubelet's first mount.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn hidden_volume_stops_the_sidecar() {
@@ -274,7 +274,7 @@ fn hidden_volume_stops_the_sidecar() {
     let run = scene.follow("hidden");
     crate::cluster::create(&scene.namespace, &pod.to_string());
     run.wait_for_start("first", 1);
-    let canary = gate_folder(&run).join(".canary");
+    let canary = gate_directory(&run).join(".canary");
     let in_kubelet = |arguments: &[&str]| {
         // A child of the kubelet has the same name until it runs another program.
         let kubelet = Command::new("pgrep").args(["-o", "-x", "kubelet"]).output().expect("pgrep");

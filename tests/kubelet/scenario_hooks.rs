@@ -101,7 +101,7 @@ fn user_hook_runs_before_the_wait() {
     let runs = lives[0].events.iter().filter(|e| e.name == "then").count();
     assert_eq!(runs, 1, "{:?}", lives[0]);
     assert!(lives[0].expect_time_of("then") < lives[0].ready_time(), "the user's hook must run before db is ready");
-    assert_eq!(lives[0].last_message(), "released: all conditions hold");
+    assert_eq!(lives[0].last_message(), "released: all conditions are met");
 }
 
 #[test]

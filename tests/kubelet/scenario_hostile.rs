@@ -74,7 +74,7 @@ fn order_survives_a_neighbor_that_rings_the_bell() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn order_survives_a_neighbor_that_fills_its_folder() {
+fn order_survives_a_neighbor_that_fills_its_directory() {
     assert_order_survives("hostile-fill", &["fill"]);
 }
 

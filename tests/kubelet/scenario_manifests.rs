@@ -61,9 +61,9 @@ fn example_pod_in_hold_mode_starts_in_order() {
     assert_example_starts("pod-hold.yaml", "ordered-hold");
 }
 
-/// Returns the time at which the program behind the gate created its first folder, in milliseconds since 1970. The
+/// Returns the time at which the program behind the gate created its first directory, in milliseconds since 1970. The
 /// container's start time is too early, because the container counts as running while its gate waits.
-fn first_folder_time(run: &FollowedPod<'_>, container: &str) -> f64 {
+fn first_directory_time(run: &FollowedPod<'_>, container: &str) -> f64 {
     let pid = run.pid(container).unwrap_or_else(|| panic!("{container} does not run"));
     let path = format!("/proc/{pid}/root/tmp/www");
     let made = std::fs::metadata(&path).and_then(|found| found.modified());
@@ -84,9 +84,9 @@ fn example_pod_with_gates_starts_in_order() {
         assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
     }
     if is_test_cluster() {
-        let [db, api, web] = names.map(|name| first_folder_time(&run, name));
-        // db listens 4 s after its start, and api listens 2 s after its start. The kernel stamps a folder with the time
-        // of the last clock tick.
+        let [db, api, web] = names.map(|name| first_directory_time(&run, name));
+        // db listens 4 s after its start, and api listens 2 s after its start. The kernel stamps a directory with the
+        // time of the last clock tick.
         assert!(api - db > 3950.0, "api started {:.0} ms after db", api - db);
         assert!(web - api > 1950.0, "web started {:.0} ms after api", web - api);
         scene.report(&format!("api {:+.2} and web {:+.2} s after db", (api - db) / 1000.0, (web - db) / 1000.0));

@@ -37,7 +37,7 @@ fn hooks_wait_for_every_kind_of_probe() {
     let up = run.wait_until_up();
     let lives = run.assert_order(&pod.names());
     for gated in &lives[..lives.len() - 1] {
-        assert_eq!(gated.last_message(), "released: all conditions hold", "{}", gated.name);
+        assert_eq!(gated.last_message(), "released: all conditions are met", "{}", gated.name);
     }
     for name in pod.names() {
         assert_eq!(

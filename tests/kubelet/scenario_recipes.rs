@@ -31,8 +31,8 @@ fn apply_recipe(scene: &Scene, file: &str, replacement: Option<(&str, &str)>) {
         assert!(text.contains(from), "{file}: no {from}");
         text = text.replace(from, to);
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join(file);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join(file);
     fs::write(&path, text).expect("a file");
     let injected = inject_manifest(path.to_str().expect("a path"), &[]).unwrap_or_else(|error| panic!("{error}"));
     cluster::create(&scene.namespace, &injected);
@@ -167,8 +167,8 @@ fn recipe_of_a_log_shipper() {
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_stunnel_in_a_job() {
     let Some(scene) = recipe_scene("stunnel-job") else { return };
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = |name: &str| folder.path().join(name).display().to_string();
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name).display().to_string();
     let (key, certificate) = (at("tls.key"), at("tls.crt"));
     let host = "subjectAltName=DNS:files.example.com";
     let request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=files.example.com"];

@@ -54,7 +54,7 @@ fn assert_forged_annotations_open_nothing(name: &str, sandbox: &str) {
     let annotations = json!({
         "status.podgate.io/db": "Ready", "status.podgate.io/api": "Ready", "status.podgate.io/web": "Ready",
         "status.podgate.io/ghost": "Ready",
-        "sandbox.podgate.io/id": sandbox, "sandbox.podgate.io/epoch": "forged", "sandbox.podgate.io/phase": "started",
+        "sandbox.podgate.io/id": sandbox, "sandbox.podgate.io/epoch": "forged", "sandbox.podgate.io/stage": "started",
         "sandbox.podgate.io/revision": "9007199254740991", "sandbox.podgate.io/order": "db,api,web",
         "sandbox.podgate.io/stuck": "db=Ended",
         "override.podgate.io/db": format!("Ready@{sandbox}"), "override.podgate.io/api": "Ready",
@@ -66,7 +66,7 @@ fn assert_forged_annotations_open_nothing(name: &str, sandbox: &str) {
         .wait_until("the pod is up", 120, |s| s.is_up() && s.annotation("sandbox.podgate.io/epoch") != Some("forged"));
     let lives = run.assert_order(&NAMES);
     for gated in &lives[..2] {
-        assert_eq!(gated.last_message(), "released: all conditions hold", "{}", gated.name);
+        assert_eq!(gated.last_message(), "released: all conditions are met", "{}", gated.name);
     }
     assert_eq!(up.podgate_state("ghost"), None);
     assert_eq!(up.annotation("sandbox.podgate.io/stuck"), None);
@@ -129,7 +129,7 @@ fn policy_limits_sidecars_to_their_own_annotations() {
     let large = annotate("status.podgate.io/db", "x".repeat(4096).into());
     let allowed = [
         status(),
-        annotate("sandbox.podgate.io/phase", "starting".into()),
+        annotate("sandbox.podgate.io/stage", "starting".into()),
         large,
         annotate("status.podgate.io/db", Value::Null),
         json!({}),

@@ -27,7 +27,7 @@ fn start_twice(run: &FollowedPod<'_>, restart: impl FnOnce()) -> (ObservedPod, O
     let first = run.wait_until_up();
     run.assert_order(&NAMES);
     let board = run.board_annotations("podgate").expect("a board");
-    assert_eq!(board.get("sandbox.podgate.io/phase").map(String::as_str), Some("started"), "{board:?}");
+    assert_eq!(board.get("sandbox.podgate.io/stage").map(String::as_str), Some("started"), "{board:?}");
     let seen = run.watch.len();
     restart();
     let container = |s: &ObservedPod, name: &str| s.kubelet_status(name)["containerID"].as_str().map(str::to_owned);

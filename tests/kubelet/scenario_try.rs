@@ -116,8 +116,8 @@ fn assert_exit_codes(scenario: &Scenario, run: &FollowedPod<'_>) {
 fn run(scenario: &Scenario) {
     let scene = Scene::shared(&format!("try-{}", scenario.name));
     scene.grant_pod_access();
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("pod.json");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pod.json");
     let pod = manifest(scenario);
     std::fs::write(&path, pod.to_string()).expect("a file");
     let text = inject_manifest(path.to_str().expect("a path"), &[]).unwrap_or_else(|error| panic!("{error}"));

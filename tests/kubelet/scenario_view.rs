@@ -153,7 +153,7 @@ fn override_opens_a_waiting_hook() {
     assert!(started > at - 2000.0, "api started before the override: {started} {at}");
     scene.report(&format!("api was started {:+.0} ms after the override was written", started - at));
     run.watch.wait_until("the pod has started", 60, |seen| {
-        seen.annotation("sandbox.podgate.io/phase") == Some("started") && seen.podgate_state("db") == Some("Ready")
+        seen.annotation("sandbox.podgate.io/stage") == Some("started") && seen.podgate_state("db") == Some("Ready")
     });
     let (_, text) = run_podgate(&run, &["status"]);
     assert!(text.contains("An operator has set db to Ready by hand"), "{text}");

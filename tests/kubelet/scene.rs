@@ -124,9 +124,9 @@ impl Scene {
                 {
                     let _ = writeln!(out, "-- log of the previous incarnation\n{log}");
                 }
-                let folder = PathBuf::from(names::SELF_DIR).join(container);
+                let directory = PathBuf::from(names::SELF_DIR).join(container);
                 for file in
-                    [PathBuf::from(names::BOARD_DIR).join(names::ANNOTATIONS_FILE), folder.join(names::REPORT_FILE)]
+                    [PathBuf::from(names::BOARD_DIR).join(names::ANNOTATIONS_FILE), directory.join(names::REPORT_FILE)]
                 {
                     if let Some(text) = self.read_file(name, "podgate", &file).filter(|_| cluster::is_test_cluster()) {
                         let _ = writeln!(out, "-- {}\n{text}", file.display());

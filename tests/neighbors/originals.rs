@@ -51,9 +51,12 @@ fn originals() -> Originals {
 
 /// Returns the text of a product's file.
 fn original(repository: &str, commit: &str, file: &str) -> String {
-    let folder = PathBuf::from(env::var_os("PODGATE_ORIGINALS").expect("PODGATE_ORIGINALS=FOLDER"));
-    let git =
-        Command::new("git").arg("-C").arg(folder.join(repository)).args(["show", &format!("{commit}:{file}")]).output();
+    let directory = PathBuf::from(env::var_os("PODGATE_ORIGINALS").expect("PODGATE_ORIGINALS=DIRECTORY"));
+    let git = Command::new("git")
+        .arg("-C")
+        .arg(directory.join(repository))
+        .args(["show", &format!("{commit}:{file}")])
+        .output();
     let output = git.expect("git");
     assert!(output.status.success(), "{repository}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
@@ -116,7 +119,7 @@ fn parts(pod: &Value, ours: &Value, golden: &Golden) -> Value {
 }
 
 #[test]
-#[ignore = "needs the products' repositories: PODGATE_ORIGINALS=FOLDER"]
+#[ignore = "needs the products' repositories: PODGATE_ORIGINALS=DIRECTORY"]
 fn injected_containers_equal_those_of_the_golden_files() {
     for golden in originals().goldens {
         let (ours, found) = (pod(&golden.pod, &[]), original_pod(&golden.repository, &golden.commit, &golden.file));
@@ -173,18 +176,19 @@ fn assert_rewritten(before: &Value, after: &Value, what: &str) {
 
 /// [`rewrite`] links both: it changes the products' Pods and ours as the product's files and ours show.
 #[test]
-#[ignore = "needs the products' repositories: PODGATE_ORIGINALS=FOLDER"]
+#[ignore = "needs the products' repositories: PODGATE_ORIGINALS=DIRECTORY"]
 fn istio_rewrites_probes_as_in_its_test_data() {
-    let (folder, commit) = ("pkg/kube/inject", originals().goldens[0].commit.clone());
+    let (directory, commit) = ("pkg/kube/inject", originals().goldens[0].commit.clone());
     for name in ["hello-probes", "startup_ready_live", "tcp-probes"] {
-        let file = |end: &str| original_pod("istio", &commit, &format!("{folder}/testdata/inject/{name}{end}"));
+        let file = |end: &str| original_pod("istio", &commit, &format!("{directory}/testdata/inject/{name}{end}"));
         assert_rewritten(&file(".yaml"), &file(".yaml.injected"), name);
     }
     // No golden file has a gRPC probe. This text is in a test.
     let mut probers = BTreeMap::new();
     let probe = json!({"grpc": {"port": 1234, "service": "foo"}, "timeoutSeconds": 10});
     rewrite(&json!({"name": "foo", "startupProbe": probe}), &mut probers);
-    let (text, test) = (json!(probers).to_string(), original("istio", &commit, &format!("{folder}/app_probe_test.go")));
+    let (text, test) =
+        (json!(probers).to_string(), original("istio", &commit, &format!("{directory}/app_probe_test.go")));
     assert!(without_spaces(&test).contains(text.trim_end_matches('}')), "{text}");
     for mode in ["istio-default.after", "istio-hold.after", "istio-native.after"] {
         assert_rewritten(&pod("istio.before", &[]), &pod(mode, &[]), mode);
@@ -233,7 +237,7 @@ fn leaves(value: &Value, pointer: String) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "needs the products' repositories: PODGATE_ORIGINALS=FOLDER"]
+#[ignore = "needs the products' repositories: PODGATE_ORIGINALS=DIRECTORY"]
 fn every_field_occurs_in_the_products_sources() {
     for source in originals().sources {
         let what = format!("{}{}", source.pod, source.container);

@@ -138,7 +138,7 @@ fn mounts_must_be_visible_in_the_waiting_container() {
 
 #[test]
 fn container_that_must_restart_needs_a_restart_policy() {
-    let restart = ("podgate.io/on-provider-restart", "restart");
+    let restart = ("podgate.io/on-dependency-restart", "restart");
     let with = |edit: &dyn Fn(&mut Value)| {
         let mut pod = pod(&[restart]);
         pod["spec"]["restartPolicy"] = json!("Never");
@@ -151,7 +151,7 @@ fn container_that_must_restart_needs_a_restart_policy() {
     assert_eq!(with(&|pod| pod["spec"]["containers"][0]["restartPolicy"] = json!("Always")), []);
     assert_eq!(with(&|pod| pod["spec"]["containers"][1]["restartPolicy"] = json!("Always")), warning);
     assert_eq!(with(&|pod| pod["spec"]["containers"][0]["restartPolicyRules"] = json!([{}])), []);
-    let ignored = "on-provider-restart.podgate.io/app";
+    let ignored = "on-dependency-restart.podgate.io/app";
     assert_eq!(with(&|pod| pod["metadata"]["annotations"][ignored] = json!("ignore")), []);
 }
 

@@ -83,7 +83,7 @@ fn every_change_of_one_character_is_an_error() {
         ("annotations", "after.podgate.io/web"),
         ("annotations", "mode.podgate.io/web"),
         ("annotations", "check.podgate.io/web"),
-        ("annotations", "on-provider-restart.podgate.io/web"),
+        ("annotations", "on-dependency-restart.podgate.io/web"),
         ("labels", "podgate.io/inject"),
         ("labels", "podgate.io/order"),
     ] {
@@ -137,7 +137,7 @@ fn keys_that_resemble_podgates_have_a_suggestion() {
         ("podgate.io//order", order),
         ("podgate.com/ordr", order),
         ("podgate.com/on-timeout", "did you mean podgate.io/on-timeout?"),
-        ("podgate.com/OnProviderRestart", "did you mean podgate.io/on-provider-restart?"),
+        ("podgate.com/OnDependencyRestart", "did you mean podgate.io/on-dependency-restart?"),
         ("podgate/after", "write after.podgate.io/CONTAINER"),
         ("after.podgate.com/web", "did you mean after.podgate.io/web?"),
         ("after.podgate/web", "did you mean after.podgate.io/web?"),

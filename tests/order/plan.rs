@@ -88,7 +88,7 @@ fn each_step_waits_for_all_earlier_steps() {
         assert_eq!(until.join(","), expected, "{annotations:?}");
     }
     // Only the containers of the last step restart the command.
-    let restart = [("podgate.io/order", "db, api, web"), ("podgate.io/on-provider-restart", "restart")];
+    let restart = [("podgate.io/order", "db, api, web"), ("podgate.io/on-dependency-restart", "restart")];
     assert_eq!(plan_of(&template(&["db", "api", "web"], &restart)).get("web").unwrap().restarts_with(), ["api"]);
     // The stop order is the mirror image.
     for order in [("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", "web, api, db")] {

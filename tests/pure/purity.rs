@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn sources(folder: &str) -> Vec<(PathBuf, String)> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+fn sources(directory: &str) -> Vec<(PathBuf, String)> {
+    fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
             let path = entry.path();
             if path.is_dir() {
                 walk(&path, found);
@@ -17,8 +17,8 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
         }
     }
     let mut found = Vec::new();
-    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
-    assert!(!found.is_empty(), "{folder} has no sources");
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &mut found);
+    assert!(!found.is_empty(), "{directory} has no sources");
     found.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
@@ -62,9 +62,9 @@ fn core_and_order_use_no_clock_io_or_environment() {
     }
 }
 
-/// Fails if a source file in `folders` uses the library's `module`.
-fn assert_not_named(module: &str, folders: &[&str]) {
-    for (path, text) in folders.iter().flat_map(|folder| sources(folder)) {
+/// Fails if a source file in `directories` uses the library's `module`.
+fn assert_not_named(module: &str, directories: &[&str]) {
+    for (path, text) in directories.iter().flat_map(|directory| sources(directory)) {
         for (number, line) in code(&text) {
             let names = ["crate::", "podgate::", "super::", "mod "].map(|start| format!("{start}{module}"));
             assert!(!names.iter().any(|name| line.contains(name)), "{path:?}:{number}: {line}");
@@ -143,17 +143,17 @@ fn expand(path: &str) -> Vec<String> {
     items.iter().flat_map(|item| expand(item)).map(|item| format!("{start}{item}")).collect()
 }
 
-/// Maps each file of a crate to the files whose items it uses. `root` is the folder of the crate.
+/// Maps each file of a crate to the files whose items it uses. `root` is the directory of the crate.
 fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
     let module = |path: &Path| {
-        let relative = path.strip_prefix(&folder).unwrap().with_extension("");
+        let relative = path.strip_prefix(&directory).unwrap().with_extension("");
         let parts =
             relative.iter().map(|part| part.to_str().unwrap()).filter(|part| !["mod", "main", "lib"].contains(part));
         parts.collect::<Vec<_>>().join("::")
     };
     let is_program = root.starts_with("src/bin/");
-    let files = sources(root).into_iter().filter(|(path, _)| is_program || !path.starts_with(folder.join("bin")));
+    let files = sources(root).into_iter().filter(|(path, _)| is_program || !path.starts_with(directory.join("bin")));
     let files: Vec<(String, String)> = files.map(|(path, text)| (module(&path), text)).collect();
     let names: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     let mut found = BTreeMap::new();
@@ -201,7 +201,7 @@ fn files_use_each_other_without_a_circle() {
     }
 }
 
-/// Container images are built without the folders of tests and benches. Cargo fails on a missing target unless the
+/// Container images are built without the directories of tests and benches. Cargo fails on a missing target unless the
 /// target has a `path`.
 #[test]
 fn every_target_has_a_path() {

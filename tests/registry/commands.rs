@@ -1,4 +1,4 @@
-//! Runs the commands of `docs/resolve-images.md` in a folder that has the files of these commands.
+//! Runs the commands of `docs/resolve-images.md` in a directory that has the files of these commands.
 
 use super::server::{Access, USER};
 use super::{APP, ARM, Scene, login, pod};
@@ -15,7 +15,7 @@ fn commands_on_the_page_work() {
     drop(open);
     let registry = scene.serve(Access::Locked);
     let manifest = pod(&format!("{}/shop/app:1", registry.address));
-    let at = |name: &str| scene.folder.path().join(name);
+    let at = |name: &str| scene.directory.path().join(name);
     for name in ["deploy", "home/.docker"] {
         fs::create_dir_all(at(name)).unwrap();
     }
@@ -25,12 +25,12 @@ fn commands_on_the_page_work() {
     scene.file("home/.docker/config.json", &logins);
     let secret = format!("apiVersion: v1\nkind: Secret\nstringData:\n  .dockerconfigjson: '{logins}'\n");
     scene.file("secret.yaml", &secret);
-    shell::set_up(scene.folder.path());
+    shell::set_up(scene.directory.path());
 
     let blocks = Page::read("docs/resolve-images.md").blocks("sh");
     let commands: Vec<&str> = blocks.iter().flat_map(|block| block.text.lines()).collect();
     for command in &commands {
-        let (code, output) = shell::bash(scene.folder.path(), &scene.home(), command);
+        let (code, output) = shell::bash(scene.directory.path(), &scene.home(), command);
         assert_eq!(code, Some(0), "{command}: {output}");
     }
     assert_eq!(commands.len(), 3);

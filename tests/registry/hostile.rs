@@ -19,7 +19,7 @@ fn with_images(scene: &Scene) {
 fn credentials_are_not_sent_to_another_host() {
     let Some(scene) = Scene::new() else { return };
     with_images(&scene);
-    let service = Service::start(scene.folder.path());
+    let service = Service::start(scene.directory.path());
     let registry = scene.serve(Access::TokenOnLocalhost(service.address));
     let logins = scene.file("login.json", &login(&registry.address, USER.1));
     let image = format!("{}/team/app:1", registry.address);
@@ -41,7 +41,7 @@ fn token_service_of_a_tls_registry_needs_tls() {
     let Some(scene) = Scene::new() else { return };
     with_images(&scene);
     let ca = scene.certificate();
-    let service = Service::start(scene.folder.path());
+    let service = Service::start(scene.directory.path());
     let registry = scene.serve(Access::TlsToken(service.address));
     let logins = scene.file("login.json", &login(&registry.address, USER.1));
     for (image, more) in [("public/app", vec![]), ("team/app", vec!["--pull-secret", &logins])] {
@@ -104,7 +104,7 @@ fn redirect_to_plain_http_is_refused() {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let chain = vec![CertificateDer::from_pem_file(&ca).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(scene.folder.path().join("key.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(scene.directory.path().join("key.pem")).unwrap();
     let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     plain.set_nonblocking(true).unwrap();

@@ -20,31 +20,31 @@ const APP: &[u8] = br#"{"os":"linux","config":{"Entrypoint":["/app","--x"],"Cmd"
 const ARM: &[u8] = br#"{"os":"linux","config":{"Entrypoint":null,"Cmd":["/arm"]}}"#;
 const NONE: &[u8] = br#"{"os":"linux","config":{}}"#;
 
-/// Temporary folder with the images of a registry, a home directory and manifests.
+/// Temporary directory with the images of a registry, a home directory and manifests.
 struct Scene {
-    folder: TempDir,
+    directory: TempDir,
     program: String,
 }
 
 impl Scene {
     fn new() -> Option<Scene> {
         let program = server::program()?;
-        let scene = Scene { folder: tempfile::tempdir().unwrap(), program };
+        let scene = Scene { directory: tempfile::tempdir().unwrap(), program };
         fs::create_dir(scene.home()).unwrap();
         Some(scene)
     }
 
     fn home(&self) -> std::path::PathBuf {
-        self.folder.path().join("home")
+        self.directory.path().join("home")
     }
 
     fn serve(&self, access: Access) -> Registry {
-        Registry::start(&self.program, self.folder.path(), access)
+        Registry::start(&self.program, self.directory.path(), access)
     }
 
     /// Writes a file. Returns the path of the file.
     fn file(&self, name: &str, text: &str) -> String {
-        let path = self.folder.path().join(name);
+        let path = self.directory.path().join(name);
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     }
@@ -340,7 +340,7 @@ fn tokens_are_fetched_from_a_token_service() {
     open.push("public/app", "1", true, APP);
     open.push("team/app", "1", true, APP);
     drop(open);
-    let service = Service::start(scene.folder.path());
+    let service = Service::start(scene.directory.path());
     let registry = scene.serve(Access::Token(service.address));
     let at = &registry.address;
 
@@ -370,8 +370,8 @@ fn credential_helper_is_never_run() {
     let Some(scene) = Scene::new() else { return };
     scene.serve(Access::Open).push("app", "1", true, APP);
     let registry = scene.serve(Access::Locked);
-    let marker = scene.folder.path().join("started");
-    let bin = scene.folder.path().join("bin");
+    let marker = scene.directory.path().join("started");
+    let bin = scene.directory.path().join("bin");
     fs::create_dir(&bin).unwrap();
     let helper = bin.join("docker-credential-evil");
     fs::write(&helper, format!("#!/bin/sh\ntouch {}\n", marker.display())).unwrap();

@@ -23,10 +23,10 @@ pub(crate) enum Access {
     Open,
     /// Requires the name and password [`USER`].
     Locked,
-    /// Serves TLS with `tls.pem` and `key.pem` of the folder.
+    /// Serves TLS with `tls.pem` and `key.pem` of the directory.
     Tls,
     /// Requires a token from the token service at this address. The certificate of the service is `token.pem` in the
-    /// folder.
+    /// directory.
     Token(SocketAddr),
     /// Names the same token service by the host name `localhost`.
     TokenOnLocalhost(SocketAddr),
@@ -53,10 +53,10 @@ pub(crate) fn program() -> Option<String> {
 }
 
 impl Registry {
-    /// Starts a registry with the images in `folder`.
-    pub(crate) fn start(program: &str, folder: &Path, access: Access) -> Registry {
+    /// Starts a registry with the images in `directory`.
+    pub(crate) fn start(program: &str, directory: &Path, access: Access) -> Registry {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let at = folder.display();
+        let at = directory.display();
         let mut config = format!(
             "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\nstorage:\n  filesystem: {{rootdirectory: {at}/images}}\n\
              http:\n  addr: 127.0.0.1:{port}\n"
@@ -64,7 +64,7 @@ impl Registry {
         match access {
             Access::Open => {}
             Access::Locked => {
-                fs::write(folder.join("htpasswd"), HTPASSWD).unwrap();
+                fs::write(directory.join("htpasswd"), HTPASSWD).unwrap();
                 config += &format!("auth:\n  htpasswd: {{realm: shop, path: {at}/htpasswd}}\n");
             }
             Access::Token(service) | Access::TokenOnLocalhost(service) | Access::TlsToken(service) => {
@@ -82,7 +82,7 @@ impl Registry {
             let tls = format!("tls: {{certificate: {at}/tls.pem, key: {at}/key.pem}}");
             config = config.replace("http:\n", &format!("http:\n  {tls}\n"));
         }
-        let file = folder.join(format!("registry-{port}.yml"));
+        let file = directory.join(format!("registry-{port}.yml"));
         fs::write(&file, config).unwrap();
         let child =
             Command::new(program).arg("serve").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

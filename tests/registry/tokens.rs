@@ -25,10 +25,10 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts the service and writes the service's certificate to `token.pem` in `folder`.
-    pub(crate) fn start(folder: &Path) -> Service {
+    /// Starts the service and writes the service's certificate to `token.pem` in `directory`.
+    pub(crate) fn start(directory: &Path) -> Service {
         let signer = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
-        fs::write(folder.join("token.pem"), signer.cert.pem()).unwrap();
+        fs::write(directory.join("token.pem"), signer.cert.pem()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));

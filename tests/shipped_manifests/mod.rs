@@ -17,7 +17,7 @@ const GATED: [&str; 2] = ["pod-entrypoint.yaml", "job.yaml"];
 /// Pod in hold mode.
 const HELD: &str = "pod-hold.yaml";
 const PODS: [&str; 5] = [HOOKED[0], HOOKED[1], GATED[0], GATED[1], HELD];
-/// Folder in which Kubernetes clients look for the token.
+/// Directory in which Kubernetes clients look for the token.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 fn text(file: &str) -> String {

@@ -19,9 +19,9 @@ use std::time::Duration;
 pub(crate) enum Attack {
     /// Holds the write end of every bell, so that no hang-up wakes a waiter, and writes to the bell.
     Bell,
-    /// Fills its own folder, which shares a volume with the folders of the other containers.
+    /// Fills its own directory, which shares a volume with the directories of the other containers.
     Fill,
-    /// Puts links, FIFOs, sockets, folders and huge files where the sidecar reads reports.
+    /// Puts links, FIFOs, sockets, directories and huge files where the sidecar reads reports.
     Links,
     /// Writes a new false report about its own container twenty times a second.
     Lies,
@@ -114,17 +114,17 @@ fn links() {
         ("link to an endless device", |path| symlink("/dev/zero", path)),
         ("FIFO", |path| Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0)?)),
         ("socket", |path| UnixListener::bind(path).map(drop)),
-        ("folder", |path| fs::create_dir(path)),
+        ("directory", |path| fs::create_dir(path)),
         ("huge file", |path| File::create(path)?.set_len(1 << 40)),
         ("torn file", |path| fs::write(path, "started=\"true\"\nepoch=\"")),
     ];
-    let folder = Path::new(names::SELF_DIR);
-    let seed = folder.join("seed");
+    let directory = Path::new(names::SELF_DIR);
+    let seed = directory.join("seed");
     let mut round = 0;
     loop {
         for (kind, plant) in plants {
             for name in [names::REPORT_FILE, "tether"] {
-                let path = folder.join(name);
+                let path = directory.join(name);
                 for old in [&seed, &path] {
                     let _ = fs::remove_file(old).or_else(|_| fs::remove_dir(old));
                 }
@@ -143,7 +143,7 @@ fn links() {
 
 fn lies() {
     let board = Path::new(names::BOARD_DIR).join(names::ANNOTATIONS_FILE);
-    let folder = Path::new(names::SELF_DIR);
+    let directory = Path::new(names::SELF_DIR);
     let mut last_outcome = String::new();
     for round in 0_u32.. {
         let text = fs::read(&board).unwrap_or_default();
@@ -160,9 +160,9 @@ fn lies() {
                 stopping: if round % 5 == 0 { PreStopState::Begun } else { PreStopState::NotBegun },
                 ..Report::default()
             };
-            let seed = folder.join("lie");
+            let seed = directory.join("lie");
             let done =
-                fs::write(&seed, report.to_text()).and_then(|()| fs::rename(&seed, folder.join(names::REPORT_FILE)));
+                fs::write(&seed, report.to_text()).and_then(|()| fs::rename(&seed, directory.join(names::REPORT_FILE)));
             let outcome = done.map_or_else(|error| error.to_string(), |()| "reported".to_owned());
             if outcome != last_outcome {
                 log("hostile lies", &outcome);

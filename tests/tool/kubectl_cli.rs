@@ -40,11 +40,11 @@ fn status(home: &TempDir, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-fn pod(phase: &str) -> String {
+fn pod(stage: &str) -> String {
     format!(
         r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"ordered","annotations":{{
             "sandbox.podgate.io/id":"3f2a9c1e-4097-1a0c5f3b","sandbox.podgate.io/epoch":"e1","sandbox.podgate.io/revision":"5",
-            "sandbox.podgate.io/phase":"{phase}","sandbox.podgate.io/order":"db","status.podgate.io/db":"Started"}}}},
+            "sandbox.podgate.io/stage":"{stage}","sandbox.podgate.io/order":"db","status.podgate.io/db":"Started"}}}},
             "spec":{{"nodeName":"n","containers":[{{"name":"db"}}]}},"status":{{"phase":"Running"}}}}"#
     )
 }
@@ -184,11 +184,11 @@ fn unusable_kubeconfig_is_reported() {
 
 #[test]
 fn exit_code_tells_if_all_containers_started() {
-    for (phase, code) in [("started", 0), ("starting", 3), ("terminating", 3)] {
+    for (stage, code) in [("started", 0), ("starting", 3), ("terminating", 3)] {
         let home = home();
-        let config = kubeconfig(home.path(), &serve(200, pod(phase)));
+        let config = kubeconfig(home.path(), &serve(200, pod(stage)));
         let by_env = program(&home).env("KUBECONFIG", &config).args(["status", "pod/ordered"]).output().unwrap();
-        assert_eq!(by_env.status.code(), Some(code), "{phase}");
+        assert_eq!(by_env.status.code(), Some(code), "{stage}");
         let text = String::from_utf8(by_env.stdout).unwrap();
         assert!(text.contains("Pod shop/ordered") && text.contains("3f2a9c1e-4097-1a0c5f3b"), "{text}");
         assert!(!text.contains('\u{1b}'), "colors without a terminal: {text:?}");
@@ -197,7 +197,7 @@ fn exit_code_tells_if_all_containers_started() {
             let (json_code, json, _) =
                 status(&home, &[name, "-n", "shop", "-o", "json", "--kubeconfig", config.to_str().unwrap()]);
             let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-            assert_eq!((json_code, &json["published"]["phase"]), (code, &phase.into()), "{name} {phase}");
+            assert_eq!((json_code, &json["published"]["stage"]), (code, &stage.into()), "{name} {stage}");
         }
     }
 }

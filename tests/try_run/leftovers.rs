@@ -1,4 +1,4 @@
-//! No process and no file stays behind. After SIGKILL, only the folder stays.
+//! No process and no file stays behind. After SIGKILL, only the directory stays.
 
 use super::{Machine, scenarios, signal};
 use crate::hang_guard::HANG_GUARD;
@@ -48,7 +48,7 @@ fn nothing_is_left_after_a_signal() {
     }
 }
 
-/// The folder may stay.
+/// The directory may stay.
 #[test]
 fn no_process_is_left_after_sigkill() {
     for wait_ms in [0, 3, 10, 30, 100, 300, 1000] {
@@ -64,7 +64,7 @@ fn no_process_is_left_after_sigkill() {
         signal(&child, Signal::KILL);
         child.wait().unwrap();
         wait_until("the end of all processes", || machine.processes().is_empty());
-        for entry in fs::read_dir(machine.folder.path()).unwrap() {
+        for entry in fs::read_dir(machine.directory.path()).unwrap() {
             fs::remove_dir_all(entry.unwrap().path()).unwrap();
         }
     }
@@ -73,7 +73,7 @@ fn no_process_is_left_after_sigkill() {
     signal(&child, Signal::KILL);
     child.wait().unwrap();
     wait_until("the end of all processes", || machine.processes().is_empty());
-    for entry in fs::read_dir(machine.folder.path()).unwrap() {
+    for entry in fs::read_dir(machine.directory.path()).unwrap() {
         fs::remove_dir_all(entry.unwrap().path()).unwrap();
     }
 }
@@ -105,25 +105,25 @@ fn children_from_before_the_start_go_on() {
 }
 
 #[test]
-fn folder_for_temporary_files_may_be_relative() {
+fn directory_for_temporary_files_may_be_relative() {
     let machine = Machine::new();
     let mut command = machine.command(&super::QUICK);
-    let output = command.current_dir(machine.folder.path()).env("TMPDIR", ".").output().unwrap();
+    let output = command.current_dir(machine.directory.path()).env("TMPDIR", ".").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     machine.assert_clean();
 }
 
 #[test]
-fn unusable_folder_for_temporary_files_is_one_error_line() {
+fn unusable_directory_for_temporary_files_is_one_error_line() {
     let machine = Machine::new();
     let unnamed = Path::new(std::ffi::OsStr::from_bytes(b"/tmp/\xff"));
-    for (folder, expected) in [
-        (unnamed, "the path is not UTF-8; set TMPDIR to another folder\n"),
-        (Path::new("/no/such/folder"), "can't create a folder in /no/such/folder: no such file"),
-        (Path::new("/proc"), "can't create a folder in /proc: "),
+    for (directory, expected) in [
+        (unnamed, "the path is not UTF-8; set TMPDIR to another directory\n"),
+        (Path::new("/no/such/directory"), "can't create a directory in /no/such/directory: no such file"),
+        (Path::new("/proc"), "can't create a directory in /proc: "),
     ] {
         let mut child: Command = machine.command(&[]);
-        let mut child = child.env("TMPDIR", folder).spawn().unwrap();
+        let mut child = child.env("TMPDIR", directory).spawn().unwrap();
         let mut err = String::new();
         child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
         assert_eq!((child.wait().unwrap().code(), err.lines().count()), (Some(1), 1), "{err}");

@@ -22,9 +22,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-podgate");
 /// Delays of the built-in example that make a run short.
 const QUICK: [&str; 4] = ["--ready=db=300ms", "--ready=api=200ms", "--ready=web=100ms", "--timeout=20s"];
 
-/// Folder for temporary files of one run. On drop, it must be empty, and no process of the run may be left.
+/// Directory for temporary files of one run. On drop, it must be empty, and no process of the run may be left.
 struct Machine {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 /// Exit code and output of a run.
@@ -37,12 +37,12 @@ struct Outcome {
 
 impl Machine {
     fn new() -> Machine {
-        Machine { folder: tempfile::tempdir().unwrap() }
+        Machine { directory: tempfile::tempdir().unwrap() }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
-        command.arg("try").args(arguments).env("TMPDIR", self.folder.path());
+        command.arg("try").args(arguments).env("TMPDIR", self.directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -76,8 +76,8 @@ impl Machine {
 
     /// Returns the command lines of all processes of the run.
     fn processes(&self) -> Vec<String> {
-        let mark = format!("PODGATE_BOARD={}", self.folder.path().display());
-        let board = self.folder.path().join("podgate-try-").display().to_string();
+        let mark = format!("PODGATE_BOARD={}", self.directory.path().display());
+        let board = self.directory.path().join("podgate-try-").display().to_string();
         let is_own = |path: &Path| {
             let environment = fs::read(path.join("environ")).unwrap_or_default();
             // Only root can read the sidecar's environment.
@@ -90,7 +90,7 @@ impl Machine {
 
     /// Waits until no process and no file is left.
     fn assert_clean(&self) {
-        let is_empty = || self.processes().is_empty() && fs::read_dir(self.folder.path()).unwrap().next().is_none();
+        let is_empty = || self.processes().is_empty() && fs::read_dir(self.directory.path()).unwrap().next().is_none();
         let since = Instant::now();
         while !is_empty() {
             assert!(since.elapsed() < HANG_GUARD, "left behind: {:?}", self.processes());
@@ -185,7 +185,7 @@ fn chart_grows_on_a_terminal() {
     let machine = Machine::new();
     let words = format!("stty columns 100 rows 40; {PROGRAM} try {}", QUICK.join(" "));
     let mut command = Command::new("script");
-    let output = command.args(["-qec", &words, "/dev/null"]).env("TMPDIR", machine.folder.path()).output().unwrap();
+    let output = command.args(["-qec", &words, "/dev/null"]).env("TMPDIR", machine.directory.path()).output().unwrap();
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{out}");
     let charts = out.matches("the built-in example after ").count();
@@ -203,7 +203,7 @@ fn order_broken_by_a_declared_time_out_exits_with_2() {
     pod["metadata"]["annotations"]["podgate.io/on-timeout"] = "continue".into();
     let run = Machine::new().run_manifest(&pod, &["--break", "db@never", "--timeout", "3s"]);
     assert_eq!(run.code, 2, "{}", run.out);
-    assert!(run.out.contains("api started although db=Ready did not hold: the order was broken."), "{}", run.out);
+    assert!(run.out.contains("api started although db=Ready was not met: the order was broken."), "{}", run.out);
 }
 
 #[test]
@@ -283,20 +283,20 @@ fn interrupt_stops_in_order_and_a_second_one_at_once() {
 /// A manifest may come from anywhere. No program that it names may run here, and no value may reach a program.
 #[test]
 fn nothing_of_the_manifest_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let touch = |name: &str| serde_json::json!(["touch", folder.path().join(name).to_str().unwrap()]);
+    let directory = tempfile::tempdir().unwrap();
+    let touch = |name: &str| serde_json::json!(["touch", directory.path().join(name).to_str().unwrap()]);
     let exec = |name: &str| serde_json::json!({"exec": {"command": touch(name)}, "periodSeconds": 1});
-    let program = folder.path().join("sh").to_str().unwrap().to_owned();
-    fs::write(&program, format!("#!/bin/sh\n/bin/touch {}/program", folder.path().display())).unwrap();
+    let program = directory.path().join("sh").to_str().unwrap().to_owned();
+    fs::write(&program, format!("#!/bin/sh\n/bin/touch {}/program", directory.path().display())).unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let mut pod = scenarios::chain();
     for container in pod["spec"]["containers"].as_array_mut().unwrap() {
         container["command"] = touch("command");
         container["args"] = touch("args");
-        container["workingDir"] = folder.path().to_str().into();
+        container["workingDir"] = directory.path().to_str().into();
         container["env"] = serde_json::json!([
-            {"name": "PATH", "value": folder.path()}, {"name": "LD_PRELOAD", "value": program},
-            {"name": "PODGATE_BOARD", "value": folder.path()},
+            {"name": "PATH", "value": directory.path()}, {"name": "LD_PRELOAD", "value": program},
+            {"name": "PODGATE_BOARD", "value": directory.path()},
         ]);
         for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
             container[probe] = exec(probe);
@@ -318,7 +318,7 @@ fn nothing_of_the_manifest_runs() {
             assert!(run.out.contains(&format!("the {hook} hook of {name} does not run here\n")), "{}", run.out);
         }
     }
-    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["sh"], "{run:?}");
     let run = Machine::new().run_manifest(&pod, &["--processes"]);
     assert!(run.code == 64 && run.err.contains("unexpected argument '--processes'"), "{run:?}");

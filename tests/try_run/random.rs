@@ -1,5 +1,5 @@
-//! Random delays, faults and time limits: no container starts before its conditions hold, no gate waits longer than its
-//! limit, no run takes longer than its limit, each fault occurs or is reported, and nothing stays behind.
+//! Random delays, faults and time limits: no container starts before its conditions are met, no gate waits longer than
+//! its limit, no run takes longer than its limit, each fault occurs or is reported, and nothing stays behind.
 
 use super::{Machine, Outcome, scenarios};
 use crate::hang_guard::HANG_GUARD;

@@ -127,8 +127,8 @@ fn reasons_of_exit_code_1_are_true() {
 #[test]
 fn unreadable_document_is_reported() {
     let machine = Machine::new();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pods.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pods.yaml");
     for (document, code, expected) in
         [("a: [", 0, "ignored an unreadable document"), ("podgate.io: [", 1, "unclosed [; add the closing bracket")]
     {

@@ -46,18 +46,18 @@ func texts() []string {
 
 func main() {
 	_, self, _, _ := runtime.Caller(0)
-	folder := filepath.Dir(self)
+	directory := filepath.Dir(self)
 	if len(os.Args) == 2 && os.Args[1] == "quote" {
 		var out strings.Builder
 		for _, text := range texts() {
 			fmt.Fprintf(&out, "%x\t%s\n", text, strconv.Quote(text))
 		}
-		if err := os.WriteFile(filepath.Join(folder, "go-quoted.txt"), []byte(out.String()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(directory, "go-quoted.txt"), []byte(out.String()), 0o644); err != nil {
 			panic(err)
 		}
 		return
 	}
-	file, err := os.Open(filepath.Join(folder, "podgate-quoted.txt"))
+	file, err := os.Open(filepath.Join(directory, "podgate-quoted.txt"))
 	if err != nil {
 		panic(err)
 	}

@@ -15,7 +15,7 @@ fn pod() -> Value {
     json!({
         "metadata": {"name": "ordered", "uid": "u1", "creationTimestamp": "2026-11-21T14:00:00Z", "annotations": {
             "sandbox.podgate.io/id": "3f2a9c1e-4097-1a0c5f3b", "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
-            "sandbox.podgate.io/phase": "started", "sandbox.podgate.io/order": "db,api,web", "sandbox.podgate.io/seen": "2026-11-21T14:00:08Z",
+            "sandbox.podgate.io/stage": "started", "sandbox.podgate.io/order": "db,api,web", "sandbox.podgate.io/seen": "2026-11-21T14:00:08Z",
             "sandbox.podgate.io/times": format!(
                 "{},db=started+0;ready+1577;since+1577,api=gate+800;opened+1580;started+1581;ready+3300;since+3300,web=gate+850;opened+3303;started+3304;ready+3390;since+3390",
                 START_MS + 4123),
@@ -170,7 +170,7 @@ fn held_interval_ends_with_the_opening() {
 #[test]
 fn timeline_of_a_starting_pod_ends_now() {
     let mut pod = pod();
-    pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("starting");
+    pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("starting");
     pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
         json!(format!("{},db=started+0;since+0,api=gate+800", START_MS + 4123));
     pod["status"]["containerStatuses"] = json!([]);

@@ -19,15 +19,15 @@ fn completion_scripts_name_the_commands() {
 #[test]
 fn manual_has_a_page_for_each_command() {
     let server = FakeApiServer::new(|_| error_status(404, "NotFound", "x"));
-    let folder = tempfile::tempdir().unwrap();
-    let (code, _, err) = server.run(&["man", folder.path().to_str().unwrap()]);
+    let directory = tempfile::tempdir().unwrap();
+    let (code, _, err) = server.run(&["man", directory.path().to_str().unwrap()]);
     assert_eq!((code, err.as_str()), (0, ""));
     let (_, help, _) = server.run(&["--help"]);
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let commands: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(commands.contains(&"timeline") && !commands.contains(&"man"), "{commands:?}");
     for command in commands.into_iter().filter(|command| *command != "help") {
-        let page = fs::read_to_string(folder.path().join(format!("kubectl-podgate-{command}.1"))).unwrap();
+        let page = fs::read_to_string(directory.path().join(format!("kubectl-podgate-{command}.1"))).unwrap();
         assert!(page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"), "{command}: {page}");
     }
     let (code, _, err) = server.run(&["man", "/nonexistent"]);

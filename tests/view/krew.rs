@@ -15,8 +15,8 @@ fn package(arguments: &[&str]) -> Output {
 
 /// Packages a placeholder program for two platforms. Returns the manifest.
 fn packed(out: &Path) -> Value {
-    let folder = TempDir::new().unwrap();
-    let binary = folder.path().join("built");
+    let directory = TempDir::new().unwrap();
+    let binary = directory.path().join("built");
     fs::write(&binary, "#!/bin/sh\n").unwrap();
     let [linux, windows] = ["linux-amd64", "windows-arm64"].map(|os| format!("{os}={}", binary.display()));
     let output = package(&["--out", out.to_str().unwrap(), "--url", "https://x.example/%v", &linux, &windows]);

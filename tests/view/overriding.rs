@@ -90,7 +90,7 @@ fn hooks_and_gates() -> Value {
     json!({
         "metadata": {"name": "ordered", "uid": "7d1f0c9a-41c5-4a7e-9e0b-1f1d2c3b4a5d", "creationTimestamp": "2026-11-21T14:00:04Z", "annotations": {
             "sandbox.podgate.io/id": SANDBOX, "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
-            "sandbox.podgate.io/phase": "starting", "sandbox.podgate.io/order": "db,api,web,worker",
+            "sandbox.podgate.io/stage": "starting", "sandbox.podgate.io/order": "db,api,web,worker",
             "sandbox.podgate.io/seen": "2026-11-21T14:00:10Z",
             "status.podgate.io/db": "Started", "status.podgate.io/api": "Waiting",
             "status.podgate.io/web": "Waiting", "status.podgate.io/worker": "Waiting"}},
@@ -138,7 +138,7 @@ fn effects_name_the_opened_hooks_and_gates() {
 #[test]
 fn open_gates_are_not_listed_again() {
     let mut started = hooks_and_gates();
-    started["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
+    started["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("started");
     started["metadata"]["annotations"]["status.podgate.io/web"] = json!("Started");
     assert!(effects(&started, &["db=Ready"]).is_empty());
     // Because api runs, db's hook must have returned.
@@ -157,7 +157,7 @@ fn overrides_open_the_gates_of_held_containers() {
     pod["status"]["containerStatuses"][1] = running("api", true);
     assert!(effects(&pod, &["db=Ready"]).is_empty());
     // With a held container, the sidecar is never idle.
-    pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
+    pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("started");
     let (_, out, _) = serve(pod, done).run(&["override", "ordered", "db=Ready", "--dry-run"]);
     assert!(out.contains("opens nothing") && !out.contains("the idle sidecar"), "{out}");
 }
@@ -167,7 +167,7 @@ fn impossible_overrides_fail_with_one_line() {
     let table: [(&str, &str, Change); 10] = [
         ("missing", "the Pod has no container missing; it has db, api, web, worker", |_| {}),
         ("missing", "the Pod has no container missing", |pod| {
-            pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("terminating");
+            pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("terminating");
         }),
         ("podgate", "podgate is podgate's sidecar", |_| {}),
         ("once", "once is an init container", |_| {}),

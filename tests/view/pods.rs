@@ -71,10 +71,10 @@ pub(crate) fn held() -> Value {
 }
 
 /// Adds the annotations that the sidecar publishes.
-pub(crate) fn with_published(mut pod: Value, phase: &str, states: [&str; 3]) -> Value {
+pub(crate) fn with_published(mut pod: Value, stage: &str, states: [&str; 3]) -> Value {
     pod["metadata"]["annotations"] = json!({
         "sandbox.podgate.io/id": "3f2a9c1e-4097-1a0c5f3b", "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
-        "sandbox.podgate.io/phase": phase, "sandbox.podgate.io/order": "db,api,web",
+        "sandbox.podgate.io/stage": stage, "sandbox.podgate.io/order": "db,api,web",
         "sandbox.podgate.io/seen": "2026-11-21T14:00:10Z",
         "sandbox.podgate.io/times": "1795269606250,db=started+0;since+0",
         "status.podgate.io/db": states[0], "status.podgate.io/api": states[1], "status.podgate.io/web": states[2],

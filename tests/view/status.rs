@@ -28,7 +28,7 @@ fn waits_follow_the_progress_of_the_start() {
     let (db, api) = ("db=Ready (not-yet)", "api=Ready (not-yet)");
     let of_db = vec![format!("db: {db} | api, web"), format!("api: {db} | web"), format!("web: {db}, {api} | ")];
     let of_api = vec![format!("api: {api} | web"), format!("web: {api} | ")];
-    for (phase, states, expected) in [
+    for (stage, states, expected) in [
         // The sidecar has just started.
         ("starting", ["Waiting", "Waiting", "Waiting"], of_db.clone()),
         ("starting", ["Started", "Waiting", "Waiting"], of_db),
@@ -41,9 +41,9 @@ fn waits_follow_the_progress_of_the_start() {
         ("started", ["Failed", "Ready", "Started"], vec![]),
         ("terminating", ["Started", "Waiting", "Waiting"], vec![]),
     ] {
-        let view = status_json(&with_published(chain(), phase, states));
-        assert_eq!(waits(&view), expected, "{phase} {states:?}");
-        assert_eq!(view["started"], phase == "started");
+        let view = status_json(&with_published(chain(), stage, states));
+        assert_eq!(waits(&view), expected, "{stage} {states:?}");
+        assert_eq!(view["started"], stage == "started");
     }
 }
 
@@ -62,7 +62,7 @@ fn a_gate_blocks_only_its_own_container() {
     pod["spec"]["containers"] = json!([{"name": "db"}, gate("api", &["db"]), gate("web", &["db=Started"])]);
     assert_eq!(waits(&status_json(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
     // The gate of a restarted container is closed, although the Pod has started.
-    pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
+    pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("started");
     assert_eq!(waits(&status_json(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
 }
 
@@ -176,8 +176,8 @@ fn notes_explain_unusual_situations() {
             pod["metadata"]["annotations"] = json!({"a": "b"});
             pod["spec"] = json!({"nodeName": "n", "containers": [{"name": "db"}]});
         }),
-        ("The published state is invalid: sandbox.podgate.io/phase is missing or malformed.", |pod| {
-            pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("done");
+        ("The published state is invalid: sandbox.podgate.io/stage is missing or malformed.", |pod| {
+            pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("done");
         }),
         ("The published state is ignored: it is older than the Pod, so it comes from the Pod's template", |pod| {
             pod["metadata"]["creationTimestamp"] = json!("2026-11-21T14:00:11Z");
@@ -191,7 +191,7 @@ fn notes_explain_unusual_situations() {
         }),
         ("The sidecar has noticed the deletion", |pod| {
             pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z");
-            pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("terminating");
+            pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("terminating");
         }),
         ("An operator has set db to Ready by hand", |pod| {
             pod["metadata"]["annotations"]["override.podgate.io/db"] = json!("Ready@3f2a9c1e-4097-1a0c5f3b");
@@ -200,7 +200,7 @@ fn notes_explain_unusual_situations() {
             pod["metadata"]["annotations"]["override.podgate.io/db"] = json!("Ready@x");
         }),
         ("api: the kubelet reports not ready now.", |pod| {
-            pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
+            pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("started");
             pod["metadata"]["annotations"]["status.podgate.io/api"] = json!("Ready");
             pod["status"]["containerStatuses"] = json!([running("api", false)]);
         }),
@@ -251,7 +251,7 @@ fn json_has_the_documented_fields() {
     assert!(published["seenSecondsAgo"].take().is_u64());
     assert_eq!(
         published,
-        json!({"phase": "starting", "sandbox": "3f2a9c1e-4097-1a0c5f3b", "epoch": "e1", "revision": 5,
+        json!({"stage": "starting", "sandbox": "3f2a9c1e-4097-1a0c5f3b", "epoch": "e1", "revision": 5,
                "seen": "2026-11-21T14:00:10Z", "seenSecondsAgo": null})
     );
     let db = &json["containers"][1];

@@ -35,10 +35,10 @@ pub(crate) fn read(file: &str) -> String {
 }
 
 /// Returns all objects of a kustomization.
-pub(crate) fn kustomization(folder: &str) -> Vec<Value> {
-    let resources = documents(&read(&format!("{folder}/kustomization.yaml")))[0]["resources"].clone();
+pub(crate) fn kustomization(directory: &str) -> Vec<Value> {
+    let resources = documents(&read(&format!("{directory}/kustomization.yaml")))[0]["resources"].clone();
     let files = resources.as_array().unwrap().iter();
-    files.flat_map(|file| documents(&read(&format!("{folder}/{}", file.as_str().unwrap())))).collect()
+    files.flat_map(|file| documents(&read(&format!("{directory}/{}", file.as_str().unwrap())))).collect()
 }
 
 pub(crate) fn injector() -> Objects {

@@ -93,17 +93,17 @@ fn policy_denies_pods_with_unknown_containers() {
 /// kubectl creates objects in the order of the output. By default, Kustomize would put policies after roles.
 #[test]
 fn policies_come_before_the_rights_that_they_limit() {
-    for (folder, right) in [("manifests", "ClusterRole"), ("manifests/injector", "ClusterRoleBinding")] {
-        let kustomization_file = documents(&read(&format!("{folder}/kustomization.yaml"))).remove(0);
-        assert_eq!(kustomization_file["sortOptions"], json!({"order": "fifo"}), "{folder}");
+    for (directory, right) in [("manifests", "ClusterRole"), ("manifests/injector", "ClusterRoleBinding")] {
+        let kustomization_file = documents(&read(&format!("{directory}/kustomization.yaml"))).remove(0);
+        assert_eq!(kustomization_file["sortOptions"], json!({"order": "fifo"}), "{directory}");
         let is_in_order = |objects: &[Value]| {
             let last_policy = objects.iter().rposition(|object| object["kind"] == "ValidatingAdmissionPolicyBinding");
             last_policy.unwrap() < objects.iter().position(|object| object["kind"] == right).unwrap()
         };
-        assert!(is_in_order(&kustomization(folder)), "{folder}");
-        let Some(output) = run("kubectl", &["kustomize", folder]) else { continue };
+        assert!(is_in_order(&kustomization(directory)), "{directory}");
+        let Some(output) = run("kubectl", &["kustomize", directory]) else { continue };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(is_in_order(&documents(&String::from_utf8(output.stdout).unwrap())), "{folder}");
+        assert!(is_in_order(&documents(&String::from_utf8(output.stdout).unwrap())), "{directory}");
     }
 }
 

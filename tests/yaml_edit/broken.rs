@@ -54,8 +54,8 @@ fn unreadable_documents_without_podgates_keys_keep_their_bytes() {
     }
     let bad_separator = "a: 1\n--- {b: 1}\n";
     assert_eq!(super::done(&["inject", "-"], bad_separator), bad_separator);
-    let folder = tempfile::tempdir().unwrap();
-    let (a, b) = (write(folder.path(), "a.yaml", "a: [\n"), write(folder.path(), "b.yaml", "b: 1\n"));
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (write(directory.path(), "a.yaml", "a: [\n"), write(directory.path(), "b.yaml", "b: 1\n"));
     assert_eq!(super::done(&["inject", &a, &b], ""), "---\na: [\n---\nb: 1\n");
     // With --from, every document may have another tool's order, so podgate must parse every document.
     let run = run(&["inject", "--from", "tekton", &a], "");
@@ -73,11 +73,11 @@ fn invalid_orders_have_a_position_and_a_fix() {
 
 #[test]
 fn all_errors_are_reported_at_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, text) in [("a.yaml", "# podgate.io\na: ["), ("b.yaml", POD), ("c.yaml", "# podgate.io\na: {")] {
-        write(folder.path(), name, text);
+        write(directory.path(), name, text);
     }
-    let run = run(&["inject", folder.path().to_str().unwrap(), "/nonexistent"], "");
+    let run = run(&["inject", directory.path().to_str().unwrap(), "/nonexistent"], "");
     assert_eq!((run.code, run.out.as_str()), (1, ""));
     assert!(run.err.contains("a.yaml:") && run.err.contains("c.yaml:"), "{}", run.err);
     assert!(run.err.contains("kubectl podgate: /nonexistent: cannot read: no such file\n"), "{}", run.err);

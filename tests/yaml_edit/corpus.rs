@@ -25,8 +25,8 @@ const REFORMATTED: [&str; 12] = [
 ];
 
 fn corpus() -> Vec<(String, String)> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inject/corpus");
-    let mut files: Vec<(String, String)> = fs::read_dir(folder)
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inject/corpus");
+    let mut files: Vec<(String, String)> = fs::read_dir(directory)
         .unwrap()
         .map(Result::unwrap)
         .map(|entry| (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap()))

@@ -1,13 +1,13 @@
-//! Tests of files and folders as input and output.
+//! Tests of files and directories as input and output.
 
 use super::{POD, done, run, write};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn folders_give_one_stream_sorted_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path().to_str().unwrap();
+fn directories_give_one_stream_sorted_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path().to_str().unwrap();
     for (name, text) in [
         ("b.yml", "# b\n---\nb: 1\n"),
         ("a.yaml", "a: 1"),
@@ -18,7 +18,7 @@ fn folders_give_one_stream_sorted_by_name() {
         ("nothing.yaml", "# nothing\n"),
         ("sub/f.yaml", "f: 1\n"),
     ] {
-        write(folder.path(), name, text);
+        write(directory.path(), name, text);
     }
     let stream = "---\na: 1\n# b\n---\nb: 1\n---\nbom: 1\n---\n{\"c\": 1}\n---\n{\"d\": 1}";
     assert_eq!(done(&["inject", at], ""), stream);
@@ -28,9 +28,9 @@ fn folders_give_one_stream_sorted_by_name() {
 
 #[test]
 fn in_place_writes_only_changed_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let (pod, other) = (write(folder.path(), "pod.yaml", POD), write(folder.path(), "other.yaml", "a: 1\n"));
-    let link = folder.path().join("link.yaml");
+    let directory = tempfile::tempdir().unwrap();
+    let (pod, other) = (write(directory.path(), "pod.yaml", POD), write(directory.path(), "other.yaml", "a: 1\n"));
+    let link = directory.path().join("link.yaml");
     std::os::unix::fs::symlink("pod.yaml", &link).unwrap();
     fs::set_permissions(&pod, fs::Permissions::from_mode(0o640)).unwrap();
     let modified = |path: &str| fs::metadata(path).unwrap().modified().unwrap();
@@ -42,7 +42,7 @@ fn in_place_writes_only_changed_files() {
     assert_eq!(fs::metadata(&pod).unwrap().permissions().mode() & 0o7777, 0o640);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(modified(&other), before);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "a temporary file is left behind");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3, "a temporary file is left behind");
 
     assert_eq!(done(&["uninject", "-i", &pod], ""), "");
     assert_eq!(fs::read_to_string(&pod).unwrap(), POD);
@@ -50,9 +50,11 @@ fn in_place_writes_only_changed_files() {
 
 #[test]
 fn in_place_failure_changes_no_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let (a, b) =
-        (write(folder.path(), "a.yaml", POD), write(folder.path(), "b.yaml", &POD.replace("db, api", "db, missing")));
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (
+        write(directory.path(), "a.yaml", POD),
+        write(directory.path(), "b.yaml", &POD.replace("db, api", "db, missing")),
+    );
     let run = run(&["inject", "-i", &a, &b], "");
     assert_eq!(run.code, 1, "{}", run.err);
     assert_eq!(fs::read_to_string(&a).unwrap(), POD);
@@ -60,10 +62,10 @@ fn in_place_failure_changes_no_file() {
 
 #[test]
 fn check_lists_changes_and_diff_shows_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path().to_str().unwrap();
-    let pod = write(folder.path(), "pod.yaml", POD);
-    write(folder.path(), "other.yaml", "a: 1\n");
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path().to_str().unwrap();
+    let pod = write(directory.path(), "pod.yaml", POD);
+    write(directory.path(), "other.yaml", "a: 1\n");
     let check = run(&["inject", "--check", at], "");
     assert_eq!((check.code, check.out.as_str()), (3, ""));
     assert!(check.err.contains("pod.yaml: would change") && !check.err.contains("other.yaml"), "{}", check.err);
@@ -86,14 +88,14 @@ fn check_lists_changes_and_diff_shows_them() {
 
 #[test]
 fn diff_can_be_applied_as_a_patch() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "pod.yaml", POD.trim_end());
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "pod.yaml", POD.trim_end());
     let shell = |line: &str| {
         let program = env!("CARGO_BIN_EXE_kubectl-podgate");
         std::process::Command::new("sh")
             .args(["-c", line])
             .env("P", program)
-            .current_dir(folder.path())
+            .current_dir(directory.path())
             .output()
             .unwrap()
     };
@@ -146,9 +148,9 @@ fn inject_says_that_from_has_no_effect_on_a_declared_order() {
 
 #[test]
 fn inject_reads_a_compose_order() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let compose = "services:\n  db: {image: postgres, healthcheck: {test: x}}\n  api:\n    depends_on: {db: {condition: service_healthy}}\n";
-    let from = format!("compose={}", write(folder.path(), "compose.yaml", compose));
+    let from = format!("compose={}", write(directory.path(), "compose.yaml", compose));
     let text = POD.replace("    podgate.io/order: db, api\n", "    x: y\n");
     let run = run(&["inject", "--from", &from, "-"], &text);
     assert_eq!(run.code, 0, "{}", run.err);

@@ -42,8 +42,8 @@ fn done(arguments: &[&str], input: &str) -> String {
     run.out
 }
 
-fn write(folder: &Path, name: &str, text: &str) -> String {
-    let path = folder.join(name);
+fn write(directory: &Path, name: &str, text: &str) -> String {
+    let path = directory.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()

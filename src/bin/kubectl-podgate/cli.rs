@@ -1,4 +1,4 @@
-//! The top-level command line. Each command's arguments and help text are in its folder.
+//! The top-level command line. Each command's arguments and help text are in its directory.
 
 use crate::{check, completion, inject, overrides, status, timeline, try_run};
 use clap::{Parser, Subcommand};

@@ -73,9 +73,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn install_into(folder: &Path) -> Result<(), Failure> {
-    install::install(Path::new(OWN_PROGRAM), folder, names::AGENT_FILE).map(drop).map_err(|error| {
-        let why = format!("{}: {error}; use a folder that this user can write", folder.display());
+fn install_into(directory: &Path) -> Result<(), Failure> {
+    install::install(Path::new(OWN_PROGRAM), directory, names::AGENT_FILE).map(drop).map_err(|error| {
+        let why = format!("{}: {error}; use a directory that this user can write", directory.display());
         Failure::new(Exit::BadSetup, why)
     })
 }

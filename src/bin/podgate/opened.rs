@@ -15,7 +15,7 @@ pub(crate) fn run(args: &Opened) -> Result<(), Failure> {
     let missing = |fix| Failure::new(Exit::BadSetup, format!("no gate has reported in {own}; {fix}"));
     let report = report::read_report(&args.self_dir).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            missing("mount this container's own folder there, or set --self")
+            missing("mount this container's own directory there, or set --self")
         }
         _ => Failure::new(Exit::NeverMet, format!("the report in {own} can't be read: {error}")),
     })?;

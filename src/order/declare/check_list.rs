@@ -28,8 +28,8 @@ impl<'a> Mounts<'a> {
         Mounts { by_path: mounts.rev().filter_map(by_path).collect(), host_paths }
     }
 
-    /// Returns `None` unless a volume is mounted at `path`, and true if the path is certainly a folder. A hostPath or a
-    /// path inside a volume can be a file.
+    /// Returns `None` unless a volume is mounted at `path`, and true if the path is certainly a directory. A hostPath or
+    /// a path inside a volume can be a file.
     pub(super) fn volume_at(&self, path: &str) -> Option<bool> {
         let mount = self.by_path.get(path.trim_end_matches('/'))?;
         let is_whole = mount["subPath"].is_null() && mount["subPathExpr"].is_null();
@@ -44,7 +44,7 @@ pub(super) fn host_paths<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
 }
 
 /// Parses a list of one or more checks. A comma separates checks, except inside the JSON list of an `exec:` check.
-/// `volume_at` returns `None` unless a volume is mounted at a path, and true if the path is certainly a folder.
+/// `volume_at` returns `None` unless a volume is mounted at a path, and true if the path is certainly a directory.
 pub(super) fn parse(text: &str, volume_at: impl Fn(&str) -> Option<bool>) -> Result<Vec<Check>, SyntaxError> {
     let (mut checks, mut at) = (Vec::new(), 0);
     loop {
@@ -95,14 +95,14 @@ fn parse_item(text: &str, span: Range<usize>, volume_at: impl Fn(&str) -> Option
             )
         }
         Ok(Check::Mount(path)) if volume_at(&path).is_some() => {
-            let what = format!("{} always passes, because {path} is the folder of a volume", quoted(item));
+            let what = format!("{} always passes, because {path} is the directory of a volume", quoted(item));
             (what, Some(format!("write {}/mnt", item.trim_end_matches('/'))))
         }
         Ok(Check::Mount(path)) if matches!(path.trim_end_matches('/'), "" | "/dev" | "/proc" | "/sys") => {
             (format!("{} always passes, because {path} is a mount point in every container", quoted(item)), None)
         }
         Ok(Check::File { path, needs_content: true }) if path.ends_with('/') || volume_at(&path) == Some(true) => {
-            let what = format!("{} never passes, because {path} is a folder", quoted(item));
+            let what = format!("{} never passes, because {path} is a directory", quoted(item));
             (what, Some(format!("write file://{}/ready{CONTENT}", path.trim_end_matches('/'))))
         }
         Ok(Check::File { path, needs_content: false }) if volume_at(&path).is_some() => {

@@ -96,10 +96,10 @@ pub struct Declaration {
     pub continue_on_timeout: bool,
     /// True if `podgate.io/fail-fast` is `true`.
     pub fail_fast: bool,
-    /// True if `podgate.io/on-provider-restart` is `restart`.
-    pub restart_with_provider: bool,
-    /// Values of `on-provider-restart.podgate.io/…`, by container: true for `restart`.
-    pub restarts_with_provider: BTreeMap<String, bool>,
+    /// True if `podgate.io/on-dependency-restart` is `restart`.
+    pub restart_with_dependency: bool,
+    /// Values of `on-dependency-restart.podgate.io/…`, by container: true for `restart`.
+    pub restarts_with_dependency: BTreeMap<String, bool>,
     /// Values of `check.podgate.io/…`, by container.
     pub checks: BTreeMap<String, Vec<Check>>,
     /// Values of `ready.podgate.io/…`, by container.

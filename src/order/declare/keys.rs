@@ -14,7 +14,7 @@ pub const ON_TIMEOUT: &str = "podgate.io/on-timeout";
 /// `true` to give up as soon as a required container exits for good, is in back-off or cannot pull its image.
 pub const FAIL_FAST: &str = "podgate.io/fail-fast";
 /// `restart` to restart a container when a container that it waits for restarts; otherwise `ignore`.
-pub const ON_PROVIDER_RESTART: &str = "podgate.io/on-provider-restart";
+pub const ON_DEPENDENCY_RESTART: &str = "podgate.io/on-dependency-restart";
 /// Stop order: `reverse`, `none`, or a list in the grammar of [`ORDER`].
 pub const STOP_ORDER: &str = "podgate.io/stop-order";
 /// Containers of a Job that podgate stops when all other containers have exited.
@@ -48,8 +48,8 @@ pub const IMAGE_PREFIX: &str = "image.podgate.io/";
 pub const CHECK_PREFIX: &str = "check.podgate.io/";
 /// Check that replaces the probes of one container as podgate's evidence that the container is Ready.
 pub const READY_PREFIX: &str = "ready.podgate.io/";
-/// [`ON_PROVIDER_RESTART`] for one container.
-pub const ON_PROVIDER_RESTART_PREFIX: &str = "on-provider-restart.podgate.io/";
+/// [`ON_DEPENDENCY_RESTART`] for one container.
+pub const ON_DEPENDENCY_RESTART_PREFIX: &str = "on-dependency-restart.podgate.io/";
 
 /// Keys that apply to the whole Pod.
 pub const POD_KEYS: [&str; 12] = [
@@ -58,7 +58,7 @@ pub const POD_KEYS: [&str; 12] = [
     TIMEOUT,
     ON_TIMEOUT,
     FAIL_FAST,
-    ON_PROVIDER_RESTART,
+    ON_DEPENDENCY_RESTART,
     STOP_ORDER,
     JOB_SIDECARS,
     SIDECAR_POSITION,
@@ -75,7 +75,7 @@ pub const CONTAINER_PREFIXES: [&str; 8] = [
     IMAGE_PREFIX,
     CHECK_PREFIX,
     READY_PREFIX,
-    ON_PROVIDER_RESTART_PREFIX,
+    ON_DEPENDENCY_RESTART_PREFIX,
 ];
 
 /// Domain of the keys for the whole Pod. Keys for one container use subdomains.

@@ -15,7 +15,7 @@ use crate::order::limits::FINDINGS_MAX;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Values of `podgate.io/on-provider-restart` and of the annotation for one container.
+/// Values of `podgate.io/on-dependency-restart` and of the annotation for one container.
 const RESTARTS: [&str; 2] = ["ignore", "restart"];
 
 /// Reads the annotations of `template`; `spec` is the spec of that template. Adds problems to `findings`. The result
@@ -136,7 +136,7 @@ impl Reader<'_, '_> {
             keys::TIMEOUT => declaration.timeout = values.timeout(text, &at),
             keys::ON_TIMEOUT => declaration.continue_on_timeout = values.flag(text, &at, ["fail", "continue"]),
             keys::FAIL_FAST => declaration.fail_fast = values.flag(text, &at, ["false", "true"]),
-            keys::ON_PROVIDER_RESTART => declaration.restart_with_provider = values.flag(text, &at, RESTARTS),
+            keys::ON_DEPENDENCY_RESTART => declaration.restart_with_dependency = values.flag(text, &at, RESTARTS),
             keys::STOP_ORDER => declaration.stop_order = values.stop_order(text, &at),
             keys::JOB_SIDECARS => {
                 declaration.sidecars = values.list(text, &at, grammar::SIDECARS).into_iter().flatten().collect();
@@ -167,8 +167,8 @@ impl Reader<'_, '_> {
             keys::MODE_PREFIX => _ = declaration.modes.insert(own, values.word(text, &at)),
             keys::TIMEOUT_PREFIX => _ = declaration.timeouts.insert(own, values.timeout(text, &at)),
             keys::IMAGE_PREFIX => _ = declaration.images.insert(own, text.trim().to_owned()),
-            keys::ON_PROVIDER_RESTART_PREFIX => {
-                _ = declaration.restarts_with_provider.insert(own, values.flag(text, &at, RESTARTS))
+            keys::ON_DEPENDENCY_RESTART_PREFIX => {
+                _ = declaration.restarts_with_dependency.insert(own, values.flag(text, &at, RESTARTS))
             }
             keys::CHECK_PREFIX => _ = declaration.checks.insert(own, values.checks(text, name, &at)),
             keys::READY_PREFIX => {

@@ -28,10 +28,10 @@ const HOLD_VOLUME: &str = "podgate-hold";
 pub(super) const VOLUMES: [&str; 5] = [BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME, HOLD_VOLUME];
 /// Mount paths of podgate's volumes in the user's containers.
 pub(super) const MOUNT_PATHS: [&str; 4] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR, names::HOLD_DIR];
-/// Folder of the gate files in the hold volume. The sidecar mounts this folder, not the volume: a container runtime that
-/// uses virtual machines then shares the folder with the kubelet.
+/// Directory of the gate files in the hold volume. The sidecar mounts this directory, not the volume: a container
+/// runtime that uses virtual machines then shares the directory with the kubelet.
 const HOLD_KEYS: &str = "keys";
-/// Folder in the hold volume whose subfolder a held container mounts.
+/// Directory in the hold volume whose subdirectory a held container mounts.
 const HOLD_GATE: &str = "gate";
 
 /// Returns the place of a container's field. `short` is the field's name without `lifecycle`.

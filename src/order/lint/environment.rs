@@ -113,7 +113,7 @@ fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         let what = format!(
             "{name} fails permanently if a container that it waits for exits, because the kubelet does not restart {name}"
         );
-        let fix = format!("set restartPolicy: OnFailure, or {}{name}: ignore", keys::ON_PROVIDER_RESTART_PREFIX);
+        let fix = format!("set restartPolicy: OnFailure, or {}{name}: ignore", keys::ON_DEPENDENCY_RESTART_PREFIX);
         findings.push(Finding::warning("restart-fails", Place::spec("restartPolicy"), what).fix(fix));
     }
 }

@@ -12,8 +12,8 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         for check in planned.checks() {
             let Check::Mount(path) = check else { continue };
             let depth = |mount: &Value| {
-                let folder = mount["mountPath"].as_str()?.trim_end_matches('/');
-                path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')).then_some(folder.len())
+                let directory = mount["mountPath"].as_str()?.trim_end_matches('/');
+                path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/')).then_some(directory.len())
             };
             let mounts = list(own.value, "volumeMounts").enumerate();
             let innermost = mounts.filter_map(|(index, mount)| Some((depth(mount)?, index, mount)));

@@ -49,7 +49,7 @@ pub fn check_returned(
     }
     for (name, parts) in inject::lost_parts(expected, returned) {
         let what = format!(
-            "after all webhooks of the cluster, parts of podgate in {name} are missing or different, so the order does not hold: {}",
+            "after all webhooks of the cluster, parts of podgate in {name} are missing or different, so the order is not kept: {}",
             parts.join(", ")
         );
         let fix = "let the other webhooks skip these parts, or let podgate's webhook run after them";

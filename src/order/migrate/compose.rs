@@ -86,7 +86,7 @@ fn dependencies(name: &str, depends_on: &Value, migration: &mut Migration<'_>) -
                     let what = format!("restart: true of {name} for {} is not migrated", quoted(other));
                     let fix = format!(
                         "write {}{name}: restart, which applies to all dependencies of {name}",
-                        keys::ON_PROVIDER_RESTART_PREFIX
+                        keys::ON_DEPENDENCY_RESTART_PREFIX
                     );
                     migration.warn_not_migrated(what, fix);
                 }

@@ -283,7 +283,7 @@ pub(super) fn required_gates(
         gates.insert(name.clone(), of_command(reason, at));
     }
     for name in names.iter().filter(|name| !graph.needs(name).is_empty()) {
-        let (restarts, at) = provider_restart(declared, name);
+        let (restarts, at) = dependency_restart(declared, name);
         if restarts {
             let reason = format!("{name} restarts with the containers that it waits for");
             gates.insert((*name).to_owned(), of_command(reason, at));
@@ -305,9 +305,9 @@ pub(super) fn ready_check<'a>(declared: &'a Declaration, graph: &Graph, name: &s
 }
 
 /// Returns true if a container restarts with the containers that it waits for, and the place of that setting.
-pub(super) fn provider_restart(declared: &Declaration, name: &str) -> (bool, Place) {
-    match declared.restarts_with_provider.get(name) {
-        Some(own) => (*own, container_annotation_place(keys::ON_PROVIDER_RESTART_PREFIX, name)),
-        None => (declared.restart_with_provider, annotation_place(keys::ON_PROVIDER_RESTART)),
+pub(super) fn dependency_restart(declared: &Declaration, name: &str) -> (bool, Place) {
+    match declared.restarts_with_dependency.get(name) {
+        Some(own) => (*own, container_annotation_place(keys::ON_DEPENDENCY_RESTART_PREFIX, name)),
+        None => (declared.restart_with_dependency, annotation_place(keys::ON_DEPENDENCY_RESTART)),
     }
 }

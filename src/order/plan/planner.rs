@@ -181,7 +181,7 @@ impl Planner<'_> {
     }
 
     fn gate(&self, own: &ContainerRef<'_>) -> GatePlan {
-        let (restarts, _) = modes::provider_restart(self.declared, own.name);
+        let (restarts, _) = modes::dependency_restart(self.declared, own.name);
         let providers = self.graph.direct_needs(own.name).filter(|_| restarts);
         let restarts_with: Vec<String> = providers.map(|need| need.until.container.clone()).collect();
         GatePlan {
@@ -255,8 +255,8 @@ impl Planner<'_> {
         let commands = self.declared.commands.keys().map(|name| (name, keys::COMMAND_PREFIX, "command"));
         let images = self.declared.images.keys().map(|name| (name, keys::IMAGE_PREFIX, "image"));
         let ready = self.declared.ready.keys().map(|name| (name, keys::READY_PREFIX, "check"));
-        let restarts = self.declared.restarts_with_provider.keys();
-        let restarts = restarts.map(|name| (name, keys::ON_PROVIDER_RESTART_PREFIX, "restart setting"));
+        let restarts = self.declared.restarts_with_dependency.keys();
+        let restarts = restarts.map(|name| (name, keys::ON_DEPENDENCY_RESTART_PREFIX, "restart setting"));
         let is_held = |name: &str| *self.declared.modes.get(name).unwrap_or(&self.declared.mode) == RequestedMode::Hold;
         for (name, prefix, what) in modes.chain(timeouts).chain(commands).chain(images).chain(ready).chain(restarts) {
             let at = container_annotation_place(prefix, name);
@@ -266,7 +266,7 @@ impl Planner<'_> {
                 (format!("{name} is not part of the order, so its {what} has no effect"), "remove it")
             } else if prefix == keys::READY_PREFIX && modes::ready_check(self.declared, self.graph, name).is_none() {
                 (format!("no container waits until {name} is Ready, so this check has no effect"), "remove it")
-            } else if prefix == keys::ON_PROVIDER_RESTART_PREFIX && self.graph.needs(name).is_empty() {
+            } else if prefix == keys::ON_DEPENDENCY_RESTART_PREFIX && self.graph.needs(name).is_empty() {
                 (format!("{name} waits for no container, so this annotation has no effect"), "remove it")
             } else if prefix == keys::MODE_PREFIX && is_held(name) && self.graph.needs(name).is_empty() {
                 (format!("{name} waits for no container, so hold mode has no effect"), "remove it")

@@ -1,4 +1,4 @@
-//! Creates a pod's folders like the sidecar and the kubelet, and runs the agent's binary in them.
+//! Creates a pod's directories like the sidecar and the kubelet, and runs the agent's binary in them.
 
 mod agent;
 mod log_pipe;
@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// One container's view of a pod: the board, the downward-API volume, its own folder and its termination message.
+/// One container's view of a pod: the board, the downward-API volume, its own directory and its termination message.
 pub(crate) struct Scene {
     _root: tempfile::TempDir,
     pub(crate) root: PathBuf,
     pub(crate) board: PathBuf,
     pub(crate) podinfo: PathBuf,
-    pub(crate) self_folder: PathBuf,
+    pub(crate) self_directory: PathBuf,
     pub(crate) termination: PathBuf,
     pub(crate) log: Arc<LogPipe>,
     pub(crate) snapshot: Snapshot,
@@ -41,9 +41,9 @@ impl Scene {
         report.is_from_sandbox(&self.snapshot.sandbox) && report.epoch == "e1"
     }
 
-    /// Creates empty folders without a sidecar.
+    /// Creates empty directories without a sidecar.
     pub(crate) fn new() -> Scene {
-        let directory = temp_folder();
+        let directory = temp_directory();
         let root = directory.path().to_owned();
         let at = |name: &str| root.join(name);
         for name in ["board", "podinfo", "self"] {
@@ -54,7 +54,7 @@ impl Scene {
             _root: directory,
             board: at("board"),
             podinfo: at("podinfo"),
-            self_folder: at("self"),
+            self_directory: at("self"),
             termination: at("termination-log"),
             log: LogPipe::new(|fd| format!("/proc/{}/fd/{fd}", std::process::id())),
             root,
@@ -64,7 +64,7 @@ impl Scene {
         }
     }
 
-    /// Creates folders with a sidecar that has published `db=Started, api=Waiting` and holds its lock.
+    /// Creates directories with a sidecar that has published `db=Started, api=Waiting` and holds its lock.
     pub(crate) fn with_sidecar() -> Scene {
         let mut scene = Scene::new();
         scene.start_sidecar();
@@ -101,7 +101,7 @@ impl Scene {
         });
     }
 
-    /// Returns `podgate post-start --container db` for these folders, with a time limit of 20 s.
+    /// Returns `podgate post-start --container db` for these directories, with a time limit of 20 s.
     pub(crate) fn hook(&self) -> Agent {
         self.bare_hook().flag("container", "db").flag("timeout", "20s")
     }
@@ -111,28 +111,28 @@ impl Scene {
         Agent::new(&["post-start"], &self.termination)
             .flag("board", &self.board)
             .flag("podinfo", &self.podinfo)
-            .flag("self", &self.self_folder)
+            .flag("self", &self.self_directory)
             .flag("termination-log", &self.termination)
             .flag("log-to", &self.log.path)
     }
 
-    /// Returns `podgate pre-stop --container db` for these folders.
+    /// Returns `podgate pre-stop --container db` for these directories.
     pub(crate) fn pre_stop(&self) -> Agent {
         Agent::new(&["pre-stop"], &self.termination)
             .flag("container", "db")
             .flag("board", &self.board)
-            .flag("self", &self.self_folder)
+            .flag("self", &self.self_directory)
             .flag("log-to", &self.log.path)
     }
 
-    /// Returns `podgate entrypoint` for these folders, with a time limit of 20 s and its log in a pipe. The caller adds
-    /// the command with `with_command`.
+    /// Returns `podgate entrypoint` for these directories, with a time limit of 20 s and its log in a pipe. The caller
+    /// adds the command with `with_command`.
     pub(crate) fn gate(&self) -> Agent {
         Agent::new(&["entrypoint"], &self.termination)
             .flag("timeout", "20s")
             .flag("board", &self.board)
             .flag("podinfo", &self.podinfo)
-            .flag("self", &self.self_folder)
+            .flag("self", &self.self_directory)
             .flag("termination-log", &self.termination)
             .flag("log-to", &self.log.path)
     }
@@ -147,7 +147,7 @@ impl Scene {
         });
     }
 
-    /// Returns true if a process holds the tether in the container's own folder.
+    /// Returns true if a process holds the tether in the container's own directory.
     pub(crate) fn is_tethered(&self) -> bool {
         podgate::edge::tether::is_held(&self.root, "self")
     }
@@ -160,9 +160,9 @@ impl Scene {
         self.log.text()
     }
 
-    /// Returns the report in the container's own folder, or `None` if the file does not exist.
+    /// Returns the report in the container's own directory, or `None` if the file does not exist.
     pub(crate) fn report(&self) -> Option<Report> {
-        let bytes = std::fs::read(self.self_folder.join(names::REPORT_FILE)).ok()?;
+        let bytes = std::fs::read(self.self_directory.join(names::REPORT_FILE)).ok()?;
         Some(Report::parse(&bytes).expect("a report is always complete"))
     }
 
@@ -174,8 +174,8 @@ impl Scene {
     }
 }
 
-/// Creates a folder in memory, like the kubelet's volumes, or on disk if `/dev/shm` is not available.
-pub(crate) fn temp_folder() -> tempfile::TempDir {
+/// Creates a directory in memory, like the kubelet's volumes, or on disk if `/dev/shm` is not available.
+pub(crate) fn temp_directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
@@ -188,8 +188,8 @@ pub(crate) fn annotations_text(snapshot: &Snapshot) -> String {
     podgate::core::annotations::write(&snapshot.to_annotations())
 }
 
-pub(crate) fn write_annotations(folder: &Path, snapshot: &Snapshot) {
-    replace(folder, names::ANNOTATIONS_FILE, annotations_text(snapshot).as_bytes(), 0o644).unwrap();
+pub(crate) fn write_annotations(directory: &Path, snapshot: &Snapshot) {
+    replace(directory, names::ANNOTATIONS_FILE, annotations_text(snapshot).as_bytes(), 0o644).unwrap();
 }
 
 /// Calls `is_true` every millisecond until it returns true. Panics with `event` after `HANG_GUARD`.

@@ -6,24 +6,24 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// A downward-API volume in a folder.
+/// A downward-API volume in a directory.
 pub(crate) struct Volume {
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
     generation: u64,
 }
 
 impl Volume {
-    pub(crate) fn new(folder: &Path) -> Volume {
-        Volume { folder: folder.to_owned(), generation: 0 }
+    pub(crate) fn new(directory: &Path) -> Volume {
+        Volume { directory: directory.to_owned(), generation: 0 }
     }
 
     /// Writes the file `annotations` in the same steps and order as the kubelet. Returns false if the content has not
     /// changed.
     pub(crate) fn write(&mut self, content: &str) -> bool {
-        let at = |name: &str| self.folder.join(name);
+        let at = |name: &str| self.directory.join(name);
         let old = fs::read_link(at("..data")).ok();
         if let Some(old) = &old
-            && fs::read_to_string(self.folder.join(old).join("annotations")).is_ok_and(|now| now == content)
+            && fs::read_to_string(self.directory.join(old).join("annotations")).is_ok_and(|now| now == content)
         {
             return false;
         }
@@ -41,7 +41,7 @@ impl Volume {
             _ => {}
         }
         if let Some(old) = old {
-            fs::remove_dir_all(self.folder.join(old)).unwrap();
+            fs::remove_dir_all(self.directory.join(old)).unwrap();
         }
         true
     }

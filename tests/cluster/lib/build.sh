@@ -47,13 +47,13 @@ need_go() {
         die "Go not found, needed to build Kubernetes: install it from https://go.dev/dl/ ($(sed -n 's/^go /at least /p' "$here/k8s/$1/go.mod")), or set KUBECONFIG to use your own cluster (for example, from kind or k3d)"
 }
 
-# A build runs in a temporary folder, which is removed if the build does not finish.
+# A build runs in a temporary directory, which is removed if the build does not finish.
 build_dir=
 # shellcheck disable=SC2329 # called by the trap
 drop_build_dir() { [[ -z $build_dir ]] || rm -rf "$build_dir"; }
 trap drop_build_dir EXIT
 
-new_build_dir() { # FINAL: creates a temporary folder beside it
+new_build_dir() { # FINAL: creates a temporary directory beside it
     mkdir -p "${1%/*}"
     find "${1%/*}" -maxdepth 1 -name '.building.*' -mmin +120 -exec rm -rf {} + # left by killed builds
     build_dir=$(mktemp -d "${1%/*}/.building.XXXXXX")

@@ -5,7 +5,7 @@
 
 cache=${PODGATE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/podgate}
 
-# One cluster per machine, always in the same folders, so that a later run of any checkout
+# One cluster per machine, always in the same directories, so that a later run of any checkout
 # finds what an earlier run left.
 name=${PODGATE_CLUSTER_NAME:-podgate-test-cluster}
 state=/var/lib/$name # needs a real file system: etcd, containerd, the kubelet

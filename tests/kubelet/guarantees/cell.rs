@@ -55,8 +55,8 @@ pub(super) const VERSIONS: [u32; 2] = [34, 36];
 
 /// Returns the path of the file that stores a measured cell until the tables are written.
 fn cell_path(minor: u32, row: &str, mode: Mode) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("guarantees/1.{minor}"));
-    folder.join(format!("{row}.{}.json", mode.name()))
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("guarantees/1.{minor}"));
+    directory.join(format!("{row}.{}.json", mode.name()))
 }
 
 impl Cell {
@@ -67,9 +67,9 @@ impl Cell {
     /// Saves the cell to a file, so that a later run can write the tables.
     pub(super) fn save(&self, minor: u32, row: &str, mode: Mode) {
         let path = cell_path(minor, row, mode);
-        let folder = path.parent().expect("a folder");
+        let directory = path.parent().expect("a directory");
         let text = serde_json::to_string(self).expect("plain text");
-        std::fs::create_dir_all(folder)
+        std::fs::create_dir_all(directory)
             .and_then(|()| std::fs::write(&path, text))
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }

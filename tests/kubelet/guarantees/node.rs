@@ -64,7 +64,7 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     for (key, value) in [
         (names::SANDBOX_ID, "00c0ffee-4097-1a0c5f3b"),
         (names::SANDBOX_EPOCH, "before"),
-        (names::SANDBOX_PHASE, "started"),
+        (names::SANDBOX_STAGE, "started"),
         (names::SANDBOX_REVISION, "9007199254740991"),
     ] {
         stale.insert(key.to_owned(), value.into());
@@ -75,9 +75,9 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     // The Pod now has the annotations of the previous boot, but no processes.
     let since = wall_ms();
     let board = PathBuf::from(format!("/proc/{}/root", fault_run.run.pid("podgate").expect("the sidecar runs")));
-    let folders = [names::BOARD_DIR, names::SELF_DIR, names::HOLD_DIR].into_iter();
-    let folders = folders.filter(|folder| setup.mode == Mode::Hold || *folder != names::HOLD_DIR);
-    let volumes: Vec<PathBuf> = folders.map(|folder| board.join(&folder[1..])).collect();
+    let directories = [names::BOARD_DIR, names::SELF_DIR, names::HOLD_DIR].into_iter();
+    let directories = directories.filter(|directory| setup.mode == Mode::Hold || *directory != names::HOLD_DIR);
+    let volumes: Vec<PathBuf> = directories.map(|directory| board.join(&directory[1..])).collect();
     run_script(&["stop-kubelet", "--kill"]);
     let open = |volume: &PathBuf| fs::File::open(volume).expect("the volume");
     let volumes: Vec<fs::File> = volumes.iter().map(open).collect();
@@ -88,7 +88,7 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     }
     run_script(&["kill-sandbox", &setup.scene.namespace, "chain"]);
     for volume in volumes {
-        clear_folder(&volume);
+        clear_directory(&volume);
     }
     run_script(&["restart-containerd", "--kill"]);
     run_script(&["start-kubelet"]);
@@ -102,10 +102,10 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     fault_run.finish(since, &message)
 }
 
-/// Deletes the content of the folder to which the descriptor `folder` refers.
-fn clear_folder(folder: &fs::File) {
+/// Deletes the content of the directory to which the descriptor `directory` refers.
+fn clear_directory(directory: &fs::File) {
     use std::os::fd::AsRawFd;
-    let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
     for entry in fs::read_dir(&path).expect("the volume").flatten() {
         let path = entry.path();
         let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };

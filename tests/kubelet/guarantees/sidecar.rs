@@ -38,7 +38,7 @@ fn is_alive(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Returns the folder of the memory cgroup of process `pid`, in cgroup v1 or v2.
+/// Returns the directory of the memory cgroup of process `pid`, in cgroup v1 or v2.
 fn memory_cgroup(pid: u32) -> PathBuf {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("the cgroups of the process");
     let at = |controllers: &str| {

@@ -49,7 +49,7 @@ const NOTES: &[(&[&str], &[Mode], &str)] = &[
     (
         &["time_limit"],
         &[Mode::Hold],
-        "The container stays held, and nothing exits. It starts when its conditions hold.",
+        "The container stays held, and nothing exits. It starts when its conditions are met.",
     ),
     (
         &["sandbox_killed", "host_network"],

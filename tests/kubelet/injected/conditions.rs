@@ -1,4 +1,4 @@
-//! Tests of `check.podgate.io`, `ready.podgate.io` and `podgate.io/on-provider-restart`.
+//! Tests of `check.podgate.io`, `ready.podgate.io` and `podgate.io/on-dependency-restart`.
 
 use super::{apply_injected, create_injected};
 use crate::cluster::ROOT;

@@ -17,10 +17,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The environment of a user who runs the commands: a work folder, kubectl with the plugin, and a kubeconfig with the
-/// scene's namespace.
+/// The environment of a user who runs the commands: a work directory, kubectl with the plugin, and a kubeconfig with the
+///  scene's namespace.
 pub(crate) struct Reader {
-    folder: TempDir,
+    directory: TempDir,
     /// Pairs of a text on the pages and its replacement for this cluster.
     replacements: Vec<(String, String)>,
 }
@@ -43,14 +43,14 @@ pub(crate) struct CommandOutput {
 
 impl Reader {
     pub(crate) fn new(scene: &Scene) -> Reader {
-        let folder = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
         for name in ["bin", "plugins"] {
-            fs::create_dir(at(name)).expect("a folder");
+            fs::create_dir(at(name)).expect("a directory");
         }
         let program = option_env!("CARGO_BIN_EXE_kubectl-podgate").unwrap_or("kubectl-podgate");
         symlink(program, at("plugins/kubectl-podgate")).expect("a link");
-        let here = folder.path().display();
+        let here = directory.path().display();
         let kubectl = format!(
             "#!/bin/sh\nexport KUBECONFIG={here}/kubeconfig PATH={here}/plugins:${{PATH#{here}/bin:}}\n\
              exec {ROOT}/tests/cluster/cluster kubectl \"$@\"\n"
@@ -68,7 +68,7 @@ impl Reader {
 
         let inject = (String::from("podgate inject "), format!("podgate inject --image {IMAGE} "));
         let busybox = (String::from("docker.io/library/busybox:1.37"), String::from(BUSYBOX_IMAGE));
-        Reader { folder, replacements: vec![inject, busybox] }
+        Reader { directory, replacements: vec![inject, busybox] }
     }
 
     /// Replaces `from` by `to` in commands and files.
@@ -82,18 +82,19 @@ impl Reader {
 
     /// Writes `text` to a file, with the replacements made.
     pub(crate) fn save(&self, name: &str, text: &str) {
-        fs::write(self.folder.path().join(name), self.with_replacements(text)).expect("a file");
+        fs::write(self.directory.path().join(name), self.with_replacements(text)).expect("a file");
     }
 
     pub(crate) fn link(&self, name: &str, to: &str) {
-        symlink(to, self.folder.path().join(name)).expect("a link");
+        symlink(to, self.directory.path().join(name)).expect("a link");
     }
 
     /// Runs commands, and stops at the first failed command.
     pub(crate) fn try_run(&self, commands: &str) -> CommandOutput {
-        let script = format!("PATH={}/bin:$PATH\n{}", self.folder.path().display(), self.with_replacements(commands));
+        let script =
+            format!("PATH={}/bin:$PATH\n{}", self.directory.path().display(), self.with_replacements(commands));
         let mut command = Command::new("bash");
-        command.args(["-euxo", "pipefail", "-c", &script]).current_dir(self.folder.path());
+        command.args(["-euxo", "pipefail", "-c", &script]).current_dir(self.directory.path());
         let output = command.env_remove("KUBECONFIG").output().expect("bash");
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
         let all = format!("{out}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -107,6 +108,6 @@ impl Reader {
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 }

@@ -6,7 +6,7 @@ use podgate::core::gate::{
 };
 use podgate::core::snapshot::{REASON_ENDED, Snapshot};
 use podgate::core::sources::{PodView, Source};
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use podgate::core::until::WaitCondition;
 
 /// What a gate of `web` sees while it waits for `db`.
@@ -84,8 +84,8 @@ fn check(rule: &str, change: Change, expected: [&str; 3]) {
 #[test]
 fn each_rule_holds_for_each_kind_of_gate() {
     let rows: [(&str, Change, [&str; 3]); 18] = [
-        ("all conditions hold", |_| {}, ["open"; 3]),
-        ("a condition does not hold", |case| case.set_db(State::Started, None), ["closed"; 3]),
+        ("all conditions are met", |_| {}, ["open"; 3]),
+        ("a condition is not met", |case| case.set_db(State::Started, None), ["closed"; 3]),
         (
             "the states are not recent",
             |case| {
@@ -145,7 +145,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
             "the Pod has started",
             |case| {
                 case.set_db(State::Waiting, None);
-                case.snapshot.phase = Phase::Started;
+                case.snapshot.stage = Stage::Started;
             },
             ["open: started", "closed", "closed"],
         ),
@@ -153,7 +153,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
             "the Pod is being deleted",
             |case| {
                 case.set_db(State::Waiting, None);
-                case.snapshot.phase = Phase::Terminating;
+                case.snapshot.stage = Stage::Terminating;
             },
             ["open: deleted", "gives up: deleted", "closed"],
         ),
@@ -201,7 +201,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
             ["closed", "closed", "open: time limit"],
         ),
         (
-            "the gate is open, and a condition no longer holds",
+            "the gate is open, and a condition is no longer met",
             |case| {
                 case.set_db(State::NotReady, None);
                 case.facts = HoldFacts::Open;

@@ -3,13 +3,13 @@
 use podgate::core::pre_stop::{Decision, ReleaseReason, STOP_SIGN_TIMEOUT, decide, is_pod_stopping};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source, SourceError};
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use std::time::Duration;
 
 /// Decides for a hook of `db` that waits for the end of `api`.
 fn decide_at(waited: Duration, pod_stops: bool, change: impl FnOnce(&mut Snapshot)) -> Decision {
     let mut snapshot = Snapshot::new("0-0-0".parse().unwrap(), "e", &[("db", State::Ready), ("api", State::Ready)]);
-    snapshot.phase = Phase::Started;
+    snapshot.stage = Stage::Started;
     change(&mut snapshot);
     let view = PodView::Snapshot(snapshot, Source::Board);
     decide(&view, &["api=Exited".parse().unwrap()], &[], pod_stops, waited)
@@ -22,7 +22,7 @@ fn hook_waits_only_if_it_learns_in_time_that_the_pod_stops() {
     assert_eq!(decide_at(early, false, |_| {}), Decision::Undecided);
     assert_eq!(decide_at(late, false, |_| {}), Decision::Release(ReleaseReason::OnlyThisContainer));
     for waited in [early, late] {
-        assert_eq!(decide_at(waited, false, |s| s.phase = Phase::Terminating), wait);
+        assert_eq!(decide_at(waited, false, |s| s.stage = Stage::Terminating), wait);
         assert_eq!(decide_at(waited, false, |s| s.stopping = ["api".to_owned()].into()), wait);
         assert_eq!(decide_at(waited, true, |_| {}), wait, "an earlier snapshot has shown that the pod stops");
     }

@@ -37,7 +37,7 @@ fn snapshot_without_a_required_key_is_invalid() {
         (names::SANDBOX_EPOCH, "a b"),
         (names::SANDBOX_REVISION, "9007199254740992"),
         (names::SANDBOX_REVISION, "-1"),
-        (names::SANDBOX_PHASE, "Starting"),
+        (names::SANDBOX_STAGE, "Starting"),
     ] {
         let mut annotations = sample().to_annotations();
         annotations.insert(key.to_owned(), bad.to_owned());

@@ -129,14 +129,14 @@ fn timeout_lines(plan: &Plan) -> Vec<&'static str> {
     }
     if has_hold {
         lines.push(match continues {
-            true => "timeout  held: the kubelet creates the container although its conditions do not hold",
+            true => "timeout  held: the kubelet creates the container although its conditions are not met",
             false => {
-                "timeout  held: the container stays held with the state TimedOut, and starts when its conditions hold"
+                "timeout  held: the container stays held with the state TimedOut, and starts when its conditions are met"
             }
         });
     }
     if has_gate && continues {
-        lines.push("timeout  gate: starts the container's command although its conditions do not hold");
+        lines.push("timeout  gate: starts the container's command although its conditions are not met");
     } else if has_gate {
         lines.push(
             "timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again",

@@ -27,10 +27,10 @@ pub(crate) struct Completion {
     pub(crate) shell: Shell,
 }
 
-/// Write the man pages into a folder
+/// Write the man pages into a directory
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// Existing folder to write into
-    #[arg(value_name = "FOLDER")]
-    pub(crate) folder: PathBuf,
+    /// Existing directory to write into
+    #[arg(value_name = "DIRECTORY")]
+    pub(crate) directory: PathBuf,
 }

@@ -22,8 +22,10 @@ pub(crate) fn print_script(mut command: Command, args: &Completion) -> ExitCode 
 pub(crate) fn write_man_pages(mut command: Command, args: &Man) -> ExitCode {
     // Set the prefix for the file names of the subcommands' pages.
     command.set_bin_name(PROGRAM);
-    match clap_mangen::generate_to(command, &args.folder) {
+    match clap_mangen::generate_to(command, &args.directory) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("can't write man pages into {}: {}", args.folder.display(), error_chain(&error))),
+        Err(error) => {
+            fail(&format!("can't write man pages into {}: {}", args.directory.display(), error_chain(&error)))
+        }
     }
 }

@@ -82,7 +82,7 @@ fn rewrite(path: &Path, text: &str) -> io::Result<()> {
     if mode.readonly() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only"));
     }
-    // The temporary file is in the same folder, because a rename works only within one file system.
+    // The temporary file is in the same directory, because a rename works only within one file system.
     let mut file = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
     file.write_all(text.as_bytes())?;
     file.as_file().set_permissions(mode)?;

@@ -8,7 +8,7 @@ use crate::pod::view::{pod_containers, view};
 use podgate::core::container::Mode;
 use podgate::core::names::OVERRIDE_PREFIX;
 use podgate::core::snapshot::Snapshot;
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use podgate::core::until::{ConditionStatus, WaitCondition};
 use std::time::SystemTime;
 
@@ -95,7 +95,7 @@ pub(super) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<Over
         return Err(format!("{} has no override; containers with an override: {names}", target.container));
     }
     overrides.retain(|(name, _)| targets.is_empty() || targets.iter().any(|target| target.container == *name));
-    let is_idle = snapshot.as_ref().is_some_and(|snapshot| snapshot.phase == Phase::Started);
+    let is_idle = snapshot.as_ref().is_some_and(|snapshot| snapshot.stage == Stage::Started);
     let then = if is_idle { " at its next probe" } else { "" };
     let change = |(name, value): (&str, &String)| {
         let state = snapshot.as_ref().and_then(|snapshot| snapshot.states.get(name));
@@ -143,7 +143,7 @@ fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
             // A hook has returned if all containers have started, or a later container runs.
             Mode::PostStart => {
                 let runs = |later: &PodContainer<'_>| state(&later.spec.name).is_some_and(|s| s != State::Waiting);
-                before.phase == Phase::Starting && !containers[at + 1..].iter().any(runs)
+                before.stage == Stage::Starting && !containers[at + 1..].iter().any(runs)
             }
         };
         let is_new =
@@ -164,7 +164,7 @@ fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
     if lines.is_empty() {
         lines.push("opens nothing: no hook or gate waits for this state".to_owned());
         // With a held container, the sidecar is never idle.
-        if before.phase == Phase::Started && !containers.iter().any(PodContainer::is_hold) {
+        if before.stage == Stage::Started && !containers.iter().any(PodContainer::is_hold) {
             lines.push("all containers have started: the idle sidecar reads this when a gate waits next".to_owned());
         }
     }

@@ -6,7 +6,7 @@ use crate::pod::Pod;
 use podgate::core::container::Mode;
 use podgate::core::names;
 use podgate::core::snapshot::{REASON_ENDED, Unreadable};
-use podgate::core::state::Phase;
+use podgate::core::state::Stage;
 use std::time::{Duration, SystemTime};
 
 pub(crate) struct Facts<'a> {
@@ -14,8 +14,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) pod: &'a Pod,
     /// The reason why there is no readable published state.
     pub(crate) snapshot_error: Option<&'a Unreadable>,
-    /// The published phase, unless the published state is stale.
-    pub(crate) phase: Option<Phase>,
+    /// The published stage, unless the published state is stale.
+    pub(crate) stage: Option<Stage>,
 }
 
 /// Maximum expected difference between the clocks of two machines.
@@ -106,7 +106,7 @@ fn hold_note(row: &Row) -> Option<String> {
         _ if !row.kubelet.is_held => return None,
         _ if row.is_released => format!("{name} is released; the kubelet creates it within seconds."),
         _ if conditions.is_empty() => {
-            format!("{name} is held by podgate: its conditions hold, but the sidecar has not opened its gate yet.")
+            format!("{name} is held by podgate: its conditions are met, but the sidecar has not opened its gate yet.")
         }
         _ => format!("{name} is held by podgate: waits for {conditions}."),
     })
@@ -152,8 +152,8 @@ fn deletion_note(facts: &Facts<'_>) -> Option<String> {
         is_waiting && row.kubelet.reason.as_deref().is_some_and(is_creating)
     };
     let first = facts.view.containers.iter().find(is_frozen)?;
-    Some(match facts.phase {
-        Some(Phase::Terminating) => {
+    Some(match facts.stage {
+        Some(Stage::Terminating) => {
             "The sidecar has noticed the deletion and released all waiting hooks. The kubelet starts the remaining containers, then stops all.".to_owned()
         }
         _ => format!(
@@ -185,7 +185,7 @@ fn stuck_note(view: &View, row: &Row) -> Option<String> {
 /// Returns a note if the kubelet's status contradicts podgate's state. The state can be outdated while the sidecar is
 /// idle.
 fn disagreement_note(facts: &Facts<'_>, row: &Row) -> Option<String> {
-    if !facts.view.started || facts.phase.is_none() || row.kubelet.state != Some("running") {
+    if !facts.view.started || facts.stage.is_none() || row.kubelet.state != Some("running") {
         return None;
     }
     let readiness = match (row.state, row.kubelet.ready) {

@@ -36,7 +36,7 @@ pub(crate) struct View {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Published {
-    pub(crate) phase: &'static str,
+    pub(crate) stage: &'static str,
     pub(crate) sandbox: String,
     pub(crate) epoch: String,
     pub(crate) revision: u64,

@@ -12,7 +12,7 @@ use podgate::core::container_list::parse_list;
 use podgate::core::names;
 use podgate::core::pod::{Container, ContainerStatus};
 use podgate::core::snapshot::Snapshot;
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use podgate::core::times::{Milestone, Times};
 use podgate::core::until::{ConditionStatus, WaitCondition};
 use podgate::order::dollars;
@@ -41,18 +41,18 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     }
 
     let started = match snapshot {
-        Some(snapshot) => snapshot.phase == Phase::Started,
+        Some(snapshot) => snapshot.stage == Stage::Started,
         None => rows.iter().all(|row| row.kubelet.has_started()),
     };
     let published = read.as_ref().ok().map(|snapshot| Published {
-        phase: snapshot.phase.as_str(),
+        stage: snapshot.stage.as_str(),
         sandbox: snapshot.sandbox.to_string(),
         epoch: snapshot.epoch.clone(),
         revision: snapshot.revision,
         seen: seen.cloned(),
         seen_seconds_ago: seen.and_then(|seen| parse_time(seen)).map(|at| seconds_between(at, now)),
     });
-    let phase = snapshot.map(|snapshot| snapshot.phase);
+    let stage = snapshot.map(|snapshot| snapshot.stage);
     let order = match snapshot {
         Some(snapshot) => snapshot.order.clone(),
         None if containers.iter().all(|c| c.gate.is_none()) => Vec::new(),
@@ -72,7 +72,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         containers: rows,
         notes: Vec::new(),
     };
-    let facts = notes::Facts { snapshot_error: read.as_ref().err(), phase, pod, view: &view };
+    let facts = notes::Facts { snapshot_error: read.as_ref().err(), stage, pod, view: &view };
     (view.summary, view.notes) = (notes::summary(&view), notes::notes(&facts));
     view
 }
@@ -165,8 +165,8 @@ impl RowInputs<'_> {
     /// or of the hooks of earlier containers. Once these hooks have returned, the container's own hook is examined.
     fn waits_for(&self, at: usize) -> Vec<Condition> {
         let (own, containers) = (&self.containers[at], self.containers);
-        let (phase, runs_already) = (self.snapshot.map(|snapshot| snapshot.phase), self.has_started(own));
-        if phase == Some(Phase::Terminating) {
+        let (stage, runs_already) = (self.snapshot.map(|snapshot| snapshot.stage), self.has_started(own));
+        if stage == Some(Stage::Terminating) {
             return Vec::new();
         }
         if own.gate.as_ref().is_some_and(|gate| matches!(gate.mode, Mode::Entrypoint | Mode::Hold)) {
@@ -175,7 +175,7 @@ impl RowInputs<'_> {
             return if runs_already || is_skipped { Vec::new() } else { self.unmet_conditions(own) };
         }
         // Hooks hold back nothing once every container has started in this sandbox.
-        if phase == Some(Phase::Started) || (runs_already && self.snapshot.is_none()) {
+        if stage == Some(Stage::Started) || (runs_already && self.snapshot.is_none()) {
             return Vec::new();
         }
         let holds = |index: &usize| {
@@ -214,7 +214,7 @@ impl RowInputs<'_> {
         };
         let mut all: Vec<Condition> = gate.until.iter().filter_map(unmet).collect();
         let log = if gate.mode == Mode::Entrypoint { " (see the container's log)" } else { "" };
-        // Only the agent has the results of checks. Even if all conditions hold, the checks may block the container.
+        // Only the agent has the results of checks. Even if all conditions are met, the checks may block the container.
         all.extend(gate.checks.iter().map(|check| Condition {
             condition: check.clone(),
             standing: "unknown",

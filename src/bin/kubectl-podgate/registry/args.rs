@@ -32,11 +32,11 @@ pub(crate) struct ImageArgs {
     /// Wait at most this long for one image lookup
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration, requires = "resolve_images")]
     pub(crate) registry_timeout: Duration,
-    /// Read the credentials that `docker login` stored in this folder
-    #[arg(long, value_name = "FOLDER", env = "DOCKER_CONFIG", hide = true)]
+    /// Read the credentials that `docker login` stored in this directory
+    #[arg(long, value_name = "DIRECTORY", env = "DOCKER_CONFIG", hide = true)]
     pub(crate) docker_config: Option<PathBuf>,
-    /// Cache looked-up commands in this folder
-    #[arg(long, value_name = "FOLDER", env = "XDG_CACHE_HOME", hide = true)]
+    /// Cache looked-up commands in this directory
+    #[arg(long, value_name = "DIRECTORY", env = "XDG_CACHE_HOME", hide = true)]
     pub(crate) cache_home: Option<PathBuf>,
 }
 

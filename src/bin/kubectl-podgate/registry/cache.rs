@@ -5,7 +5,7 @@ use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
 
-/// Cache in a folder. `None` disables the cache. Errors on reading or writing entries are ignored.
+/// Cache in a directory. `None` disables the cache. Errors on reading or writing entries are ignored.
 #[derive(Debug, Clone)]
 pub(super) struct CommandCache(pub(super) Option<PathBuf>);
 
@@ -26,8 +26,8 @@ impl CommandCache {
         let text = json!(info).to_string();
         // Write a temporary file first, because another process may read the entry at the same time.
         let temp_path = path.with_extension(format!("{}.tmp", std::process::id()));
-        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
-        let _ = folder.and_then(|()| fs::write(&temp_path, text)).and_then(|()| fs::rename(&temp_path, &path));
+        let directory = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let _ = directory.and_then(|()| fs::write(&temp_path, text)).and_then(|()| fs::rename(&temp_path, &path));
     }
 }
 
@@ -38,8 +38,8 @@ mod tests {
 
     #[test]
     fn returns_only_intact_entries_of_same_digest_and_platform() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = CommandCache(Some(folder.path().join("deep/er")));
+        let directory = tempfile::tempdir().unwrap();
+        let cache = CommandCache(Some(directory.path().join("deep/er")));
         let command = ImageCommand { entrypoint: vec!["/e".to_owned()], cmd: vec!["ü".to_owned()] };
         let info = ImageInfo { digest: "sha256:1".to_owned(), command };
         let (amd64, arm64) = ("linux/amd64", "linux/arm64");

@@ -41,7 +41,7 @@ impl<'a> RegistryClient<'a> {
             format!("can't create the registry client: {}", one_line(&error_chain(&error), MAX_ERROR_BYTES))
         })?;
         let cache = args.cache_home.clone().or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
-        Ok(Self { args, logins, cache: CommandCache(cache.map(|folder| folder.join("podgate/images"))), http })
+        Ok(Self { args, logins, cache: CommandCache(cache.map(|directory| directory.join("podgate/images"))), http })
     }
 
     /// Looks up the Entrypoint and Cmd of `image`. An error does not name the image.

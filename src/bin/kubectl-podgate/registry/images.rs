@@ -191,7 +191,7 @@ fn text_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
 fn read_logins(args: &ImageArgs) -> Result<Logins, String> {
     let mut logins = Logins::default();
     let home = || std::env::home_dir().map(|home| home.join(".docker"));
-    let docker = args.docker_config.clone().or_else(home).map(|folder| folder.join("config.json"));
+    let docker = args.docker_config.clone().or_else(home).map(|directory| directory.join("config.json"));
     for path in args.pull_secret.iter().chain(&docker.filter(|path| path.exists())) {
         let value = files::read_single_document(path)?;
         logins.add_file(&value).map_err(|error| format!("{}: {error}", path.display()))?;

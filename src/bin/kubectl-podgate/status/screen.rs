@@ -64,12 +64,12 @@ impl ChangeLines {
             [name, state, kubelet, waits_for]
         };
         let mut rows: Vec<[String; 4]> = view.containers.iter().map(row).collect();
-        let phase = match &view.published {
+        let stage = match &view.published {
             _ if view.deleting => "deleting",
-            Some(published) => published.phase,
+            Some(published) => published.stage,
             None => "-",
         };
-        let pod = [POD_ROW_NAME, phase, view.pod_phase.as_deref().unwrap_or("-"), ""];
+        let pod = [POD_ROW_NAME, stage, view.pod_phase.as_deref().unwrap_or("-"), ""];
         rows.push(pod.map(sanitize));
         let mut out = String::new();
         let widths = *self.widths.get_or_insert_with(|| {

@@ -24,13 +24,13 @@ pub(crate) fn render(view: &View) -> String {
     if !view.order.is_empty() {
         line("order", &view.order.join(", "));
     }
-    if let Some(Published { phase, sandbox, epoch, revision, seen, seen_seconds_ago }) = &view.published {
+    if let Some(Published { stage, sandbox, epoch, revision, seen, seen_seconds_ago }) = &view.published {
         let seen = match (seen, *seen_seconds_ago) {
             (Some(seen), Some(seconds)) => format!("{seen}, {} ago", format_age(seconds)),
             (Some(seen), None) => seen.clone(),
             (None, _) => "(no time)".to_owned(),
         };
-        line("published", &format!("{seen}: phase {phase}, revision {revision}, epoch {epoch}"));
+        line("published", &format!("{seen}: stage {stage}, revision {revision}, epoch {epoch}"));
         line("sandbox", &format!("{sandbox} (as published; the current one is visible only inside the Pod)"));
     }
     line("node", view.node.as_deref().unwrap_or("not scheduled yet"));

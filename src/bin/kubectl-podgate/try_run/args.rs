@@ -17,7 +17,7 @@ container that has a hook in the cluster has a gate here; the output says so. Wi
 and logs go to standard error.
 
 Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second
-Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a folder in TMPDIR
+Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a directory in TMPDIR
 stays.
 
 Faults for --break (never and slow replace --ready):
@@ -36,7 +36,7 @@ Examples:
 Exit codes:
   0    all containers became Ready, in order
   1    the Pod can't be run here: wrong manifest, port in use, program missing
-  2    a container started before its conditions held, or stopped too early (--stop)
+  2    a container started before its conditions were met, or stopped too early (--stop)
   3    not all containers became Ready within --timeout or before Ctrl-C
   4    a fault of --break did not occur, for example because the container had ended before
   64   wrong flag or argument";

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 /// Flags and arguments that select the manifests to read.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ManifestArgs {
-    /// Files or folders (reads *.yaml, *.yml and *.json), or - for standard input
+    /// Files or directories (reads *.yaml, *.yml and *.json), or - for standard input
     #[arg(value_name = "FILE", required_unless_present = "named")]
     files: Vec<PathBuf>,
     /// Same as FILE, in kubectl's syntax; may be repeated
     #[arg(id = "named", short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
     named: Vec<PathBuf>,
-    /// Read subfolders too
+    /// Read subdirectories too
     #[arg(short = 'R', long)]
     recursive: bool,
 }

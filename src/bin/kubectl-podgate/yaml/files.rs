@@ -1,4 +1,4 @@
-//! Finds and reads the manifests that the user passes: files, folders, standard input.
+//! Finds and reads the manifests that the user passes: files, directories, standard input.
 
 use super::{Document, Source, SourceError};
 use podgate::core::text::error_chain;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Size limit of a file, in bytes.
 pub(crate) const FILE_SIZE_MAX: u64 = 64 << 20;
-/// Depth limit for subfolders.
-const FOLDER_DEPTH_MAX: usize = 32;
+/// Depth limit for subdirectories.
+const DIRECTORY_DEPTH_MAX: usize = 32;
 
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -21,23 +21,24 @@ pub(crate) fn display_name(path: &Path) -> String {
     if is_stdin(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
-/// Reads and parses the manifests that `named` selects, in the given order. `-` selects standard input. A folder selects
-/// its `*.yaml`, `*.yml` and `*.json` files, sorted by name, except hidden ones. `recursive` adds the subfolders.
+/// Reads and parses the manifests that `named` selects, in the given order. `-` selects standard input. A directory
+/// selects its `*.yaml`, `*.yml` and `*.json` files, sorted by name, except hidden ones. `recursive` adds the
+/// subdirectories.
 ///
-/// For a path that cannot be read and for a folder without manifests, returns a source with one document that holds the
-/// error.
+/// For a path that cannot be read and for a directory without manifests, returns a source with one document that holds
+/// the error.
 pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<Source> {
     let mut found = Vec::new();
     for path in named {
         let before = found.len();
         if path.is_dir() && !is_stdin(path) {
-            walk_folder(path, if recursive { FOLDER_DEPTH_MAX } else { 0 }, &mut found);
+            walk_directory(path, if recursive { DIRECTORY_DEPTH_MAX } else { 0 }, &mut found);
         }
         if found.len() == before {
             found.push(path.clone());
         }
     }
-    // The user may pass both a folder and a file in that folder. Return each file only once.
+    // The user may pass both a directory and a file in that directory. Return each file only once.
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|path| seen.insert(path.clone()));
     let read = |path: PathBuf| match read_text(&path) {
@@ -47,9 +48,9 @@ pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<Source> {
     found.into_iter().map(read).collect()
 }
 
-fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>) else {
-        return found.push(folder.to_owned());
+fn walk_directory(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>) else {
+        return found.push(directory.to_owned());
     };
     let is_hidden = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with('.');
     let mut paths: Vec<PathBuf> =
@@ -59,7 +60,7 @@ fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
         let Ok(kind) = fs::metadata(&path) else { continue };
         if kind.is_dir() {
             if depth > 0 {
-                walk_folder(&path, depth - 1, found);
+                walk_directory(&path, depth - 1, found);
             }
         } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json") {
             found.push(path);
@@ -74,7 +75,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, String> {
         false => fs::File::open(path).and_then(read_limited),
     };
     let bytes = bytes.map_err(|error| match fs::read_dir(path) {
-        Ok(_) => "no *.yaml, *.yml or *.json files in this folder; pass -R to search subfolders too".to_owned(),
+        Ok(_) => "no *.yaml, *.yml or *.json files in this directory; pass -R to search subdirectories too".to_owned(),
         Err(_) => format!("cannot read: {}", error_chain(&error)),
     })?;
     if bytes.len() as u64 > FILE_SIZE_MAX {

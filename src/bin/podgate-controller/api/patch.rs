@@ -56,7 +56,7 @@ mod tests {
         for (key, value) in [
             ("status.podgate.io/db", json!("Ready")),
             ("status.podgate.io/x", Value::Null),
-            ("sandbox.podgate.io/phase", json!("started")),
+            ("sandbox.podgate.io/stage", json!("started")),
             ("sandbox.podgate.io/epoch", json!("e")),
         ] {
             let mut patch = minor.clone();

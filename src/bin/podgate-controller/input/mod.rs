@@ -1,5 +1,5 @@
-//! The sidecar's inputs: the containers' folders, and the Pod from the API.
+//! The sidecar's inputs: the containers' directories, and the Pod from the API.
 
-pub(crate) mod folders;
+pub(crate) mod directories;
 pub(crate) mod pod_facts;
 mod report_file;

@@ -1,5 +1,5 @@
-//! Creates a container's folder and reads the report there. The container can write anything into this folder, so the
-//! sidecar validates the content.
+//! Creates a container's directory and reads the report there. The container can write anything into this directory, so
+//! the sidecar validates the content.
 
 use podgate::core::names;
 use podgate::core::report::Report;
@@ -16,11 +16,11 @@ use tracing::debug;
 /// these values.
 pub(crate) type Stamp = (u64, i64, i64);
 
-/// Creates a container's folder, and creates its tether and report files in advance, with `report_size` bytes for the
-/// report.
-pub(crate) fn make_folder(path: &Path, report_size: usize) -> io::Result<()> {
+/// Creates a container's directory, and creates its tether and report files in advance, with `report_size` bytes for the
+///  report.
+pub(crate) fn make_directory(path: &Path, report_size: usize) -> io::Result<()> {
     match rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)) {
-        // The container may run with any user id, so any user may write. Only that container mounts this folder. Use
+        // The container may run with any user id, so any user may write. Only that container mounts this directory. Use
         // chmod, because the umask limits the mode of mkdir.
         Ok(()) => rustix::fs::chmod(path, Mode::from_raw_mode(0o777))?,
         Err(rustix::io::Errno::EXIST) => {}
@@ -50,7 +50,7 @@ fn create_file(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Reads the report of container `name`. Returns no report if the file is invalid. Fails if the file is missing.
 pub(crate) fn read_report(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
-    let root = files::open_folder(root)?;
+    let root = files::open_directory(root)?;
     let path = Path::new(name).join(names::REPORT_FILE);
     let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;
     let metadata = File::from(handle).metadata()?;

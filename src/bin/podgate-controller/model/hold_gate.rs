@@ -30,9 +30,9 @@ const CREATION_TIME: Duration = Duration::from_secs(15);
 enum HoldState {
     /// Closed.
     Waiting,
-    /// Closed, and the time limit has passed. The gate still opens when its conditions hold.
+    /// Closed, and the time limit has passed. The gate still opens when its conditions are met.
     TimedOut,
-    /// Open since this time, because its conditions hold or held.
+    /// Open since this time, because its conditions are met or held.
     Open(Instant),
     /// Open since this time without its conditions, because the time limit has passed. It stays open until the container
     /// runs.
@@ -42,7 +42,7 @@ enum HoldState {
 #[derive(Debug)]
 pub(crate) struct HoldGate {
     state: HoldState,
-    /// Observations that are still needed before the gate opens; `None` while a condition does not hold, and while the
+    /// Observations that are still needed before the gate opens; `None` while a condition is not met, and while the
     /// gate is open.
     pub(super) confirmation: Option<PendingAck>,
     /// Start of the part of the wait that `waited` does not contain.

@@ -21,7 +21,7 @@ pub(crate) struct TokenBucket<const BURST: u32 = 10, const SECONDS: u64 = 10> {
     full_at: Option<Instant>,
 }
 
-/// Limits the changes of a container's folder. A restart causes about six changes, so ten restarts in a row pass.
+/// Limits the changes of a container's directory. A restart causes about six changes, so ten restarts in a row pass.
 pub(crate) type ReportBucket = TokenBucket<60, 1>;
 
 impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {

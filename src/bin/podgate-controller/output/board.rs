@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 
 #[derive(Debug)]
 pub(crate) struct Board {
-    folder: PathBuf,
+    directory: PathBuf,
     ringer: Ringer,
     lock: Option<File>,
     /// The current annotations file. A lease of another container would delay its readers, but the kernel denies write
@@ -39,10 +39,10 @@ const LEASE_WARNING_DELAY: Duration = Duration::from_secs(1);
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Board {
-    pub(crate) fn new(folder: &Path) -> Board {
+    pub(crate) fn new(directory: &Path) -> Board {
         Board {
-            folder: folder.to_owned(),
-            ringer: Ringer::new(folder, names::BELL_FILE),
+            directory: directory.to_owned(),
+            ringer: Ringer::new(directory, names::BELL_FILE),
             lock: None,
             open_annotations: None,
             open_agent: None,
@@ -55,7 +55,7 @@ impl Board {
     /// revision would decrease, and ends of containers would not count. If another container has a lease on the file,
     /// waits for its end, usually 45 s.
     pub(crate) async fn previous_annotations(&self) -> Annotations {
-        let path = self.folder.join(names::ANNOTATIONS_FILE);
+        let path = self.directory.join(names::ANNOTATIONS_FILE);
         let (sender, mut opened) = tokio::sync::oneshot::channel();
         // Only an open that waits can't be delayed again: the kernel denies new leases on the file meanwhile.
         let open = {
@@ -71,15 +71,15 @@ impl Board {
                 opened.await
             }
         };
-        source::read_board_annotations(&self.folder).unwrap_or_default()
+        source::read_board_annotations(&self.directory).unwrap_or_default()
     }
 
     /// Installs the agent from the file `from`. Keeps a file with the same content. A deleted file uses memory while a
     /// container has it open, so new files could fill the volume.
     pub(crate) fn install_agent(&mut self, from: &Path) -> io::Result<()> {
-        let (program, bin) = (std::fs::read(from)?, self.folder.join(names::BIN_DIR));
+        let (program, bin) = (std::fs::read(from)?, self.directory.join(names::BIN_DIR));
         let existing = || -> io::Result<Option<File>> {
-            let (bin, name) = (files::open_folder(&bin)?, Path::new(names::AGENT_FILE));
+            let (bin, name) = (files::open_directory(&bin)?, Path::new(names::AGENT_FILE));
             let file = files::open_file_beneath(bin.as_fd(), name, OFlags::RDONLY)?;
             Ok((files::read_beneath(bin.as_fd(), name, program.len())? == program).then_some(file))
         };
@@ -97,11 +97,11 @@ impl Board {
         // file in place then, and leaves space for longer states.
         let text = annotations::write(annotations);
         let size = (text.len() + HEADROOM).next_multiple_of(annotations::PAGE);
-        let size = size.max(files::size(&self.folder, names::ANNOTATIONS_FILE, names::BOARD_FILE_MAX));
+        let size = size.max(files::size(&self.directory, names::ANNOTATIONS_FILE, names::BOARD_FILE_MAX));
         let text = annotations::pad(text, size.min(names::BOARD_FILE_MAX));
         let temporary = format!(".{}.tmp", names::ANNOTATIONS_FILE);
         let written =
-            files::replace_or_overwrite(&self.folder, &temporary, names::ANNOTATIONS_FILE, text.as_bytes(), 0o644);
+            files::replace_or_overwrite(&self.directory, &temporary, names::ANNOTATIONS_FILE, text.as_bytes(), 0o644);
         if written.is_ok()
             && let Err(error) = self.ringer.ring()
             && !std::mem::replace(&mut self.is_bell_broken, true)
@@ -112,7 +112,7 @@ impl Board {
         let is_retry = std::mem::replace(&mut self.retry_at, retry_at).is_some();
         match written {
             Err(error) if !is_retry => {
-                error!(%error, board = %self.folder.display(), "can't write the board; retrying");
+                error!(%error, board = %self.directory.display(), "can't write the board; retrying");
             }
             Ok(file) => {
                 self.open_annotations = file.or(self.open_annotations.take());
@@ -126,10 +126,10 @@ impl Board {
 
     /// Takes the lock that shows agents and the sidecar's hook that a sidecar runs and has set up the board.
     pub(crate) async fn lock(&mut self) -> Result<(), String> {
-        let path = self.folder.join(names::CONTROLLER_FILE);
+        let path = self.directory.join(names::CONTROLLER_FILE);
         let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";
         let take = || {
-            lock::take(&self.folder, names::CONTROLLER_FILE)
+            lock::take(&self.directory, names::CONTROLLER_FILE)
                 .map_err(|error| format!("can't lock {}: {error}; {hint}", path.display()))
         };
         let why =
@@ -140,7 +140,7 @@ impl Board {
 
     /// Returns true if the sidecar's hook has succeeded in this epoch.
     pub(crate) fn has_hook_succeeded(&self, epoch: &str) -> bool {
-        files::read_trusted(&self.folder.join(names::HOOKED_FILE), 64).is_ok_and(|found| found == epoch.as_bytes())
+        files::read_trusted(&self.directory.join(names::HOOKED_FILE), 64).is_ok_and(|found| found == epoch.as_bytes())
     }
 }
 
@@ -151,15 +151,15 @@ mod tests {
     #[test]
     fn board_is_written_later_after_a_failure() {
         let parent = tempfile::tempdir().unwrap();
-        let folder = parent.path().join("board");
-        let mut board = Board::new(&folder);
+        let directory = parent.path().join("board");
+        let mut board = Board::new(&directory);
         let annotations = [("a".to_owned(), "1".to_owned())].into();
         board.publish(&annotations);
         assert!(board.retry_at.is_some());
-        std::fs::create_dir(&folder).unwrap();
+        std::fs::create_dir(&directory).unwrap();
         board.publish(&annotations);
         assert_eq!(board.retry_at, None);
-        let text = std::fs::read_to_string(folder.join("annotations")).unwrap();
+        let text = std::fs::read_to_string(directory.join("annotations")).unwrap();
         assert!(text.starts_with("a=\"1\"\n~=") && text.len() == annotations::PAGE, "{text}");
     }
 }

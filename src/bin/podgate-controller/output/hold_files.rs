@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 pub(crate) struct HoldFiles(PathBuf);
 
 impl HoldFiles {
-    /// Checks that the sidecar and the kubelet see the same volume, and closes all gates. Fails with a message if a folder
-    /// is missing, not writable, or not the kubelet's.
-    pub(crate) fn new(folder: &Path, canary: &Path) -> Result<HoldFiles, String> {
+    /// Checks that the sidecar and the kubelet see the same volume, and closes all gates. Fails with a message if a
+    /// directory is missing, not writable, or not the kubelet's.
+    pub(crate) fn new(directory: &Path, canary: &Path) -> Result<HoldFiles, String> {
         let hint = "mount the volume podgate-hold as kubectl podgate inject does";
-        close_all(folder).map_err(|error| format!("{}: {error}; {hint}", folder.display()))?;
-        check_canary(folder, canary).map_err(|error| {
+        close_all(directory).map_err(|error| format!("{}: {error}; {hint}", directory.display()))?;
+        check_canary(directory, canary).map_err(|error| {
             let fix =
                 "the kubelet and this container do not share the volume podgate-hold, so hold mode is not possible";
             format!("{}: {error}; {fix}; {hint}", canary.display())
         })?;
-        Ok(HoldFiles(folder.to_owned()))
+        Ok(HoldFiles(directory.to_owned()))
     }
 
     pub(crate) fn set(&self, container: &str, open: bool) -> io::Result<()> {
@@ -38,10 +38,10 @@ impl HoldFiles {
     }
 }
 
-/// Removes all gate files in `folder`, so that the kubelet creates no held container. Does nothing without such a
-/// folder.
-pub(crate) fn close_all(folder: &Path) -> io::Result<()> {
-    let entries = match std::fs::read_dir(folder) {
+/// Removes all gate files in `directory`, so that the kubelet creates no held container. Does nothing without such a
+/// directory.
+pub(crate) fn close_all(directory: &Path) -> io::Result<()> {
+    let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
@@ -61,11 +61,11 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file through one mount and reads it through the other. The kubelet creates the folder of the second mount,
-/// so the check fails if the kubelet uses another volume, for example outside of a virtual machine.
-fn check_canary(folder: &Path, canary: &Path) -> io::Result<()> {
+/// Writes a file through one mount and reads it through the other. The kubelet creates the directory of the second
+/// mount, so the check fails if the kubelet uses another volume, for example outside of a virtual machine.
+fn check_canary(directory: &Path, canary: &Path) -> io::Result<()> {
     let id = process::random_id(8)?;
-    let written = folder.join(names::HOLD_CANARY);
+    let written = directory.join(names::HOLD_CANARY);
     files::replace(&written, "canary", id.as_bytes(), 0o644)?;
     let found = std::fs::read(canary.join("canary"))?;
     if found == id.as_bytes() { Ok(()) } else { Err(io::Error::other("another file was found there")) }
@@ -77,30 +77,30 @@ mod tests {
 
     #[test]
     fn gate_file_exists_only_while_the_gate_is_open() {
-        let folder = tempfile::tempdir().unwrap();
-        let canary = folder.path().join(names::HOLD_CANARY);
+        let directory = tempfile::tempdir().unwrap();
+        let canary = directory.path().join(names::HOLD_CANARY);
         std::fs::create_dir(&canary).unwrap();
-        std::fs::write(folder.path().join("old"), "OPEN='yes'\n").unwrap();
-        let gates = HoldFiles::new(folder.path(), &canary).unwrap();
-        assert!(!folder.path().join("old").exists());
+        std::fs::write(directory.path().join("old"), "OPEN='yes'\n").unwrap();
+        let gates = HoldFiles::new(directory.path(), &canary).unwrap();
+        assert!(!directory.path().join("old").exists());
         gates.set("api", true).unwrap();
-        assert_eq!(std::fs::read_to_string(folder.path().join("api")).unwrap(), "OPEN='yes'\n");
+        assert_eq!(std::fs::read_to_string(directory.path().join("api")).unwrap(), "OPEN='yes'\n");
         gates.set("api", false).unwrap();
         gates.set("api", false).unwrap();
         gates.set("web", true).unwrap();
         gates.close_all().unwrap();
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn volume_that_the_kubelet_does_not_see_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let other = tempfile::tempdir().unwrap();
-        let error = HoldFiles::new(folder.path(), other.path()).unwrap_err();
+        let error = HoldFiles::new(directory.path(), other.path()).unwrap_err();
         assert!(error.contains("do not share the volume podgate-hold"), "{error}");
-        std::fs::create_dir(folder.path().join(names::HOLD_CANARY)).unwrap();
-        assert!(HoldFiles::new(folder.path(), other.path()).is_err());
+        std::fs::create_dir(directory.path().join(names::HOLD_CANARY)).unwrap();
+        assert!(HoldFiles::new(directory.path(), other.path()).is_err());
         std::fs::write(other.path().join("canary"), "forged").unwrap();
-        assert!(HoldFiles::new(folder.path(), other.path()).unwrap_err().contains("another file"));
+        assert!(HoldFiles::new(directory.path(), other.path()).unwrap_err().contains("another file"));
     }
 }

@@ -54,8 +54,8 @@ impl Publisher {
                 info!(container = %name, was = %before, state = %state, revision = snapshot.revision, "state changed");
             }
         }
-        if last.is_none_or(|last| last.phase != snapshot.phase) {
-            info!(phase = %snapshot.phase, revision = snapshot.revision, "phase changed");
+        if last.is_none_or(|last| last.stage != snapshot.stage) {
+            info!(stage = %snapshot.stage, revision = snapshot.revision, "stage changed");
         }
     }
 

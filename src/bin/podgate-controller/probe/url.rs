@@ -53,8 +53,8 @@ impl Url {
             } else if reference.path.starts_with('/') {
                 (reference.path, reference.query)
             } else {
-                let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-                (format!("{folder}/{}", reference.path), reference.query)
+                let directory = self.path.rsplit_once('/').map_or("", |(directory, _)| directory);
+                (format!("{directory}/{}", reference.path), reference.query)
             };
             return Some((Url { path: resolve_dots(&path), query, ..self.clone() }, false));
         }
@@ -168,7 +168,7 @@ fn resolve_dots(path: &str) -> String {
             _ => kept.push(segment),
         }
     }
-    // A path that ends in `.` or `..` is a folder and keeps its trailing slash.
+    // A path that ends in `.` or `..` is a directory and keeps its trailing slash.
     if matches!(path.rsplit('/').next(), Some("." | "..")) {
         kept.push("");
     }

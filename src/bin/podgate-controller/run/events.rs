@@ -1,4 +1,4 @@
-//! Handlers for events: updates of the Pod, results of probes, and changes in the containers' folders.
+//! Handlers for events: updates of the Pod, results of probes, and changes in the containers' directories.
 
 use super::Controller;
 use crate::clock::now;
@@ -27,7 +27,7 @@ impl Controller {
         }
         let trusted = trust != Trust::Outdated;
         self.pod.set_containers(merge_containers(&self.declared_containers, &facts.containers));
-        self.folders.create(self.pod.tracks.iter().map(|track| &track.spec));
+        self.directories.create(self.pod.tracks.iter().map(|track| &track.spec));
         self.pod.on_pod_update(facts, trusted, now());
         self.exit_rule.on_pod_update(facts, trusted);
         if !trusted {
@@ -83,18 +83,18 @@ impl Controller {
     }
 
     pub(super) fn on_reports(&mut self) {
-        for (container, mut folder) in self.folders.take_changes() {
-            debug!(%container, report = ?folder.report, held = folder.is_tether_held, "report or tether changed");
-            let may_have_ended = |track: &&ContainerTrack| !folder.is_tether_held && track.ends_on_tether_drop();
+        for (container, mut directory) in self.directories.take_changes() {
+            debug!(%container, report = ?directory.report, held = directory.is_tether_held, "report or tether changed");
+            let may_have_ended = |track: &&ContainerTrack| !directory.is_tether_held && track.ends_on_tether_drop();
             if let Some(track) = self.pod.track(&container).filter(may_have_ended) {
-                folder.is_listening = self.prober.is_listening(&track.spec);
-                if folder.is_listening && self.folders.rechecks_soon() {
+                directory.is_listening = self.prober.is_listening(&track.spec);
+                if directory.is_listening && self.directories.rechecks_soon() {
                     // A process that has ended closes its ports within milliseconds, so check again.
-                    self.folders.recheck(&container, &folder);
+                    self.directories.recheck(&container, &directory);
                     continue;
                 }
             }
-            if self.pod.on_report(&container, folder, now()) {
+            if self.pod.on_report(&container, directory, now()) {
                 self.wake_up(container);
             }
         }

@@ -1,4 +1,4 @@
-//! Makes the sidecar idle while only a change in a folder can change a state, and wakes the sidecar up again.
+//! Makes the sidecar idle while only a change in a directory can change a state, and wakes the sidecar up again.
 
 use super::Controller;
 use crate::clock::now;
@@ -23,7 +23,7 @@ pub(super) struct Idling {
 }
 
 impl Controller {
-    /// Closes connections and stops timers. Only a change in a folder wakes the sidecar up.
+    /// Closes connections and stops timers. Only a change in a directory wakes the sidecar up.
     pub(super) fn go_idle(&mut self) {
         if std::mem::replace(&mut self.idling.is_idle, true) {
             return;
@@ -40,7 +40,7 @@ impl Controller {
         }
     }
 
-    /// Ends idling after a change in the folder of `container`, at the latest when its rate limit allows that.
+    /// Ends idling after a change in the directory of `container`, at the latest when its rate limit allows that.
     pub(super) fn wake_up(&mut self, container: String) {
         let idling = &mut self.idling;
         if !idling.is_idle {

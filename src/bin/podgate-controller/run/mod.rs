@@ -7,7 +7,7 @@ mod idle;
 use crate::api::task::ApiTask;
 use crate::args::RunArgs;
 use crate::clock::{now, wall_clock};
-use crate::input::folders::{Folders, IDLE_REREAD_INTERVAL, REREAD_INTERVAL};
+use crate::input::directories::{Directories, IDLE_REREAD_INTERVAL, REREAD_INTERVAL};
 use crate::input::pod_facts::PodFacts;
 use crate::model::exit_rule::ExitRule;
 use crate::model::milestones::MilestoneRecorder;
@@ -106,7 +106,7 @@ struct Controller {
     _only_sidecar: File,
     /// Gate files; `None` if no container is held.
     hold_files: Option<HoldFiles>,
-    folders: Folders,
+    directories: Directories,
     prober: Prober,
     ready_filters: BTreeMap<String, ReadyFilter>,
     pod_updates: mpsc::Receiver<PodFacts>,
@@ -118,14 +118,14 @@ struct Controller {
 type Timer = (Option<Instant>, fn(&mut Controller));
 
 impl Controller {
-    /// Waits until no other sidecar runs, installs the agent, creates the folders, publishes the first snapshot, and then
-    /// takes the lock on the board.
+    /// Waits until no other sidecar runs, installs the agent, creates the directories, publishes the first snapshot, and
+    /// then takes the lock on the board.
     async fn start(args: &RunArgs) -> Result<Controller, String> {
         let identity = pod_identity(args)?;
         let declared = args.containers.clone().unwrap_or_default();
-        for (folder, flag) in [(&args.board, "--board"), (&args.self_dir, "--self")] {
-            if !folder.is_dir() {
-                return Err(format!("{flag} {}: no such folder; mount a volume there", folder.display()));
+        for (directory, flag) in [(&args.board, "--board"), (&args.self_dir, "--self")] {
+            if !directory.is_dir() {
+                return Err(format!("{flag} {}: no such directory; mount a volume there", directory.display()));
             }
         }
         let only_sidecar = exclude_other_sidecars(&args.self_dir).await?;
@@ -165,14 +165,14 @@ impl Controller {
             publisher: Publisher::new(board, api, metrics, milestones),
             _only_sidecar: only_sidecar,
             hold_files,
-            folders: Folders::new(&args.self_dir, &args.podinfo),
+            directories: Directories::new(&args.self_dir, &args.podinfo),
             prober: Prober::new(ip, args.probe_floor),
             ready_filters: BTreeMap::new(),
             pod_updates,
             idling: Idling::default(),
             exit_rule: ExitRule::default(),
         };
-        controller.folders.create(controller.pod.tracks.iter().map(|track| &track.spec));
+        controller.directories.create(controller.pod.tracks.iter().map(|track| &track.spec));
         controller.update();
         while let Some(at) = controller.publisher.board.retry_at {
             sleep_until(at.into()).await;
@@ -182,7 +182,7 @@ impl Controller {
             api.watch();
         }
         if controller.declared_containers.is_empty() {
-            // The folders must exist before another container can fill the volume.
+            // The directories must exist before another container can fill the volume.
             if let Ok(Some(facts)) = tokio::time::timeout(FIRST_POD_TIMEOUT, controller.pod_updates.recv()).await {
                 controller.on_pod_update(&facts);
                 container_list::check_order(&facts.containers).map_err(|broken| broken.to_string())?;
@@ -190,7 +190,7 @@ impl Controller {
             }
         }
         controller.publisher.board.lock().await?;
-        // The folders may already contain reports.
+        // The directories may already contain reports.
         controller.on_reports();
         controller.update();
         Ok(controller)
@@ -210,7 +210,7 @@ impl Controller {
             tokio::select! {
                 Some(facts) = self.pod_updates.recv() => self.on_pod_update(&facts),
                 event = self.prober.next_event() => self.on_probe_event(event),
-                () = self.folders.changed(reread) => self.on_reports(),
+                () = self.directories.changed(reread) => self.on_reports(),
                 () = sleep_until(timer.unwrap_or_else(now).into()), if timer.is_some() => self.tick(),
                 signal = signals.next() => {
                     self.close_gates();

@@ -38,7 +38,7 @@ dependency has ended for good, is in back-off or can't pull its image. With --on
 the hook gives up on no condition or check: it waits until its time limit.
 
 Exit codes:
-  0    released: the conditions hold, the Pod has started before or is being deleted, or the time
+  0    released: the conditions are met, the Pod has started before or is being deleted, or the time
        limit has passed with --on-timeout continue
   64   invalid flag or argument
   69   the condition can't be met, or a container before this one has ended
@@ -58,7 +58,7 @@ Example, in a Pod's spec: `api` runs its command when `db` is Ready, wherever `a
       periodSeconds: 1
       failureThreshold: 300
 
-When the conditions hold, podgate replaces itself with the command (execve): same process, same
+When the conditions are met, podgate replaces itself with the command (execve): same process, same
 environment. With one of these flags it stays as the command's parent: --tether parent, --post-file,
 --command-timeout, --on-error continue, --stdout, --stderr, --breakpoint, --stop-after,
 --restart-with, --ready-check. As the parent it forwards signals, reaps orphans and
@@ -125,7 +125,7 @@ Exit codes:
   0    the gate has opened, and the checks pass
   64   invalid flag or argument
   69   the gate is still closed, or a check failed
-  78   no gate has reported: this container's own folder is not mounted";
+  78   no gate has reported: this container's own directory is not mounted";
 
 /// Conditions, sources and time limits of a wait.
 #[derive(Debug, ClapArgs)]
@@ -145,7 +145,7 @@ pub(crate) struct WaitArgs {
     /// Read the board, the sidecar's volume, at this path
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Write this container's report and tether into this folder
+    /// Write this container's report and tether into this directory
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
     /// Wait at most this long; in a hook, this includes --then
@@ -282,7 +282,7 @@ pub(crate) struct PreStop {
     /// Read the board, the sidecar's volume, at this path
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Write this container's report into this folder
+    /// Write this container's report into this directory
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
     /// Poll this often if the sidecar's FIFO and inotify do not work
@@ -303,7 +303,7 @@ pub(crate) struct Opened {
     /// Also pass while the gate is waiting, for use as a livenessProbe
     #[arg(long, env = "PODGATE_OPENED_OR_WAITING", value_parser = boolean)]
     pub(crate) or_waiting: bool,
-    /// Read this container's report from this folder
+    /// Read this container's report from this directory
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
 }

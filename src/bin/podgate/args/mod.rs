@@ -36,7 +36,7 @@ pub(crate) enum Command {
     /// Run as a postStart hook: wait until the container is Ready, to delay the containers after it
     #[command(after_help = commands::POST_START_HELP)]
     PostStart(Box<PostStart>),
-    /// Run as a gate: wait until the conditions hold, then run the container's own command
+    /// Run as a gate: wait until the conditions are met, then run the container's own command
     #[command(after_help = commands::ENTRYPOINT_HELP)]
     Entrypoint(Box<Entrypoint>),
     /// Run as a preStop hook: keep the container until those that depend on it have exited
@@ -45,10 +45,10 @@ pub(crate) enum Command {
     /// Run as a startupProbe: pass once this container's gate has opened
     #[command(after_help = commands::OPENED_HELP)]
     Opened(Opened),
-    /// Copy this binary into a folder, atomically and executable by all users
+    /// Copy this binary into a directory, atomically and executable by all users
     #[command(after_help = "Example:\n  podgate install /podgate/bin")]
     Install {
-        /// Target folder; created if missing
+        /// Target directory; created if missing
         dir: PathBuf,
     },
     /// Run a check once: exit code 0 if it passes, 69 if it fails

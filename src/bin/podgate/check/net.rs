@@ -73,7 +73,7 @@ fn connect_unix(path: &str) -> Result<(), String> {
 fn check_mount(path: &str) -> Result<(), String> {
     let failed = |error: io::Error| describe(&error);
     let path = fs::canonicalize(path).map_err(failed)?;
-    // The device number would not tell a bind mount from a folder of the same file system.
+    // The device number would not tell a bind mount from a directory of the same file system.
     let mounts = fs::read("/proc/self/mountinfo").map_err(failed)?;
     // The kernel writes space, tab, newline and backslash as `\040` and so on.
     let escape = |byte: &u8| match byte {

@@ -67,8 +67,8 @@ fn exec_failure(command: &Command, error: &io::Error) -> Failure {
             let hint = match name.contains('/') {
                 false => format!("searched in PATH={}", std::env::var_os("PATH").unwrap_or_default().display()),
                 true if path.is_relative() => {
-                    let folder = std::env::current_dir().map_or("?".to_owned(), |dir| dir.display().to_string());
-                    format!("searched from the working directory {folder}")
+                    let directory = std::env::current_dir().map_or("?".to_owned(), |dir| dir.display().to_string());
+                    format!("searched from the working directory {directory}")
                 }
                 true => "use a path inside this image".to_owned(),
             };

@@ -1,4 +1,4 @@
-//! `podgate entrypoint`: a gate in front of a container's own command. When the conditions hold, podgate replaces
+//! `podgate entrypoint`: a gate in front of a container's own command. When the conditions are met, podgate replaces
 //! itself with the command. If a flag requires a parent, podgate runs the command as a child instead.
 
 pub(crate) mod exec;
@@ -55,7 +55,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let tether = match args.tether {
         TetherMode::Exec | TetherMode::Parent if reporter.error.is_none() => Tether::take(&args.waits.self_dir)
             // Not fatal: without a tether, the sidecar relies on the kubelet's status.
-            .inspect_err(|error| warn!(%error, folder = %args.waits.self_dir.display(), "can't take the tether"))
+            .inspect_err(|error| warn!(%error, directory = %args.waits.self_dir.display(), "can't take the tether"))
             .ok(),
         _ => None,
     };

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) struct PodSources {
     pub(crate) sandbox: SandboxId,
     pub(crate) board: PathBuf,
-    /// Folder of the downward-API volume. `None` if only the board is used.
+    /// Directory of the downward-API volume. `None` if only the board is used.
     podinfo: Option<PathBuf>,
     poll_interval: Duration,
 }

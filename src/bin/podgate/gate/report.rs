@@ -1,11 +1,11 @@
-//! The agent's report to the sidecar: the file `report` in the container's own folder.
+//! The agent's report to the sidecar: the file `report` in the container's own directory.
 
 use podgate::core::names;
 use podgate::core::report::{GateState, Report};
 use podgate::core::sandbox::SandboxId;
 use podgate::core::sources::PodView;
 use podgate::core::until::WaitCondition;
-use podgate::edge::files::{is_full, open_folder, read_beneath, replace_or_overwrite, size};
+use podgate::edge::files::{is_full, open_directory, read_beneath, replace_or_overwrite, size};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tracing::warn;
 /// Writer of the container's report, which is written again whenever the content has changed.
 #[derive(Debug)]
 pub(crate) struct Reporter {
-    folder: PathBuf,
+    directory: PathBuf,
     container: Option<String>,
     current: Report,
     last_written: Option<(Report, u64)>,
@@ -24,8 +24,8 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// Creates a reporter. `container` is the name of the container of a postStart hook.
-    pub(crate) fn new(folder: PathBuf, container: Option<String>, current: Report) -> Reporter {
-        Reporter { folder, container, current, last_written: None, error: None }
+    pub(crate) fn new(directory: PathBuf, container: Option<String>, current: Report) -> Reporter {
+        Reporter { directory, container, current, last_written: None, error: None }
     }
 
     /// Reports that the gate has opened and that the agent keeps watching `watching`. The report is written even
@@ -72,18 +72,18 @@ impl Reporter {
     }
 
     fn write(&mut self, occasion: u64) {
-        match write_report(&self.folder, &format!(".{}.tmp", names::REPORT_FILE), &self.current) {
+        match write_report(&self.directory, &format!(".{}.tmp", names::REPORT_FILE), &self.current) {
             Ok(()) => {
                 self.last_written = Some((self.current.clone(), occasion));
                 self.error = None;
             }
             Err(error) => {
                 let fix = match is_full(&error) {
-                    true => "a container has filled the volume podgate-self; delete files in its folder",
-                    false => "mount this container's own folder there",
+                    true => "a container has filled the volume podgate-self; delete files in its directory",
+                    false => "mount this container's own directory there",
                 };
-                let error = format!("{}: {error}; {fix}", self.folder.display());
-                // Without a sidecar, the folder may be missing too.
+                let error = format!("{}: {error}; {fix}", self.directory.display());
+                // Without a sidecar, the directory may be missing too.
                 if self.error.is_none() && !self.current.epoch.is_empty() {
                     warn!(error, "can't report to the sidecar");
                 }
@@ -98,18 +98,18 @@ pub(crate) fn new_report(sandbox: SandboxId, conditions: &[WaitCondition]) -> Re
     Report { sandbox: Some(sandbox), agent_version: agent, waiting_for: conditions.to_vec(), ..Report::default() }
 }
 
-pub(crate) fn read_report(folder: &Path) -> io::Result<Report> {
-    let folder = open_folder(folder)?;
-    let bytes = read_beneath(folder.as_fd(), Path::new(names::REPORT_FILE), names::BOARD_FILE_MAX)?;
+pub(crate) fn read_report(directory: &Path) -> io::Result<Report> {
+    let directory = open_directory(directory)?;
+    let bytes = read_beneath(directory.as_fd(), Path::new(names::REPORT_FILE), names::BOARD_FILE_MAX)?;
     Report::parse(&bytes).map_err(|torn| io::Error::new(ErrorKind::InvalidData, torn.to_string()))
 }
 
-/// Writes `report` into the container's own folder through the file `temporary`. A preStop hook uses another temporary
-/// file, because the hook may write at the same time as the container's agent.
+/// Writes `report` into the container's own directory through the file `temporary`. A preStop hook uses another
+/// temporary file, because the hook may write at the same time as the container's agent.
 ///
 /// The file never becomes smaller. So the space that the sidecar has reserved remains, and the next report can overwrite
 /// the file even if another container has filled the volume.
-pub(crate) fn write_report(folder: &Path, temporary: &str, report: &Report) -> io::Result<()> {
-    let text = report.to_padded_text(size(folder, names::REPORT_FILE, names::BOARD_FILE_MAX));
-    replace_or_overwrite(folder, temporary, names::REPORT_FILE, text.as_bytes(), 0o644).map(drop)
+pub(crate) fn write_report(directory: &Path, temporary: &str, report: &Report) -> io::Result<()> {
+    let text = report.to_padded_text(size(directory, names::REPORT_FILE, names::BOARD_FILE_MAX));
+    replace_or_overwrite(directory, temporary, names::REPORT_FILE, text.as_bytes(), 0o644).map(drop)
 }

@@ -12,7 +12,7 @@ use tracing::warn;
 /// updating.
 #[derive(Debug)]
 pub(crate) struct StopReporter {
-    folder: PathBuf,
+    directory: PathBuf,
     sandbox: SandboxId,
     /// Author of the report when the hook started. The hook must not change the report of a later incarnation.
     author: Option<(Option<String>, Option<Process>)>,
@@ -20,14 +20,14 @@ pub(crate) struct StopReporter {
 }
 
 impl StopReporter {
-    pub(crate) fn new(folder: PathBuf, sandbox: SandboxId) -> StopReporter {
-        StopReporter { folder, sandbox, author: None, has_failed: false }
+    pub(crate) fn new(directory: PathBuf, sandbox: SandboxId) -> StopReporter {
+        StopReporter { directory, sandbox, author: None, has_failed: false }
     }
 
     /// Reports that the hook has started. Call this after each read of the board: the epoch or the report may have
     /// changed.
     pub(crate) fn report_stopping(&mut self, view: &PodView) {
-        let found = report::read_report(&self.folder).ok().filter(|report| report.is_from_sandbox(&self.sandbox));
+        let found = report::read_report(&self.directory).ok().filter(|report| report.is_from_sandbox(&self.sandbox));
         // Replace a report from another sandbox. The container runs, because its preStop hook runs.
         let fresh = || Report { started: true, ..report::new_report(self.sandbox.clone(), &[]) };
         let now = found.clone().unwrap_or_else(fresh);
@@ -46,7 +46,7 @@ impl StopReporter {
 
     /// Reports that the hook has finished, unless the report belongs to another incarnation.
     pub(crate) fn report_stopped(&mut self) {
-        let Ok(report) = report::read_report(&self.folder) else { return };
+        let Ok(report) = report::read_report(&self.directory) else { return };
         let marked = report.stopping == PreStopState::Begun || report.ticket.is_some();
         if marked && report.is_from_sandbox(&self.sandbox) && self.author == Some(author(&report)) {
             self.write(&Report { stopping: PreStopState::Finished, ..report });
@@ -55,10 +55,10 @@ impl StopReporter {
 
     fn write(&mut self, report: &Report) {
         let temporary = format!(".{}-stop.tmp", names::REPORT_FILE);
-        let written = report::write_report(&self.folder, &temporary, report);
+        let written = report::write_report(&self.directory, &temporary, report);
         let had_failed = std::mem::replace(&mut self.has_failed, written.is_err());
         if let (Err(error), false) = (written, had_failed) {
-            warn!(%error, folder = %self.folder.display(), "can't report that this container is stopping");
+            warn!(%error, directory = %self.directory.display(), "can't report that this container is stopping");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The scratch folder of one run, and the signals that end the run.
+//! The scratch directory of one run, and the signals that end the run.
 //!
 //! No process stays behind, because `try` starts only podgate's own programs. The kernel kills each of them when the
-//! process that started it has ended, even by SIGKILL (see `stand_in`). Only the folder stays after SIGKILL.
+//! process that started it has ended, even by SIGKILL (see `stand_in`). Only the directory stays after SIGKILL.
 
 use crate::runtime;
 use futures::future::select_all;
@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Folders for the board, the containers' reports and the downward API.
-pub(super) const FOLDERS: [&str; 3] = ["board", "self", "info"];
+/// Directories for the board, the containers' reports and the downward API.
+pub(super) const DIRECTORYS: [&str; 3] = ["board", "self", "info"];
 
 /// Calls `act` at each Ctrl-C, SIGTERM and SIGHUP until it returns false.
 pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {
@@ -33,18 +33,22 @@ pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {
     });
 }
 
-/// Creates the scratch folder. It is removed on drop.
-pub(super) fn create_folder() -> Result<TempDir, String> {
+/// Creates the scratch directory. It is removed on drop.
+pub(super) fn create_directory() -> Result<TempDir, String> {
     let parent = std::env::temp_dir();
     let create = || {
         // Command lines and the descriptions of stand-ins contain the path as text.
         parent.to_str().ok_or_else(|| Error::other("the path is not UTF-8"))?;
         let private = Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().prefix("podgate-try-").permissions(private).tempdir()?;
-        FOLDERS.iter().try_for_each(|name| create_dir(folder.path().join(name)))?;
-        Ok(folder)
+        let directory = tempfile::Builder::new().prefix("podgate-try-").permissions(private).tempdir()?;
+        DIRECTORYS.iter().try_for_each(|name| create_dir(directory.path().join(name)))?;
+        Ok(directory)
     };
     create().map_err(|error: Error| {
-        format!("can't create a folder in {}: {}; set TMPDIR to another folder", parent.display(), error_chain(&error))
+        format!(
+            "can't create a directory in {}: {}; set TMPDIR to another directory",
+            parent.display(),
+            error_chain(&error)
+        )
     })
 }

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 pub(super) const SIGKILLED: u8 = 137;
 /// Time by which a condition may seem to hold late, in milliseconds, if `try` only observes it from outside.
 const OBSERVATION_SLACK_MS: i64 = 200;
-/// Time that podgate may need to notice that a condition no longer holds, in milliseconds.
+/// Time that podgate may need to notice that a condition is no longer met, in milliseconds.
 const NOTICE_MS: i64 = 2000;
 /// Time for which a container without probes must run before the verdict, in milliseconds. It may crash at its start.
 const PROBATION_MS: i64 = 1000;
@@ -102,7 +102,7 @@ impl History {
     }
 }
 
-/// Returns the first condition that did not hold at a start of `own`.
+/// Returns the first condition that was not met at a start of `own`.
 fn breach<'a>(own: &'a History, all: &[History]) -> Option<&'a WaitCondition> {
     own.runs.iter().filter_map(|run| run.started).find_map(|at| {
         let held = |until: &WaitCondition| find(all, &until.container).is_some_and(|other| other.held(until.want, at));
@@ -150,7 +150,7 @@ fn end_sentence(own: &History, run: &Incarnation, end: &str) -> Option<String> {
 fn start_sentence(own: &History, all: &[History]) -> Option<String> {
     let Task { name, conditions, .. } = &own.task;
     if let Some(until) = breach(own, all) {
-        return Some(format!("{name} started although {until} did not hold: the order was broken."));
+        return Some(format!("{name} started although {until} was not met: the order was broken."));
     }
     let met_at = |until: &WaitCondition| {
         let other = find(all, &until.container)?;

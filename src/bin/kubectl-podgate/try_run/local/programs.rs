@@ -19,9 +19,9 @@ impl Programs {
         let find = |name: &str| {
             let beside = Some(own.with_file_name(name)).filter(|path| path.is_file());
             beside.or_else(|| find_in_path(name)).ok_or_else(|| {
-                let folder = own.with_file_name("");
+                let directory = own.with_file_name("");
                 let fix = "run `make agent controller` in podgate's source, and copy both programs to PATH";
-                format!("{name} is neither in {} nor in PATH; {fix}", folder.display())
+                format!("{name} is neither in {} nor in PATH; {fix}", directory.display())
             })
         };
         Ok(Programs { agent: find("podgate")?, sidecar: find("podgate-controller")?, own })
@@ -29,7 +29,7 @@ impl Programs {
 }
 
 fn find_in_path(name: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let mut paths = std::env::split_paths(&folders).filter(|path| path.is_absolute()).map(|path| path.join(name));
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let mut paths = std::env::split_paths(&directories).filter(|path| path.is_absolute()).map(|path| path.join(name));
     paths.find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())
 }

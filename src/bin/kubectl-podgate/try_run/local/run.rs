@@ -43,7 +43,7 @@ fn rehearse(args: &Try, programs: &Programs) -> Result<ExitCode, String> {
     let (sender, messages) = sync_channel(MESSAGES_MAX);
     let interrupts = sender.clone();
     guard::on_interrupt(move || interrupts.send(Message::Interrupt).is_ok());
-    let scratch = guard::create_folder()?;
+    let scratch = guard::create_directory()?;
     let script = script::write(args, &planned, programs, scratch.path())?;
     let mut run = Run::new(args, &script, &sender);
     run.screen.announce(&script)?;

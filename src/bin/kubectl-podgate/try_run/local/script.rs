@@ -82,7 +82,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
         plan,
         local: injected.plan.as_ref().unwrap_or(plan),
         programs,
-        folders: guard::FOLDERS.map(|name| scratch.join(name)),
+        directories: guard::DIRECTORYS.map(|name| scratch.join(name)),
     };
     Ok(Script {
         title: title.clone(),
@@ -90,7 +90,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
         sidecar_hook: writer.sidecar_command(&["ready", "--timeout", "60s"]),
         tasks: std::iter::once(writer.sidecar(sidecar)).chain(others.iter().map(|one| writer.task(one))).collect(),
         grace: plan.grace,
-        board: writer.folders[0].clone(),
+        board: writer.directories[0].clone(),
     })
 }
 
@@ -103,13 +103,13 @@ struct TaskWriter<'a> {
     local: &'a Plan,
     programs: &'a Programs,
     /// Board, reports and downward API.
-    folders: [PathBuf; 3],
+    directories: [PathBuf; 3],
 }
 
 impl TaskWriter<'_> {
     /// Returns a command line of the sidecar's program.
     fn sidecar_command(&self, words: &[&str]) -> Vec<String> {
-        let (program, board) = (self.programs.sidecar.display().to_string(), self.folders[0].display().to_string());
+        let (program, board) = (self.programs.sidecar.display().to_string(), self.directories[0].display().to_string());
         let words = [&[program.as_str()], words, &["--board", &board]].concat();
         self.bind(words.into_iter().map(str::to_owned).collect())
     }
@@ -123,7 +123,7 @@ impl TaskWriter<'_> {
     fn sidecar(&self, container: &Value) -> Task {
         let list = container["env"].as_array().into_iter().flatten().find(|one| one["name"] == "PODGATE_CONTAINERS");
         let list = list.and_then(|one| one["value"].as_str()).unwrap_or_default();
-        let mut environment = self.environment(&self.folders[1], SIDECAR_NAME);
+        let mut environment = self.environment(&self.directories[1], SIDECAR_NAME);
         environment.push(("PODGATE_CONTAINERS".into(), dollars::unescape(list).into()));
         environment.push(("PODGATE_AGENT".into(), self.programs.agent.clone().into()));
         Task {
@@ -143,7 +143,7 @@ impl TaskWriter<'_> {
         Task {
             name: name.to_owned(),
             words: self.relocate(&container["command"]),
-            environment: self.environment(&self.folders[1].join(name), name),
+            environment: self.environment(&self.directories[1].join(name), name),
             pre_stop: container.pointer("/lifecycle/preStop/exec/command").map(|words| self.relocate(words)),
             restart_policy: policy.unwrap_or("Always").to_owned(),
             conditions: local.map(|planned| planned.after.clone()).unwrap_or_default(),
@@ -170,10 +170,10 @@ impl TaskWriter<'_> {
     fn environment(&self, reports: &Path, name: &str) -> Vec<(OsString, OsString)> {
         let variables: [(&str, OsString); 5] = [
             ("PATH", std::env::var_os("PATH").unwrap_or_default()),
-            ("PODGATE_BOARD", self.folders[0].clone().into()),
+            ("PODGATE_BOARD", self.directories[0].clone().into()),
             ("PODGATE_SELF", reports.into()),
-            ("PODGATE_PODINFO", self.folders[2].clone().into()),
-            ("PODGATE_TERMINATION_LOG", self.folders[0].with_file_name(format!("termination-log-{name}")).into()),
+            ("PODGATE_PODINFO", self.directories[2].clone().into()),
+            ("PODGATE_TERMINATION_LOG", self.directories[0].with_file_name(format!("termination-log-{name}")).into()),
         ];
         variables.map(|(name, value)| (name.into(), value)).into()
     }

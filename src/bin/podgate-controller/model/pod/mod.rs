@@ -1,11 +1,11 @@
-//! The sidecar's model of the Pod. The model collects evidence and derives each container's state, the phase and the
+//! The sidecar's model of the Pod. The model collects evidence and derives each container's state, the stage and the
 //! snapshot. It uses no clock and does no I/O.
 
 mod acks;
 mod hold;
 
 use crate::input::pod_facts::PodFacts;
-use crate::model::track::{ContainerTrack, FolderState};
+use crate::model::track::{ContainerTrack, DirectoryState};
 use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::resolve_state;
@@ -14,7 +14,7 @@ use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{ALL_CONTAINERS, PreStopState};
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{REASON_ENDED, REVISION_MAX, Snapshot};
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime};
 
@@ -86,11 +86,11 @@ impl PodModel {
         }
     }
 
-    /// Stores the content of a container's folder. Returns true if the content has changed and counts as evidence.
-    pub(crate) fn on_report(&mut self, name: &str, mut folder: FolderState, now: Instant) -> bool {
-        folder.report = folder.report.filter(|report| report.is_from_sandbox(&self.sandbox));
+    /// Stores the content of a container's directory. Returns true if the content has changed and counts as evidence.
+    pub(crate) fn on_report(&mut self, name: &str, mut directory: DirectoryState, now: Instant) -> bool {
+        directory.report = directory.report.filter(|report| report.is_from_sandbox(&self.sandbox));
         let Some(track) = self.tracks.iter_mut().find(|track| track.spec.name == name) else { return false };
-        let has_news = track.on_report(folder, &self.epoch.id, now);
+        let has_news = track.on_report(directory, &self.epoch.id, now);
         if track.needs_ack() {
             self.begin_ack(name, now);
         }
@@ -211,7 +211,7 @@ impl PodModel {
         self.published.as_ref()
     }
 
-    /// Marks the containers that count as started for the Pod's phase: those in which neither a gate nor a hook waits.
+    /// Marks the containers that count as started for the Pod's stage: those in which neither a gate nor a hook waits.
     /// A hook has finished if its container was Ready or a later container runs: the kubelet starts later containers
     /// only after the hook.
     fn mark_started(&mut self) {
@@ -233,10 +233,10 @@ impl PodModel {
         let counts = |track: &&ContainerTrack| track.spec.mode != Mode::None || self.has_api_answered;
         let started = self.tracks.iter().any(|track| track.spec.mode != Mode::None)
             && self.tracks.iter().filter(counts).all(|track| track.has_started);
-        let phase = match (self.is_deleting, started) {
-            (true, _) => Phase::Terminating,
-            (false, true) => Phase::Started,
-            (false, false) => Phase::Starting,
+        let stage = match (self.is_deleting, started) {
+            (true, _) => Stage::Terminating,
+            (false, true) => Stage::Started,
+            (false, false) => Stage::Starting,
         };
         let states: Vec<_> = self.tracks.iter().map(|track| (track.spec.name.as_str(), track.state)).collect();
         let name = |track: &ContainerTrack| track.spec.name.clone();
@@ -251,7 +251,7 @@ impl PodModel {
         let heard = |track: &ContainerTrack| Some((name(track), track.acked_ticket()?.to_owned()));
         let stops = |track: &&ContainerTrack| track.stopping() != PreStopState::NotBegun;
         Snapshot {
-            phase,
+            stage,
             stuck: stuck.collect(),
             heard_tickets: self.tracks.iter().filter_map(heard).collect(),
             stopping: self.tracks.iter().filter(stops).map(name).collect(),
@@ -274,7 +274,7 @@ impl PodModel {
                 // The sidecar detects the removal of an override only while it is awake.
                 && track.override_state.is_none()
         };
-        self.published.as_ref().is_some_and(|last| last.phase == Phase::Started)
+        self.published.as_ref().is_some_and(|last| last.stage == Stage::Started)
             && self.tracks.iter().all(is_settled)
             && self.unconfirmed().is_empty()
     }

@@ -32,11 +32,11 @@ fn new_pod(resumed: bool, json: &str) -> PodModel {
 }
 
 impl PodModel {
-    /// Passes a folder with `report` to the model. If a gate wrote the report, the tether is held.
+    /// Passes a directory with `report` to the model. If a gate wrote the report, the tether is held.
     fn receive_report(&mut self, name: &str, report: Option<Report>) -> bool {
         let is_tether_held = report.as_ref().is_some_and(|report| report.ticket.is_some());
-        let folder = FolderState { report, is_rewritten: true, is_tether_held, is_listening: false };
-        self.on_report(name, folder, now())
+        let directory = DirectoryState { report, is_rewritten: true, is_tether_held, is_listening: false };
+        self.on_report(name, directory, now())
     }
 
     fn receive_verdict(&mut self, name: &str, verdict: ProbeVerdict) {
@@ -57,9 +57,9 @@ impl PodModel {
         self.published.as_ref().unwrap().heard_tickets.get(name).cloned()
     }
 
-    fn phase(&mut self) -> Phase {
+    fn stage(&mut self) -> Stage {
         self.update_snapshot();
-        self.published.as_ref().unwrap().phase
+        self.published.as_ref().unwrap().stage
     }
 }
 
@@ -89,8 +89,8 @@ fn opened(ticket: &str) -> Report {
     Report { gate: Some(GateState::Opened), started: true, ..waiting(ticket, &[]) }
 }
 
-fn folder_state(report: Report, held: bool) -> FolderState {
-    FolderState { report: Some(report), is_rewritten: true, is_tether_held: held, is_listening: false }
+fn directory_state(report: Report, held: bool) -> DirectoryState {
+    DirectoryState { report: Some(report), is_rewritten: true, is_tether_held: held, is_listening: false }
 }
 
 /// Returns a time long after all other evidence.

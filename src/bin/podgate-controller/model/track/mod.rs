@@ -1,6 +1,6 @@
 //! Evidence for one container. The module uses no clock and does no I/O: callers pass the time of all evidence.
 
-mod folder;
+mod directory;
 mod hold;
 mod life;
 
@@ -20,7 +20,7 @@ pub(crate) struct ContainerTrack {
     pub(crate) spec: Container,
     /// True if the sidecar continues the board of an earlier run, so that the container may already be running.
     pub(super) is_resumed: bool,
-    /// Report from the container's folder, even if the report does not count.
+    /// Report from the container's directory, even if the report does not count.
     raw_report: Option<Report>,
     /// True if `raw_report` belongs to the current incarnation.
     is_report_current: bool,
@@ -41,7 +41,7 @@ pub(crate) struct ContainerTrack {
     pub(super) override_state: Option<State>,
     /// Gate at the kubelet, in hold mode.
     pub(super) hold: Option<HoldGate>,
-    /// True if the container counts as started for the Pod's phase.
+    /// True if the container counts as started for the Pod's stage.
     pub(super) has_started: bool,
     pub(super) state: State,
 }
@@ -67,7 +67,7 @@ pub(super) struct Answers {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct FolderState {
+pub(crate) struct DirectoryState {
     pub(crate) report: Option<Report>,
     /// True if the report file was replaced since the last check.
     pub(crate) is_rewritten: bool,

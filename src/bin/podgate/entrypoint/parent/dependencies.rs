@@ -5,7 +5,7 @@ use super::verdict::EndReason;
 use crate::args::Entrypoint;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source};
-use podgate::core::state::{Phase, State};
+use podgate::core::state::{Stage, State};
 use podgate::core::until::{ConditionStatus, WaitCondition, WantedState};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub(super) struct Dependencies {
 #[derive(Debug)]
 struct Provider {
     until: WaitCondition,
-    /// Epoch in which the condition held, and the container's number of restarts at that time. `None` before.
+    /// Epoch in which the condition was met, and the container's number of restarts at that time. `None` before.
     baseline: Option<(String, u64)>,
 }
 
@@ -58,7 +58,7 @@ impl Dependencies {
             return Some(EndReason::AllExited);
         }
         // In a pod that is being deleted, containers end but are not restarted.
-        if snapshot.phase == Phase::Terminating {
+        if snapshot.stage == Stage::Terminating {
             return None;
         }
         let mut restarted = self.providers.iter_mut().filter_map(|provider| provider.detect_restart(snapshot));
@@ -137,7 +137,7 @@ mod tests {
         let late = begin + RESTART_WINDOW;
         let mut look = |s: &Snapshot, at| dependencies.end_reason(&PodView::Snapshot(s.clone(), Source::Board), at);
         let snapshot = Snapshot::new("0-0-0".parse().unwrap(), "e1", &[("db", State::Failed)]);
-        let failed = Snapshot { phase: Phase::Started, ..snapshot };
+        let failed = Snapshot { stage: Stage::Started, ..snapshot };
         assert_eq!(look(&failed, begin), None);
         let mut s = failed.clone();
         s.stuck.insert("db".to_owned(), "CrashLoopBackOff".to_owned());

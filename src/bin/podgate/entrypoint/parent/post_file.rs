@@ -36,8 +36,8 @@ pub(crate) fn write(path: &Path, success: bool, code: u8) -> Result<(), Failure>
     let (this, other) = if success { (path, failed.as_path()) } else { (failed.as_path(), path) };
     let written = || -> io::Result<()> {
         let name = this.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidFilename)?;
-        let folder = this.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        replace(folder, name, format!("{code}\n").as_bytes(), 0o644).map(drop)
+        let directory = this.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        replace(directory, name, format!("{code}\n").as_bytes(), 0o644).map(drop)
     };
     written().map_err(|error| Failure::new(Exit::BadSetup, error.to_string()))?;
     let _ = std::fs::remove_file(other);

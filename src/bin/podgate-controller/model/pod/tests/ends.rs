@@ -21,7 +21,7 @@ fn released_tether_ends_a_container_and_kubelet_adds_code() {
     let mut pod = new_pod(false, GATES);
     pod.receive_report("db", Some(opened("t1")));
     pod.receive_status("db", running("d1", false));
-    pod.on_report("db", folder_state(opened("t1"), false), later());
+    pod.on_report("db", directory_state(opened("t1"), false), later());
     assert_eq!(pod.state_of("db"), State::Failed);
     pod.on_pod_update(&pod_facts("db", running("d1", true)), true, later());
     assert_eq!(pod.state_of("db"), State::Failed, "the kubelet does not show the end yet");
@@ -55,7 +55,7 @@ fn program_that_closes_its_tether_still_counts_as_running() {
         let mut pod = new_pod(false, GATES);
         pod.receive_report("db", Some(opened("t1")));
         pod.receive_verdict("db", ProbeVerdict::Passed);
-        pod.on_report("db", FolderState { is_listening, ..folder_state(opened("t1"), false) }, at);
+        pod.on_report("db", DirectoryState { is_listening, ..directory_state(opened("t1"), false) }, at);
         assert_eq!(pod.state_of("db"), State::Ready);
         pod.on_pod_update(&pod_facts("db", ended("d1", 1)), true, later());
         assert_eq!(pod.state_of("db"), State::Failed, "the kubelet reports the end");
@@ -70,8 +70,8 @@ fn late_kubelet_status_does_not_revive_an_ended_container() {
         if was_shown {
             pod.receive_status("db", running("d1", true));
         }
-        pod.on_report("db", folder_state(report(), true), now());
-        pod.on_report("db", FolderState { is_rewritten: false, ..folder_state(report(), false) }, now());
+        pod.on_report("db", directory_state(report(), true), now());
+        pod.on_report("db", DirectoryState { is_rewritten: false, ..directory_state(report(), false) }, now());
         for at in [now(), later()] {
             pod.on_pod_update(&pod_facts("db", running("d1", true)), true, at);
             assert_eq!(pod.state_of("db"), State::Failed);
@@ -92,7 +92,7 @@ fn container_outside_the_order_can_report_neither_end_nor_gate() {
         pod.receive_report("web", Some(lie.clone()));
         assert!(!pod.state_of("web").has_ended(), "{lie:?}");
         assert_eq!(pod.acked_ticket_of("web"), None);
-        pod.on_report("web", folder_state(lie, false), later());
+        pod.on_report("web", directory_state(lie, false), later());
         assert!(!pod.state_of("web").has_ended());
     }
     pod.receive_report("db", Some(Report { exit_code: Some(1), ..report() }));
@@ -127,7 +127,7 @@ fn earlier_end_does_not_stop_an_untethered_program() {
     pod.receive_report("db", Some(opened("t1")));
     pod.receive_report("db", Some(waiting("t2", &[])));
     pod.receive_report("db", Some(opened("t2")));
-    pod.on_report("db", FolderState { is_rewritten: false, ..folder_state(opened("t2"), false) }, now());
+    pod.on_report("db", DirectoryState { is_rewritten: false, ..directory_state(opened("t2"), false) }, now());
     pod.receive_status("db", ended("d1", 137));
     assert_eq!(pod.state_of("db"), State::Failed, "the end may belong to this incarnation");
     pod.receive_status("db", running("d2", true));
@@ -142,22 +142,22 @@ fn reported_exit_code_ends_the_container() {
     pod.receive_report("db", Some(opened("t1")));
     pod.receive_report("db", Some(Report { exit_code: Some(0), ..opened("t1") }));
     assert_eq!(pod.state_of("db"), State::Completed);
-    pod.on_report("db", folder_state(Report { exit_code: Some(0), ..opened("t1") }, false), later());
+    pod.on_report("db", directory_state(Report { exit_code: Some(0), ..opened("t1") }, false), later());
     assert_eq!(pod.state_of("db"), State::Completed);
 }
 
 #[test]
 fn tether_of_a_hook_shows_end_and_restart_without_kubelet() {
     let mut pod = new_pod(false, CHAIN);
-    pod.on_report("db", folder_state(report(), true), now());
+    pod.on_report("db", directory_state(report(), true), now());
     pod.receive_verdict("db", ProbeVerdict::Passed);
     assert_eq!(pod.state_of("db"), State::Ready);
-    pod.on_report("db", FolderState { is_rewritten: false, ..folder_state(report(), false) }, now());
+    pod.on_report("db", DirectoryState { is_rewritten: false, ..directory_state(report(), false) }, now());
     assert_eq!(pod.state_of("db"), State::Failed);
-    pod.on_report("db", FolderState { is_rewritten: false, ..folder_state(report(), true) }, now());
+    pod.on_report("db", DirectoryState { is_rewritten: false, ..directory_state(report(), true) }, now());
     assert_eq!(pod.state_of("db"), State::Started);
     // The last report of a preStop hook and the container's end can arrive together.
-    pod.on_report("db", folder_state(Report { stopping: PreStopState::Finished, ..report() }, false), now());
+    pod.on_report("db", directory_state(Report { stopping: PreStopState::Finished, ..report() }, false), now());
     assert_eq!(pod.state_of("db"), State::Failed);
 }
 

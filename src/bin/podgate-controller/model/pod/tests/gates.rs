@@ -16,7 +16,7 @@ fn container_with_a_closed_gate_is_never_ready() {
 #[test]
 fn open_gate_without_tether_needs_a_stable_kubelet_status() {
     let mut pod = new_pod(false, GATES);
-    pod.on_report("db", folder_state(Report { epoch: "e0".to_owned(), ..opened("t1") }, false), now());
+    pod.on_report("db", directory_state(Report { epoch: "e0".to_owned(), ..opened("t1") }, false), now());
     pod.receive_status("db", running("d1", true));
     assert!(pod.update_snapshot().is_none());
     let due = pod.due().unwrap();
@@ -24,7 +24,7 @@ fn open_gate_without_tether_needs_a_stable_kubelet_status() {
     assert_eq!((pod.state_of("db"), pod.due()), (State::Started, None));
     // A new gate reports before the time limit, so the kubelet's status belongs to an earlier incarnation.
     let mut pod = new_pod(false, GATES);
-    pod.on_report("db", folder_state(Report { epoch: "e0".to_owned(), ..opened("t1") }, false), now());
+    pod.on_report("db", directory_state(Report { epoch: "e0".to_owned(), ..opened("t1") }, false), now());
     pod.receive_status("db", running("d1", true));
     pod.receive_report("db", Some(waiting("t2", &[])));
     pod.tick(later());
@@ -46,10 +46,10 @@ fn gate_waits_for_a_pod_update_when_the_pod_is_stale() {
 fn held_tether_ends_the_wait_for_the_kubelet() {
     let mut pod = new_pod(false, GATES);
     let old = Report { epoch: "e0".to_owned(), ..opened("t1") };
-    pod.on_report("db", folder_state(old.clone(), false), now());
+    pod.on_report("db", directory_state(old.clone(), false), now());
     pod.receive_status("db", running("d1", true));
-    pod.on_report("db", folder_state(old.clone(), true), now());
+    pod.on_report("db", directory_state(old.clone(), true), now());
     assert_eq!((pod.state_of("db"), pod.due()), (State::Started, None));
-    pod.on_report("db", folder_state(old, false), later());
+    pod.on_report("db", directory_state(old, false), later());
     assert_eq!(pod.state_of("db"), State::Failed);
 }

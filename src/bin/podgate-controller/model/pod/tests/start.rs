@@ -11,13 +11,13 @@ fn containers_of_a_chain_become_ready_in_order() {
     assert_eq!(pod.state_of("db"), State::Ready);
     assert!(!pod.may_run(&pod.tracks[1]), "api has not reported");
     pod.receive_report("api", Some(report()));
-    assert_eq!((pod.state_of("api"), pod.phase()), (State::Started, Phase::Starting), "api's hook waits");
+    assert_eq!((pod.state_of("api"), pod.stage()), (State::Started, Stage::Starting), "api's hook waits");
     pod.receive_verdict("api", ProbeVerdict::Passed);
     pod.update_snapshot();
     assert!(pod.may_run(&pod.tracks[2]), "no hook of an earlier container waits");
     pod.receive_status("web", running("w1", false));
     pod.receive_verdict("web", ProbeVerdict::Passed);
-    assert_eq!((pod.phase(), pod.may_idle()), (Phase::Started, true));
+    assert_eq!((pod.stage(), pod.may_idle()), (Stage::Started, true));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn only_a_changed_report_of_this_sandbox_and_epoch_counts() {
 fn deleted_pod_is_terminating() {
     let mut pod = new_pod(false, CHAIN);
     pod.on_pod_update(&PodFacts { is_deleting: true, ..PodFacts::default() }, false, now());
-    assert_eq!(pod.phase(), Phase::Terminating);
+    assert_eq!(pod.stage(), Stage::Terminating);
 }
 
 #[test]

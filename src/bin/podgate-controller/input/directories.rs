@@ -1,9 +1,9 @@
-//! Creates the containers' folders and watches them with inotify. The content of the folders is not trusted.
+//! Creates the containers' directories and watches them with inotify. The content of the directories is not trusted.
 
 use crate::clock::now;
-use crate::input::report_file::{Stamp, make_folder, read_report};
+use crate::input::report_file::{Stamp, make_directory, read_report};
 use crate::model::rate_limit::ReportBucket;
-use crate::model::track::FolderState;
+use crate::model::track::DirectoryState;
 use crate::probe::precise_timer::PreciseTimer;
 use inotify::{Inotify, WatchMask};
 use podgate::core::container::Container;
@@ -17,11 +17,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::{debug, warn};
 
-/// Longest time between two checks of all folders, in case inotify loses an event. Also applies while the sidecar is
-/// idle.
+/// Longest time between two checks of all directories, in case inotify loses an event. Also applies while the sidecar is
+///  idle.
 pub(crate) const REREAD_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) const IDLE_REREAD_INTERVAL: Duration = Duration::from_secs(10);
-/// Polling interval when inotify is not available or a folder can't be watched.
+/// Polling interval when inotify is not available or a directory can't be watched.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest pause between two checks. The pause limits the sidecar's CPU use while a container writes continuously.
 const MAX_GAP: Duration = Duration::from_millis(200);
@@ -34,10 +34,10 @@ const RECHECK_DELAYS: [Duration; 4] =
     [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4), Duration::from_millis(8)];
 
 #[derive(Debug)]
-pub(crate) struct Folders {
+pub(crate) struct Directories {
     root: PathBuf,
     inotify: Option<AsyncFd<Inotify>>,
-    /// Folders that could not be created or watched yet, with the size of their reports.
+    /// Directories that could not be created or watched yet, with the size of their reports.
     unwatched: Vec<(PathBuf, usize)>,
     has_warned: bool,
     /// Kernel timer. Tokio's timer would wake the idle sidecar more than once for each check.
@@ -45,7 +45,7 @@ pub(crate) struct Folders {
     last_seen: BTreeMap<String, LastSeen>,
     gap: Duration,
     last_check: Instant,
-    /// Time of the last attempt to watch the unwatched folders.
+    /// Time of the last attempt to watch the unwatched directories.
     last_retry: Instant,
     /// Time of the last event, and the number of checks since that event.
     last_event: Option<(Instant, usize)>,
@@ -63,16 +63,16 @@ struct LastSeen {
     limit: ReportBucket,
 }
 
-impl Folders {
+impl Directories {
     /// Creates the inotify instance. Must be called inside the tokio runtime.
-    pub(crate) fn new(root: &Path, podinfo: &Path) -> Folders {
+    pub(crate) fn new(root: &Path, podinfo: &Path) -> Directories {
         #[expect(deprecated, reason = "sound here: an Inotify owns its descriptor and never exposes it")]
         let register = |inotify| AsyncFd::with_interest(inotify, Interest::READABLE);
         let inotify: io::Result<_> = Inotify::init().and_then(register);
         if let Err(error) = &inotify {
-            warn!(%error, "no inotify; polling the folders every 100 ms instead");
+            warn!(%error, "no inotify; polling the directories every 100 ms instead");
         }
-        let mut folders = Folders {
+        let mut directories = Directories {
             root: root.to_owned(),
             inotify: inotify.ok(),
             unwatched: Vec::new(),
@@ -86,13 +86,13 @@ impl Folders {
             retry_at: None,
         };
         if podinfo.is_dir() {
-            folders.prepare(podinfo.to_owned(), 0);
+            directories.prepare(podinfo.to_owned(), 0);
         }
-        folders
+        directories
     }
 
-    /// Creates and watches a folder for each new container. If this fails, the sidecar polls all folders, and
-    /// [`changed`](Folders::changed) tries again.
+    /// Creates and watches a directory for each new container. If this fails, the sidecar polls all directories, and
+    /// [`changed`](Directories::changed) tries again.
     pub(crate) fn create<'a>(&mut self, containers: impl Iterator<Item = &'a Container>) {
         for Container { name, until, .. } in containers {
             if !self.last_seen.contains_key(name) {
@@ -103,10 +103,10 @@ impl Folders {
     }
 
     fn prepare(&mut self, path: PathBuf, report_size: usize) {
-        let made = if path.parent() == Some(&self.root) { make_folder(&path, report_size) } else { Ok(()) };
+        let made = if path.parent() == Some(&self.root) { make_directory(&path, report_size) } else { Ok(()) };
         if let Err(error) = made.and_then(|()| self.watch(&path)) {
             if !std::mem::replace(&mut self.has_warned, true) {
-                warn!(%error, path = %path.display(), "can't create or watch a folder; polling every 100 ms instead");
+                warn!(%error, path = %path.display(), "can't create or watch a directory; polling every 100 ms instead");
             }
             self.unwatched.push((path, report_size));
         }
@@ -161,9 +161,9 @@ impl Folders {
         self.last_event.is_some_and(|(_, rounds)| rounds < RECHECK_DELAYS.len())
     }
 
-    /// Returns the containers whose folders have changed since the last call. Treats an invalid report file as a missing
-    /// report. Delays the changes of a container that changes too often.
-    pub(crate) fn take_changes(&mut self) -> Vec<(String, FolderState)> {
+    /// Returns the containers whose directories have changed since the last call. Treats an invalid report file as a
+    /// missing report. Delays the changes of a container that changes too often.
+    pub(crate) fn take_changes(&mut self) -> Vec<(String, DirectoryState)> {
         let mut changes = Vec::new();
         self.retry_at = None;
         for (name, known) in &mut self.last_seen {
@@ -186,16 +186,16 @@ impl Folders {
             }
             (known.stamp, known.report) = (stamp, report.clone());
             (known.is_tether_held, known.is_checked) = (is_tether_held, true);
-            changes.push((name.clone(), FolderState { report, is_rewritten, is_tether_held, is_listening: false }));
+            changes.push((name.clone(), DirectoryState { report, is_rewritten, is_tether_held, is_listening: false }));
         }
         changes
     }
 
-    /// Makes the next `take_changes` return `folder` of `container` again, even without a change.
-    pub(crate) fn recheck(&mut self, container: &str, folder: &FolderState) {
+    /// Makes the next `take_changes` return `directory` of `container` again, even without a change.
+    pub(crate) fn recheck(&mut self, container: &str, directory: &DirectoryState) {
         if let Some(known) = self.last_seen.get_mut(container) {
             known.is_checked = false;
-            known.stamp = known.stamp.filter(|_| !folder.is_rewritten);
+            known.stamp = known.stamp.filter(|_| !directory.is_rewritten);
         }
     }
 }
@@ -207,8 +207,8 @@ async fn next_event(inotify: &mut Option<AsyncFd<Inotify>>) {
         match instance.readable_mut().await {
             Ok(mut guard) => match guard.get_inner_mut().read_events(&mut buffer).map_or(0, Iterator::count) {
                 0 => guard.clear_ready(),
-                // An event only triggers a check of all folders, so a queue overflow does no harm. Events left in the
-                // queue trigger another check after the pause `gap`.
+                // An event only triggers a check of all directories, so a queue overflow does no harm. Events left in
+                // the queue trigger another check after the pause `gap`.
                 _ => return,
             },
             Err(_) => *inotify = None,
@@ -225,16 +225,16 @@ mod tests {
     #[tokio::test]
     async fn content_is_compared_if_the_stamp_is_the_same() {
         let root = tempfile::tempdir().unwrap();
-        let mut folders = Folders::new(root.path(), root.path());
-        folders.create([Container { name: "db".to_owned(), ..Container::default() }].iter());
-        folders.take_changes();
+        let mut directories = Directories::new(root.path(), root.path());
+        directories.create([Container { name: "db".to_owned(), ..Container::default() }].iter());
+        directories.take_changes();
         let report = Report { started: true, ..Report::default() };
         files::overwrite(&root.path().join("db"), "report", report.to_padded_text(reserved_size(&[])).as_bytes())
             .unwrap();
         let (stamp, _) = read_report(root.path(), "db").unwrap();
-        folders.last_seen.get_mut("db").unwrap().stamp = Some(stamp);
-        let changes = folders.take_changes();
-        let folder = &changes[0].1;
-        assert!(folder.is_rewritten && folder.report.as_ref().unwrap().started);
+        directories.last_seen.get_mut("db").unwrap().stamp = Some(stamp);
+        let changes = directories.take_changes();
+        let directory = &changes[0].1;
+        assert!(directory.is_rewritten && directory.report.as_ref().unwrap().started);
     }
 }

@@ -1,17 +1,17 @@
-//! Handles the content of a container's folder: the agent's report and the tether.
+//! Handles the content of a container's directory: the agent's report and the tether.
 
 use super::life::Life;
-use super::{ContainerTrack, FolderState};
+use super::{ContainerTrack, DirectoryState};
 use podgate::core::container::Mode;
 use podgate::core::report::{GateState, PreStopState, Report};
 use std::time::Instant;
 
 impl ContainerTrack {
-    /// Stores the content of the container's folder. Returns true if the content has changed and counts as evidence.
-    pub(crate) fn on_report(&mut self, folder: FolderState, epoch: &str, now: Instant) -> bool {
-        let FolderState { report, is_rewritten, is_tether_held: held, is_listening } = folder;
+    /// Stores the content of the container's directory. Returns true if the content has changed and counts as evidence.
+    pub(crate) fn on_report(&mut self, directory: DirectoryState, epoch: &str, now: Instant) -> bool {
+        let DirectoryState { report, is_rewritten, is_tether_held: held, is_listening } = directory;
         // Without podgate's gate, postStart hook and preStop hook, a container has no tether, so ignore a lock in its
-        // folder.
+        // directory.
         let held = held && (self.spec.pre_stop || !matches!(self.spec.mode, Mode::None | Mode::Hold));
         let (before, had_ended) = (self.report().cloned(), self.has_ended());
         self.raw_report = report.map(|report| self.sanitize(report));
@@ -34,8 +34,8 @@ impl ContainerTrack {
         has_changed || self.report().is_some() && self.report() != before.as_ref()
     }
 
-    /// Removes the fields that the container's mode does not allow from a report. Only a container in entrypoint mode has
-    /// its own gate. A hook can't report an exit code. Stopping is never undone, and an open gate never closes.
+    /// Removes the fields that the container's mode does not allow from a report. Only a container in entrypoint mode
+    /// has its own gate. A hook can't report an exit code. Stopping is never undone, and an open gate never closes.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);
@@ -58,8 +58,9 @@ impl ContainerTrack {
         }
     }
 
-    /// Decides if the folder's report belongs to the current incarnation. After `execve`, the agent can't report again.
-    /// The report of an open gate therefore counts while the tether is held, even after a restart of the sidecar.
+    /// Decides if the directory's report belongs to the current incarnation. After `execve`, the agent can't report
+    /// again. The report of an open gate therefore counts while the tether is held, even after a restart of the sidecar.
+    ///
     pub(super) fn check_report(&mut self, epoch: &str) {
         let runs = matches!(self.life, Life::Held(_) | Life::Untethered);
         self.is_report_current = self.raw_report.as_ref().is_some_and(|report| match report.has_gate_opened() {
