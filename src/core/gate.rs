@@ -12,7 +12,7 @@
 //! | an earlier container in the list has ended | gives up | closed | closed |
 //! | the Pod has started | opens | no effect | no effect |
 //! | the Pod is being deleted | opens | gives up | no effect: the kubelet creates no container |
-//! | the sidecar is dead | fallback check, or closed | closed | the gate stays as it is |
+//! | the sidecar is not running | fallback check, or closed | closed | the gate stays as it is |
 //! | time limit, on-timeout `fail` | the hook fails | the gate fails | `TimedOut`; opens when the conditions are met |
 //! | time limit, on-timeout `continue` | opens | opens | opens; closes after the container has run |
 //! | the limit counts from | start of the hook | start of the gate | closed time since the last run |
@@ -100,13 +100,13 @@ words! {
         /// The pod is being deleted.
         PodTerminating = "the pod is being deleted",
         /// The sidecar is dead, and the fallback check has passed.
-        FallbackPassed = "the sidecar is dead, and the fallback check has passed",
+        FallbackPassed = "the sidecar is not running, and the fallback check has passed",
         /// The time limit has passed, and the gate then opens without its conditions.
         TimedOut = "the time limit has passed",
     }
 }
 
-/// Reason why a gate is closed. `Display` completes the sentence "waiting for …".
+/// Reason why a gate is closed. `Display` is one item of the list after "waiting for".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     /// The container's state does not meet the condition.
@@ -134,13 +134,13 @@ pub enum Obstacle {
     #[error("no board, and the kubelet does not update the downward-API volume while a hook runs")]
     FrozenVolume,
     /// The sidecar is dead, and the fallback check has failed with this result.
-    #[error("the sidecar is dead; fallback check {0}")]
+    #[error("the sidecar is not running; fallback check {0}")]
     FallbackFailed(String),
     /// The sidecar is dead, and the hook has no fallback check.
-    #[error("the sidecar is dead and can't restart while this hook runs; add --fallback-check")]
+    #[error("the sidecar is not running and cannot restart while this hook runs; add --fallback-check")]
     NoFallbackCheck,
     /// The sidecar is dead.
-    #[error("the sidecar is dead")]
+    #[error("the sidecar is not running; see its log")]
     SidecarDead,
     /// A check has not passed.
     #[error("{0}")]
@@ -154,7 +154,7 @@ pub enum Obstacle {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GiveUpReason {
     /// A container earlier in the list has ended. The kubelet restarts that container only after this hook returns.
-    #[error("{0} is {1}, and the kubelet restarts it only after this hook returns")]
+    #[error("{0} is {1}; the kubelet restarts {0} only after this hook returns")]
     PredecessorEnded(String, State),
     /// The condition's container has ended and will not be restarted.
     #[error("{0} can't be met: the container is {1} and will not be restarted")]

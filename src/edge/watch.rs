@@ -2,8 +2,7 @@
 //!
 //! 1. the bell, if the board has a live bell;
 //! 2. inotify on the directories. A watch on a file would miss changes, because both sources replace files by renaming,
-//! and
-//!    the downward-API volume swaps the link `..data`;
+//!    and the downward-API volume swaps the link `..data`;
 //! 3. polling, if inotify does not work or has no free instance (they are limited per user id across the whole node).
 //!
 //! Events carry no data: after each event, the agent reads the whole state again. Without events, the agent reads the

@@ -29,8 +29,8 @@ metadata:
 
 const GATE_FAILS: &str = "  timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again\n";
 const HOOK_FAILS: &str =
-    "  timeout  hook: fails; the kubelet kills its container and starts the next one at once: the order is lost\n";
-const CAUTION: &str = "  caution  hook: the order is also lost if a container crashes, or if the kubelet or the container runtime restarts\n";
+    "  timeout  hook: fails; the kubelet kills its container and starts the next one at once: the order is not kept\n";
+const CAUTION: &str = "  caution  hook: the order is not kept either if a container crashes, or if the kubelet or the container runtime restarts\n";
 
 #[test]
 fn forecast_shows_each_check_and_where_it_runs() {
@@ -97,7 +97,7 @@ fn each_mode_has_its_own_text() {
         waiting("    podgate.io/mode: post-start\n    podgate.io/on-timeout: continue\n", known),
         format!(
             "  waits    at most 10m until the last container starts\n  \
-             timeout  hook: returns, and the kubelet starts the next container: the order is lost\n{CAUTION}"
+             timeout  hook: returns, and the kubelet starts the next container: the order is not kept\n{CAUTION}"
         )
     );
     // Hooks hold api back, so db gets a hook too. web gets a gate.

@@ -110,7 +110,7 @@ fn hooks_run_fallback_checks_after_the_sidecar_dies() {
     run.signal("podgate", "KILL");
     run.wait_until_up();
     let lives = run.assert_order(&NAMES);
-    assert_eq!(lives[0].last_message(), "released: the sidecar is dead, and the fallback check has passed");
+    assert_eq!(lives[0].last_message(), "released: the sidecar is not running, and the fallback check has passed");
     scene.report(&format!("api: {}", lives[1].last_message()));
 }
 
@@ -131,6 +131,6 @@ fn hook_reports_a_dead_sidecar_when_it_times_out() {
         |s: &ObservedPod| s.kubelet_status("db")["lastState"]["terminated"]["message"].as_str().map(str::to_owned);
     let seen = run.watch.wait_until("db's termination message", 60, |s| words(s).is_some());
     let words = words(&seen).unwrap_or_default();
-    assert!(words.contains("timed out after 5s") && words.contains("the sidecar is dead"), "{words}");
+    assert!(words.contains("timed out after 5s") && words.contains("the sidecar is not running"), "{words}");
     scene.report(&words);
 }

@@ -48,7 +48,7 @@ fn token_service_of_a_tls_registry_needs_tls() {
         let flags = [vec!["--registry-ca", &ca, "--token-service", "127.0.0.1"], more].concat();
         let run = scene.inject(&format!("{}/{image}:1", registry.address), &flags);
         assert_eq!(run.code, 1);
-        assert!(run.err.contains("its token service 127.0.0.1 has no TLS"), "{}", run.err);
+        assert!(run.err.contains("its token service 127.0.0.1 uses http://"), "{}", run.err);
     }
     assert_eq!(service.asked(), [], "podgate sent a request to the token service");
 }

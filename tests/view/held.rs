@@ -100,7 +100,7 @@ fn row_and_note_follow_the_gate() {
         ),
         (
             "api|Violated||running, ready||web",
-            "api was created although its gate is closed: the order is lost.",
+            "api was created although its gate is closed: the order is not kept.",
             |pod| {
                 set_state(pod, "api", "Violated");
                 pod["status"]["containerStatuses"][1] = running("api", true);

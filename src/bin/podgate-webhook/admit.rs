@@ -86,15 +86,20 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activ
 /// Reads the whole body, and reserves memory as bytes arrive. Returns the reply to send if the body is too large, too
 /// slow or invalid, or if the body lost its reservation.
 async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<Vec<u8>, OutcomeReply> {
-    let too_large =
-        || error_reply("too-large", StatusCode::PAYLOAD_TOO_LARGE, format_args!("the limit is {BODY_MAX} bytes"));
+    let too_large = || {
+        error_reply(
+            "too-large",
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format_args!("the request body is larger than {BODY_MAX} bytes"),
+        )
+    };
     if body.size_hint().lower() > BODY_MAX as u64 {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
     loop {
         let frame = tokio::select! {
-            () = reservation.evicted() => return Err(busy("too many requests are in progress")),
+            () = reservation.evicted() => return Err(busy("too many requests are in progress; add replicas of the webhook if this persists")),
             frame = timeout(PAUSE_MAX, body.frame()) => frame,
         };
         match frame {

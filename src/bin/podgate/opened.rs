@@ -24,9 +24,15 @@ pub(crate) fn run(args: &Opened) -> Result<(), Failure> {
     };
     let fail = |why: String| Err(Failure::new(Exit::NeverMet, why));
     match report.process {
-        None => return fail("can't tell if the gate's process is alive: the report does not name it".to_owned()),
+        None => {
+            return fail(format!(
+                "the report in {own} has no process id; use the same podgate version for gate and probe"
+            ));
+        }
         // The report is from an earlier incarnation of the container.
-        Some(process) if !process::is_alive(process) => return fail("the gate's process is gone".to_owned()),
+        Some(process) if !process::is_alive(process) => {
+            return fail(format!("the gate's process, pid {}, has exited", process.pid));
+        }
         Some(_) => {}
     }
     match gate {

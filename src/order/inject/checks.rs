@@ -35,30 +35,30 @@ pub(super) fn agent_check(container: &Container, probe: &Probe) -> AgentCheck {
     match (&probe.handler, port) {
         (Handler::Exec(exec), _) => match Argv::new(exec.command.clone()) {
             Ok(argv) => AgentCheck::Exact(Check::Exec(argv)),
-            Err(_) => AgentCheck::Unsupported("its command is empty"),
+            Err(_) => AgentCheck::Unsupported("has an empty command"),
         },
-        (_, None) => AgentCheck::Unsupported("its port is unknown"),
+        (_, None) => AgentCheck::Unsupported("has no known port"),
         (Handler::HttpGet(get), Some(port)) => http_check(get, port),
         (Handler::TcpSocket(tcp), Some(port)) => {
             let url = format!("tcp://{}:{port}", url_host(tcp.host.as_deref()));
-            url.parse().map_or(AgentCheck::Unsupported("its host is not valid"), AgentCheck::Exact)
+            url.parse().map_or(AgentCheck::Unsupported("has an invalid host"), AgentCheck::Exact)
         }
-        (Handler::Grpc(_), Some(port)) => AgentCheck::PortOnly(port, "it is a gRPC probe"),
+        (Handler::Grpc(_), Some(port)) => AgentCheck::PortOnly(port, "uses gRPC"),
     }
 }
 
 /// Converts the `httpGet` of a probe or hook to a check of `port`.
 pub(super) fn http_check(get: &HttpGet, port: u16) -> AgentCheck {
     if get.scheme.as_deref().is_some_and(|scheme| scheme != "HTTP") {
-        return AgentCheck::PortOnly(port, "it uses HTTPS, and the agent has no TLS");
+        return AgentCheck::PortOnly(port, "uses HTTPS, and the agent has no TLS");
     }
     if !get.http_headers.is_empty() {
-        return AgentCheck::PortOnly(port, "it sends custom headers");
+        return AgentCheck::PortOnly(port, "sends custom headers");
     }
     let path = get.path.as_deref().unwrap_or_default();
     let slash = if path.starts_with('/') { "" } else { "/" };
     let url = format!("http://{}:{port}{slash}{path}", url_host(get.host.as_deref()));
-    url.parse().map_or(AgentCheck::PortOnly(port, "its path or host can't be written as a URL"), AgentCheck::Exact)
+    url.parse().map_or(AgentCheck::PortOnly(port, "has a path or host that cannot be part of a URL"), AgentCheck::Exact)
 }
 
 fn url_host(host: Option<&str>) -> String {

@@ -87,7 +87,7 @@ pub(super) fn then_pre_stop(
     };
     let converted = match container.resolve_port(&get.port).filter(|port| *port != 0) {
         Some(port) => checks::http_check(&get, port),
-        None => AgentCheck::Unsupported("its port is unknown"),
+        None => AgentCheck::Unsupported("has no known port"),
     };
     match converted {
         AgentCheck::Exact(check) => {
@@ -104,8 +104,10 @@ pub(super) fn then_pre_stop(
             ))
         }
         AgentCheck::PortOnly(_, why) | AgentCheck::Unsupported(why) => {
-            let what =
-                format!("the preStop hook of {} is an httpGet, which podgate's hook cannot run: {why}", container.name);
+            let what = format!(
+                "the preStop hook of {} is an httpGet that podgate's hook cannot run, because it {why}",
+                container.name
+            );
             Err(Finding::error("own-pre-stop", at.clone(), what)
                 .fix("write it as exec, which podgate's hook runs when the other containers have exited"))
         }

@@ -1,7 +1,7 @@
 //! Selects a mode for each container: a gate in front of its command, a gate at the kubelet (hold mode), or hooks in the
 //! preceding containers that hold the container back.
 //!
-//! Hooks are selected only if an annotation requests them, because the order can be lost under hooks. The kubelet
+//! Hooks are selected only if an annotation requests them, because the order can be broken under hooks. The kubelet
 //! starts a Pod's containers one after another, and a hook holds back all later containers. If hooks must hold a
 //! container back, all containers that it waits for, directly or indirectly, must therefore also have hooks.
 

@@ -159,7 +159,7 @@ impl FaultRun<'_> {
 
     pub(super) fn settle_for(&self, time: Duration) {
         if self.expected_order == Order::Lost {
-            eventually("the order is lost, as expected", 90, || (!self.early_starts().is_empty()).then_some(()));
+            eventually("the order is not kept, as expected", 90, || (!self.early_starts().is_empty()).then_some(()));
             return;
         }
         let end = now() + time;

@@ -158,7 +158,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
             ["open: deleted", "gives up: deleted", "closed"],
         ),
         (
-            "the sidecar is dead",
+            "the sidecar is not running",
             |case| {
                 case.set_db(State::Waiting, None);
                 case.observed.sidecar = SidecarHealth::Dead(None);
@@ -166,7 +166,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
             ["closed: sidecar dead", "closed: sidecar dead", "closed"],
         ),
         (
-            "the sidecar is dead, and the fallback check has failed",
+            "the sidecar is not running, and the fallback check has failed",
             |case| {
                 case.set_db(State::Waiting, None);
                 case.observed.sidecar = SidecarHealth::Dead(Some(Err("refused".to_owned())));
@@ -174,7 +174,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
             ["closed: fallback failed", "closed: fallback failed", "closed"],
         ),
         (
-            "the sidecar is dead, and the fallback check has passed",
+            "the sidecar is not running, and the fallback check has passed",
             |case| {
                 case.set_db(State::Waiting, None);
                 case.observed.sidecar = SidecarHealth::Dead(Some(Ok(())));

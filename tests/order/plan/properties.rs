@@ -121,7 +121,7 @@ proptest! {
         prop_assert!(plan.is_ok(), "{plan:#?}");
         let plan = plan.unwrap();
         check_held_back(&plan)?;
-        prop_assert!(plan.containers.iter().all(|planned| planned.mode() != Mode::PostStart), "auto never loses the order");
+        prop_assert!(plan.containers.iter().all(|planned| planned.mode() != Mode::PostStart), "auto never breaks the order");
     }
 
     #[test]

@@ -144,10 +144,10 @@ fn timeout_lines(plan: &Plan) -> Vec<&'static str> {
     }
     if plan.containers.iter().any(ContainerPlan::is_blocking) {
         lines.push(match continues {
-            true => "timeout  hook: returns, and the kubelet starts the next container: the order is lost",
-            false => "timeout  hook: fails; the kubelet kills its container and starts the next one at once: the order is lost",
+            true => "timeout  hook: returns, and the kubelet starts the next container: the order is not kept",
+            false => "timeout  hook: fails; the kubelet kills its container and starts the next one at once: the order is not kept",
         });
-        lines.push("caution  hook: the order is also lost if a container crashes, or if the kubelet or the container runtime restarts");
+        lines.push("caution  hook: the order is not kept either if a container crashes, or if the kubelet or the container runtime restarts");
     }
     lines
 }

@@ -95,7 +95,7 @@ fn hold_note(row: &Row) -> Option<String> {
     let conditions: Vec<&str> = row.waits_for.iter().map(|c| c.condition.as_str()).collect();
     let conditions = conditions.join(", ");
     Some(match row.state {
-        Some("Violated") => format!("{name} was created although its gate is closed: the order is lost."),
+        Some("Violated") => format!("{name} was created although its gate is closed: the order is not kept."),
         _ if row.mode != Mode::Hold || row.kubelet.has_started() => return None,
         Some("TimedOut") if row.is_released => {
             format!("{name} is released: its wait timed out after {limit}. The kubelet creates it within seconds.")

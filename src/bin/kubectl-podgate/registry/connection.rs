@@ -95,7 +95,9 @@ impl Connection<'_> {
         let mut url = Url::parse(&parameter("realm").unwrap_or_default()).map_err(|_| invalid())?;
         let host = url.host_str().ok_or_else(invalid)?.to_owned();
         if self.scheme == "https" && url.scheme() != "https" {
-            return Err(Error::Refused(format!("its token service {host} has no TLS")));
+            return Err(Error::Refused(format!(
+                "its token service {host} uses http://, and podgate sends credentials over TLS only"
+            )));
         }
         url.query_pairs_mut().append_pair("scope", &format!("repository:{}:pull", self.image.repository()));
         if let Some(service) = parameter("service") {

@@ -70,7 +70,7 @@ impl Directories {
         let register = |inotify| AsyncFd::with_interest(inotify, Interest::READABLE);
         let inotify: io::Result<_> = Inotify::init().and_then(register);
         if let Err(error) = &inotify {
-            warn!(%error, "no inotify; polling the directories every 100 ms instead");
+            warn!(%error, "no inotify; polling the directories every 100 ms instead; raise fs.inotify.max_user_instances on the node");
         }
         let mut directories = Directories {
             root: root.to_owned(),

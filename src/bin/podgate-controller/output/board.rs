@@ -112,7 +112,7 @@ impl Board {
         let is_retry = std::mem::replace(&mut self.retry_at, retry_at).is_some();
         match written {
             Err(error) if !is_retry => {
-                error!(%error, board = %self.directory.display(), "can't write the board; retrying");
+                error!(%error, board = %self.directory.display(), "cannot write the board; waiting containers stay closed until this succeeds; retrying");
             }
             Ok(file) => {
                 self.open_annotations = file.or(self.open_annotations.take());

@@ -16,9 +16,10 @@ impl HoldFiles {
         let hint = "mount the volume podgate-hold as kubectl podgate inject does";
         close_all(directory).map_err(|error| format!("{}: {error}; {hint}", directory.display()))?;
         check_canary(directory, canary).map_err(|error| {
-            let fix =
-                "the kubelet and this container do not share the volume podgate-hold, so hold mode is not possible";
-            format!("{}: {error}; {fix}; {hint}", canary.display())
+            format!(
+                "hold mode is not possible: the kubelet and the sidecar see different volumes: {}: {error}; {hint}",
+                canary.display()
+            )
         })?;
         Ok(HoldFiles(directory.to_owned()))
     }

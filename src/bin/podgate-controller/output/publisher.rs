@@ -49,7 +49,7 @@ impl Publisher {
             }
             self.metrics.record_transition(name, before, *state);
             if *state == State::Violated {
-                error!(container = %name, "the container was created although its gate is closed; the order is lost");
+                error!(container = %name, "the container was created although its gate is closed; the order is not kept");
             } else if let Some(before) = before {
                 info!(container = %name, was = %before, state = %state, revision = snapshot.revision, "state changed");
             }

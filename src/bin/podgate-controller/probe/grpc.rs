@@ -76,7 +76,10 @@ async fn read_answer(answer: Response<Incoming>) -> Result<u8, String> {
     let status = body.trailers().map_or(Ok(None), grpc_status)?.or(status);
     match status {
         Some(0) => {}
-        Some(5) => return Err("the health service does not know this service (gRPC status 5)".to_owned()),
+        Some(5) => return Err(
+            "the health service does not know the service that the probe names (gRPC status 5); correct grpc.service"
+                .to_owned(),
+        ),
         Some(12) => return Err("the server does not implement grpc.health.v1.Health (gRPC status 12)".to_owned()),
         Some(other) => return Err(format!("gRPC status {other}")),
         None => return Err("gRPC response without a status".to_owned()),

@@ -73,7 +73,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
             // Do not exit. While a postStart hook runs, the kubelet can't restart the sidecar, and that hook waits for
             // the sidecar.
             Err(_) => {
-                error!("the controller panicked; restarting");
+                error!("internal error (panic), please report it; the sidecar restarts");
                 delay = restart_delay(delay, since.elapsed());
                 std::thread::sleep(delay);
             }

@@ -97,7 +97,7 @@ impl RunningCheck {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(match (status.code(), status.signal()) {
                 (Some(code), _) => self.read_message().unwrap_or_else(|| format!("exited with {code}")),
-                (None, Some(signal)) => format!("died of signal {signal}"),
+                (None, Some(signal)) => format!("killed by signal {signal}"),
                 (None, None) => "ended".to_owned(),
             }),
             Err(error) => Err(error.to_string()),

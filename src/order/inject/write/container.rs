@@ -75,10 +75,10 @@ impl Writer<'_> {
             let message = match checks::agent_check(own.container, probe) {
                 checks::AgentCheck::Exact(_) => None,
                 checks::AgentCheck::PortOnly(port, why) => Some(format!(
-                    "podgate replaces the startupProbe of {name} with a TCP check of port {port} behind the gate: {why}"
+                    "podgate replaces the startupProbe of {name} by a TCP check of port {port}, because the probe {why}"
                 )),
                 checks::AgentCheck::Unsupported(why) => Some(format!(
-                    "podgate replaces the startupProbe of {name} with one that only waits for the gate: {why}"
+                    "podgate replaces the startupProbe of {name} by a check that passes as soon as the gate opens, because the probe {why}"
                 )),
             };
             self.findings.extend(message.map(|what| Finding::warning("startup-probe-weaker", at, what).fix(fix)));

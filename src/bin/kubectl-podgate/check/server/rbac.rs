@@ -65,7 +65,7 @@ pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
     missing.retain(|verb| *verb != WIDER_VERB);
     if !missing.is_empty() {
         let message = format!(
-            "the service account {account} in {namespace} may not {} pods: the order holds, but a held container starts up to 90 s late, \
+            "the service account {account} in {namespace} may not {} pods: the order is kept, but a held container starts up to 90 s late, \
              states are not published, a deletion during the start is noticed late, and the sidecar misses what only the kubelet knows",
             missing.join(", ")
         );
