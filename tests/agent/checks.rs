@@ -87,7 +87,7 @@ fn http_check_passes_with_a_2xx_or_3xx_answer() {
 fn exec_check_passes_with_exit_code_0() {
     run_check(r#"exec:["true"]"#).assert_released();
     run_check(r#"exec:["sh","-c","echo noise; echo noise >&2; exit 3"]"#).assert_failed(69, "exited with 3");
-    run_check(r#"exec:["sh","-c","kill -15 $$"]"#).assert_failed(69, "died of signal 15");
+    run_check(r#"exec:["sh","-c","kill -15 $$"]"#).assert_failed(69, "killed by signal 15");
     run_check(r#"exec:["sleep","60"]"#).assert_failed(69, "timed out");
     run_check(r#"exec:["/nonexistent"]"#).assert_failed(69, "command not found");
     run_check(r#"exec:["/etc/passwd"]"#).assert_failed(69, "denied");
@@ -330,8 +330,8 @@ fn fallback_check_counts_only_after_the_sidecar_has_died() {
         assert!(hook.is_running(), "while the sidecar runs, the fallback check must not release the hook");
         std::fs::remove_file(&flag).unwrap();
         scene.kill_sidecar();
-        wait_until("the hook detects that the sidecar is dead", || {
-            scene.termination_message().contains("the sidecar is dead; fallback check")
+        wait_until("the hook detects that the sidecar is not running", || {
+            scene.termination_message().contains("the sidecar is not running; fallback check")
         });
         std::fs::write(&flag, "").unwrap();
         hook.wait().assert_released();
@@ -343,8 +343,8 @@ fn without_fallback_check_the_reason_names_the_dead_sidecar() {
     let mut scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
     scene.kill_sidecar();
-    let message = "the sidecar is dead and can't restart while this hook runs; add --fallback-check";
-    wait_until("the hook detects that the sidecar is dead", || scene.termination_message().contains(message));
+    let message = "the sidecar is not running and cannot restart while this hook runs; add --fallback-check";
+    wait_until("the hook detects that the sidecar is not running", || scene.termination_message().contains(message));
     // If the sidecar starts again, the hook waits for the sidecar again.
     scene.start_sidecar();
     wait_until("the hook detects that the sidecar runs again", || !scene.termination_message().contains("dead"));

@@ -51,7 +51,7 @@ fn each_flag_and_its_environment_variable_work_alike() {
     by_flag_and_by_env(|| scene.hook(), "then", r#"["false"]"#, 1, "postStart command [\"false\"] exited with 1");
     let mut dead = Scene::with_sidecar();
     dead.kill_sidecar();
-    let expected = "the sidecar is dead; fallback check file:///nonexistent (";
+    let expected = "the sidecar is not running; fallback check file:///nonexistent (";
     by_flag_and_by_env(|| dead.hook().flag("timeout", "0s"), "fallback-check", "file:///nonexistent", 75, expected);
 
     let without = |name: &'static str| move || at_once().without_flag(name);

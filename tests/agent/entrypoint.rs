@@ -1,6 +1,7 @@
 //! Tests of the gate in front of a container's command: conditions, exit codes and messages. `becoming` tests the
 //! command after the gate.
 
+use crate::free_port::free_address;
 use crate::rungs::shell_with_inotify_limit;
 use crate::support::{Agent, Scene, Shell, Volume, annotations_text, wait_until};
 use podgate::core::report::{GateState, Report, reserved_size};
@@ -178,7 +179,9 @@ fn gate_changes_its_wait_method_while_it_waits() {
     scene.start_sidecar();
     wait_until("the gate returns to the bell", || scene.wait_methods() == ["bell", "inotify", "bell"]);
     scene.kill_sidecar();
-    wait_until("the gate reports the dead sidecar", || scene.termination_message().contains("the sidecar is dead"));
+    wait_until("the gate reports the dead sidecar", || {
+        scene.termination_message().contains("the sidecar is not running")
+    });
     assert!(
         !scene.termination_message().contains("fallback"),
         "a gate has no fallback check: {}",
@@ -209,10 +212,7 @@ fn without_sidecar() -> Scene {
 
 #[test]
 fn gate_with_only_checks_needs_no_sidecar() {
-    let port = {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap()
-    };
+    let port = free_address();
     let scene = without_sidecar();
     let gate = |kind: &str| scene.gate().flag("check", format!("{kind}://{port}")).with_command(ECHO_RAN);
     let waiting = [gate("tcp").spawn_waiting(), gate("http").spawn_waiting()];

@@ -171,8 +171,8 @@ fn a_dead_sidecar_is_noticed_despite_another_bell_writer() {
     let hook = scene.hook().spawn_waiting();
     let bell = open_bell_for_writing(&scene);
     scene.kill_sidecar();
-    wait_until("the hook detects that the sidecar is dead", || {
-        scene.termination_message().contains("the sidecar is dead")
+    wait_until("the hook detects that the sidecar is not running", || {
+        scene.termination_message().contains("the sidecar is not running")
     });
     drop((hook, bell));
 }

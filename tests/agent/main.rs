@@ -8,6 +8,8 @@ mod dead_mount;
 mod denied_calls;
 mod edge;
 mod entrypoint;
+#[path = "../common/free_port.rs"]
+mod free_port;
 #[path = "../common/hang_guard.rs"]
 mod hang_guard;
 mod hostile_board;

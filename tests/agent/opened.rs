@@ -33,8 +33,8 @@ fn probe_follows_a_gate_from_wait_to_exit() {
     run_probe_or_waiting(&scene).assert_released();
     waiting.signal(Signal::KILL);
     waiting.wait();
-    run_probe(&scene).assert_failed(69, "podgate opened: the gate's process is gone");
-    run_probe_or_waiting(&scene).assert_failed(69, "the gate's process is gone");
+    run_probe(&scene).assert_failed(69, "podgate opened: the gate's process, pid");
+    run_probe_or_waiting(&scene).assert_failed(69, "the gate's process, pid");
 
     fs::write(&scene.termination, "").unwrap();
     let gate = gate().spawn_waiting();
@@ -46,7 +46,7 @@ fn probe_follows_a_gate_from_wait_to_exit() {
     run_probe_or_waiting(&scene).assert_released();
     gate.signal(Signal::TERM);
     assert_eq!(gate.wait().code, 143);
-    run_probe(&scene).assert_failed(69, "the gate's process is gone");
+    run_probe(&scene).assert_failed(69, "the gate's process, pid");
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn a_reused_or_unknown_pid_never_passes() {
         Process { pid: u32::MAX, ..this_process },
     ] {
         write_report(&scene, &Report { process: Some(exited), ..opened_report() });
-        run_probe(&scene).assert_failed(69, "the gate's process is gone");
+        run_probe(&scene).assert_failed(69, "the gate's process, pid");
     }
     write_report(&scene, &Report { process: None, ..opened_report() });
-    run_probe(&scene).assert_failed(69, "can't tell if the gate's process is alive");
+    run_probe(&scene).assert_failed(69, "has no process id");
 }
 
 #[test]
@@ -200,5 +200,5 @@ fn probe_finds_pid_1_in_the_containers_namespaces() {
         format!("{} opened --self {} 2>>{}", crate::support::PROGRAM, scene.self_directory.display(), errors.display());
     assert_eq!(shell.run(&line), 0, "{}", fs::read_to_string(&errors).unwrap());
     // In another PID namespace, pid 1 belongs to another process.
-    run_probe(&scene).assert_failed(69, "the gate's process is gone");
+    run_probe(&scene).assert_failed(69, "the gate's process, pid");
 }

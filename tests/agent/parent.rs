@@ -234,7 +234,7 @@ fn command_timeout_ends_the_whole_process_group() {
     run.assert_failed(75, "the command timed out after 200ms");
     assert!(scene.termination_message().ends_with("timed out after 200ms"), "{}", scene.termination_message());
     assert_eq!(scene.report().unwrap().exit_code, Some(75));
-    assert!(!is_alive(fs::read_to_string(&pid).unwrap().trim()));
+    wait_until("the command's child has ended", || !is_alive(fs::read_to_string(&pid).unwrap().trim()));
     // The command ends on SIGTERM, but the command's child ignores SIGTERM.
     let child_ignores_term = format!("(trap '' TERM; exec sleep 600) & echo $! > {}; wait", pid.display());
     assert_eq!(parent(&scene, &["--command-timeout", "200ms"], &child_ignores_term).run().code, 75);

@@ -93,7 +93,7 @@ fn failed_predecessor_ends_the_wait() {
     let mut scene = Scene::with_sidecar();
     let hook = scene.bare_hook().flag("container", "api").flag("timeout", "20s").spawn_waiting();
     scene.set_state("db", State::Failed);
-    hook.wait().assert_failed(69, "db is Failed, and the kubelet restarts it only after this hook returns");
+    hook.wait().assert_failed(69, "db is Failed; the kubelet restarts db only after this hook returns");
     scene.bare_hook().flag("container", "db").flag("timeout", "1ms").run().assert_failed(75, "db=Ready (now Failed)");
     // No restart of a predecessor that has ended for good depends on this hook.
     scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));

@@ -2,11 +2,11 @@
 
 use super::{check, file, program};
 use crate::api_server::{Answer, FakeApiServer, Request, error_status, kubeconfig};
+use crate::free_port::free_address;
 use podgate::order::inject::{Options, inject, without_nulls};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 
 /// Starts an API server of this minor version and returns its address. Access reviews report the verbs in `allowed` as
@@ -354,7 +354,7 @@ fn old_cluster_version_is_rejected() {
 
 #[test]
 fn unreachable_server_gives_one_line() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = free_address();
     let (code, out, err) = with_server(&format!("http://{free}"), POD);
     assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
     assert!(err.contains("request to http://127.0.0.1"), "{err}");

@@ -11,6 +11,7 @@ mod kubelet_status;
 mod limits;
 mod privacy;
 
+use crate::free_port::free_address;
 use crate::hang_guard::HANG_GUARD;
 use podgate::core::names;
 use podgate::core::report::Report;
@@ -136,7 +137,7 @@ fn db(port: u16) -> String {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    free_address().port()
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod hostile;
 mod server;
 mod tokens;
 
+use crate::free_port::free_address;
 use crate::hang_guard::HANG_GUARD;
 use assert_cmd::Command;
 use serde_json::{Value, json};
@@ -416,7 +417,7 @@ fn failed_lookup_is_one_error_line() {
     registry.push("app", "broken", false, b"[]");
     registry.push("app", "huge", false, &[b' '; 5 << 20]);
     registry.push("app", "none", false, NONE);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = free_address();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().map(|address| (silent, address)).unwrap();
     for (image, expected) in [

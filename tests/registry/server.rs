@@ -1,11 +1,12 @@
 //! Real registry for tests: Debian's docker-registry, with images that the tests build.
 
 use super::tokens::NAME;
+use crate::free_port::free_address;
 use crate::needs::missing;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub(crate) fn program() -> Option<String> {
 impl Registry {
     /// Starts a registry with the images in `directory`.
     pub(crate) fn start(program: &str, directory: &Path, access: Access) -> Registry {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_address().port();
         let at = directory.display();
         let mut config = format!(
             "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\nstorage:\n  filesystem: {{rootdirectory: {at}/images}}\n\

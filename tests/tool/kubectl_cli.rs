@@ -1,6 +1,7 @@
 //! Tests of `kubectl podgate` without a cluster: the docs quote the help, and each error is one clear line.
 
 use crate::api_server::{Answer, FakeApiServer, Request, error_status, kubeconfig};
+use crate::free_port::free_address;
 use assert_cmd::Command;
 use std::fs;
 use std::net::TcpListener;
@@ -135,7 +136,7 @@ fn usage_error_exits_with_64_and_explains() {
 #[test]
 fn request_error_is_one_line_and_exits_with_1() {
     let home = home();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = free_address();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());
     for (server, expected) in [

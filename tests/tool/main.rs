@@ -4,6 +4,8 @@
 mod api_server;
 #[path = "../book/mod.rs"]
 mod book;
+#[path = "../common/free_port.rs"]
+mod free_port;
 #[path = "../common/hang_guard.rs"]
 mod hang_guard;
 mod kubectl_cli;

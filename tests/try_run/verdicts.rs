@@ -1,6 +1,7 @@
 //! Verdicts, exit codes and messages of single Pods.
 
 use super::{Machine, Outcome, QUICK, scenarios};
+use crate::free_port::free_address;
 use serde_json::{Value, json};
 
 /// Returns a Pod with this order, and these containers with their fields.
@@ -79,7 +80,7 @@ fn native_sidecar_with_a_readiness_probe_is_a_stand_in() {
     own["spec"]["initContainers"] = json!([mesh]);
     let run = Machine::new().run_manifest(&own, &[]);
     assert_outcome(&run, 1, &["the order requires nothing from podgate"]);
-    own["spec"]["initContainers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": free_port()}});
+    own["spec"]["initContainers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": free_address().port()}});
     let run = Machine::new().run_manifest(&own, &["--ready=mesh=1s"]);
     assert_outcome(&run, 0, &["mesh does not restart here if its startupProbe fails"]);
     run.assert_events(&["api waits for mesh=Ready", "mesh started", "mesh Ready", "api started"]);
@@ -94,10 +95,6 @@ fn native_sidecar_with_a_readiness_probe_is_a_stand_in() {
     assert_outcome(&run, 0, &["native sidecars before them or without a probe, do not run here"]);
     let run = Machine::new().run_manifest(&own, &["--ready=mesh=1s"]);
     assert_outcome(&run, 64, &["--ready mesh: the Pod has no such container; it has api, web"]);
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

@@ -1,0 +1,14 @@
+//! Ports for tests that need a port on which nothing listens.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Returns an address on which nothing listens. No other call in this process returns it, and the kernel gives it to no
+/// connection and no listener of port 0, because its port is below the range of `ip_local_port_range`.
+pub(crate) fn free_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let base = 20_000 + u16::try_from(std::process::id() % 100).unwrap() * 100;
+    let mut candidates = std::iter::repeat_with(|| base + NEXT.fetch_add(1, Ordering::Relaxed));
+    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    candidates.by_ref().take(1000).map(at).find(|address| TcpListener::bind(address).is_ok()).unwrap()
+}
