@@ -35,7 +35,8 @@ fn sidecar_uses_the_kubelets_status_despite_a_wrong_clock() {
         assert_eq!(log.matches("check the node's clock").count(), usize::from(seconds < 0), "{log}");
     };
     std::thread::scope(|scope| {
-        for seconds in [-10, 0, 10] {
+        // Not 0: on a busy machine the process can start more than a second after the status was written.
+        for seconds in [-10, 5, 10] {
             scope.spawn(move || start(seconds));
         }
     });

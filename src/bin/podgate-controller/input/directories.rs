@@ -2,13 +2,14 @@
 
 use crate::clock::now;
 use crate::input::report_file::{Stamp, make_directory, read_report};
-use crate::model::rate_limit::ReportBucket;
+use crate::model::rate_limit::{CpuBucket, ReportBucket};
 use crate::model::track::DirectoryState;
 use crate::probe::precise_timer::PreciseTimer;
 use inotify::{Inotify, WatchMask};
 use podgate::core::container::Container;
 use podgate::core::report::{Report, reserved_size};
 use podgate::edge::tether;
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,11 +24,6 @@ pub(crate) const REREAD_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) const IDLE_REREAD_INTERVAL: Duration = Duration::from_secs(10);
 /// Polling interval when inotify is not available or a directory can't be watched.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest pause between two checks. The pause limits the sidecar's CPU use while a container writes continuously.
-const MAX_GAP: Duration = Duration::from_millis(200);
-/// Time without a check after which the next event is handled without a pause.
-const QUIET_PERIOD: Duration = Duration::from_secs(1);
-
 /// Delays between an event and the further checks that follow. inotify reports a close slightly before the kernel
 /// releases the lock. An exiting process releases its ports and its tether in no fixed order.
 const RECHECK_DELAYS: [Duration; 4] =
@@ -43,7 +39,10 @@ pub(crate) struct Directories {
     /// Kernel timer. Tokio's timer would wake the idle sidecar more than once for each check.
     timer: PreciseTimer,
     last_seen: BTreeMap<String, LastSeen>,
-    gap: Duration,
+    /// Limits the sidecar's CPU use while containers write continuously.
+    budget: CpuBucket,
+    /// CPU time of this thread when the last event arrived; `None` if its handling is accounted for.
+    handled_since: Option<Duration>,
     last_check: Instant,
     /// Time of the last attempt to watch the unwatched directories.
     last_retry: Instant,
@@ -79,7 +78,8 @@ impl Directories {
             has_warned: false,
             timer: PreciseTimer::default(),
             last_seen: BTreeMap::new(),
-            gap: Duration::ZERO,
+            budget: CpuBucket::default(),
+            handled_since: None,
             last_check: now(),
             last_retry: now(),
             last_event: None,
@@ -130,10 +130,12 @@ impl Directories {
             return;
         }
         self.last_event = None;
-        if self.last_check.elapsed() > QUIET_PERIOD {
-            self.gap = Duration::ZERO;
+        if let Some(before) = self.handled_since.take() {
+            self.budget.charge(thread_cpu_time().saturating_sub(before), now());
         }
-        tokio::time::sleep_until((self.last_check + self.gap).into()).await;
+        if let Some(at) = self.budget.ready_at() {
+            tokio::time::sleep_until(at.into()).await;
+        }
         let is_polling = self.inotify.is_none() || !self.unwatched.is_empty();
         let due = self.last_check + if is_polling { POLL_INTERVAL } else { reread };
         let due = self.retry_at.map_or(due, |at| at.min(due));
@@ -142,7 +144,7 @@ impl Directories {
             () = self.timer.sleep_until(due) => false,
         };
         self.last_check = now();
-        self.gap = if has_event { (self.gap * 2).clamp(Duration::from_millis(1), MAX_GAP) } else { Duration::ZERO };
+        self.handled_since = has_event.then(thread_cpu_time);
         if !has_event && is_polling && self.last_retry.elapsed() >= reread {
             self.last_retry = now();
             std::mem::take(&mut self.unwatched).into_iter().for_each(|(path, size)| self.prepare(path, size));
@@ -200,6 +202,11 @@ impl Directories {
     }
 }
 
+/// Returns the CPU time that this thread has used.
+fn thread_cpu_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
 /// Waits for an inotify event. Never returns if inotify is not available. Cancel-safe.
 async fn next_event(inotify: &mut Option<AsyncFd<Inotify>>) {
     while let Some(instance) = inotify {
@@ -208,7 +215,7 @@ async fn next_event(inotify: &mut Option<AsyncFd<Inotify>>) {
             Ok(mut guard) => match guard.get_inner_mut().read_events(&mut buffer).map_or(0, Iterator::count) {
                 0 => guard.clear_ready(),
                 // An event only triggers a check of all directories, so a queue overflow does no harm. Events left in
-                // the queue trigger another check after the pause `gap`.
+                // the queue trigger another check.
                 _ => return,
             },
             Err(_) => *inotify = None,

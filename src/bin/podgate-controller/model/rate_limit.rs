@@ -51,6 +51,27 @@ impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
     }
 }
 
+/// Limits the CPU time that the handling of events costs: at first `BURST`, later one in `SHARE`.
+#[derive(Debug, Default)]
+pub(crate) struct CpuBucket {
+    full_at: Option<Instant>,
+}
+
+impl CpuBucket {
+    const BURST: Duration = Duration::from_millis(200);
+    const SHARE: u32 = 20;
+
+    /// Records that the last event has cost `used`.
+    pub(crate) fn charge(&mut self, used: Duration, now: Instant) {
+        self.full_at = Some(self.full_at.map_or(now, |full_at| full_at.max(now)) + used * Self::SHARE);
+    }
+
+    /// Returns the time from which the next event can be handled, which may be in the past.
+    pub(crate) fn ready_at(&self) -> Option<Instant> {
+        self.full_at?.checked_sub(Self::BURST * Self::SHARE)
+    }
+}
+
 /// Limits how often the sidecar publishes each container's changes in the API. If a container has no token left, the
 /// API keeps its last published facts. Changes of other containers are never delayed.
 #[derive(Debug, Default)]
@@ -112,6 +133,20 @@ mod tests {
         assert_eq!((0..100).filter(|_| bucket.take(later).is_ok()).count(), 10);
         assert_eq!([(); 3].map(|()| bucket.reserve(later)), [1, 2, 3].map(|tokens| later + INTERVAL * tokens));
         assert_eq!(bucket.take(later), Err(later + INTERVAL * 4), "reserved tokens are taken");
+    }
+
+    #[test]
+    fn events_cost_a_burst_and_then_a_share_of_the_cpu() {
+        let (mut bucket, start) = (CpuBucket::default(), now());
+        let mut at = start;
+        let mut used = Duration::ZERO;
+        while at < start + Duration::from_secs(60) {
+            at = bucket.ready_at().map_or(at, |ready| ready.max(at + Duration::from_millis(2)));
+            bucket.charge(Duration::from_millis(1), at);
+            used += Duration::from_millis(1);
+            assert!(used <= CpuBucket::BURST + (at - start) / CpuBucket::SHARE + Duration::from_millis(2), "{used:?}");
+        }
+        assert!(used >= Duration::from_secs(3), "{used:?}");
     }
 
     #[test]

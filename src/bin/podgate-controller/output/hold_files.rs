@@ -98,7 +98,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let other = tempfile::tempdir().unwrap();
         let error = HoldFiles::new(directory.path(), other.path()).unwrap_err();
-        assert!(error.contains("do not share the volume podgate-hold"), "{error}");
+        assert!(error.contains("see different volumes"), "{error}");
         std::fs::create_dir(directory.path().join(names::HOLD_CANARY)).unwrap();
         assert!(HoldFiles::new(directory.path(), other.path()).is_err());
         std::fs::write(other.path().join("canary"), "forged").unwrap();
