@@ -108,7 +108,7 @@ impl AgentCommand {
     fn env_var(&self, flag: &str) -> String {
         let prefix = match (self.subcommand.as_str(), flag) {
             ("pre-stop", "--until" | "--grace") => "STOP_",
-            ("opened", "--check") => "OPENED_",
+            ("opened", "--check" | "--check-timeout") => "OPENED_",
             _ => "",
         };
         format!("PODGATE_{prefix}{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase())

@@ -168,7 +168,11 @@ impl Container {
         let Some(line) = probe.opened_command() else { return Some(probe.clone()) };
         let checks = self.flag_values(&line, "--check");
         let handler = Handler::from_check(checks.iter().find_map(|url| url.parse().ok())?)?;
-        Some(Probe { handler, ..probe.clone() })
+        // The time limit of a probe with --wait is that of the whole wait.
+        let timeout =
+            self.flag_values(&line, "--check-timeout").pop().and_then(|text| humantime::parse_duration(&text).ok());
+        let timeout = timeout.map_or(1, |timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1));
+        Some(Probe { handler, timeout_seconds: timeout, ..probe.clone() })
     }
 }
 

@@ -15,6 +15,7 @@ const SANDBOX: &str = "sandbox";
 const EPOCH: &str = "epoch";
 const AGENT: &str = "agent";
 const GATE: &str = "gate";
+const OPENED_AT: &str = "opened-at";
 const WAITING_FOR: &str = "waiting-for";
 const STARTED: &str = "started";
 const CHECK: &str = "check";
@@ -83,6 +84,8 @@ pub struct Report {
     pub agent_version: String,
     /// State of the gate, if the container has one.
     pub gate: Option<GateState>,
+    /// Time since the node's boot at which the gate opened, in milliseconds (`CLOCK_BOOTTIME`).
+    pub opened_at: Option<u64>,
     /// Conditions that the gate or hook waits for.
     pub waiting_for: Vec<WaitCondition>,
     /// True if the container's own process has started.
@@ -112,6 +115,7 @@ impl Report {
             (EPOCH, Some(self.epoch.clone())),
             (AGENT, Some(self.agent_version.clone())),
             (GATE, self.gate.map(|gate| gate.to_string())),
+            (OPENED_AT, self.opened_at.map(|at| at.to_string())),
             (WAITING_FOR, list(self.waiting_for.iter().map(WaitCondition::to_string).collect())),
             (STARTED, self.started.then(|| "true".to_owned())),
             (CHECK, self.check_passed.then(|| "passed".to_owned())),
@@ -141,6 +145,7 @@ impl Report {
             epoch: word(EPOCH),
             agent_version: word(AGENT),
             gate: get(GATE).and_then(|v| v.parse().ok()),
+            opened_at: get(OPENED_AT).and_then(|v| v.parse().ok()),
             waiting_for: read_list(get(WAITING_FOR), |item| item.parse().ok()),
             started: is(STARTED, "true"),
             check_passed: is(CHECK, "passed"),

@@ -65,12 +65,17 @@ pub fn current_process() -> Option<Process> {
     Some(Process { pid, start_ticks: start_ticks(pid)? })
 }
 
+/// Returns the time since the node's boot, including the time in suspend. Processes of all containers can compare it.
+pub fn time_since_boot() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+}
+
 /// Returns the time since this process started, or `None` if `/proc` can't be read.
 pub fn process_age() -> Option<Duration> {
     /// Milliseconds per clock tick. `USER_HZ` is 100 on all architectures that podgate supports.
     const TICK: u64 = 10;
     let started = Duration::from_millis(start_ticks(std::process::id())?.checked_mul(TICK)?);
-    Duration::try_from(clock_gettime(ClockId::Boottime)).ok()?.checked_sub(started)
+    time_since_boot().checked_sub(started)
 }
 
 /// Returns true if `process` is alive, even if it has executed another program since then.

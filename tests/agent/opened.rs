@@ -1,5 +1,6 @@
 //! Tests of `podgate opened`, which is a probe of the gate, with reports of real gates and with hostile files.
 
+use crate::free_port::free_address;
 use crate::support::{Agent, AgentOutput, Scene, Shell, wait_until};
 use podgate::core::names::BOARD_FILE_MAX;
 use podgate::core::report::{GateState, Process, Report};
@@ -11,6 +12,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::Duration;
 
 fn probe(self_directory: &Path) -> Agent {
     Agent::new(&["opened"], Path::new("/nonexistent")).flag("self", self_directory)
@@ -106,6 +108,52 @@ fn each_check_runs_once_and_the_first_failure_is_named() {
     write_report(&scene, &Report { gate: Some(GateState::Waiting), ..opened_report() });
     probe().flag("check", &open).arg("--or-waiting").run().assert_released();
     probe().flag("check", &open).run().assert_failed(69, "the gate is still waiting");
+}
+
+#[test]
+fn waiting_probe_ends_when_the_gate_has_opened_and_the_checks_pass() {
+    let scene = Scene::new();
+    let (opens, passes) = (scene.root.join("opens"), scene.root.join("passes"));
+    let mut probe =
+        probe(&scene.self_directory).arg("--wait").flag("check", format!("file://{}", passes.display())).spawn();
+    // The probe can start before the gate, and it can find the report of an earlier incarnation.
+    let exited = Some(Process { pid: u32::MAX, start_ticks: 1 });
+    write_report(&scene, &Report { process: exited, ..opened_report() });
+    let check = format!("file://{}", opens.display());
+    let gate = scene.gate().flag("check", check).with_command(&["sleep", "600"]).spawn_waiting();
+    fs::write(&opens, "").unwrap();
+    wait_until("the gate has opened", || scene.report().unwrap().gate == Some(GateState::Opened));
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(probe.is_running());
+    fs::write(&passes, "").unwrap();
+    probe.wait().assert_released();
+    drop(gate);
+}
+
+#[test]
+fn waiting_probe_fails_if_the_checks_do_not_pass_in_time() {
+    let scene = open_gate();
+    let port = free_address().port();
+    let probe = || {
+        let check = format!("tcp://127.0.0.1:{port}");
+        probe(&scene.self_directory).arg("--wait").flag("check", check).flag("check-limit", "300ms").run()
+    };
+    let expected = format!("podgate opened: tcp://127.0.0.1:{port} (refused) within 300ms after the gate has opened");
+    probe().assert_failed(69, &expected);
+    // The limit counts from the opening, not from the start of the probe: this would wait for an hour.
+    let opened_at = u64::try_from(process::time_since_boot().as_millis()).unwrap() - 7_200_000;
+    write_report(&scene, &Report { opened_at: Some(opened_at), ..opened_report() });
+    let late = Agent::new(&["opened", "--wait"], Path::new("/nonexistent")).flag("self", &scene.self_directory);
+    late.flag("check", format!("tcp://127.0.0.1:{port}"))
+        .flag("check-limit", "1h")
+        .run()
+        .assert_failed(69, "within 1h");
+}
+
+#[test]
+fn waiting_probe_without_a_gate_is_a_setup_error() {
+    let scene = Scene::new();
+    probe(&scene.self_directory).arg("--wait").run().assert_failed(78, "mount this container's own directory there");
 }
 
 #[test]

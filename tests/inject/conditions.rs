@@ -179,8 +179,8 @@ fn check_alone_is_an_order() {
         "/podgate/bin/podgate entrypoint --container app --check file:///a --check tcp://db.shop:5432 --timeout 1m -- /app"
     );
     let startup = &done["spec"]["containers"][1]["startupProbe"];
-    assert_eq!(startup["exec"]["command"], json!(["/podgate/bin/podgate", "opened"]));
-    assert_eq!(startup["failureThreshold"], 65);
+    assert_eq!(startup["exec"]["command"], json!(["/podgate/bin/podgate", "opened", "--wait"]));
+    assert_eq!(startup["timeoutSeconds"], 65);
 }
 
 #[test]

@@ -267,7 +267,7 @@ fn startup_probe_outlasts_the_gate() {
             assert!(line(&strings(&probe["exec"]["command"]), "opened").is_some(), "{file}: {}", container["name"]);
             assert_eq!(probe["periodSeconds"], 1, "{file}");
             assert!(
-                probe["failureThreshold"].as_u64() > Some(timeout),
+                probe["timeoutSeconds"].as_u64() > Some(timeout),
                 "{file}: the gate must give up before the kubelet does"
             );
         }

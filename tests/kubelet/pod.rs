@@ -183,8 +183,8 @@ impl Container {
                 if *has_startup_probe {
                     // Only `--containers` declares the container's own startupProbe.
                     patch.as_object_mut().expect("an object").remove("startupProbe");
-                    spec["startupProbe"] = json!({"exec": {"command": podgate(&["opened"], &[])}, "periodSeconds": 1,
-                        "failureThreshold": 300});
+                    spec["startupProbe"] = json!({"exec": {"command": podgate(&["opened", "--wait"], &[])}, "periodSeconds": 1,
+                        "timeoutSeconds": 305});
                 }
             }
         }

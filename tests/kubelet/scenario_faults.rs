@@ -45,7 +45,7 @@ fn assert_order_survives_kubelet_restart(name: &str, db: crate::pod::Container) 
     let api = server("api").http(8002).ready_after("500ms").hook(&["--until", "db", "--until", "api"]);
     let run = scene.create(&Pod::new(name, [db.ready_after("14s").hook(&[]), api, server("web").http(8003)]));
     run.wait_for_start("db", 1);
-    eventually("db's hook runs", 30, || run.hook_pid("db"));
+    eventually("db's hook runs", 30, || run.agent_pid("db", "post-start"));
     restart_kubelet();
     let up = run.wait_until_up();
     let lives: Vec<IncarnationLog> = NAMES.iter().map(|name| run.log(name)).collect();
@@ -106,7 +106,7 @@ fn hooks_run_fallback_checks_after_the_sidecar_dies() {
     let api = api.hook(&["--fallback-check", "http://127.0.0.1:8002/"]);
     let run = scene.create(&Pod::new("fallback", [db, api, web]));
     run.wait_for_start("db", 1);
-    eventually("db's hook runs", 30, || run.hook_pid("db"));
+    eventually("db's hook runs", 30, || run.agent_pid("db", "post-start"));
     run.signal("podgate", "KILL");
     run.wait_until_up();
     let lives = run.assert_order(&NAMES);
@@ -125,7 +125,7 @@ fn hook_reports_a_dead_sidecar_when_it_times_out() {
     let [db, api, web] = chain_containers("10m", &["--timeout", "5s"]);
     let run = scene.create(&Pod::new("no-fallback", [db, api, web]));
     run.wait_for_start("db", 1);
-    eventually("db's hook runs", 30, || run.hook_pid("db"));
+    eventually("db's hook runs", 30, || run.agent_pid("db", "post-start"));
     run.signal("podgate", "KILL");
     let words =
         |s: &ObservedPod| s.kubelet_status("db")["lastState"]["terminated"]["message"].as_str().map(str::to_owned);

@@ -55,7 +55,7 @@ fn downward_api_volume_does_not_change_while_a_hook_runs() {
     let db = server("db").http(8001).hook(&["--board", "/nonexistent", "--timeout", "8s"]);
     let run = scene.create(&Pod::new("frozen-volume", [db, server("api").http(8002)]));
     run.watch.wait_until("the API server has the state", 60, |seen| seen.podgate_state("db") == Some("Ready"));
-    assert!(run.hook_pid("db").is_some(), "the hook of db has ended");
+    assert!(run.agent_pid("db", "post-start").is_some(), "the hook of db has ended");
     // The hook reads the volume each second until its time limit. Outside of hooks, the volume follows in about a second.
     let seen = run.watch.wait_until("the hook has failed", 60, |seen| failure(seen, "db").is_some());
     let (_, words) = failure(&seen, "db").expect("a failed hook");

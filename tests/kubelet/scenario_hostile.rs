@@ -31,7 +31,8 @@ fn assert_order_survives(name: &str, attacks: &[&str]) {
     let [db, api, web] = chain_containers("12s", &[]);
     let run = scene.create(&Pod::new(name, [mallory, db, api, web]));
     run.wait_for_start("db", 1);
-    let (hook, sidecar) = eventually("db's hook runs", 30, || run.hook_pid("db").zip(run.pid("podgate")));
+    let (hook, sidecar) =
+        eventually("db's hook runs", 30, || run.agent_pid("db", "post-start").zip(run.pid("podgate")));
     let used = |pid| cpu(pid).unwrap_or_else(|| panic!("process {pid} has ended"));
     let before = (used(hook), used(sidecar));
     sleep(Duration::from_secs(3));

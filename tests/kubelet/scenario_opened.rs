@@ -1,10 +1,12 @@
 //! Tests of `podgate opened`. While a gate waits, the kubelet treats the container as running. A startupProbe with
 //! `podgate opened` disables the container's other probes until the gate opens.
 
+use crate::clock::eventually;
 use crate::cluster::{minor_version, restart_kubelet};
 use crate::orders::gated_chain_containers;
 use crate::pod::{Container, Pod, server};
 use crate::scene::Scene;
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 /// Adds a liveness probe that runs every second and restarts the container at the second failure.
@@ -68,13 +70,34 @@ fn alone_or_waiting_probe_survives_a_kubelet_restart() {
     let run = scene.create(&Pod::new("opened-kubelet", [db, api, web]));
     let start = run.wait_for_start("web", 1);
     // The kubelet keeps the wrong probe result only for containers older than 10 s.
-    crate::clock::eventually("the containers are older than 10 s", 30, || {
-        (crate::clock::wall_ms() - start > 11_000.0).then_some(())
-    });
+    eventually("the containers are older than 10 s", 30, || (crate::clock::wall_ms() - start > 11_000.0).then_some(()));
     restart_kubelet();
     let up = run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);
     let restarts = |name: &str| up.kubelet_status(name)["restartCount"].as_i64().unwrap_or(0);
     scene.report(&format!("restarts on 1.{}: api {}, web {}", minor_version(), restarts("api"), restarts("web")));
     assert_eq!((restarts("db"), restarts("api")), (0, 0));
+}
+
+/// While a gate waits, one process of its startupProbe waits too. If that process is killed, for example because memory
+/// is used up, the kubelet starts it again, and no container restarts.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn killed_probe_is_started_again() {
+    let scene = Scene::shared("opened-killed");
+    if !Scene::can_inject_faults("opened-killed") {
+        return;
+    }
+    scene.grant_pod_access();
+    let [db, api, web] = gated_chain_containers("12s", &[]);
+    let run = scene.create(&Pod::new("opened-killed", [db, api, web]));
+    let first = eventually("the probe of api waits", 60, || run.agent_pid("api", "opened"));
+    let pid = Pid::from_raw(i32::try_from(first).expect("a pid")).expect("a pid");
+    rustix::process::kill_process(pid, Signal::KILL).expect("the probe is running");
+    eventually("the probe waits again", 30, || run.agent_pid("api", "opened").filter(|pid| *pid != first));
+    let up = run.wait_until_up();
+    run.assert_order(&["db", "api", "web"]);
+    for name in ["db", "api", "web"] {
+        assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
+    }
 }

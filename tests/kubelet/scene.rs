@@ -213,8 +213,8 @@ impl FollowedPod<'_> {
         self.scene.read_file(&self.pod, container, Path::new(names::TERMINATION_LOG))
     }
 
-    /// Returns the host pid of the postStart hook that is running in `container`.
-    pub(crate) fn hook_pid(&self, container: &str) -> Option<u32> {
+    /// Returns the host pid of a process in `container` that runs the agent's `subcommand`, other than its first process.
+    pub(crate) fn agent_pid(&self, container: &str, subcommand: &str) -> Option<u32> {
         let pid_namespace =
             |pid: u32| fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|found| (found.dev(), found.ino()));
         let own = pid_namespace(self.pid(container)?)?;
@@ -222,7 +222,7 @@ impl FollowedPod<'_> {
         processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|pid: &u32| {
             let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let mut words = command.split(|byte| *byte == 0);
-            words.nth(1) == Some(b"post-start") && pid_namespace(*pid) == Some(own)
+            words.nth(1) == Some(subcommand.as_bytes()) && pid_namespace(*pid) == Some(own)
         })
     }
 

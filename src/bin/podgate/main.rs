@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         args::Command::PostFile { path, code, success } => {
             ("post-file", entrypoint::parent::post_file::write(&path, success, code))
         }
-        args::Command::Opened(args) => ("opened", opened::run(&args)),
+        args::Command::Opened(args) => ("opened", opened::run(args)),
         args::Command::Install { dir } => ("install", install_into(&dir)),
         args::Command::Check(args) => ("check", check::run(&args)),
         args::Command::Sleep { duration } => {

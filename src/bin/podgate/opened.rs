@@ -1,16 +1,83 @@
 //! `podgate opened`: a startupProbe that passes once this container's gate has opened.
 
 use crate::args::Opened;
-use crate::check;
+use crate::check::{self, Checks};
+use crate::clock::now;
 use crate::failure::Failure;
 use crate::gate::report;
 use podgate::core::exit::Exit;
-use podgate::core::report::GateState;
+use podgate::core::report::{GateState, Report};
+use podgate::core::snapshot::Unreadable;
+use podgate::core::sources::PodView;
 use podgate::core::until::WaitCondition;
 use podgate::edge::process;
+use podgate::edge::watch::Watch;
 use std::io;
+use std::time::Duration;
 
-pub(crate) fn run(args: &Opened) -> Result<(), Failure> {
+/// Time that a container's gate has for its first report.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Polling interval if inotify does not work.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+enum Gate {
+    Open(Report),
+    /// The gate waits for this.
+    Waiting(String),
+    /// The gate's process has exited, as this text says.
+    Exited(String),
+}
+
+pub(crate) fn run(args: Opened) -> Result<(), Failure> {
+    if args.wait {
+        return wait(args);
+    }
+    match read_gate(&args)? {
+        Gate::Open(_) => {}
+        Gate::Waiting(_) if args.or_waiting => return Ok(()),
+        Gate::Waiting(why) | Gate::Exited(why) => return Err(Failure::new(Exit::NeverMet, why)),
+    }
+    match args.check.iter().find_map(|check| Some((check, check::run_once(check, args.check_timeout).err()?))) {
+        Some((check, why)) => Err(Failure::new(Exit::NeverMet, format!("{check} {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// Waits until the gate has opened and the checks have passed. The gate's own time limit ends the wait for the gate,
+/// because it ends the container.
+fn wait(args: Opened) -> Result<(), Failure> {
+    let since = now();
+    // Only this container's gate writes into the directory, so the watch needs no bell.
+    let mut watch = Watch::new(args.self_dir.clone(), None, POLL_INTERVAL);
+    let report = loop {
+        watch.read(|| PodView::NoSnapshot { board: Unreadable::Missing.into(), volume: Unreadable::Missing.into() });
+        match read_gate(&args) {
+            Ok(Gate::Open(report)) => break report,
+            Err(failure) if since.elapsed() > REPORT_TIMEOUT => return Err(failure),
+            Ok(Gate::Waiting(_) | Gate::Exited(_)) | Err(_) => {}
+        }
+        watch.wait(Duration::MAX, Vec::new()).map_err(Failure::setup_error("can't wait"))?;
+    };
+    // An earlier run of this probe can have used a part of the limit.
+    let opened_at = report.opened_at.map_or_else(process::time_since_boot, Duration::from_millis);
+    let elapsed = process::time_since_boot().saturating_sub(opened_at);
+    let deadline = now() + args.check_limit.saturating_sub(elapsed);
+    let mut checks = Checks::new(args.check, args.check_timeout, now());
+    loop {
+        let at = now();
+        checks.run_due(at, deadline);
+        let Some(due) = checks.next_due() else { return Ok(()) };
+        if at >= deadline {
+            let limit = humantime::format_duration(args.check_limit);
+            let why = format!("{} within {limit} after the gate has opened", checks.pending().join("; "));
+            return Err(Failure::new(Exit::NeverMet, why));
+        }
+        let pause = due.min(deadline).saturating_duration_since(now());
+        watch.wait(pause, checks.poll_fd().into_iter().collect()).map_err(Failure::setup_error("can't wait"))?;
+    }
+}
+
+fn read_gate(args: &Opened) -> Result<Gate, Failure> {
     let own = args.self_dir.display();
     let missing = |fix| Failure::new(Exit::BadSetup, format!("no gate has reported in {own}; {fix}"));
     let report = report::read_report(&args.self_dir).map_err(|error| match error.kind() {
@@ -19,33 +86,21 @@ pub(crate) fn run(args: &Opened) -> Result<(), Failure> {
         }
         _ => Failure::new(Exit::NeverMet, format!("the report in {own} can't be read: {error}")),
     })?;
-    let Some(gate) = report.gate else {
-        return Err(missing("run podgate entrypoint as this container's command"));
-    };
-    let fail = |why: String| Err(Failure::new(Exit::NeverMet, why));
-    match report.process {
-        None => {
-            return fail(format!(
-                "the report in {own} has no process id; use the same podgate version for gate and probe"
-            ));
-        }
+    let gate = report.gate.ok_or_else(|| missing("run podgate entrypoint as this container's command"))?;
+    let process = report.process.ok_or_else(|| {
+        let why = format!("the report in {own} has no process id; use the same podgate version for gate and probe");
+        Failure::new(Exit::NeverMet, why)
+    })?;
+    Ok(match gate {
         // The report is from an earlier incarnation of the container.
-        Some(process) if !process::is_alive(process) => {
-            return fail(format!("the gate's process, pid {}, has exited", process.pid));
+        _ if !process::is_alive(process) => {
+            Gate::Exited(format!("the gate's process, pid {}, has exited", process.pid))
         }
-        Some(_) => {}
-    }
-    match gate {
-        GateState::Waiting if args.or_waiting => return Ok(()),
-        GateState::Waiting if report.waiting_for.is_empty() => return fail("the gate is still waiting".to_owned()),
+        GateState::Waiting if report.waiting_for.is_empty() => Gate::Waiting("the gate is still waiting".to_owned()),
         GateState::Waiting => {
             let list: Vec<String> = report.waiting_for.iter().map(WaitCondition::to_string).collect();
-            return fail(format!("the gate is waiting for {}", list.join(", ")));
+            Gate::Waiting(format!("the gate is waiting for {}", list.join(", ")))
         }
-        GateState::Opened => {}
-    }
-    match args.check.iter().find_map(|check| Some((check, check::run_once(check, args.check_timeout).err()?))) {
-        Some((check, why)) => fail(format!("{check} {why}")),
-        None => Ok(()),
-    }
+        GateState::Opened => Gate::Open(report),
+    })
 }

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
+/// Maximum time limit. A probe that waits needs an `int32` timeoutSeconds of as many seconds.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Parser of the values in one template's annotations.

@@ -3,7 +3,7 @@
 use crate::core::argv::Check;
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Mode, Probe};
-use crate::core::defaults::{CHECK_TIMEOUT, THEN_TIMEOUT};
+use crate::core::defaults::{CHECK_TIMEOUT, OPENED_CHECK_LIMIT, THEN_TIMEOUT};
 use crate::core::names;
 use crate::core::until::WantedState;
 use crate::order::dollars;
@@ -151,29 +151,30 @@ impl ContainerLines<'_> {
     /// startupProbe has passed.
     pub(super) fn startup_probe(&self) -> Value {
         let mut line = AgentCommand::new("opened");
+        line.add_switch("--wait");
         let own = self.container.startup_probe.as_ref();
         let url = own.and_then(|probe| checks::agent_check(self.container, probe).url(true));
-        let mut limit = None;
+        let allowed = own.map_or(0, |probe| {
+            u64::from(probe.initial_delay_seconds)
+                + u64::from(probe.period_seconds) * u64::from(probe.failure_threshold)
+        });
         if let (Some(probe), Some(url)) = (own, url) {
             line.add_flag("--check", url);
             if probe.timeout_seconds > 1 {
                 line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
             }
-            // Add one second, so that the agent reports a time-out of the check before the kubelet ends the probe.
-            limit = Some(probe.timeout_seconds.saturating_add(1));
+            if allowed != OPENED_CHECK_LIMIT.as_secs() {
+                line.add_flag("--check-limit", compact_duration(Duration::from_secs(allowed)));
+            }
         }
-        let allowed = own.map_or(0, |probe| {
-            u64::from(probe.initial_delay_seconds)
-                + u64::from(probe.period_seconds) * u64::from(probe.failure_threshold)
-        });
         let timeout = self.planned.timeout;
         let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
-        let failures = whole.saturating_add(EXTRA_SECONDS).saturating_add(allowed).min(i32::MAX as u64);
+        let limit = whole.saturating_add(EXTRA_SECONDS).saturating_add(allowed).min(i32::MAX as u64);
         let grace = self.spec.pointer("/startupProbe/terminationGracePeriodSeconds").filter(|grace| grace.is_u64());
         without_nulls(&json!({
             "exec": {"command": line.to_argv()},
+            // The first run begins after one period.
             "periodSeconds": 1,
-            "failureThreshold": failures,
             "timeoutSeconds": limit,
             "terminationGracePeriodSeconds": grace,
         }))

@@ -113,7 +113,7 @@ impl FaultRun<'_> {
         }
         eventually("a hook or gate waits for db", 90, || {
             let waits = match self.mode {
-                Mode::PostStart => self.run.hook_pid("db").is_some(),
+                Mode::PostStart => self.run.agent_pid("db", "post-start").is_some(),
                 _ => self.run.pid("api").is_some(),
             };
             waits.then(|| self.waiter_message()).filter(|words| words.contains(": waiting for db=Ready"))

@@ -38,7 +38,7 @@ pub(super) fn crash_after_ready(setup: &CellSetup<'_>) -> Cell {
 pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
     while_db_is_awaited(setup, &[], |fault_run| match setup.mode {
         Mode::PostStart => {
-            let hook = fault_run.run.hook_pid("db").expect("db's hook waits");
+            let hook = fault_run.run.agent_pid("db", "post-start").expect("db's hook waits");
             let hook = i32::try_from(hook).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
             rustix::process::kill_process(hook, rustix::process::Signal::KILL).expect("the hook can be killed");
         }

@@ -21,6 +21,8 @@ fn defaults_are_those_of_core() {
     assert_eq!((gate.waits.timeout, gate.waits.check_timeout), (defaults::TIMEOUT, defaults::CHECK_TIMEOUT));
     let Command::PreStop(hook) = Args::parse_from(["podgate", "pre-stop"]).command else { panic!() };
     assert_eq!((hook.grace, hook.then_timeout), (defaults::PRE_STOP_GRACE, defaults::THEN_TIMEOUT));
+    let Command::Opened(probe) = Args::parse_from(["podgate", "opened"]).command else { panic!() };
+    assert_eq!(probe.check_limit, defaults::OPENED_CHECK_LIMIT);
 }
 
 const NAME: &str = "[a-z]([a-z0-9-]{0,5}[a-z0-9])?";

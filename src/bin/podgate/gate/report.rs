@@ -6,6 +6,7 @@ use podgate::core::sandbox::SandboxId;
 use podgate::core::sources::PodView;
 use podgate::core::until::WaitCondition;
 use podgate::edge::files::{is_full, open_directory, read_beneath, replace_or_overwrite, size};
+use podgate::edge::process::time_since_boot;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ impl Reporter {
     pub(crate) fn report_opened(&mut self, watching: Vec<String>) {
         (self.current.gate, self.current.started, self.current.watched_containers) =
             (Some(GateState::Opened), true, watching);
+        self.current.opened_at = u64::try_from(time_since_boot().as_millis()).ok();
         self.current.waiting_for.clear();
         // Checks that passed before the command ran don't prove that the command is ready.
         self.current.check_passed = false;
