@@ -1,16 +1,17 @@
-//! The recipes of `docs/recipes.md`, with real programs from Debian's packages. In most recipes, the container that
-//! waits exits with an error if it starts too early.
+//! The recipes of `docs/recipes.md`, with real programs from Debian's packages. The programs' own logs and files show
+//! the order.
 
-use crate::clock::{eventually, wall_ms};
+use self::Sign::{Container, File, Log};
+use crate::clock::eventually;
 use crate::cluster::{self, ROOT, kubectl, kubectl_json, minor_version};
 use crate::injected::inject_manifest;
 use crate::node_logs::NodeLogs;
-use crate::scenario_view::{row, run_podgate, time_in_row};
 use crate::scene::{FollowedPod, Scene, print_line};
 use crate::watch::ObservedPod;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use std::process::Command;
+use std::time::UNIX_EPOCH;
 
 const DEBIAN_IMAGE: &str = "docker.io/podgate/debian:dev";
 
@@ -38,53 +39,123 @@ fn apply_recipe(scene: &Scene, file: &str, replacement: Option<(&str, &str)>) {
     cluster::create(&scene.namespace, &injected);
 }
 
-/// Returns when `container` started its own program, in milliseconds since 1970.
-fn start_time(run: &FollowedPod, row: &Value, container: &str) -> f64 {
-    // A held container starts when the runtime starts it.
-    if row["mode"] == "hold" && cluster::is_test_cluster() {
-        return run.wait_for_start(container, 1);
+/// Sign of a moment in a container's run. It comes from the program or from the runtime, never from podgate.
+#[derive(Clone, Copy)]
+enum Sign {
+    /// First line of the program's log that contains this text.
+    Log(&'static str),
+    /// Last change of a file that the program writes.
+    File(&'static str),
+    /// Start of the container. The kubelet holds the container, so its first process is its own program.
+    Container,
+}
+
+impl Sign {
+    /// Returns the time in milliseconds since 1970.
+    fn time(self, run: &FollowedPod, container: &str) -> f64 {
+        let place = ["-n", &run.scene.namespace, &run.pod, "-c", container];
+        match self {
+            Sign::Container if cluster::is_test_cluster() => run.wait_for_start(container, 1),
+            Sign::Container => {
+                let pod = kubectl_json(&["-n", &run.scene.namespace, "get", "pod", &run.pod]);
+                let mut statuses = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+                let status = statuses.find(|status| status["name"] == container).expect("a status");
+                // The kubelet reports whole seconds.
+                parse_time(status["state"]["running"]["startedAt"].as_str().expect("a running container")) + 999.0
+            }
+            Sign::Log(text) => {
+                let log = kubectl(&[&["logs", "--timestamps"], &place[..]].concat());
+                let line = log.lines().find(|line| line.contains(text));
+                time_of_line(line.unwrap_or_else(|| panic!("{container} did not log {text:?}: {log}")))
+            }
+            Sign::File(path) => {
+                let stat = kubectl(&[&["exec"], &place[..], &["--", "stat", "-c", "%.9Z", path]].concat());
+                stat.trim().parse::<f64>().expect("seconds") * 1000.0
+            }
+        }
     }
-    time_in_row(row, "started")
+}
+
+/// Parses an RFC 3339 time to milliseconds since 1970.
+fn parse_time(text: &str) -> f64 {
+    let at = humantime::parse_rfc3339(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    at.duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs_f64() * 1000.0
+}
+
+/// Returns the time of day that the program wrote into its line. If it wrote none, or whole seconds, returns the time at
+/// which the runtime read the line, which may be late on a busy node. Both are in UTC.
+fn time_of_line(line: &str) -> f64 {
+    const DAY_MS: f64 = 86_400_000.0;
+    let (stamp, text) = line.split_once(' ').expect("a time and a message");
+    let read = parse_time(stamp);
+    let time_of_day = |word: &str| {
+        let fields: Vec<f64> = word.split(':').filter_map(|field| field.parse().ok()).collect();
+        let &[hours, minutes, seconds] = &fields[..] else { return None };
+        Some((hours * 3600.0 + minutes * 60.0 + seconds) * 1000.0)
+    };
+    let Some(written) = text.split(' ').filter(|word| word.contains('.')).find_map(time_of_day) else { return read };
+    let at = read - read % DAY_MS + written;
+    // The program may have written the line before midnight.
+    if at > read + DAY_MS / 2.0 { at - DAY_MS } else { at }
+}
+
+#[test]
+fn line_has_the_time_of_its_program() {
+    let seconds = |line: &str| (time_of_line(line) - parse_time("2026-11-24T00:00:00Z")) / 1000.0;
+    for (line, expected) in [
+        ("2026-11-24T00:00:09.5Z 2026-11-24 00:00:09.250 UTC [1] LOG listening on 0.0.0.0:6432", 9.25),
+        ("2026-11-24T00:00:09.5Z [24-Nov-2026 00:00:09] NOTICE: ready to handle connections", 9.5),
+        ("2026-11-24T00:00:09.5Z 8:M 24 Nov 2026 00:00:09.125 * Ready to accept connections", 9.125),
+        ("2026-11-24T00:00:09.5Z 00:00:09.375 serving on port 8080", 9.375),
+        ("2026-11-24T00:00:00.5Z 23:59:59.500 serving on port 8080", -0.5),
+        ("2026-11-24T00:00:09.5Z [NOTICE]   (1) : New worker (14) forked", 9.5),
+    ] {
+        assert_eq!(seconds(line), expected, "{line}");
+    }
+}
+
+/// A container, the sign of its start, and the sign that it meets the condition of the next container.
+type Step = (&'static str, Sign, Sign);
+
+/// Returns for each container but the first how long after the previous one it started, in milliseconds.
+fn delays(run: &FollowedPod, order: &[Step]) -> Vec<f64> {
+    let delay = |pair: &[Step]| pair[1].1.time(run, pair[1].0) - pair[0].2.time(run, pair[0].0);
+    order.windows(2).map(delay).collect()
 }
 
 /// Waits until the Pod has started. Asserts that no container restarted, and that each container of `order` started
-/// only after the previous one was Ready.
-fn assert_started_in_order(run: &FollowedPod, order: &[&str]) {
+/// only after the previous one met its condition.
+fn assert_started_in_order(run: &FollowedPod, order: &[Step]) {
     let up = run.wait_until_up();
-    for name in order {
+    let mut report = Vec::new();
+    for (name, ..) in order {
         assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}: {:#}", up.pod["status"]);
     }
-    let (code, text) = run_podgate(run, &["timeline", "-o", "json"]);
-    assert_eq!(code, 0, "{text}");
-    let timeline: Value = serde_json::from_str(&text).expect("JSON");
-    let mut waits = Vec::new();
-    for pair in order.windows(2) {
-        let late = start_time(run, row(&timeline, pair[1]), pair[1]) - time_in_row(row(&timeline, pair[0]), "ready");
-        assert!(late >= 0.0, "order broken: {} started {:.1} ms before {} was Ready", pair[1], -late, pair[0]);
-        waits.push(format!("{} {late:.0} ms after {}", pair[1], pair[0]));
+    for (delay, pair) in delays(run, order).into_iter().zip(order.windows(2)) {
+        let ((before, ..), (after, ..)) = (pair[0], pair[1]);
+        assert!(delay >= 0.0, "order broken: {after} started {:.1} ms before {before} was Ready", -delay);
+        report.push(format!("{after} {delay:.0} ms after {before}"));
     }
-    run.scene.report(&waits.join(", "));
+    run.scene.report(&report.join(", "));
 }
 
-/// Deletes the Pod, and asserts that no container uses up its grace period.
-fn delete_in_time(run: &FollowedPod) {
-    let begin = wall_ms();
-    kubectl(&["-n", &run.scene.namespace, "delete", "pod", &run.pod, "--wait=true", "--timeout=60s"]);
-    let took = wall_ms() - begin;
-    assert!(took < 20_000.0, "the Pod stopped after {took:.0} ms: a container used up its grace period");
-}
+const APP: Step = ("app", Container, Log("serving on port 8080"));
+const HAPROXY: Step = ("haproxy", Log("New worker"), Log("Loading success"));
+const NGINX: Step = ("nginx", Container, File("/run/nginx.pid"));
+const PHP_FPM: Step = ("php-fpm", Container, Log("ready to handle connections"));
 
 /// Starts, checks and stops the Pod `shop` of a recipe.
-fn run_recipe(name: &str, replacement: Option<(&str, &str)>, order: &[&str]) {
+fn run_recipe(name: &str, replacement: Option<(&str, &str)>, order: &[Step]) {
     let Some(scene) = recipe_scene(name) else { return };
     run_in(&scene, name, replacement, order);
 }
 
-fn run_in(scene: &Scene, name: &str, replacement: Option<(&str, &str)>, order: &[&str]) {
+fn run_in(scene: &Scene, name: &str, replacement: Option<(&str, &str)>, order: &[Step]) {
     apply_recipe(scene, &format!("{name}.yaml"), replacement);
     let run = scene.follow("shop");
     assert_started_in_order(&run, order);
-    delete_in_time(&run);
+    run.delete();
+    assert_eq!(run.killed(), "");
 }
 
 /// Starts a Pod outside the recipe that serves `port` with `script`, and returns its IP address.
@@ -103,31 +174,51 @@ fn serve(scene: &Scene, script: &str, port: u16) -> String {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_postgres_with_pgbouncer() {
-    run_recipe("pgbouncer", None, &["postgres", "pgbouncer", "app"]);
+    let postgres = ("postgres", Container, Log("listening on IPv4 address"));
+    let pgbouncer = ("pgbouncer", Container, Log("listening on 0.0.0.0:6432"));
+    run_recipe("pgbouncer", None, &[postgres, pgbouncer, APP]);
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_nginx_with_php_fpm() {
-    run_recipe("php-fpm", None, &["php-fpm", "nginx"]);
+    run_recipe("php-fpm", None, &[PHP_FPM, NGINX]);
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_haproxy() {
-    run_recipe("haproxy", None, &["app", "haproxy"]);
+    run_recipe("haproxy", None, &[APP, HAPROXY]);
+}
+
+/// The same signs show the broken order of a Pod without podgate. Both manifests list the waiting container first.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn signs_of_the_recipes_show_a_broken_order() {
+    if !Scene::can_inject_faults("recipe-without") {
+        return;
+    }
+    for (name, order) in [("php-fpm", [PHP_FPM, NGINX]), ("haproxy", [APP, HAPROXY])] {
+        let scene = Scene::shared(&format!("recipe-without-{name}"));
+        kubectl(&["-n", &scene.namespace, "create", "-f", &format!("{ROOT}/docs/recipes/{name}.yaml")]);
+        let run = scene.follow("shop");
+        run.watch.wait_until("the Pod is Ready", 90, ObservedPod::is_ready);
+        let late = delays(&run, &order)[0];
+        assert!(late < 0.0, "{name}: the dependent started {late:.0} ms after its dependency");
+    }
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_redis() {
-    run_recipe("redis", None, &["redis", "app"]);
+    run_recipe("redis", None, &[("redis", Log("Redis is starting"), Log("Ready to accept connections")), APP]);
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_a_certificate() {
-    run_recipe("certificate", None, &["certs", "nginx"]);
+    let certificate = File("/certs/tls.crt");
+    run_recipe("certificate", None, &[("certs", certificate, certificate), NGINX]);
 }
 
 #[test]
@@ -138,7 +229,8 @@ fn recipe_of_git_sync() {
         && git -c user.name=test -c user.email=test@example.com commit --quiet --message test \
         && exec git daemon --export-all --base-path=/srv --reuseaddr";
     let server = format!("git://{}", serve(&scene, script, 9418));
-    run_in(&scene, "git-sync", Some(("https://git.example.com", &server)), &["git", "nginx"]);
+    let page = File("/site/index.html");
+    run_in(&scene, "git-sync", Some(("https://git.example.com", &server)), &[("git", page, page), NGINX]);
 }
 
 /// `app` needs 2 s to stop. Without a stop order, `rsyslogd` would exit before the last line.
@@ -148,13 +240,17 @@ fn recipe_of_a_log_shipper() {
     let Some(scene) = recipe_scene("log-shipper") else { return };
     apply_recipe(&scene, "log-shipper.yaml", None);
     let run = scene.follow("shop");
-    assert_started_in_order(&run, &["rsyslog", "app"]);
+    let running = Log("running as pid 1");
+    // The first line of app's log is the only one before the Pod stops.
+    let first_line = File("/logs/app.log");
+    assert_started_in_order(&run, &[("rsyslog", running, running), ("app", first_line, first_line)]);
     if !cluster::is_test_cluster() {
         return;
     }
     let logs = NodeLogs::follow(&scene.namespace, "shop");
     eventually("the log of rsyslog is found", 20, || logs.text_of("rsyslog").contains(" app").then_some(()));
-    delete_in_time(&run);
+    run.delete();
+    assert_eq!(run.killed(), "");
     let shipped = logs.text_of("rsyslog");
     for line in ["serving on port 8080", "finishing", "stopped"] {
         let is_shipped = shipped.lines().any(|shipped| shipped.contains(" app") && shipped.ends_with(line));

@@ -1,5 +1,6 @@
 //! The environment of one scenario: the namespace and its Pods. If the scenario fails, prints the state of the Pods.
 
+use crate::clock::{eventually, wall_ms};
 use crate::cluster::{self, ROOT, kubectl, pid, try_kubectl, try_script};
 use crate::incarnation_log::{IncarnationLog, assert_order, summary};
 use crate::pod::Pod;
@@ -192,6 +193,33 @@ impl FollowedPod<'_> {
     /// Waits until containerd reports the `count`th start of `container`, and returns the start time.
     pub(crate) fn wait_for_start(&self, container: &str, count: usize) -> f64 {
         cluster::wait_for_start(&self.scene.namespace, &self.pod, container, count)
+    }
+
+    /// Deletes the Pod and waits until it is gone. Returns the duration in milliseconds.
+    pub(crate) fn delete(&self) -> f64 {
+        let begin = wall_ms();
+        kubectl(&["-n", &self.scene.namespace, "delete", "pod", &self.pod, "--wait=true", "--timeout=120s"]);
+        wall_ms() - begin
+    }
+
+    /// Returns the names of the deleted Pod's containers that used up the grace period, so that the kubelet killed them.
+    pub(crate) fn killed(&self) -> String {
+        let statuses = |pod: &Value| -> Vec<Value> {
+            let lists =
+                ["initContainerStatuses", "containerStatuses"].map(|list| pod["status"][list].as_array().cloned());
+            lists.into_iter().flatten().flatten().collect()
+        };
+        let ended = eventually("the kubelet reports the end of all containers", 20, || {
+            let deleted = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
+            let ended = |pod: &Value| statuses(pod).iter().all(|status| status["state"]["running"].is_null());
+            self.watch.history().into_iter().rev().find(|seen| deleted(&seen.pod) && ended(&seen.pod))
+        });
+        let killed = statuses(&ended.pod).into_iter().filter(|status| {
+            let end = &status["state"]["terminated"];
+            // The kubelet also writes exit code 137 for a container that it never started.
+            end["exitCode"] == 137 && end["reason"] != "ContainerStatusUnknown"
+        });
+        killed.map(|status| status["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>().join(", ")
     }
 
     pub(crate) fn signal(&self, container: &str, signal: &str) {
