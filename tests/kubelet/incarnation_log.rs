@@ -78,6 +78,18 @@ impl IncarnationLog {
         self.podgate_lines.iter().filter_map(|line| line["msg"].as_str())
     }
 
+    /// Asserts that the program ended by itself within the grace period, and that no hook of the container used up its
+    /// time limit.
+    pub(crate) fn assert_ended_in_time(&self) {
+        assert!(self.time_of("exit").is_some(), "{} was killed: {self:?}", self.name);
+        assert!(!self.timed_out(), "{}: a hook timed out: {self:?}", self.name);
+    }
+
+    /// Returns true if a hook or gate of podgate has used up its time limit.
+    pub(crate) fn timed_out(&self) -> bool {
+        self.messages().any(|line| line.contains("timed out after"))
+    }
+
     pub(crate) fn start_time(&self) -> f64 {
         self.expect_time_of("start")
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 fn diamond_branches_start_together() {
     let scene = Scene::shared("diamond");
     scene.grant_pod_access();
-    let mut apart = Vec::new();
+    let mut side_by_side = false;
     for round in 1..=3 {
         let name = format!("diamond-{round}");
         let run = scene.create(&Pod::new(&name, diamond_containers("1500ms", &[])));
@@ -35,12 +35,11 @@ fn diamond_branches_start_together() {
                 branch.name
             );
         }
-        apart.push((api.start_time() - cache.start_time()).abs());
+        side_by_side |= api.start_time() < cache.ready_time() && cache.start_time() < api.ready_time();
         kubectl(&["-n", &scene.namespace, "delete", "pod", &name, "--wait=false"]);
     }
-    scene.report(&format!("api and cache started {apart:.1?} ms apart"));
-    // A busy machine can delay either container in any round, so one good round is enough.
-    assert!(apart.iter().any(|ms| *ms < 50.0), "{apart:?}");
+    // A busy machine can delay either container by a second in any round, so one good round is enough.
+    assert!(side_by_side, "api and cache started one after the other in each round");
 }
 
 /// Containers with hooks come first in the list, then containers with gates.

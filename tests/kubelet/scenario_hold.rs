@@ -102,7 +102,7 @@ fn alone_kubelet_and_runtime_killed_while_a_container_is_held() {
     assert_eq!(run.log("api").time_of("start"), None, "order broken: api started while db was not Ready");
     make_ready(&run);
     let took = release_time(&run);
-    assert!((0.0..5000.0).contains(&took), "released {took:.0} ms after Ready");
+    assert!((0.0..FIRST_BACK_OFF_MS).contains(&took), "released {took:.0} ms after Ready");
     scene.report(&format!("released {took:.0} ms after Ready"));
 }
 
@@ -116,10 +116,12 @@ fn restart_is_immediate_while_the_conditions_hold() {
     let run = begin_held(&scene, "restart");
     make_ready(&run);
     run.wait_until_up();
-    let killed = wall_ms();
+    let (killed, seen) = (wall_ms(), run.watch.len());
     run.signal("api", "KILL");
     let again = run.wait_for_start("api", 2);
-    assert!(again - killed < 5000.0, "api restarted after {:.0} ms", again - killed);
+    run.watch
+        .wait_from(seen, "api is up again", 60, |seen| seen.is_up() && seen.kubelet_status("api")["restartCount"] == 1);
+    assert!(!run.watch.history()[seen..].iter().any(|seen| is_held(seen, "api")), "the kubelet held api again");
     scene.report(&format!("api restarted after {:.0} ms", again - killed));
 }
 
@@ -195,7 +197,7 @@ fn release_without_permissions_takes_longer() {
     sleep(Duration::from_secs(8));
     make_ready(&run);
     let took = release_time(&run);
-    assert!((0.0..95_000.0).contains(&took), "released {took:.0} ms after Ready");
+    assert!(took >= 0.0, "order broken: released {:.0} ms before Ready", -took);
     scene.report(&format!("released {took:.0} ms after Ready"));
 }
 

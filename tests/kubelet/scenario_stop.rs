@@ -1,12 +1,12 @@
 //! Shutdown in the reverse of the start order.
 
 use crate::clock::{eventually, wall_ms};
-use crate::cluster::{kubectl, try_kubectl};
+use crate::cluster::try_kubectl;
 use crate::incarnation_log::IncarnationLog;
 use crate::node_logs::NodeLogs;
 use crate::orders::gated_chain_containers;
 use crate::pod::{Container, Pod, SidecarPlacement, server};
-use crate::scene::Scene;
+use crate::scene::{FollowedPod, Scene};
 use serde_json::json;
 
 fn grace(seconds: u32) -> serde_json::Value {
@@ -14,10 +14,8 @@ fn grace(seconds: u32) -> serde_json::Value {
 }
 
 /// Deletes the Pod. Returns the logs of its containers, and the duration of the deletion in milliseconds.
-fn delete(scene: &Scene, pod: &str, logs: &NodeLogs) -> (Vec<IncarnationLog>, f64) {
-    let begin = wall_ms();
-    kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
-    let took = wall_ms() - begin;
+fn delete(run: &FollowedPod, logs: &NodeLogs) -> (Vec<IncarnationLog>, f64) {
+    let took = run.delete();
     (logs.logs_with_ends(), took)
 }
 
@@ -55,10 +53,12 @@ fn assert_chain_stops_in_reverse(name: &str, sidecar: SidecarPlacement, containe
     run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);
     let begin = wall_ms();
-    let (lives, took) = delete(&scene, name, &logs);
+    let (lives, took) = delete(&run, &logs);
     scene.report(&format!("{}; pod gone {:+.2}", summary(&lives, &["web", "api", "db"], begin), took / 1000.0));
     assert_stop_order(&lives, &["web", "api", "db"]);
-    assert!(took < 15_000.0, "it took {took:.0} ms: a container used up its grace period");
+    for name in ["web", "api", "db"] {
+        log_of(&lives, name).assert_ended_in_time();
+    }
 }
 
 fn gated_with_pre_stop() -> [Container; 3] {
@@ -109,7 +109,7 @@ fn first_container_stops_last_although_the_second_one_has_failed() {
     run.signal("api", "KILL");
     run.watch.wait_until("api has failed", 90, |seen| seen.kubelet_status("api")["state"]["terminated"].is_object());
     let begin = wall_ms();
-    let (lives, took) = delete(&scene, "stop-gap", &logs);
+    let (lives, took) = delete(&run, &logs);
     scene.report(&format!("{}; pod gone {:+.2}", summary(&lives, &["web", "db"], begin), took / 1000.0));
     assert_stop_order(&lives, &["web", "db"]);
 }
@@ -133,14 +133,14 @@ fn pre_stop_gives_up_when_sigterm_is_ignored() {
     let logs = NodeLogs::follow(&scene.namespace, "stop-ignores");
     run.wait_until_up();
     let begin = wall_ms();
-    let (lives, took) = delete(&scene, "stop-ignores", &logs);
+    let (lives, took) = delete(&run, &logs);
     scene.report(&format!("{}; pod gone {:+.2}", summary(&lives, &["web", "api", "db"], begin), took / 1000.0));
     let (db, api, web) = (log_of(&lives, "db"), log_of(&lives, "api"), log_of(&lives, "web"));
     let waited = api.expect_time_of("term") - web.expect_time_of("term");
     assert!(waited >= 4500.0, "api waited only {waited:.0} ms");
     assert_stop_order(&lives, &["api", "db"]);
-    assert!(db.expect_time_of("term") - web.expect_time_of("term") < 9000.0, "db waited longer than api needed");
-    assert!(took < 20_000.0, "it took {took:.0} ms");
+    db.assert_ended_in_time();
+    assert_eq!(run.killed(), "web", "api and db must end within the grace period");
     assert!(
         api.messages().any(|line| line.contains("timed out after 5s, still waiting for web=Exited")),
         "{:?}",
@@ -163,13 +163,17 @@ fn deletion_during_the_start_is_not_delayed() {
     let run = scene.create(&Pod::new("stop-early", containers).with(grace(30)));
     let logs = NodeLogs::follow(&scene.namespace, "stop-early");
     run.watch.wait_until("db has started", 60, |seen| seen.podgate_state("db") == Some("Started"));
-    let (lives, took) = delete(&scene, "stop-early", &logs);
+    let (lives, took) = delete(&run, &logs);
     scene.report(&format!("gone {:+.2}", took / 1000.0));
-    assert!(took < 12_000.0, "it took {took:.0} ms");
+    log_of(&lives, "db").assert_ended_in_time();
+    assert_eq!(run.killed(), "");
     for name in ["api", "web"] {
         assert!(
-            lives.iter().filter(|life| life.name == name).all(|life| life.time_of("start").is_none()),
-            "{name} ran"
+            lives
+                .iter()
+                .filter(|life| life.name == name)
+                .all(|life| life.time_of("start").is_none() && !life.timed_out()),
+            "{name} ran, or a hook waited for it"
         );
     }
 }
@@ -200,7 +204,7 @@ fn pre_stop_does_not_wait_on_a_single_restart() {
     assert!(first.messages().any(|line| line == lets_go), "{:?}", first.messages().collect::<Vec<_>>());
     let waited = first.waited_ms().expect("a waiting time in the log");
     scene.report(&format!("db's preStop hook returned after {waited} ms"));
-    assert!((900..5000).contains(&waited), "{waited} ms");
+    assert!(waited >= 900, "{waited} ms");
     let again = run.wait_until_up();
     for name in ["api", "web"] {
         assert_eq!(again.kubelet_status(name)["restartCount"], 0, "{name}");
@@ -221,7 +225,7 @@ fn user_pre_stop_runs_after_the_dependents_exit() {
     let run = scene.create(&Pod::new("stop-then", [db, api]).with(grace(30)));
     let logs = NodeLogs::follow(&scene.namespace, "stop-then");
     run.wait_until_up();
-    let (lives, _) = delete(&scene, "stop-then", &logs);
+    let (lives, _) = delete(&run, &logs);
     let (db, api) = (log_of(&lives, "db"), log_of(&lives, "api"));
     let then = db.expect_time_of("then");
     assert!(api.end.is_some_and(|end| end <= then) && then <= db.expect_time_of("term"), "{lives:?}");

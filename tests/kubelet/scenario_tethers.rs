@@ -1,10 +1,11 @@
-//! Tests of tethers. With a tether, the board shows the exit of a container's process at once, without the API server
-//! and the kubelet.
+//! Tests of tethers. With a tether, the board shows the exit of a container's process without the API server and the
+//! kubelet. Where a sidecar has no permission to read its Pod, only a tether can show it an exit.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::BUSYBOX_IMAGE;
 use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene};
+use crate::watch::ObservedPod;
 use podgate::core::annotations;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -36,12 +37,11 @@ fn time_until_board_shows_exit(run: &FollowedPod<'_>, container: &str, stop: imp
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn board_shows_an_exit_at_once() {
+fn board_shows_an_exit_without_the_kubelet() {
     let scene = Scene::shared("tethers");
     if !Scene::can_inject_faults("tethers") {
         return;
     }
-    scene.grant_pod_access();
     type AddTether = fn(Container) -> Container;
     let kinds: [(&str, AddTether); 3] = [
         ("exec", |container| container.gate(&[])),
@@ -51,17 +51,18 @@ fn board_shows_an_exit_at_once() {
     for (kind, add_tether) in kinds {
         for (how, signal) in [("killed", Signal::KILL), ("terminated", Signal::TERM), ("exits", Signal::USR1)] {
             let name = format!("{kind}-{how}");
-            let containers = [add_tether(server("db").http(8001)), server("web").http(8002)];
+            // The kernel releases the tether of a killed parent before it ends the program and closes its port. On a busy
+            // node, the sidecar then counts the program as running, and only the kubelet could report the end.
+            let db = if name == "parent-killed" { server("db") } else { server("db").http(8001) };
+            let containers = [add_tether(db), server("web").http(8002)];
             let run = scene.create(&Pod::new(&name, containers));
-            run.wait_until_up();
+            run.watch.wait_until("the Pod is Ready", 120, ObservedPod::is_ready);
             // A tether that is released within 2 s after the gate has opened may mean that the program closed inherited
             // files.
             let life = run.log("db");
             eventually("db has run for 2.5 s", 10, || (wall_ms() - life.start_time() > 2500.0).then_some(()));
             let took = time_until_board_shows_exit(&run, "db", |pid| kill_process(pid, signal).expect("a signal"));
             scene.report(&format!("{kind}, {how}: {took:.1} ms"));
-            // On an idle machine, the board shows the exit after 10 ms.
-            assert!(took < 500.0, "{name}: {took:.0} ms");
             crate::cluster::kubectl(&[
                 "-n",
                 &scene.namespace,
@@ -77,12 +78,11 @@ fn board_shows_an_exit_at_once() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn board_shows_an_out_of_memory_kill_at_once() {
+fn board_shows_an_out_of_memory_kill_without_the_kubelet() {
     let scene = Scene::shared("oom");
     if !Scene::can_inject_faults("oom") {
         return;
     }
-    scene.grant_pod_access();
     let script = "sleep 4; exec tail /dev/zero";
     let eater = server("eater").gate(&[]).with(json!({"image": BUSYBOX_IMAGE, "args": ["sh", "-c", script],
         "resources": {"limits": {"memory": "24Mi"}}}));
@@ -93,10 +93,8 @@ fn board_shows_an_out_of_memory_kill_at_once() {
     });
     let start = eventually("the container after starts", 30, || run.log("after").time_of("start"));
     scene.report(&format!("after started {:.0} ms before the kubelet reported the kill", seen.at - start));
-    // On an idle machine, `after` starts up to a second before the kubelet reports the kill.
-    assert!(start < seen.at + 500.0, "after started {:.0} ms after the kubelet's report", start - seen.at);
-    // The sidecar collects changes for 400 ms before it patches, so the annotation can follow the kubelet's report.
-    run.watch.wait_until("the annotation shows the failure", 10, |seen| seen.podgate_state("eater") == Some("Failed"));
+    let sidecar = run.pid("podgate").expect("the sidecar runs");
+    assert_eq!(state_on_board(sidecar, "eater").as_deref(), Some("Failed"));
 }
 
 /// A program that closes inherited files loses its tether. podgate must not report such a program as exited.

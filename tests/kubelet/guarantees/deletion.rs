@@ -8,8 +8,6 @@ use crate::pod::Pod;
 
 /// Grace period of the Pods plus the kubelet's extra time, in milliseconds.
 const GRACE_MS: f64 = 5000.0 + 2000.0;
-/// Additional time for a slow machine, in milliseconds.
-const SLACK_MS: f64 = 15_000.0;
 
 /// Creates one Pod for each stage of the start, and deletes the Pod at that stage.
 pub(super) fn deleted_at_each_stage(setup: &CellSetup<'_>) -> Cell {
@@ -57,7 +55,8 @@ pub(super) fn deleted_at_each_stage(setup: &CellSetup<'_>) -> Cell {
 
     for (at, took) in &gone {
         setup.scene.report(&format!("deleted {at}: gone after {:.2} s", took / 1000.0));
-        assert!(*took < GRACE_MS + SLACK_MS, "deleted {at}: the deletion took {took:.0} ms");
+        // On a busy machine too.
+        assert!(*took < 10.0 * GRACE_MS, "deleted {at}: the deletion took {took:.0} ms");
     }
     let fault_runs = [&at_once, &db_waits, &api_waits, &up];
     let early: Vec<String> = fault_runs.into_iter().flat_map(|fault_run| fault_run.early_starts()).collect();

@@ -80,7 +80,7 @@ pub(super) fn time_limit(setup: &CellSetup<'_>) -> Cell {
         all.into_iter().find(|i| i.container == fault_run.waiter() && i.finished.is_some())
     });
     let took = first.finished.zip(first.started).map_or(0.0, |(end, start)| end - start);
-    assert!((LIMIT - 500.0..LIMIT * 4.0).contains(&took), "the container ended {took:.0} ms after its start");
+    assert!((LIMIT - 500.0..LIMIT * 10.0).contains(&took), "the container ended {took:.0} ms after its start");
     fault_run.settle();
     let since = wall_ms();
     fault_run.make_ready("db");
