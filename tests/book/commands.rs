@@ -97,6 +97,12 @@ fn commands_in_the_readme_work() {
 }
 
 #[test]
+fn commands_on_the_page_about_try_work() {
+    let blocks = Page::read("docs/try.md").blocks("sh");
+    assert_eq!(blocks.iter().map(run).count(), 3, "{blocks:#?}");
+}
+
+#[test]
 fn commands_for_ci_work() {
     let blocks = Page::read("docs/inject.md").blocks("sh");
     let line = |text: &str| Copied { text: text.to_owned(), ..blocks[0].clone() };

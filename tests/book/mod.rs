@@ -9,6 +9,7 @@ pub(crate) mod shell;
 
 use assert_cmd::cargo::cargo_bin;
 use page::Page;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -118,21 +119,75 @@ fn each_command_uses_existing_flags() {
     assert!(seen >= 10, "{seen} commands");
 }
 
-/// Each row of the tables names the tests that prove it.
+/// Pages with blocks of commands, and the tests that run these blocks.
+const RUN_BY: [(&str, &str); 7] = [
+    ("README.md", "readme_commands_work_as_written"),
+    ("docs/annotations.md", "documented_commands_about_a_pod_work"),
+    ("docs/inject.md", "commands_for_ci_work"),
+    ("docs/resolve-images.md", "commands_on_the_page_work"),
+    ("docs/try.md", "commands_on_the_page_about_try_work"),
+    ("docs/tutorial.md", "tutorial_works_as_written"),
+    ("docs/webhook.md", "readme_commands_work_as_written"),
+];
+
+/// Blocks that no test runs as they are: page, start of the block, and the exception in `docs/README.md`.
+const NOT_RUN: [(&str, &str, &str); 4] = [
+    ("README.md", "make ", "the targets of `make`"),
+    ("docs/development.md", "tests/kubelet/prepare\n", "the commands for developers"),
+    ("docs/kubectl-podgate.md", "kubectl krew install ", "the installation with krew"),
+    ("docs/webhook.md", "helm ", "the commands of Helm"),
+];
+
 #[test]
-fn each_test_on_the_page_about_shared_objects_exists() {
-    let mut sources = String::new();
+fn each_block_of_commands_is_run_or_an_exception() {
+    let sources = sources();
+    let (mut exceptions, mut pages) = (BTreeSet::new(), BTreeSet::new());
+    for page in Page::all() {
+        for block in page.blocks("sh") {
+            let is_it = |(name, start, _): &&(&str, &str, &str)| *name == page.name && block.text.starts_with(start);
+            if let Some((.., exception)) = NOT_RUN.iter().find(is_it) {
+                exceptions.insert(*exception);
+                continue;
+            }
+            let test = RUN_BY.iter().find(|(name, _)| *name == page.name);
+            let (name, test) = test.unwrap_or_else(|| panic!("no test runs {}: {}", block.at, block.text));
+            pages.insert(*name);
+            let runs = |text: &String| text.contains(&format!("fn {test}(")) && text.contains(&format!("\"{name}\""));
+            assert!(sources.iter().any(runs), "no test {test} reads {name}");
+        }
+    }
+    assert_eq!(pages.len(), RUN_BY.len(), "{pages:?}");
+    let page = Page::read("docs/README.md");
+    let listed: Vec<&str> = page.lines().take_while(|line| !line.starts_with("## ")).collect();
+    let listed: Vec<&str> = listed.into_iter().filter_map(|line| line.strip_prefix("- ")).collect();
+    assert_eq!(listed.len(), exceptions.len(), "{listed:?} {exceptions:?}");
+    assert_eq!(exceptions.len(), NOT_RUN.len(), "{exceptions:?}");
+    for exception in exceptions {
+        assert!(listed.iter().any(|line| line.starts_with(exception)), "docs/README.md does not list: {exception}");
+    }
+}
+
+/// Returns the text of each Rust file in `tests` and `src`.
+fn sources() -> Vec<String> {
+    let mut sources = Vec::new();
     let mut directories =
         ["tests", "src"].map(|directory| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(directory)).to_vec();
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
             match entry.extension().is_some_and(|extension| extension == "rs") {
-                true => sources += &fs::read_to_string(entry).unwrap(),
+                true => sources.push(fs::read_to_string(entry).unwrap()),
                 false if entry.is_dir() => directories.push(entry),
                 false => {}
             }
         }
     }
+    sources
+}
+
+/// Each row of the tables names the tests that prove it.
+#[test]
+fn each_test_on_the_page_about_shared_objects_exists() {
+    let sources = sources().concat();
     let page = Page::read("docs/shared-objects.md");
     let rows = page.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.rsplit('|').nth(1));
     let names: Vec<&str> = rows.flat_map(|tests| tests.split('`').skip(1).step_by(2)).collect();

@@ -1,5 +1,7 @@
 //! Tests that `docs/webhook.md` matches the program.
 
+use crate::install::run;
+use crate::page::Page;
 use crate::program::{Files, Webhook};
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,6 +27,27 @@ fn docs_show_the_current_help() {
         docs.contains(&block),
         "docs/webhook.md is out of date; run this test with PODGATE_REGENERATE=1. Expected:\n{block}"
     );
+}
+
+/// The chart must have a template for each value that the page sets. `tests/kubelet/admission` installs the chart.
+#[test]
+fn helm_commands_render_the_chart() {
+    let blocks = Page::read("docs/webhook.md").blocks("sh");
+    let commands: Vec<&str> =
+        blocks.iter().map(|block| block.text.as_str()).filter(|text| text.starts_with("helm ")).collect();
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for command in commands {
+        let (_, rest) = command.split_once("charts/podgate").unwrap();
+        let words =
+            rest.split_whitespace().filter(|word| !["\\", "--create-namespace", "--reuse-values"].contains(word));
+        let arguments: Vec<&str> = ["template", "podgate", "charts/podgate"].into_iter().chain(words).collect();
+        let Some(output) = run("helm", &arguments) else { return };
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        for value in arguments.iter().filter_map(|word| word.split_once('=')).map(|(_, value)| value) {
+            assert!(text.contains(value), "{command}: {value} has no effect: {text}");
+        }
+    }
 }
 
 #[test]

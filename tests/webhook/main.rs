@@ -14,6 +14,9 @@ mod kubernetes_version;
 #[path = "../common/needs.rs"]
 mod needs;
 mod own_certificates;
+#[allow(dead_code, reason = "shared with tests/book")]
+#[path = "../book/page.rs"]
+mod page;
 mod program;
 mod rights;
 mod serving;

@@ -3,10 +3,11 @@
 
 use super::{Page, Reader};
 use crate::admission::install::{self, NAMESPACE};
-use crate::cluster::{self, IMAGE, ROOT, WEBHOOK_IMAGE, kubectl_json, try_kubectl};
+use crate::clock::eventually;
+use crate::cluster::{self, BUSYBOX_IMAGE, IMAGE, ROOT, WEBHOOK_IMAGE, kubectl_json, try_kubectl};
 use crate::scene::Scene;
 use podgate::order::release;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 
 /// Copies the repository's manifests. Replaces the images with those of this build, and restricts the webhook to the
@@ -49,6 +50,29 @@ fn assert_started_in_order(reader: &Reader, scene: &Scene) {
     let picture = reader.run(&format!("kubectl podgate timeline {name}"));
     assert!(picture.stdout.contains("until web, the last one, was Ready"), "{}", picture.all_output);
     scene.report(picture.stdout.lines().next().unwrap_or_default());
+}
+
+/// Runs the commands of `docs/webhook.md` that show a Pod before its creation, and that start a key rotation.
+fn run_commands_within_paragraphs(reader: &Reader) {
+    let webhook = Page::read("docs/webhook.md");
+    let command = |text: &str| -> String {
+        let mut parts = webhook.lines().flat_map(|line| line.split('`'));
+        let command = parts.find(|part| part.starts_with("kubectl ") && part.contains(text));
+        command.unwrap_or_else(|| panic!("no command with {text}")).to_owned()
+    };
+    let container = |name: &str| json!({"name": name, "image": BUSYBOX_IMAGE, "command": ["sleep", "1h"]});
+    let metadata = json!({"name": "preview", "annotations": {"podgate.io/order": "db=Started, api"}});
+    let spec = json!({"containers": [container("db"), container("api")]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+    reader.save("pod.yaml", &pod.to_string());
+    let preview = reader.run(&command("--dry-run=server"));
+    assert!(preview.stdout.contains("    name: podgate\n"), "{}", preview.all_output);
+    assert_eq!(reader.try_run("kubectl get pod preview").code, Some(1));
+
+    let keys = || kubectl_json(&["-n", NAMESPACE, "get", "secret", "podgate-webhook-tls"])["data"].clone();
+    assert!(keys().is_object());
+    reader.run(&command("patch secret"));
+    eventually("a replica has written the Secret again", 180, || keys().is_object().then_some(()));
 }
 
 #[test]
@@ -94,6 +118,7 @@ fn readme_commands_work_as_written() {
         );
     }
     assert_started_in_order(&reader, &scene);
+    run_commands_within_paragraphs(&reader);
     reader.run("kubectl delete deployment shop");
     reader.run(uninstall);
     drop(uninstall_guard);
