@@ -68,9 +68,16 @@ pub(crate) fn install_manifests() {
 }
 
 /// Returns true if `tests/cluster/cluster up` started this cluster. Scenarios can inject faults only in such a cluster.
+/// Panics if no cluster runs: only a cluster of `KUBECONFIG` may cause skips.
 pub(crate) fn is_test_cluster() -> bool {
     static IS_TEST_CLUSTER: OnceLock<bool> = OnceLock::new();
-    *IS_TEST_CLUSTER.get_or_init(|| try_script(&["audit-log"], "").is_ok())
+    *IS_TEST_CLUSTER.get_or_init(|| match try_script(&["audit-log"], "") {
+        Ok(_) => true,
+        Err(error) => {
+            assert!(std::env::var_os("KUBECONFIG").is_some(), "{error}");
+            false
+        }
+    })
 }
 
 /// Returns the minor version of Kubernetes in the cluster.

@@ -18,6 +18,8 @@ mod cluster;
 mod guarantees;
 mod incarnation_log;
 mod injected;
+#[path = "../common/needs.rs"]
+mod needs;
 mod node_logs;
 mod orders;
 mod pages;

@@ -2,6 +2,7 @@
 
 use crate::clock::eventually;
 use crate::cluster::{self, IMAGE, ROOT, WEBHOOK_IMAGE, kubectl, try_kubectl};
+use crate::needs::missing;
 use crate::scene::print_line;
 use podgate::order::release;
 use std::process::Command;
@@ -30,11 +31,12 @@ pub(crate) struct Helm {
 }
 
 impl Helm {
-    /// Finds or builds Helm. Prints a line and returns `None` if the machine has neither Helm nor Go to build Helm.
+    /// Finds or builds Helm. Returns `None` if this machine lacks it and the test may be skipped.
     pub(crate) fn find() -> Option<Helm> {
         let output = Command::new(format!("{ROOT}/tests/webhook/helm")).output().expect("tests/webhook/helm");
         if !output.status.success() {
-            print_line(&format!("chart: skipped: {}", String::from_utf8_lossy(&output.stderr).trim()));
+            eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+            missing("helm");
             return None;
         }
         let program = String::from_utf8_lossy(&output.stdout).trim().to_owned();
