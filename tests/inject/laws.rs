@@ -68,22 +68,26 @@ fn image_commands_are_kept_by_later_injections() {
         (name.to_owned(), ImageCommand { entrypoint: words(&["/entry", "$(X)", "$$"]), cmd: words(&["serve"]) })
     });
     let known = KnownFacts { images: images.into(), ..KnownFacts::default() };
+    let injected = Cell::new(0);
     TestRunner::new(ProptestConfig { cases: CASES / 2, ..cases() })
         .run(&template(), |template| {
             if let Some(done) = check_injection(&template, &options(), &known) {
                 let later = inject(&done.value, &options(), &KnownFacts::default())
                     .expect("the second injection keeps the image commands");
                 assert!(later.edits.is_empty(), "{:?}", later.edits);
+                injected.set(injected.get() + 1);
             }
             Ok(())
         })
         .unwrap();
+    assert!(injected.get() > CASES / 8, "only {} templates were injected", injected.get());
 }
 
 #[test]
 fn reinjection_applies_new_options_and_annotations() {
     let other =
         Options { has_fixed_user: false, image_pull_policy: Some("Always".to_owned()), ..Options::new("other:2") };
+    let compared = Cell::new(0);
     TestRunner::new(ProptestConfig { cases: CASES / 2, ..cases() })
         .run(&(template(), template()), |(mut template, another)| {
             let Ok(first) = inject(&template, &options(), &KnownFacts::default()) else { return Ok(()) };
@@ -106,12 +110,16 @@ fn reinjection_applies_new_options_and_annotations() {
             });
             let updated = updated.map_err(|found| lines(&found));
             match (fresh, updated) {
-                (Ok(fresh), Ok(updated)) => assert_eq!(fresh.value, updated.value),
+                (Ok(fresh), Ok(updated)) => {
+                    assert_eq!(fresh.value, updated.value);
+                    compared.set(compared.get() + 1);
+                }
                 (fresh, updated) => assert_eq!(fresh.is_err(), updated.is_err()),
             }
             Ok(())
         })
         .unwrap();
+    assert!(compared.get() > CASES / 8, "only {} templates were compared", compared.get());
 }
 
 #[test]
