@@ -1,10 +1,12 @@
 //! Tests of the annotation format. The format is compatible with Go's quoting, and arbitrary bytes cause no panic.
 
+use crate::needs::missing;
 use podgate::core::annotations::{Annotations, read, write};
 use podgate::core::report::Report;
 use podgate::core::snapshot::{Snapshot, is_podgate_key};
 use proptest::prelude::*;
 use std::path::PathBuf;
+use std::process::Command;
 
 fn vectors(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
@@ -44,8 +46,8 @@ fn reads_text_quoted_by_go() {
     assert!(texts > 150);
 }
 
-/// `podgate-quoted.txt` holds the same texts, quoted by podgate. `go run tests/vectors/main.go unquote` verifies the
-/// file. Run this test with `PODGATE_REGENERATE=1` to regenerate the file.
+/// `podgate-quoted.txt` holds the same texts, quoted by podgate. Run this test with `PODGATE_REGENERATE=1` to regenerate
+/// the file.
 #[test]
 fn writes_quotes_that_go_can_read() {
     let texts = lines("go-quoted.txt").into_iter().filter_map(|(bytes, _)| String::from_utf8(bytes).ok());
@@ -59,6 +61,14 @@ fn writes_quotes_that_go_can_read() {
         std::fs::write(vectors("podgate-quoted.txt"), &fresh).unwrap();
     }
     assert_eq!(std::fs::read_to_string(vectors("podgate-quoted.txt")).unwrap(), fresh);
+}
+
+#[test]
+fn go_reads_both_vector_files() {
+    let output = Command::new("go").arg("run").arg(vectors("main.go")).arg("unquote").output();
+    let Ok(output) = output else { return missing("go") };
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && text.ends_with(" 0 wrong\n"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Tests of the library, which does no I/O, and of rules for the source that the compiler does not check.
 
 mod annotations;
+#[path = "../common/needs.rs"]
+mod needs;
 #[path = "../order/mod.rs"]
 mod order;
 mod purity;

@@ -1,9 +1,9 @@
-// Vectors between Go's strconv, which the kubelet quotes annotations with, and podgate's own reader and writer.
+// Vectors between Go's strconv, with which the kubelet quotes annotations, and podgate's own reader and writer.
 //
-//	go run tests/vectors/main.go quote    writes go-quoted.txt: what Go makes of texts that are worth a look
-//	go run tests/vectors/main.go unquote  checks podgate-quoted.txt: that Go reads what podgate writes
+//	go run tests/vectors/main.go quote    writes go-quoted.txt: each text of this file, quoted by Go
+//	go run tests/vectors/main.go unquote  checks that Go reads go-quoted.txt and podgate-quoted.txt
 //
-// A line is the text's bytes in hexadecimal, a tab, and the quoted text.
+// tests/pure/annotations.rs runs the second command. A line is the text's bytes in hexadecimal, a tab, and the quoted text.
 package main
 
 import (
@@ -18,8 +18,8 @@ import (
 	"unicode/utf8"
 )
 
-// texts are ASCII one by one, what YAML, JSON and shells trip over, broken UTF-8, and both sides of every edge between what Go
-// calls printable and what it does not.
+// texts returns each byte, texts that are special in YAML, JSON and shells, broken UTF-8, and the characters on both sides of
+// each boundary between printable and other characters.
 func texts() []string {
 	all := []string{
 		"", "Ready", "a=b", `"`, `\`, `\\"`, `\n`, "two\nlines", "crlf\r\n", "tab\t", "$(VAR) $$", "<>&", "é", "e\u0301", "中文", "😀", "👩‍👩‍👧",
@@ -57,17 +57,19 @@ func main() {
 		}
 		return
 	}
-	file, err := os.Open(filepath.Join(directory, "podgate-quoted.txt"))
-	if err != nil {
-		panic(err)
-	}
 	lines, wrong := 0, 0
-	for scanner := bufio.NewScanner(file); scanner.Scan(); lines++ {
-		text, quoted, _ := strings.Cut(scanner.Text(), "\t")
-		want, _ := hex.DecodeString(text)
-		if got, err := strconv.Unquote(quoted); err != nil || got != string(want) {
-			fmt.Printf("line %d: %s gives %q (%v), not %q\n", lines+1, quoted, got, err, want)
-			wrong++
+	for _, name := range []string{"go-quoted.txt", "podgate-quoted.txt"} {
+		file, err := os.Open(filepath.Join(directory, name))
+		if err != nil {
+			panic(err)
+		}
+		for scanner := bufio.NewScanner(file); scanner.Scan(); lines++ {
+			text, quoted, _ := strings.Cut(scanner.Text(), "\t")
+			want, _ := hex.DecodeString(text)
+			if got, err := strconv.Unquote(quoted); err != nil || got != string(want) {
+				fmt.Printf("%s: %s gives %q (%v), not %q\n", name, quoted, got, err, want)
+				wrong++
+			}
 		}
 	}
 	fmt.Printf("%d lines, %d wrong\n", lines, wrong)
