@@ -10,7 +10,9 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(report) = Report::parse(bytes) {
         assert_eq!(Report::parse(report.to_text().as_bytes()), Ok(report));
     }
-    let Ok(all) = read(bytes, |_| true) else { return };
+    let Ok(mut all) = read(bytes, |_| true) else { return };
+    // As the last line, this key would have to hold the hash of the other lines. No annotation can have this name.
+    all.remove("~");
     assert_eq!(read(write(&all).as_bytes(), |_| true), Ok(all.clone()), "does not round-trip");
     let own = read(bytes, is_podgate_key).expect("skipping keys causes no error");
     assert!(own.iter().all(|(key, value)| all.get(key) == Some(value)));
