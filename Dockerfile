@@ -7,7 +7,7 @@
 #     --build-arg CREATED=$(date -u +%Y-%m-%dT%H:%M:%SZ) -t REGISTRY/podgate:0.1.0 .
 #   docker buildx build --target webhook --build-arg PODGATE_IMAGE_REGISTRY=REGISTRY … -t REGISTRY/podgate-webhook:0.1.0 .
 #
-# arm64 is cross-compiled, without emulation. tests/cluster/buildah-check tests this file without a registry.
+# arm64 is cross-compiled, without emulation. `make dockerfile` tests this file without a registry.
 
 # Any image with Debian's apt-get, rustup's cargo, and cc.
 ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-bookworm

@@ -5,19 +5,20 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
-# Kubernetes version of the test cluster, scenario to run, fuzz target, fuzz time in seconds.
+# Kubernetes version of the test cluster, scenario to run, fuzz targets, seconds for each fuzz target.
 K8S ?= 1.36
 SCENARIO ?=
-FUZZ ?= annotations
+FUZZ ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 TIME ?= 60
-# Time and memory are what an attack on the webhook aims at. The address sanitizer would multiply both.
+# Time and memory are what an attack on the webhook aims at. The address sanitizer would multiply both. The API server
+# waits 5 s for an answer.
 fuzz_build_admission := --sanitizer none
-fuzz_limits_admission := -max_len=1048576 -timeout=1 -rss_limit_mb=128
+fuzz_limits_admission := -max_len=1048576 -timeout=5 -rss_limit_mb=128
 
 machine := $(shell uname -m)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image try picture demo test e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image dockerfile try picture demo test e2e guarantees bench originals fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -47,9 +48,13 @@ man: ## Write the manual pages of kubectl podgate to dist/man
 krew: ## Write krew's manifest and the archive of kubectl-podgate for this machine's processor to dist/krew
 	krew/package --out dist/krew linux-$(subst x86_64,amd64,$(subst aarch64,arm64,$(machine)))="$$(tools/build kubectl-podgate)"
 
-image: ## Build the image archives without an image builder, and print their paths (the Dockerfile builds the same images)
+image: ## Build the image archives without an image builder, and print their paths (the Dockerfile needs an image builder)
 	tests/kubelet/prepare --no-cluster
 	@ls "$$(tools/build --target-dir)"/e2e/podgate{,-webhook}.tar
+
+dockerfile: ## Build both images with the Dockerfile and buildah, and check their content; needs root on Debian (20 minutes)
+	tests/cluster/buildah-check --keep
+	tests/cluster/buildah-check --target webhook
 
 ##@ demo and tests
 
@@ -92,8 +97,13 @@ bench: ## Run the benchmarks: size, memory, latency, added start time, webhook (
 	$(cargo) bench --locked --bench webhook -- --search 60
 	$(cargo) bench --locked --bench webhook -- --flood 30
 
-fuzz: ## Fuzz FUZZ=annotations, or another of fuzz/fuzz_targets, for TIME=60 seconds; needs nightly Rust and cargo-fuzz
-	cd fuzz && cargo +nightly fuzz run $(fuzz_build_$(FUZZ)) $(FUZZ) -- -max_total_time=$(TIME) $(fuzz_limits_$(FUZZ))
+originals: ## Compare the Pods of tests/neighbors with the products' git repositories in PODGATE_ORIGINALS=DIRECTORY
+	$(cargo) test --locked --test manifests originals -- --ignored
+
+fuzz: $(FUZZ:%=fuzz-%) ## Fuzz each of fuzz/fuzz_targets (FUZZ=annotations: only this one) for TIME=60 seconds; needs nightly Rust and cargo-fuzz
+
+fuzz-%:
+	cd fuzz && cargo +nightly fuzz run $(fuzz_build_$*) $* -- -max_total_time=$(TIME) $(fuzz_limits_$*)
 
 ##@ checks
 

@@ -51,7 +51,9 @@ fn originals() -> Originals {
 
 /// Returns the text of a product's file.
 fn original(repository: &str, commit: &str, file: &str) -> String {
-    let directory = PathBuf::from(env::var_os("PODGATE_ORIGINALS").expect("PODGATE_ORIGINALS=DIRECTORY"));
+    let directory = PathBuf::from(
+        env::var_os("PODGATE_ORIGINALS").expect("PODGATE_ORIGINALS=DIRECTORY, as in tests/neighbors/README.md"),
+    );
     let git = Command::new("git")
         .arg("-C")
         .arg(directory.join(repository))
@@ -119,7 +121,7 @@ fn parts(pod: &Value, ours: &Value, golden: &Golden) -> Value {
 }
 
 #[test]
-#[ignore = "needs the products' repositories: PODGATE_ORIGINALS=DIRECTORY"]
+#[ignore = "needs the products' repositories: make originals"]
 fn injected_containers_equal_those_of_the_golden_files() {
     for golden in originals().goldens {
         let (ours, found) = (pod(&golden.pod, &[]), original_pod(&golden.repository, &golden.commit, &golden.file));
@@ -176,7 +178,7 @@ fn assert_rewritten(before: &Value, after: &Value, what: &str) {
 
 /// [`rewrite`] links both: it changes the products' Pods and ours as the product's files and ours show.
 #[test]
-#[ignore = "needs the products' repositories: PODGATE_ORIGINALS=DIRECTORY"]
+#[ignore = "needs the products' repositories: make originals"]
 fn istio_rewrites_probes_as_in_its_test_data() {
     let (directory, commit) = ("pkg/kube/inject", originals().goldens[0].commit.clone());
     for name in ["hello-probes", "startup_ready_live", "tcp-probes"] {
@@ -237,7 +239,7 @@ fn leaves(value: &Value, pointer: String) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "needs the products' repositories: PODGATE_ORIGINALS=DIRECTORY"]
+#[ignore = "needs the products' repositories: make originals"]
 fn every_field_occurs_in_the_products_sources() {
     for source in originals().sources {
         let what = format!("{}{}", source.pod, source.container);
