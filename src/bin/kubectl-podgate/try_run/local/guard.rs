@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Directories for the board, the containers' reports and the downward API.
-pub(super) const DIRECTORYS: [&str; 3] = ["board", "self", "info"];
+pub(super) const DIRECTORIES: [&str; 3] = ["board", "self", "info"];
 
 /// Calls `act` at each Ctrl-C, SIGTERM and SIGHUP until it returns false.
 pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {
@@ -41,7 +41,7 @@ pub(super) fn create_directory() -> Result<TempDir, String> {
         parent.to_str().ok_or_else(|| Error::other("the path is not UTF-8"))?;
         let private = Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().prefix("podgate-try-").permissions(private).tempdir()?;
-        DIRECTORYS.iter().try_for_each(|name| create_dir(directory.path().join(name)))?;
+        DIRECTORIES.iter().try_for_each(|name| create_dir(directory.path().join(name)))?;
         Ok(directory)
     };
     create().map_err(|error: Error| {

@@ -82,7 +82,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
         plan,
         local: injected.plan.as_ref().unwrap_or(plan),
         programs,
-        directories: guard::DIRECTORYS.map(|name| scratch.join(name)),
+        directories: guard::DIRECTORIES.map(|name| scratch.join(name)),
     };
     Ok(Script {
         title: title.clone(),
