@@ -143,16 +143,16 @@ fn remove(pod: &str) {
 /// Returns a description of the memory and processor time of an idle sidecar.
 fn idle_sidecar(pod: &str) -> String {
     eventually("the pod has started", 30, || {
-        let phase = kubectl(&[
+        let stage = kubectl(&[
             "-n",
             NAMESPACE,
             "get",
             "pod",
             pod,
             "-o",
-            "jsonpath={.metadata.annotations.sandbox\\.podgate\\.io/phase}",
+            "jsonpath={.metadata.annotations.sandbox\\.podgate\\.io/stage}",
         ]);
-        (phase == "started").then_some(())
+        (stage == "started").then_some(())
     });
     let Some(pid) = cluster::pid(NAMESPACE, pod, "podgate") else {
         return "the sidecar's pid is unknown".to_owned();

@@ -86,7 +86,7 @@ fn values<'a>(command: &[&'a str], flag: &str) -> Vec<&'a str> {
 }
 
 fn is_opened(container: &Value) -> bool {
-    strings(&container["startupProbe"]["exec"]["command"]) == [agent().as_str(), "opened"]
+    strings(&container["startupProbe"]["exec"]["command"]) == [agent().as_str(), "opened", "--wait"]
 }
 
 #[test]

@@ -17,11 +17,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Initial interval between two checks for a listening socket.
-const LISTEN_CHECK_INTERVAL: Duration = Duration::from_millis(1);
-/// Time during which the initial interval applies. Afterwards the interval is 1 % of the time since the start of
+/// Limits of the interval between two checks for a listening socket, which is 0.1 % of the time since the start of
 /// probing.
-const FREQUENT_CHECKS_FOR: Duration = Duration::from_secs(60);
+const LISTEN_CHECK_INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 
 /// Longest interval between attempts while a gate waits for a confirmation.
 const MAX_CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
@@ -246,8 +244,8 @@ impl Prober {
                 }
                 Ok(false) => {
                     let elapsed = here.saturating_duration_since(lane.since);
-                    lane.listen_check_at =
-                        Some(here + if elapsed < FREQUENT_CHECKS_FOR { LISTEN_CHECK_INTERVAL } else { elapsed / 100 });
+                    let [shortest, longest] = LISTEN_CHECK_INTERVALS;
+                    lane.listen_check_at = Some(here + (elapsed / 1000).clamp(shortest, longest));
                 }
                 Err(error) => {
                     // The check only makes probing faster, so continue without the check.
