@@ -14,7 +14,8 @@ use crate::core::until::{WaitCondition, WantedState};
 pub struct AgentCommand {
     /// Subcommand of the agent, such as `entrypoint`.
     pub subcommand: String,
-    flags: Vec<(String, Option<String>)>,
+    /// The flags with their values, in the order of the command line.
+    pub flags: Vec<(String, Option<String>)>,
 }
 
 /// A command line that `inject` has written.

@@ -1,5 +1,6 @@
 //! Tests that `inject` writes correct templates for all kinds of Pods, and that `uninject` restores the originals.
 
+mod by_hand;
 mod conditions;
 mod corpus;
 mod expected;

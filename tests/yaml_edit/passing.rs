@@ -100,6 +100,33 @@ fn inject_is_idempotent_and_uninject_reverts_it() {
 }
 
 #[test]
+fn what_a_person_added_stays_and_uninject_reverts_it() {
+    let image = "corp.example/podgate:9";
+    let once = done(&["inject", "--image", image, "-"], POD);
+    for flags in ["--stdout, /tmp/out", "--command-timeout=5m", "--stderr, /tmp/err, --log-format, json"] {
+        let edited = once.replacen("entrypoint, ", &format!("entrypoint, {flags}, "), 1);
+        assert_ne!(edited, once);
+        let again = run(&["inject", "-"], &edited);
+        assert_eq!((again.out.as_str(), again.err.as_str(), again.code), (&*edited, "", 0));
+        assert_eq!(done(&["uninject", "-"], &edited), POD);
+        let changed = edited.replace("podgate.io/order: db, api", "podgate.io/order: db=Started, api");
+        let again = run(&["inject", "-"], &changed);
+        let gate = format!("--until, db=Started, --timeout, 5m, {}, \"--\", ", flags.replace('=', ", "));
+        assert!(again.out.contains(&gate), "{gate}: {}", again.out);
+        assert!(again.err.contains(&format!("Pod/shop: injected, keeps image {image}")), "{}", again.err);
+        assert_eq!(done(&["uninject", "-"], &again.out), POD.replace("order: db, api", "order: db=Started, api"));
+    }
+    let edited = once.replace("memory: 32Mi", "memory: 64Mi");
+    let again = run(&["inject", "-"], &edited);
+    assert_eq!(again.out, once);
+    assert!(again.err.contains("warning: inject changes the resources of podgate's sidecar from"), "{}", again.err);
+    let given = run(&["inject", "--sidecar-resources", "limits.memory=64Mi", "-"], &edited);
+    assert!(!given.err.contains("warning"), "{}", given.err);
+    let other = done(&["inject", "--image", "corp.example/podgate:10", "-"], &once);
+    assert_eq!(other, once.replace(image, "corp.example/podgate:10"));
+}
+
+#[test]
 fn comments_below_a_container_move_with_it() {
     let pod = "\
 apiVersion: v1

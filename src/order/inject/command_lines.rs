@@ -7,6 +7,7 @@ use crate::core::defaults::{CHECK_TIMEOUT, OPENED_CHECK_LIMIT, THEN_TIMEOUT};
 use crate::core::names;
 use crate::core::until::WantedState;
 use crate::order::dollars;
+use crate::order::inject::by_hand::with_added_flags;
 use crate::order::inject::checks;
 use crate::order::inject::parts::without_nulls;
 use crate::order::inject::user_hooks::ThenCommand;
@@ -25,6 +26,8 @@ pub(super) struct ContainerLines<'a> {
     /// The container's fields, as read from the spec.
     pub(super) container: &'a Container,
     pub(super) spec: &'a Value,
+    /// The container with the parts of an earlier injection, if any.
+    pub(super) found: Option<&'a Value>,
 }
 
 /// Formats a duration without spaces, such as `2m30s`, so that a shell needs no quotes.
@@ -67,7 +70,7 @@ impl ContainerLines<'_> {
             line.add_flag("--stop-signal", signal);
         }
         self.add_termination_log(&mut line);
-        let mut words = line.to_argv();
+        let mut words = with_added_flags(line, self.found, "command");
         words.push("--".to_owned());
         words
     }
@@ -112,7 +115,7 @@ impl ContainerLines<'_> {
         if let Some(then) = then {
             line.add_flag("--then", then);
         }
-        line.to_argv()
+        with_added_flags(line, self.found, "postStart")
     }
 
     /// Returns the command line of the preStop hook, which waits for the containers in `outlives` to exit.
@@ -144,7 +147,7 @@ impl ContainerLines<'_> {
             }
             line.add_flag("--then", command);
         }
-        line.to_argv()
+        with_added_flags(line, self.found, "preStop")
     }
 
     /// Returns a startupProbe that delays the kubelet's other probes until the gate has opened and the container's own
@@ -172,7 +175,7 @@ impl ContainerLines<'_> {
         let limit = whole.saturating_add(EXTRA_SECONDS).saturating_add(allowed).min(i32::MAX as u64);
         let grace = self.spec.pointer("/startupProbe/terminationGracePeriodSeconds").filter(|grace| grace.is_u64());
         without_nulls(&json!({
-            "exec": {"command": line.to_argv()},
+            "exec": {"command": with_added_flags(line, self.found, "startupProbe")},
             // The first run begins after one period.
             "periodSeconds": 1,
             "timeoutSeconds": limit,

@@ -1,6 +1,7 @@
 //! Injects a plan into a Pod or Pod template, and removes injected parts again. The command line and the webhook use
 //! this module.
 
+mod by_hand;
 mod checks;
 mod command_lines;
 mod container_list;
@@ -17,6 +18,7 @@ mod undo;
 mod user_hooks;
 mod write;
 
+pub use by_hand::resources_change;
 pub(crate) use container_list::sidecar_list;
 pub(crate) use existing::is_held;
 pub(crate) use istio::REWRITTEN_PATH;
@@ -77,6 +79,22 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
     Ok(injected)
 }
 
+/// Keeps settings of an earlier injection that `options` does not set: the pull policy, the omitted user id and, unless
+/// `sets_image` is true, the image. Returns what happens to an image that is not the one of `options`.
+pub fn keep_settings(template: &Value, options: &mut Options, sets_image: bool) -> Option<String> {
+    let existing = Existing::read(template).ok()??;
+    let (_, sidecar) = existing.sidecar.as_ref()?;
+    let policy = sidecar["imagePullPolicy"].as_str().map(str::to_owned);
+    options.image_pull_policy = options.image_pull_policy.take().or(policy);
+    options.has_fixed_user &= sidecar.pointer("/securityContext/runAsUser").is_some();
+    let image = sidecar["image"].as_str().filter(|image| !sets_image && *image != options.image)?;
+    if existing.sidecar_image().is_none() {
+        return Some(format!("replaces image {image} of another version"));
+    }
+    image.clone_into(&mut options.image);
+    Some(format!("keeps image {image}"))
+}
+
 /// Removes the parts that [`inject`] has added to `template`. Does not change a template without injected parts.
 ///
 /// # Errors
@@ -110,7 +128,7 @@ pub fn inject_again(returned: &Value, known: &KnownFacts) -> Result<Option<Value
     let Some(existing) = Existing::read(returned)? else { return Ok(None) };
     let known = existing.add_image_commands(known);
     let stripped = Stripped::new(existing)?;
-    let again = inject_plain(&stripped.plain, &Options::new("podgate"), &known);
+    let again = inject_plain(&stripped.plain, &Options::new("podgate"), &known, Some(returned));
     Ok(Some(again.map_err(|findings| stripped.relocate(findings))?.value))
 }
 
@@ -145,16 +163,19 @@ impl<'a> Stripped<'a> {
         if !is_requested(&self.plain) {
             return Ok(Injected { value: self.plain.clone().into_owned(), edits, ..Injected::default() });
         }
-        let Some(existing) = &self.existing else { return inject_plain(template, options, known) };
+        let Some(existing) = &self.existing else { return inject_plain(template, options, known, None) };
         let mut options = options.clone();
         if let Some(image) = existing.sidecar_image().filter(|_| options.is_from_api) {
             image.clone_into(&mut options.image);
         }
-        let after = inject_plain(&self.plain, &options, &existing.add_image_commands(known));
+        let after = inject_plain(&self.plain, &options, &existing.add_image_commands(known), Some(template));
         let mut after = after.map_err(|findings| self.relocate(findings))?;
         after.findings = self.relocate(after.findings);
         if after.value == *template || options.is_from_api && merge::covers(template, &after.value) {
             return Ok(Injected { value: template.clone(), edits: Vec::new(), ..after });
+        }
+        if !options.is_from_api {
+            after.findings.extend(by_hand::undone_changes(template, &after.value, &existing.record.digest));
         }
         if options.is_from_api
             && let (Some((_, found)), Some((at, new))) = (&existing.sidecar, parts::find_sidecar(&after.value))
@@ -190,11 +211,16 @@ impl<'a> Stripped<'a> {
     }
 }
 
-/// Injects into a template that has no injected parts.
-fn inject_plain(template: &Value, options: &Options, known: &KnownFacts) -> Result<Injected, Vec<Finding>> {
+/// Injects into a template that has no injected parts. `found` is the template with the parts of an earlier injection.
+fn inject_plain(
+    template: &Value,
+    options: &Options,
+    known: &KnownFacts,
+    found: Option<&Value>,
+) -> Result<Injected, Vec<Finding>> {
     let mut plan = plan(template, known)?;
     let mut findings = std::mem::take(&mut plan.findings);
-    match write::write(template, &plan, options) {
+    match write::write(template, &plan, options, found) {
         Ok(Some(written)) => {
             findings.extend(written.findings);
             Ok(Injected { findings, plan: Some(plan), ..written })

@@ -33,6 +33,9 @@ pub(super) fn pod_fields() -> [(&'static str, Place); 4] {
 pub(super) struct Record {
     /// Version of podgate that wrote the record.
     pub(super) version: String,
+    /// Digest of the injected parts, which shows whether a person has changed them; empty in a record without digest.
+    #[serde(default)]
+    pub(super) digest: String,
     /// Value of `kubectl.kubernetes.io/default-container`, if podgate added that annotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) default_container: Option<String>,

@@ -46,7 +46,7 @@ pub const RULES: &[Rule] = &[
     rule("image-pinned", &[Note], "An image is pinned to the digest whose command was read"),
     rule("image-without-command", &[Warning], "An image has neither Entrypoint nor Cmd"),
     rule("init-container", &[Error], "An annotation declares a wait that an init container cannot keep"),
-    rule("injected-changed", &[Error], "An injected part was changed by hand"),
+    rule("injected-changed", &[Error, Warning], "An injected part was changed by hand"),
     rule("injected-unreadable", &[Error], "The record of the injection cannot be read"),
     rule("kept-by-kubernetes", &[Note], "Kubernetes keeps a part of the order without podgate"),
     rule("known-by-kubelet", &[Note], "A state is known only from the kubelet's status"),

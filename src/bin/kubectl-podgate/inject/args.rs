@@ -57,9 +57,8 @@ Exit codes:
 pub(crate) struct Inject {
     #[command(flatten)]
     pub(crate) files: FileArgs,
-    /// Use this image for the sidecar and the agent
-    #[arg(long, value_name = "IMAGE", default_value_t = release::sidecar_image(), value_parser = release::parse_image)]
-    pub(crate) image: String,
+    #[arg(long, value_name = "IMAGE", help = image_help(), value_parser = release::parse_image)]
+    pub(crate) image: Option<String>,
     /// Set the sidecar's imagePullPolicy; by default it is not set
     #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub(crate) image_pull_policy: Option<String>,
@@ -113,6 +112,11 @@ pub(crate) enum OrderSource {
     Kruise,
     Compose(PathBuf),
     Tekton(Option<PathBuf>),
+}
+
+fn image_help() -> String {
+    let image = release::sidecar_image();
+    format!("Use this image for the sidecar and the agent [default: the image of the last injection, or {image}]")
 }
 
 fn parse_order_source(text: &str) -> Result<OrderSource, &'static str> {

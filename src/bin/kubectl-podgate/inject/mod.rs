@@ -18,7 +18,7 @@ use podgate::core::exit::Exit;
 use podgate::core::text::sanitize;
 use podgate::order::finding::Level;
 use podgate::order::inject::Options;
-use podgate::order::migrate;
+use podgate::order::{migrate, release};
 use std::io::Write;
 use std::process::ExitCode;
 use transform::Action;
@@ -32,12 +32,13 @@ pub(crate) fn inject(args: &Inject) -> Result<ExitCode, Vec<String>> {
         image_pull_policy: args.image_pull_policy.clone(),
         has_fixed_user: !args.no_fixed_user,
         sidecar_resources: args.sidecar_resources.clone(),
-        ..Options::new(&args.image)
+        ..Options::new(args.image.clone().unwrap_or_else(release::sidecar_image))
     });
     let action = |sources: &[Source]| {
         let look_up = || look_up_images(sources, &args.images, args.annotate_only);
         let images = args.images.resolve_images.then(look_up).transpose()?;
-        Ok(Action::Inject { options, from, images, annotate_only: args.annotate_only })
+        let sets_image = args.image.is_some();
+        Ok(Action::Inject { options, sets_image, from, images, annotate_only: args.annotate_only })
     };
     run(&args.files, args.from.is_some(), action)
 }

@@ -12,6 +12,8 @@ use serde_json::Value;
 pub(super) enum Action {
     Inject {
         options: Box<Options>,
+        /// True if `options` has an image that the user has passed.
+        sets_image: bool,
         from: Option<migrate::MigrationSource>,
         images: Option<ResolvedImages>,
         /// True if only the images' commands are written, as annotations.
@@ -71,7 +73,8 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
     }
     for at in templates {
         let Some(template) = at.place.of(&document.value) else { continue };
-        let Some(result) = template_edits(template, action) else {
+        let mut image = None;
+        let Some(result) = template_edits(template, action, &mut image) else {
             if matches!(action, Action::Inject { .. }) && inject::inject_label(template) != Some("disabled") {
                 let findings = declare::check_undeclared(template);
                 done.reports.extend(findings.iter().map(|finding| report(&at.place, finding)));
@@ -83,7 +86,7 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
         done.reports.extend(injected.findings.iter().map(|finding| report(&at.place, finding)));
         if !injected.edits.is_empty() {
             edits.extend(injected.edits.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
-            changed.push(at);
+            changed.push((at, image));
         }
     }
     if edits.is_empty() || done.reports.iter().any(|report| report.level == Some(Level::Error)) {
@@ -91,9 +94,10 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
     }
     match document.edited(&edits) {
         Ok(text) => {
-            for template in changed {
+            for (template, image) in changed {
                 let (at, name) = (position(&template.place), template.name(&document.value));
-                let line = format!("{at}: {name}: {}", action.past_tense());
+                let image = image.map(|image| format!(", {image}")).unwrap_or_default();
+                let line = format!("{at}: {name}: {}{image}", action.past_tense());
                 done.reports.push(Report { level: None, line });
             }
             done.new_text = Some(text);
@@ -106,9 +110,14 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
     done
 }
 
-/// Returns the edits for a template, or `None` if the template neither declares an order nor is injected.
-fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, Vec<Finding>>> {
-    let Action::Inject { options, from, images, annotate_only } = action else {
+/// Returns the edits for a template, or `None` if the template neither declares an order nor is injected. Sets `image` to
+/// what happens to the image of an earlier injection.
+fn template_edits(
+    template: &Value,
+    action: &Action,
+    image: &mut Option<String>,
+) -> Option<Result<Injected, Vec<Finding>>> {
+    let Action::Inject { options, sets_image, from, images, annotate_only } = action else {
         return inject::is_injected(template).then(|| inject::uninject(template));
     };
     let (is_declared, is_injected) = (declare::is_declared(template), inject::is_injected(template));
@@ -140,8 +149,13 @@ fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, 
         findings.extend(resolved.findings);
         known.images = resolved.commands;
     }
-    Some(match inject::inject(&value, options, &known) {
+    let has_default_resources = options.sidecar_resources == Options::new("").sidecar_resources;
+    let mut options = options.clone();
+    *image = inject::keep_settings(&value, &mut options, *sets_image);
+    Some(match inject::inject(&value, &options, &known) {
         Ok(mut injected) => {
+            let change = inject::resources_change(&value, &injected.value).filter(|_| has_default_resources);
+            injected.findings.extend(change);
             edits.extend(injected.edits.drain(..).filter(|_| !annotate_only));
             findings.append(&mut injected.findings);
             Ok(Injected { edits, findings, ..injected })

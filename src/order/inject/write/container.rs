@@ -24,7 +24,9 @@ impl Writer<'_> {
     ) -> Result<Container, Vec<Finding>> {
         let place = Self::container_place(planned);
         let spec = place.of(self.template).unwrap_or(&Value::Null);
-        let own = ContainerLines { planned, container, spec };
+        let mut found = Place::spec("containers").items(self.found.unwrap_or(&Value::Null)).iter();
+        let found = found.find(|item| parts::item_name(item) == Some(&planned.name));
+        let own = ContainerLines { planned, container, spec, found };
         let mut entry = Container { mode: planned.mode(), until: planned.until(), ..container.clone() };
         if let Some(check) = &planned.ready {
             replace_probes(&mut entry, check);

@@ -13,15 +13,20 @@ use crate::order::finding::{Finding, has_errors};
 use crate::order::inject::existing::Existing;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::outcome::{Injected, Options};
-use crate::order::inject::{container_list, istio, parts, preconditions, undo};
+use crate::order::inject::{by_hand, container_list, istio, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, PlannedMode, Waiters};
 use crate::order::resources;
 use serde_json::Value;
 use writer::Writer;
 
-/// Writes `plan` into `template`, which has no injected parts. Returns `None` if the plan changes no container. Fails with
-/// all findings, at least one of them an error.
-pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Option<Injected>, Vec<Finding>> {
+/// Writes `plan` into `template`, which has no injected parts. `found` is the template with the parts of an earlier
+/// injection. Returns `None` if the plan changes no container. Fails with all findings, at least one of them an error.
+pub(super) fn write(
+    template: &Value,
+    plan: &Plan,
+    options: &Options,
+    found: Option<&Value>,
+) -> Result<Option<Injected>, Vec<Finding>> {
     let mut findings = preconditions::check_template(template);
     if findings.is_empty() {
         findings = preconditions::check_plan(template, plan);
@@ -32,7 +37,7 @@ pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<
     if !plan.containers.iter().any(ContainerPlan::is_modified) {
         return Ok(None);
     }
-    let mut writer = Writer::new(template, plan, options);
+    let mut writer = Writer::new(template, plan, options, found);
     writer.write_all()?;
     writer.finish().map(Some)
 }
@@ -168,6 +173,7 @@ impl Writer<'_> {
         // Replace the placeholder with the complete record.
         let (mut value, mut edits) = self.editor.finish();
         edits.pop();
+        self.record.digest = by_hand::digest(&value);
         let record = serde_json::to_string(&self.record).unwrap_or_default();
         let last = Edit { at: at.clone(), op: Op::Set(record.into()) };
         apply(&mut value, &last)?;

@@ -12,6 +12,8 @@ pub(super) struct Writer<'a> {
     pub(super) template: &'a Value,
     pub(super) plan: &'a Plan,
     pub(super) options: &'a Options,
+    /// The template with the parts of an earlier injection, if any.
+    pub(super) found: Option<&'a Value>,
     pub(super) originals: OriginalProbes,
     pub(super) editor: Editor,
     pub(super) record: Record,
@@ -19,10 +21,15 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(template: &'a Value, plan: &'a Plan, options: &'a Options) -> Writer<'a> {
+    pub(super) fn new(
+        template: &'a Value,
+        plan: &'a Plan,
+        options: &'a Options,
+        found: Option<&'a Value>,
+    ) -> Writer<'a> {
         let record = Record { version: VERSION.to_owned(), ..Record::default() };
         let (originals, editor) = (OriginalProbes::read(template), Editor::new(template.clone()));
-        Writer { template, plan, options, originals, editor, record, findings: Vec::new() }
+        Writer { template, plan, options, found, originals, editor, record, findings: Vec::new() }
     }
 
     pub(super) fn container_place(planned: &ContainerPlan) -> Place {

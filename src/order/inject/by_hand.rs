@@ -1,0 +1,125 @@
+//! Changes that a person made to injected parts: flags that the next injection keeps, and values that it writes again.
+
+use crate::core::command::AgentCommand;
+use crate::order::declare::keys;
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::inject::merge::covers;
+use crate::order::inject::parts::{self, AGENT_FIELDS, field_place};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The number of allowed failures of podgate's startupProbe, which is compared like a flag.
+const FAILURES: &str = "failureThreshold";
+/// Flags that `inject` writes. All other flags are a person's own.
+const WRITTEN: &str = "--container --until --check --check-timeout --timeout --on-timeout --fail-fast --tether --ready-check \
+    --fallback-check --restart-with --stop-after --stop-signal --termination-log --then --then-timeout failureThreshold";
+/// Flags that `inject` writes into a preStop hook only.
+const WRITTEN_PRE_STOP: [&str; 2] = ["--grace", "--log-to"];
+
+/// Returns true if `inject` never writes `flag`, with or without its value, into the field `short`.
+fn is_added(short: &str, flag: &str) -> bool {
+    let flag = flag.split(' ').next().unwrap_or_default();
+    !WRITTEN.split(' ').any(|own| own == flag) && !(short == "preStop" && WRITTEN_PRE_STOP.contains(&flag))
+}
+
+/// Returns the words of the agent's command line in the field `short`, from the agent's path to the `--`.
+fn agent_words(container: &Value, short: &str) -> Option<Vec<String>> {
+    if short == "command" {
+        let (field, end) = parts::find_gate(container)?;
+        return Some(parts::string_list(container.get(field))?.drain(..end).collect());
+    }
+    let own = parts::agent_line(container, short)?;
+    parts::exec_words(field_place(&Place::root(), short).of(container)).map(|mut words| words.split_off(own.prefix))
+}
+
+/// Returns the flags of each command line of the agent in a template, by container and field, with the field's place.
+fn lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>)> {
+    let list = Place::spec("containers");
+    let mut found = BTreeMap::new();
+    for (at, item) in list.items(template).iter().enumerate() {
+        for (short, _) in AGENT_FIELDS {
+            let line = agent_words(item, short).and_then(|words| AgentCommand::parse(&words));
+            let (Some(name), Some(line)) = (parts::item_name(item), line) else { continue };
+            let with_value = |(flag, value): (String, Option<String>)| {
+                flag + &value.map(|value| format!(" {value}")).unwrap_or_default()
+            };
+            let mut flags: Vec<String> = line.flags.into_iter().map(with_value).collect();
+            if short == "startupProbe" {
+                flags.push(format!("{FAILURES} {}", item[short][FAILURES]));
+            }
+            found.insert((name, short), (field_place(&list.to(at), short), flags));
+        }
+    }
+    found
+}
+
+/// Returns the words of the command line `new` for the field `short`, with the flags that a person has added to this
+/// field of `found`, the container before this injection. If nothing else has changed, returns the words of `found`.
+pub(super) fn with_added_flags(mut new: AgentCommand, found: Option<&Value>, short: &str) -> Vec<String> {
+    let Some(words) = found.and_then(|container| agent_words(container, short)) else { return new.to_argv() };
+    let line = AgentCommand::parse(&words).filter(|line| line.subcommand == new.subcommand);
+    let flags = line.into_iter().flat_map(|line| line.flags);
+    let (added, written): (Vec<_>, Vec<_>) = flags.partition(|(flag, _)| is_added(short, flag));
+    if !added.is_empty() && written == new.flags {
+        return words;
+    }
+    new.flags.extend(added);
+    new.to_argv()
+}
+
+/// Returns a digest of the injected parts, without flags that a person has added.
+pub(super) fn digest(template: &Value) -> String {
+    let mut lines = lines(template);
+    lines.iter_mut().for_each(|((_, short), (_, flags))| flags.retain(|flag| !is_added(short, flag)));
+    let lines: Vec<_> = lines.iter().map(|(key, (_, flags))| (key, flags)).collect();
+    let sidecar = parts::find_sidecar(template).map(|(_, own)| [&own["securityContext"], &own["env"][0]["value"]]);
+    // 32-bit FNV-1a, which every version computes alike.
+    let text = json!([lines, sidecar]).to_string();
+    let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{hash:08x}")
+}
+
+/// Returns a warning for each part of `found`, an injected template, whose changes by a person are not in `new`, the
+/// next injection. `recorded` is the digest of the previous injection.
+pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<Finding> {
+    let is_changed = !recorded.is_empty() && recorded != digest(found);
+    let warning = |at: Place, what: String| Finding::warning("injected-changed", at, what);
+    let (mut findings, mut new_lines) = (Vec::new(), lines(new));
+    for ((name, short), (at, before)) in lines(found) {
+        let (_, after) = new_lines.remove(&(name, short)).unwrap_or_default();
+        let missing = |from: &[String], other: &[String]| {
+            let missing = from.iter().filter(|flag| !other.contains(flag));
+            let missing = missing.filter(|flag| is_changed || is_added(short, flag));
+            let text = missing.map(String::as_str).collect::<Vec<_>>().join(" ");
+            if text.is_empty() { "nothing".to_owned() } else { text }
+        };
+        let (lost, written) = (missing(&before, &after), missing(&after, &before));
+        if lost != written {
+            let part = if short == "command" { "gate" } else { short };
+            let what =
+                format!("podgate's {part} of {name} was changed by hand: inject writes {written} in place of {lost}");
+            findings.push(warning(at, what).fix("declare the change in podgate's annotations"));
+        }
+    }
+    let (before, after) = (parts::find_sidecar(found), parts::find_sidecar(new));
+    let (Some((at, before)), Some((_, after))) = (before.filter(|_| is_changed), after) else { return findings };
+    for field in ["securityContext", "env"].into_iter().filter(|field| !covers(&before[*field], &after[*field])) {
+        let what = format!("the {field} of podgate's sidecar was changed by hand: inject writes it again");
+        findings.push(warning(at.to(field), what));
+    }
+    findings
+}
+
+/// Returns a warning if the sidecar has other resources in `new`, the next injection, than in `found`, although no
+/// annotation declares resources.
+pub fn resources_change(found: &Value, new: &Value) -> Option<Finding> {
+    let ((at, before), (_, after)) = (parts::find_sidecar(found)?, parts::find_sidecar(new)?);
+    let [before, after] = [&before["resources"], &after["resources"]];
+    if before == after || parts::annotation_place(keys::SIDECAR_RESOURCES).of(new).is_some() {
+        return None;
+    }
+    let what = format!("inject changes the resources of podgate's sidecar from {before} to {after}");
+    let fix = format!("to keep them, set the annotation {}, or pass --sidecar-resources", keys::SIDECAR_RESOURCES);
+    Some(Finding::warning("injected-changed", at.to("resources"), what).fix(fix))
+}
