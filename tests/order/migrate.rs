@@ -76,19 +76,72 @@ fn compose_conditions_become_states() {
     let (annotations, done) = migrated(&pod(&["web", "api-server", "migrate", "db"]), &MigrationSource::Compose(file));
     assert_eq!(
         annotations,
-        json!({"after.podgate.io/web": "api-server", "after.podgate.io/api-server": "db=Started, migrate=Completed",
+        json!({"on-dependency-restart.podgate.io/web": "restart", "after.podgate.io/web": "api-server", "after.podgate.io/api-server": "db=Started, migrate=Completed",
                "after.podgate.io/migrate": "db=Started"})
     );
     let lost = rule_messages(&done.findings, "not-migrated");
     for expected in [
         "api-server depends on \"queue\", which has no container in this Pod",
         "the service \"mailer\" has no container in this Pod",
-        "restart: true of \"web\" for \"api_server\" is not migrated",
         "readinessProbe: {exec: {command: [\"curl\",\"-f\",\"http://localhost\"]}}",
     ] {
         assert!(lost.contains(expected), "{expected}: {lost}");
     }
     assert!(!lost.contains("redis"), "not required: {lost}");
+}
+
+#[test]
+fn compose_services_outside_the_pod_become_checks() {
+    let depends = |how: Value| json!({"a": {"depends_on": {"q_1": how, "b": {"condition": "service_started"}}}});
+    let started = depends(json!({"condition": "service_started"}));
+    let done = depends(json!({"condition": "service_completed_successfully"}));
+    let linked = json!({"a": {"links": ["q_1:queue", "b"]}});
+    let check = Some("tcp://q-1:5672");
+    for (services, outside, expected) in [
+        (&started, json!({"expose": ["5672"]}), check),
+        (&started, json!({"expose": [5672]}), check),
+        (&started, json!({"expose": ["53/udp", "9000-9010", "5672/tcp"]}), check),
+        (&started, json!({"ports": ["127.0.0.1:80:5672"]}), check),
+        (&started, json!({"ports": ["15672:5672"]}), check),
+        (&started, json!({"ports": [{"target": 53, "protocol": "udp"}, {"target": 5672, "published": "1"}]}), check),
+        (&linked, json!({"expose": [5672]}), check),
+        (&started, json!({"expose": ["${PORT}"]}), None),
+        (&started, json!({"image": "q"}), None),
+        (&started, Value::Null, None),
+        (&done, json!({"expose": [5672]}), None),
+        (&json!({"a": {"depends_on": ["b"], "external_links": ["q_1:queue"]}}), json!({"expose": [5672]}), None),
+    ] {
+        for (command, mode) in [(true, "auto"), (false, "auto"), (true, "hold"), (true, "post-start")] {
+            let mut services = services.clone();
+            services["q_1"] = outside.clone();
+            let mut pod = pod(&["a", "b"]);
+            pod["metadata"]["annotations"]["mode.podgate.io/a"] = json!(mode);
+            if !command {
+                pod["spec"]["containers"][0].as_object_mut().unwrap().remove("command");
+            }
+            let (annotations, done) = migrated(&pod, &MigrationSource::Compose(json!({"services": services})));
+            assert_eq!(annotations["after.podgate.io/a"], "b=Started", "{services}");
+            let expected = expected.filter(|_| command && mode == "auto");
+            assert_eq!(annotations["check.podgate.io/a"].as_str(), expected, "{services}");
+            let lost = rule_messages(&done.findings, "not-migrated");
+            assert_eq!(lost.contains("write check.podgate.io/a: \"tcp://HOST:PORT\""), expected.is_none(), "{lost}");
+        }
+    }
+}
+
+#[test]
+fn compose_restart_needs_a_gate() {
+    let service = json!({"depends_on": {"b": {"condition": "service_started", "restart": true}}});
+    let file = MigrationSource::Compose(json!({"services": {"a": service, "b": {}}}));
+    let (mut gated, mut held) = (pod(&["a", "b"]), pod(&["a", "b"]));
+    gated["metadata"]["annotations"]["podgate.io/mode"] = json!("entrypoint");
+    held["metadata"]["annotations"]["podgate.io/mode"] = json!("hold");
+    for (pod, is_written) in [(gated, true), (held, false)] {
+        let (annotations, done) = migrated(&pod, &file);
+        assert_eq!(annotations["on-dependency-restart.podgate.io/a"] == "restart", is_written);
+        let lost = rule_messages(&done.findings, "not-migrated");
+        assert_eq!(lost.contains("write on-dependency-restart.podgate.io/a: restart"), !is_written, "{lost}");
+    }
 }
 
 #[test]

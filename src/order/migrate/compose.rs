@@ -1,7 +1,7 @@
 //! Migrates a Compose file's `depends_on` (<https://docs.docker.com/reference/compose-file/services/#depends_on>). In
 //! a list, each service has the condition `service_started`. In a map, each service has an explicit condition.
 
-use super::migration::Migration;
+use super::migration::{Migration, plain_name};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::grammar::quoted;
 use crate::order::declare::keys;
@@ -24,13 +24,14 @@ pub(super) fn migrate(file: &Value, migration: &mut Migration<'_>) {
             continue;
         };
         fitting += 1;
-        let mut needs = Vec::new();
-        for (other, want) in dependencies(name, &services[name]["depends_on"], migration) {
+        let (mut needs, mut outside) = (Vec::new(), Vec::new());
+        for (other, want) in dependencies(name, &waiter, &services[name], migration) {
             let Some(container) = migration.find_container(&other) else {
-                let other = quoted(&other);
-                let what = format!("{waiter} depends on {other}, which has no container in this Pod and is ignored");
-                let fix = "wait for services outside the Pod with a check: podgate entrypoint --check tcp://HOST:PORT";
-                migration.warn_not_migrated(what, fix);
+                let port = tcp_port(&services[&other]).filter(|_| want != WantedState::Completed);
+                match port.filter(|_| migration.may_have_gate(&waiter)) {
+                    Some(port) => outside.push(format!("tcp://{}:{port}", plain_name(&other))),
+                    None => warn_outside(&waiter, &other, migration),
+                }
                 continue;
             };
             if want == WantedState::Ready {
@@ -39,6 +40,17 @@ pub(super) fn migrate(file: &Value, migration: &mut Migration<'_>) {
             } else {
                 needs.push(WaitCondition { container, want }.to_string());
             }
+        }
+        for other in services[name]["external_links"].as_array().into_iter().flatten() {
+            warn_outside(&waiter, other.as_str().unwrap_or_default(), migration);
+        }
+        if !outside.is_empty() {
+            let checks = outside.join(", ");
+            migration.annotate(&format!("{}{waiter}", keys::CHECK_PREFIX), &checks);
+            migration.note_migrated(format!(
+                "{waiter} waits for {checks}, outside the Pod; correct the host if its Service has another name"
+            ));
+            written += 1;
         }
         if !needs.is_empty() {
             let needs = needs.join(", ");
@@ -56,10 +68,34 @@ pub(super) fn migrate(file: &Value, migration: &mut Migration<'_>) {
     }
 }
 
-/// Returns the services in `depends_on` of the service `name` and their wanted states, sorted by name.
-fn dependencies(name: &str, depends_on: &Value, migration: &mut Migration<'_>) -> Vec<(String, WantedState)> {
+/// Warns that `waiter` depends on the service `other` outside the Pod, for which no check can be written.
+fn warn_outside(waiter: &str, other: &str, migration: &mut Migration<'_>) {
+    let what = format!("{waiter} depends on {}, which has no container in this Pod and is ignored", quoted(other));
+    let fix = format!("write {}{waiter}: \"tcp://HOST:PORT\", which needs the command of {waiter}", keys::CHECK_PREFIX);
+    migration.warn_not_migrated(what, fix);
+}
+
+/// Returns the first TCP port in `expose` or `ports` of a service: the port in its container.
+fn tcp_port(service: &Value) -> Option<u16> {
+    let mut entries = ["expose", "ports"].into_iter().filter_map(|field| service[field].as_array()).flatten();
+    entries.find_map(|entry| {
+        let (target, protocol) = (entry.get("target").unwrap_or(entry), entry.get("protocol").and_then(Value::as_str));
+        let text = target.as_str().map_or_else(|| target.to_string(), str::to_owned);
+        let text = text.strip_suffix("/tcp").unwrap_or(&text);
+        text.rsplit(':').next()?.parse().ok().filter(|_| protocol.is_none_or(|protocol| protocol == "tcp"))
+    })
+}
+
+/// Returns the services in `depends_on` and `links` of the service `name`, which is the container `waiter`, and their
+/// wanted states, sorted by name.
+fn dependencies(
+    name: &str,
+    waiter: &str,
+    service: &Value,
+    migration: &mut Migration<'_>,
+) -> Vec<(String, WantedState)> {
     let (mut found, name) = (Vec::new(), quoted(name));
-    match depends_on {
+    match &service["depends_on"] {
         Value::Null => {}
         Value::Array(list) => {
             for other in list {
@@ -82,13 +118,20 @@ fn dependencies(name: &str, depends_on: &Value, migration: &mut Migration<'_>) -
                         continue;
                     }
                 };
-                if how["restart"] == true {
-                    let what = format!("restart: true of {name} for {} is not migrated", quoted(other));
-                    let fix = format!(
-                        "write {}{name}: restart, which applies to all dependencies of {name}",
-                        keys::ON_DEPENDENCY_RESTART_PREFIX
-                    );
-                    migration.warn_not_migrated(what, fix);
+                let key = format!("{}{waiter}", keys::ON_DEPENDENCY_RESTART_PREFIX);
+                if how["restart"] == true && migration.find_container(other).is_some() {
+                    if migration.may_have_gate(waiter) {
+                        migration.annotate(&key, "restart");
+                        let what =
+                            "restarts with each container that it waits for, also after a crash, unlike in Compose";
+                        migration.note_migrated(format!("{waiter} {what}"));
+                    } else {
+                        let what = format!("restart: true of {name} for {} is not migrated", quoted(other));
+                        migration.warn_not_migrated(
+                            what,
+                            format!("write {key}: restart, which needs the command of {waiter}"),
+                        );
+                    }
                 }
                 if how["required"] != false || migration.find_container(other).is_some() {
                     found.push((other.clone(), want));
@@ -99,8 +142,11 @@ fn dependencies(name: &str, depends_on: &Value, migration: &mut Migration<'_>) -
             migration.reject(format!("depends_on of {name} is neither a list nor a map"), "write depends_on: [db]");
         }
     }
+    let links = service["links"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    found.extend(links.map(|link| (link.split(':').next().unwrap_or(link).to_owned(), WantedState::Started)));
+    // A link only adds a dependency that `depends_on` does not have.
     found.sort_by(|a, b| a.0.cmp(&b.0));
-    found.dedup();
+    found.dedup_by(|later, first| later.0 == first.0);
     found
 }
 

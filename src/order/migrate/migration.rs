@@ -56,7 +56,22 @@ impl Migration<'_> {
     /// Finds the container for a name from another tool. Tries the name itself, then the name in lowercase with hyphens
     /// instead of underscores.
     pub(super) fn find_container(&self, name: &str) -> Option<String> {
-        let plain = name.to_lowercase().replace('_', "-");
-        [name, &plain].into_iter().find_map(|name| self.spec.get(name)).map(|own| own.name.to_owned())
+        [name, &plain_name(name)].into_iter().find_map(|name| self.spec.get(name)).map(|own| own.name.to_owned())
     }
+    /// Returns true if the container `name` can have a gate in front of its command: the manifest has the command, and
+    /// no annotation sets another mode.
+    pub(super) fn may_have_gate(&self, name: &str) -> bool {
+        let value = |prefix: &str, name: &str| {
+            annotation_place(&format!("{prefix}{name}")).of(self.editor.value()).and_then(Value::as_str)
+        };
+        let command = self.spec.get(name).and_then(|own| own.string_list("command"));
+        let mode = value(keys::MODE_PREFIX, name).or_else(|| value(keys::MODE, ""));
+        (command.is_some_and(|words| !words.is_empty()) || value(keys::COMMAND_PREFIX, name).is_some())
+            && mode.is_none_or(|mode| ["auto", "entrypoint"].contains(&mode))
+    }
+}
+
+/// Returns a name from another tool in lowercase, with hyphens instead of underscores.
+pub(super) fn plain_name(name: &str) -> String {
+    name.to_lowercase().replace('_', "-")
 }

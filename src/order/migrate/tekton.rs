@@ -28,12 +28,12 @@ pub(super) fn migrate(file: Option<&Value>, migration: &mut Migration<'_>) {
             migration.reject(format!("two steps match the container {container}"), "give each step its own name");
             continue;
         }
-        let limits = "add --command-timeout to its gate by hand; podgate.io/timeout limits the wait only";
+        let limits = "inject it, and add --command-timeout to its gate, which a later inject keeps; podgate.io/timeout limits the wait only";
         for (field, fix) in [
             ("timeout", limits),
             ("when", "check the condition in the command"),
-            ("stdoutConfig", "add --stdout FILE to its gate by hand"),
-            ("stderrConfig", "add --stderr FILE to its gate by hand"),
+            ("stdoutConfig", "inject it, and add --stdout FILE to its gate, which a later inject keeps"),
+            ("stderrConfig", "inject it, and add --stderr FILE to its gate, which a later inject keeps"),
         ] {
             if step.get(field).is_some() {
                 migration.warn_not_migrated(format!("{field} of the step {name} is not migrated"), fix);
