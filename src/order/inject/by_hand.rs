@@ -1,7 +1,6 @@
 //! Changes that a person made to injected parts: flags that the next injection keeps, and values that it writes again.
 
 use crate::core::command::AgentCommand;
-use crate::order::declare::keys;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::merge::covers;
@@ -11,16 +10,15 @@ use std::collections::BTreeMap;
 
 /// The number of allowed failures of podgate's startupProbe, which is compared like a flag.
 const FAILURES: &str = "failureThreshold";
-/// Flags that `inject` writes. All other flags are a person's own.
+/// Flags that `inject` writes. Those with the name of a field belong to this field only. Other flags are a person's own.
 const WRITTEN: &str = "--container --until --check --check-timeout --timeout --on-timeout --fail-fast --tether --ready-check \
-    --fallback-check --restart-with --stop-after --stop-signal --termination-log --then --then-timeout failureThreshold";
-/// Flags that `inject` writes into a preStop hook only.
-const WRITTEN_PRE_STOP: [&str; 2] = ["--grace", "--log-to"];
+    --fallback-check --restart-with --stop-after --stop-signal --termination-log --then --then-timeout failureThreshold \
+    preStop--grace preStop--log-to";
 
 /// Returns true if `inject` never writes `flag`, with or without its value, into the field `short`.
 fn is_added(short: &str, flag: &str) -> bool {
-    let flag = flag.split(' ').next().unwrap_or_default();
-    !WRITTEN.split(' ').any(|own| own == flag) && !(short == "preStop" && WRITTEN_PRE_STOP.contains(&flag))
+    let flag = flag.split(' ').next();
+    WRITTEN.split(' ').all(|own| Some(own) != flag && own.strip_prefix(short) != flag)
 }
 
 /// Returns the words of the agent's command line in the field `short`, from the agent's path to the `--`.
@@ -73,7 +71,8 @@ pub(super) fn digest(template: &Value) -> String {
     let mut lines = lines(template);
     lines.iter_mut().for_each(|((_, short), (_, flags))| flags.retain(|flag| !is_added(short, flag)));
     let lines: Vec<_> = lines.iter().map(|(key, (_, flags))| (key, flags)).collect();
-    let sidecar = parts::find_sidecar(template).map(|(_, own)| [&own["securityContext"], &own["env"][0]["value"]]);
+    let sidecar = parts::find_sidecar(template)
+        .map(|(_, own)| [&own["resources"], &own["securityContext"], &own["env"][0]["value"]]);
     // 32-bit FNV-1a, which every version computes alike.
     let text = json!([lines, sidecar]).to_string();
     let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -84,7 +83,9 @@ pub(super) fn digest(template: &Value) -> String {
 /// next injection. `recorded` is the digest of the previous injection.
 pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<Finding> {
     let is_changed = !recorded.is_empty() && recorded != digest(found);
-    let warning = |at: Place, what: String| Finding::warning("injected-changed", at, what);
+    let warning = |at: Place, what: String| {
+        Finding::warning("injected-changed", at, what).fix("declare the change in podgate's annotations")
+    };
     let (mut findings, mut new_lines) = (Vec::new(), lines(new));
     for ((name, short), (at, before)) in lines(found) {
         let (_, after) = new_lines.remove(&(name, short)).unwrap_or_default();
@@ -99,27 +100,16 @@ pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<
             let part = if short == "command" { "gate" } else { short };
             let what =
                 format!("podgate's {part} of {name} was changed by hand: inject writes {written} in place of {lost}");
-            findings.push(warning(at, what).fix("declare the change in podgate's annotations"));
+            findings.push(warning(at, what));
         }
     }
     let (before, after) = (parts::find_sidecar(found), parts::find_sidecar(new));
     let (Some((at, before)), Some((_, after))) = (before.filter(|_| is_changed), after) else { return findings };
-    for field in ["securityContext", "env"].into_iter().filter(|field| !covers(&before[*field], &after[*field])) {
-        let what = format!("the {field} of podgate's sidecar was changed by hand: inject writes it again");
+    for field in
+        ["resources", "securityContext", "env"].into_iter().filter(|field| !covers(&before[*field], &after[*field]))
+    {
+        let what = format!("podgate's sidecar was changed by hand: inject writes its {field} again");
         findings.push(warning(at.to(field), what));
     }
     findings
-}
-
-/// Returns a warning if the sidecar has other resources in `new`, the next injection, than in `found`, although no
-/// annotation declares resources.
-pub fn resources_change(found: &Value, new: &Value) -> Option<Finding> {
-    let ((at, before), (_, after)) = (parts::find_sidecar(found)?, parts::find_sidecar(new)?);
-    let [before, after] = [&before["resources"], &after["resources"]];
-    if before == after || parts::annotation_place(keys::SIDECAR_RESOURCES).of(new).is_some() {
-        return None;
-    }
-    let what = format!("inject changes the resources of podgate's sidecar from {before} to {after}");
-    let fix = format!("to keep them, set the annotation {}, or pass --sidecar-resources", keys::SIDECAR_RESOURCES);
-    Some(Finding::warning("injected-changed", at.to("resources"), what).fix(fix))
 }

@@ -18,7 +18,6 @@ mod undo;
 mod user_hooks;
 mod write;
 
-pub use by_hand::resources_change;
 pub(crate) use container_list::sidecar_list;
 pub(crate) use existing::is_held;
 pub(crate) use istio::REWRITTEN_PATH;

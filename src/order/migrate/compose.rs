@@ -25,7 +25,7 @@ pub(super) fn migrate(file: &Value, migration: &mut Migration<'_>) {
         };
         fitting += 1;
         let (mut needs, mut outside) = (Vec::new(), Vec::new());
-        for (other, want) in dependencies(name, &waiter, &services[name], migration) {
+        for (other, want) in dependencies(&waiter, &services[name], migration) {
             let Some(container) = migration.find_container(&other) else {
                 let port = tcp_port(&services[&other]).filter(|_| want != WantedState::Completed);
                 match port.filter(|_| migration.may_have_gate(&waiter)) {
@@ -48,7 +48,7 @@ pub(super) fn migrate(file: &Value, migration: &mut Migration<'_>) {
             let checks = outside.join(", ");
             migration.annotate(&format!("{}{waiter}", keys::CHECK_PREFIX), &checks);
             migration.note_migrated(format!(
-                "{waiter} waits for {checks}, outside the Pod; correct the host if its Service has another name"
+                "{waiter} waits for {checks}; correct the host if its Service has another name"
             ));
             written += 1;
         }
@@ -86,22 +86,16 @@ fn tcp_port(service: &Value) -> Option<u16> {
     })
 }
 
-/// Returns the services in `depends_on` and `links` of the service `name`, which is the container `waiter`, and their
-/// wanted states, sorted by name.
-fn dependencies(
-    name: &str,
-    waiter: &str,
-    service: &Value,
-    migration: &mut Migration<'_>,
-) -> Vec<(String, WantedState)> {
-    let (mut found, name) = (Vec::new(), quoted(name));
+/// Returns the services in `depends_on` and `links` of the container `waiter` and their wanted states, sorted by name.
+fn dependencies(waiter: &str, service: &Value, migration: &mut Migration<'_>) -> Vec<(String, WantedState)> {
+    let mut found = Vec::new();
     match &service["depends_on"] {
         Value::Null => {}
         Value::Array(list) => {
             for other in list {
                 match other.as_str() {
                     Some(other) => found.push((other.to_owned(), WantedState::Started)),
-                    None => migration.warn_not_migrated(format!("{name} depends on an invalid name"), ""),
+                    None => migration.warn_not_migrated(format!("{waiter} depends on an invalid name"), ""),
                 }
             }
         }
@@ -118,19 +112,13 @@ fn dependencies(
                         continue;
                     }
                 };
-                let key = format!("{}{waiter}", keys::ON_DEPENDENCY_RESTART_PREFIX);
                 if how["restart"] == true && migration.find_container(other).is_some() {
+                    let key = format!("{}{waiter}", keys::ON_DEPENDENCY_RESTART_PREFIX);
                     if migration.may_have_gate(waiter) {
                         migration.annotate(&key, "restart");
-                        let what =
-                            "restarts with each container that it waits for, also after a crash, unlike in Compose";
-                        migration.note_migrated(format!("{waiter} {what}"));
                     } else {
-                        let what = format!("restart: true of {name} for {} is not migrated", quoted(other));
-                        migration.warn_not_migrated(
-                            what,
-                            format!("write {key}: restart, which needs the command of {waiter}"),
-                        );
+                        let fix = format!("write {key}: restart, which needs the command of {waiter}");
+                        migration.warn_not_migrated(format!("restart: true of {waiter} is not migrated"), fix);
                     }
                 }
                 if how["required"] != false || migration.find_container(other).is_some() {
@@ -139,7 +127,7 @@ fn dependencies(
             }
         }
         _ => {
-            migration.reject(format!("depends_on of {name} is neither a list nor a map"), "write depends_on: [db]");
+            migration.reject(format!("depends_on of {waiter} is neither a list nor a map"), "write depends_on: [db]");
         }
     }
     let links = service["links"].as_array().into_iter().flatten().filter_map(Value::as_str);

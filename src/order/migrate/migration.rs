@@ -61,12 +61,11 @@ impl Migration<'_> {
     /// Returns true if the container `name` can have a gate in front of its command: the manifest has the command, and
     /// no annotation sets another mode.
     pub(super) fn may_have_gate(&self, name: &str) -> bool {
-        let value = |prefix: &str, name: &str| {
-            annotation_place(&format!("{prefix}{name}")).of(self.editor.value()).and_then(Value::as_str)
-        };
+        let value = |key: String| annotation_place(&key).of(self.editor.value()).and_then(Value::as_str);
         let command = self.spec.get(name).and_then(|own| own.string_list("command"));
-        let mode = value(keys::MODE_PREFIX, name).or_else(|| value(keys::MODE, ""));
-        (command.is_some_and(|words| !words.is_empty()) || value(keys::COMMAND_PREFIX, name).is_some())
+        let mode = value(format!("{}{name}", keys::MODE_PREFIX)).or_else(|| value(keys::MODE.to_owned()));
+        let has_command = command.is_some_and(|words| !words.is_empty());
+        (has_command || value(format!("{}{name}", keys::COMMAND_PREFIX)).is_some())
             && mode.is_none_or(|mode| ["auto", "entrypoint"].contains(&mode))
     }
 }

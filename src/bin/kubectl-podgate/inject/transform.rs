@@ -149,13 +149,10 @@ fn template_edits(
         findings.extend(resolved.findings);
         known.images = resolved.commands;
     }
-    let has_default_resources = options.sidecar_resources == Options::new("").sidecar_resources;
     let mut options = options.clone();
     *image = inject::keep_settings(&value, &mut options, *sets_image);
     Some(match inject::inject(&value, &options, &known) {
         Ok(mut injected) => {
-            let change = inject::resources_change(&value, &injected.value).filter(|_| has_default_resources);
-            injected.findings.extend(change);
             edits.extend(injected.edits.drain(..).filter(|_| !annotate_only));
             findings.append(&mut injected.findings);
             Ok(Injected { edits, findings, ..injected })
