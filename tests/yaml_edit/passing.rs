@@ -157,6 +157,43 @@ spec:
     assert_eq!(done(&["uninject", "-"], &out), pod);
 }
 
+/// A comment at each position and column, with and without a blank line above and a field below the list.
+#[test]
+fn comments_of_each_container_survive_a_move() {
+    let mut moved = 0;
+    for (position, column) in (0..3).flat_map(|position| (0..9).map(move |column| (position, column))) {
+        for (blank, below, end) in [("", "", "\n"), ("\n", "", "\n"), ("", "  hostNetwork: false\n", ""), ("", "", "")]
+        {
+            let mut pod =
+                "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    podgate.io/order: c, b, a\n    \
+                           podgate.io/mode: post-start\nspec:\n  containers:\n"
+                    .to_owned();
+            for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
+                pod += &format!("  - name: {name}\n    image: x\n");
+                if index == position {
+                    pod += &format!("{blank}{:column$}# of {name}\n", "");
+                }
+            }
+            let pod = format!("{pod}{below}").trim_end().to_owned() + end;
+            let run = run(&["inject", "-"], &pod);
+            assert_eq!(run.code, 0, "{}\n{pod}", run.err);
+            assert_eq!(done(&["uninject", "-"], &run.out), pod);
+            if column > 2 {
+                let name = ["a", "b", "c"][position];
+                let own = run.out.split(&format!("\n  - name: {name}\n")).nth(1).unwrap();
+                let own = own.split(&format!("\n{:column$}# of {name}\n", "")).next().unwrap();
+                assert!(
+                    own.len() < 1200 && !own.contains("\n  - name: ") && !own.contains("\n  volumes:"),
+                    "{}",
+                    run.out
+                );
+                moved += 1;
+            }
+        }
+    }
+    assert_eq!(moved, 3 * 6 * 4);
+}
+
 fn value(text: &str) -> serde_json::Value {
     serde_saphyr::from_str(text).unwrap()
 }

@@ -41,7 +41,8 @@ impl Splicer<'_> {
                 }
             }
         }
-        let end = lines.last()?.end;
+        // The items of a moved list take comments along that are below the last line of the object.
+        let end = out.iter().map(|(at, _)| at.end).fold(lines.last()?.end, usize::max);
         out.push((end..end, new));
         Some(out)
     }
