@@ -434,3 +434,18 @@ fn handwritten_examples_pass_strict_checks() {
     let (code, out, _) = check(&directory, &["--strict", "-R", manifests]);
     assert_eq!(code, 0, "{out}");
 }
+
+#[test]
+fn positions_in_long_lines_are_printed_once() {
+    let padding = "ü".repeat(700);
+    for (before, after) in [("", ""), ("", &*padding), (&*padding, ""), (&*padding, &*padding)] {
+        let object = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations":
+            {"x": before, "podgate.io/order": "a, zz", "y": after}}, "spec": {"containers": [{"name": "a", "command": ["a"]}]}});
+        let (directory, _) = file(&object.to_string());
+        let (_, out, _) = check(&directory, &["-o", "json", "pod.yaml"]);
+        let column = serde_json::from_str::<Value>(&out).unwrap()["findings"][0]["column"].clone();
+        let (_, out, _) = check(&directory, &["-q", "pod.yaml"]);
+        let shown: Vec<&str> = out.lines().filter(|line| line.contains("-->")).collect();
+        assert_eq!(shown, [format!(" --> pod.yaml:1:{column}")], "{out}");
+    }
+}

@@ -21,8 +21,6 @@ pub(crate) struct SourceLine {
     pub(crate) text: String,
     /// Byte range of the mark in `text`.
     pub(crate) highlight: Range<usize>,
-    /// True if parts of a long line are omitted.
-    pub(crate) is_cut: bool,
 }
 
 /// Number of bytes shown on each side of the mark in a long line. A manifest may be a single line of megabytes.
@@ -68,6 +66,5 @@ fn source_line(text: &str, range: &Range<usize>) -> SourceLine {
     SourceLine {
         text: format!("{before}{}{behind}", &text[from..to]),
         highlight: mark.start - from + shift..mark_end - from + shift,
-        is_cut: from > start || to < end,
     }
 }

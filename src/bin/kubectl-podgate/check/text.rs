@@ -2,6 +2,7 @@
 
 use super::analyze::{Analysis, CheckedTemplate};
 use super::locate::LocatedFinding;
+use crate::yaml::Position;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level as SnippetLevel, Renderer, Snippet};
 use humantime::format_duration;
@@ -49,24 +50,26 @@ fn render_finding(located: &LocatedFinding<'_>) -> String {
         Level::Warning => SnippetLevel::WARNING,
         Level::Note => SnippetLevel::NOTE,
     };
-    // The renderer computes the column from the shown text. For a cut line, that column is wrong: add the real position
-    // to the path.
-    let path = if located.line.is_cut { &located.start.in_file(located.file) } else { located.file };
+    let path = sanitize(located.file);
     let mark = located.line.highlight.clone();
     // An empty mark would be invisible. Widen the mark to one byte.
     let mark = mark.start..mark.end.max(mark.start + 1).min(located.line.text.len().max(mark.start));
     let snippet = Snippet::source(&located.line.text)
         .line_start(located.start.line)
-        .path(sanitize(path))
+        .path(&path)
         .annotation(AnnotationKind::Primary.span(mark));
     let rule = located.finding.rule;
     // On a terminal, the rule's name is a link.
     let title = level.primary_title(sanitize(&located.finding.message)).id(rule).id_url(rules::section_url(rule));
+    // The renderer computes the column from the shown text, which is wrong for a line that is cut at its start.
+    let column = located.line.text[..located.line.highlight.start].chars().count() + 1;
+    let shown = Position { column, ..located.start }.in_file(&path);
     let mut group = title.element(snippet);
     if !located.finding.fix.is_empty() {
         group = group.element(SnippetLevel::HELP.message(sanitize(&located.finding.fix)));
     }
-    Renderer::styled().decor_style(DecorStyle::Ascii).term_width(120).render(&[group])
+    let text = Renderer::styled().decor_style(DecorStyle::Ascii).term_width(120).render(&[group]);
+    text.replacen(&shown, &located.start.in_file(&path), 1)
 }
 
 fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {

@@ -48,7 +48,8 @@ pub(crate) struct Document {
     /// True if the file holds only JSON.
     pub(crate) is_json: bool,
     tree: OnceCell<Option<Tree>>,
-    line_starts: OnceCell<Vec<usize>>,
+    /// Offsets with their positions in the file: each line, and each kibibyte of a line, which may have megabytes.
+    marks: OnceCell<Vec<(usize, Position)>>,
 }
 
 /// Position in a file as editors show it. Lines and columns start at 1. Columns count characters.
@@ -189,13 +190,25 @@ impl Document {
 
     /// Converts a byte offset in [`Document::text`] to a position in the file.
     pub(crate) fn position(&self, offset: usize) -> Position {
-        let starts = self.line_starts.get_or_init(|| {
-            std::iter::once(0).chain(self.text.match_indices('\n').map(|(newline, _)| newline + 1)).collect()
+        let marks = self.marks.get_or_init(|| {
+            let mut at = Position { line: self.line, column: 1 };
+            let mut marks: Vec<(usize, Position)> = Vec::new();
+            for (offset, c) in self.text.char_indices() {
+                if at.column == 1 || marks.last().is_none_or(|(last, _)| last + 1024 <= offset) {
+                    marks.push((offset, at));
+                }
+                at.column += 1;
+                if c == '\n' {
+                    at = Position { line: at.line + 1, column: 1 };
+                }
+            }
+            marks.push((self.text.len(), at));
+            marks
         });
         let offset = offset.min(self.text.len());
-        let index = starts.partition_point(|start| *start <= offset) - 1;
+        let (from, at) = marks[marks.partition_point(|(mark, _)| *mark <= offset) - 1];
         let is_character_start = |byte: &&u8| !(0x80..=0xbf).contains(*byte);
-        let before = self.text.as_bytes()[starts[index]..offset].iter().filter(is_character_start).count();
-        Position { line: self.line + index, column: before + 1 }
+        let characters = self.text.as_bytes()[from..offset].iter().filter(is_character_start).count();
+        Position { column: at.column + characters, ..at }
     }
 }
