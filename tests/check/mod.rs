@@ -449,3 +449,52 @@ fn positions_in_long_lines_are_printed_once() {
         assert_eq!(shown, [format!(" --> pod.yaml:1:{column}")], "{out}");
     }
 }
+
+/// Returns `LINE:COLUMN rule` of each error that `inject` prints.
+fn inject_errors(directory: &TempDir) -> Vec<String> {
+    let output = program(directory.path()).current_dir(directory.path()).args(["inject", "pod.yaml"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let errors = text.lines().filter_map(|line| line.strip_prefix("pod.yaml:")?.split_once(": error: "));
+    errors.map(|(at, rest)| format!("{at} {}", rest.rsplit('[').next().unwrap().trim_end_matches(']'))).collect()
+}
+
+fn check_errors(directory: &TempDir) -> Vec<String> {
+    let (_, out, _) = check(directory, &["-o", "json", "pod.yaml"]);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let errors = json["findings"].as_array().unwrap().iter().filter(|finding| finding["level"] == "error");
+    errors.map(|one| format!("{}:{} {}", one["line"], one["column"], one["rule"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn inject_reports_the_errors_of_check_in_the_same_order() {
+    let broken = CHAIN.replace("podgate.io/order", "after.podgate.io/none: db\n        podgate.io/order");
+    let broken = broken
+        .replace("cache, web", "caches, wep")
+        .replace("{name: shop}", "{name: shop, annotations: {podgate.io/order: x}}");
+    for text in [broken.clone(), format!("{broken}---\n{CHAIN}---\n{broken}")] {
+        let (directory, _) = file(&text);
+        let found = inject_errors(&directory);
+        assert!(found.len() >= 3, "{found:?}");
+        assert_eq!(found, check_errors(&directory));
+    }
+}
+
+#[test]
+fn layouts_that_inject_cannot_edit_are_reported() {
+    let pod =
+        |volumes: &str| CHAIN.replace("      containers:\n", &format!("      volumes:{volumes}\n      containers:\n"));
+    let gate = |api: &str| CHAIN.replace("{name: api, command: [api],", api);
+    for (text, is_editable) in [
+        (pod("\n        - # from a template"), false),
+        (pod("\n        -"), true),
+        (pod(" []"), true),
+        (pod(" [{name: a, emptyDir: {}}]"), true),
+        (gate("{name: api, command: [api  # the program\n        ],"), true),
+        (gate("{name: api, startupProbe:  # slow\n        {tcpSocket: {port: 1}}, command: [api],"), true),
+    ] {
+        let (directory, _) = file(&text);
+        let found = check_errors(&directory);
+        assert_eq!(found, inject_errors(&directory), "{text}");
+        assert_eq!(!found.iter().any(|one| one.ends_with("not-editable")), is_editable, "{found:?} {text}");
+    }
+}

@@ -248,7 +248,7 @@ fn edits_that_do_not_apply_are_rejected() {
         move_item("spec/containers/0", 5),
     ] {
         let error = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
-        assert_eq!(error.place, edit.at);
+        assert_eq!(error.at, edit.at);
     }
 }
 
@@ -262,7 +262,7 @@ fn edits_that_would_lose_a_comment_are_rejected() {
     ] {
         let source = Source::parse("f", text.to_owned());
         let error = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
-        assert!(!error.place.0.is_empty() && edit.at.0.starts_with(&error.place.0), "{text:?}: {error:?}");
+        assert!(!error.at.0.is_empty() && edit.at.0.starts_with(&error.at.0), "{text:?}: {error:?}");
     }
 }
 

@@ -68,6 +68,7 @@ pub const RULES: &[Rule] = &[
     rule("no-readiness-probe", &[Warning], "A container without probes is waited for until it is Ready"),
     rule("not-a-label", &[Error], "An annotation is written as a label"),
     rule("not-an-annotation", &[Error], "A label is written as an annotation"),
+    rule("not-editable", &[Error], "The layout of the YAML allows no edit of a part"),
     rule("not-guaranteed", &[Warning], "The sidecar's resources change the Pod's QoS class"),
     rule("not-injected", &[Error], "The cluster's webhook does not inject the Pod"),
     rule("not-migrated", &[Warning], "A part of another tool's order was not migrated"),

@@ -3,7 +3,7 @@
 use super::locate::{LocatedFinding, locate, locate_error};
 use crate::registry::images::ResolvedImages;
 use crate::yaml::{Document, Position, Source};
-use podgate::order::edit::Place;
+use podgate::order::edit::{Edit, Place};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options};
 use podgate::order::lint::{self, Context, LintReport, Version};
@@ -84,9 +84,11 @@ pub(crate) fn analyze_all<'a>(
             let from_root = |finding| locate(finding, &Place::root(), document, &source.name);
             let misplaced = lint::misplaced_keys(&document.value, &templates);
             analysis.findings.extend(misplaced.into_iter().map(from_root));
+            let mut edits = Vec::new();
             for template in templates {
-                analyze_template(source, document, template, images, kubernetes, &mut analysis);
+                analyze_template(source, document, template, images, kubernetes, &mut analysis, &mut edits);
             }
+            analysis.findings.extend(document.edited(&edits).err().map(from_root));
         }
     }
     analysis
@@ -99,6 +101,7 @@ fn analyze_template<'a>(
     images: &ResolvedImages,
     kubernetes: Option<Version>,
     analysis: &mut Analysis<'a>,
+    edits: &mut Vec<Edit>,
 ) {
     let Some(template) = at.place.of(&document.value) else { return };
     let label = inject::inject_label(template);
@@ -124,7 +127,11 @@ fn analyze_template<'a>(
     let workload = workload.and_then(|place| place.of(&document.value));
     let mut findings = Vec::from_iter(lint::check_sidecar_position(template).filter(|_| is_injected));
     let context = Context { kubernetes, workload };
-    let outlook = plan_and_outlook(template, images, context, &mut findings);
+    let mut own = Vec::new();
+    let outlook = plan_and_outlook(template, images, context, &mut findings, &mut own);
+    // JSON can always be edited.
+    own.retain(|_| !document.is_json);
+    edits.extend(own.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
     let namespace = at.object.to("metadata").to("namespace").of(&document.value);
     let account = Place::spec("serviceAccountName").of(template);
     analysis.templates.push(CheckedTemplate {
@@ -143,12 +150,14 @@ fn analyze_template<'a>(
     });
 }
 
-/// Returns the plan and the forecast of a template. Returns `None` and adds an error if no plan can be made.
+/// Returns the plan and the forecast of a template, and adds the edits of its injection to `edits`. Returns `None` and
+/// adds an error if no plan can be made.
 pub(crate) fn plan_and_outlook(
     template: &Value,
     images: &ResolvedImages,
     context: Context<'_>,
     findings: &mut Vec<Finding>,
+    edits: &mut Vec<Edit>,
 ) -> Option<(Plan, LintReport)> {
     let stripped = inject::strip(template).map_err(|found| findings.extend(found)).ok()?;
     let plain = stripped.plain();
@@ -159,6 +168,7 @@ pub(crate) fn plan_and_outlook(
     // The image name does not affect the findings.
     let injected = stripped.inject(&Options::new("podgate"), &known).map_err(|found| findings.extend(found)).ok()?;
     findings.extend(injected.findings);
+    edits.extend(injected.edits);
     let plan = match injected.plan {
         Some(plan) => plan,
         // `inject` makes no plan for an injected template that no longer declares an order.

@@ -67,7 +67,9 @@ fn run(
     for source in sources {
         let mut replaced = Vec::new();
         for (index, document) in source.documents.iter().enumerate() {
-            let done = transform::transform_document(&source.name, document, &action);
+            let mut done = transform::transform_document(&source.name, document, &action);
+            // In the order of `check`, and changes last.
+            done.reports.sort_by_key(|report| (report.level.is_none(), report.at));
             reports.extend(done.reports);
             any |= done.is_concerned;
             replaced.extend(done.new_text.map(|text| (index, text)));

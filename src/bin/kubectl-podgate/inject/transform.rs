@@ -1,7 +1,7 @@
 //! Injection into one document, or removal of an injection from one document.
 
 use crate::registry::images::{ResolvedImages, TemplateImages};
-use crate::yaml::Document;
+use crate::yaml::{Document, Position};
 use podgate::order::edit::{Edit, Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
@@ -50,6 +50,8 @@ impl Action {
 pub(crate) struct Report {
     /// Severity; `None` for a line that reports a change.
     pub(crate) level: Option<Level>,
+    /// Position of the problem.
+    pub(crate) at: Position,
     pub(crate) line: String,
 }
 
@@ -65,7 +67,6 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
     let mut done = DocumentOutcome::default();
     let (mut edits, mut changed) = (Vec::new(), Vec::new());
     let report = |place: &Place, finding: &Finding| finding_report(file, document, place, finding);
-    let position = |place: &Place| document.position(document.highlight(place).start).in_file(file);
     let templates = pod_templates::templates(&document.value);
     if let Action::Inject { .. } = action {
         let misplaced = lint::misplaced_keys(&document.value, &templates);
@@ -95,23 +96,21 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
     match document.edited(&edits) {
         Ok(text) => {
             for (template, image) in changed {
-                let (at, name) = (position(&template.place), template.name(&document.value));
+                let at = document.position(document.highlight(&template.place).start);
+                let name = template.name(&document.value);
                 let image = image.map(|image| format!(", {image}")).unwrap_or_default();
-                let line = format!("{at}: {name}: {}{image}", action.past_tense());
-                done.reports.push(Report { level: None, line });
+                let line = format!("{}: {name}: {}{image}", at.in_file(file), action.past_tense());
+                done.reports.push(Report { level: None, at, line });
             }
             done.new_text = Some(text);
         }
-        Err(refused) => {
-            let line = format!("{}: error: {} {}", position(&refused.place), refused.place, refused.message);
-            done.reports.push(Report { level: Some(Level::Error), line });
-        }
+        Err(refused) => done.reports.push(report(&Place::root(), &refused)),
     }
     done
 }
 
 /// Returns the edits for a template, or `None` if the template neither declares an order nor is injected. Sets `image` to
-/// what happens to the image of an earlier injection.
+/// what happens to the image of the last injection.
 fn template_edits(
     template: &Value,
     action: &Action,
@@ -179,5 +178,5 @@ pub(crate) fn finding_report(file: &str, document: &Document, template: &Place, 
     let at = document.position(document.highlight_word(&place, finding.span.as_ref()).start);
     let fix = if finding.fix.is_empty() { String::new() } else { format!("; {}", finding.fix) };
     let line = format!("{}: {}: {}{fix} [{}]", at.in_file(file), finding.level.as_str(), finding.message, finding.rule);
-    Report { level: Some(finding.level), line }
+    Report { level: Some(finding.level), at, line }
 }

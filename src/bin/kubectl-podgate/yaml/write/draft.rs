@@ -4,9 +4,10 @@
 //! or changes an anchored value, the draft replaces the affected aliases with copies of the value.
 
 use super::super::spans::{Node, NodeKind, Tree};
+use super::edit_error;
 use super::lines::begins_line;
-use super::{EditError, edit_error};
 use podgate::order::edit::{Edit, Op, PathSegment, Place};
+use podgate::order::finding::Finding;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,7 +39,7 @@ const FIELD_ORDER: [(&str, &str); 4] =
 
 impl Draft<'_> {
     /// Adds one edit, which must apply to the value after all previous edits.
-    pub(super) fn add_edit(&mut self, edit: &Edit) -> Result<(), EditError> {
+    pub(super) fn add_edit(&mut self, edit: &Edit) -> Result<(), Finding> {
         let Some((last, parents)) = edit.at.0.split_last() else {
             return Err(edit_error(&edit.at, "cannot be replaced as a whole"));
         };
@@ -138,7 +139,7 @@ impl Draft<'_> {
     }
 
     /// Replaces the aliases of all nodes in `targets` with copies, except for aliases inside `except`.
-    fn expand_aliases(&mut self, targets: Range<usize>, except: Range<usize>) -> Result<(), EditError> {
+    fn expand_aliases(&mut self, targets: Range<usize>, except: Range<usize>) -> Result<(), Finding> {
         let tree = self.tree;
         let mut aliases = tree.aliases(targets).filter(|alias| !except.contains(alias));
         aliases.try_for_each(|alias| self.expand_alias(alias))
@@ -146,7 +147,7 @@ impl Draft<'_> {
 
     /// Replaces one alias with a copy of its value. If the alias is part of a merge key, replaces the merge key with
     /// the merged fields.
-    fn expand_alias(&mut self, alias: usize) -> Result<(), EditError> {
+    fn expand_alias(&mut self, alias: usize) -> Result<(), Finding> {
         let (mut merges, mut node) = (None, alias);
         while let Some(parent) = self.tree.nodes[node].parent {
             let mut entries = self.tree.nodes[parent].children.iter();

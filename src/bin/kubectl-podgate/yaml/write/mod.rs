@@ -19,20 +19,15 @@ use super::spans::{NodeKind, Tree};
 use super::{Document, parse};
 use draft::Draft;
 use podgate::order::edit::{Edit, Place, apply};
+use podgate::order::finding::Finding;
 use render::Style;
 use splicer::Splicer;
 use std::collections::BTreeMap;
 
-/// Error for edits that cannot be applied, with the place and the reason. The document remains unchanged.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EditError {
-    pub(crate) place: Place,
-    pub(crate) message: String,
-}
-
 impl Document {
-    /// Returns the document's text with these edits. All other bytes stay the same.
-    pub(crate) fn edited(&self, edits: &[Edit]) -> Result<String, EditError> {
+    /// Returns the document's text with these edits. All other bytes stay the same. On failure, returns the place and the
+    /// reason.
+    pub(crate) fn edited(&self, edits: &[Edit]) -> Result<String, Finding> {
         let mut expected = self.value.clone();
         for edit in edits {
             apply(&mut expected, edit).map_err(|_| edit_error(&edit.at, "does not exist, or has another type"))?;
@@ -62,8 +57,9 @@ impl Document {
     }
 }
 
-fn edit_error(place: &Place, message: &str) -> EditError {
-    EditError { place: place.clone(), message: message.to_owned() }
+fn edit_error(place: &Place, message: &str) -> Finding {
+    let (what, fix) = message.split_once("; ").unwrap_or((message, "write it in plain block style"));
+    Finding::error("not-editable", place.clone(), format!("{place} {what}")).fix(fix)
 }
 
 /// Detects a document's style. Takes each property of the style from its first occurrence.
