@@ -214,7 +214,7 @@ fn stdin_directories_and_files_without_an_order_are_read() {
     ] {
         let (code, _, err) = check(&directory, arguments);
         assert_eq!((code, err.contains("no order declared")), expected, "{arguments:?}: {err}");
-        assert_eq!(err.contains("an error with --strict"), expected == (1, true), "{arguments:?}: {err}");
+        assert_eq!(err.starts_with("error: "), expected == (1, true), "{arguments:?}: {err}");
     }
 }
 
@@ -249,7 +249,7 @@ fn unreadable_files_are_findings_and_the_rest_is_checked() {
         assert!(found.starts_with(expected), "{found:?} instead of {expected:?}");
     }
     assert_eq!((code, &json["errors"]), (1, &5.into()));
-    assert!(err.starts_with("kubectl podgate: ignored an unreadable document without \"podgate.io\": ./b.yaml:1:5: "));
+    assert!(err.starts_with("note: ignored an unreadable document without \"podgate.io\": ./b.yaml:1:5: "));
 
     let (code, out, _) = check(&directory, &["-R", ".", "nowhere.yaml", "-o", "sarif"]);
     let log: Value = serde_json::from_str(&out).unwrap();
@@ -496,5 +496,36 @@ fn layouts_that_inject_cannot_edit_are_reported() {
         let found = check_errors(&directory);
         assert_eq!(found, inject_errors(&directory), "{text}");
         assert_eq!(!found.iter().any(|one| one.ends_with("not-editable")), is_editable, "{found:?} {text}");
+    }
+}
+
+/// Errors of clap and of every command begin alike. Errors in a manifest begin with their place.
+#[test]
+fn errors_have_one_format() {
+    let (directory, _) = file(&CHAIN.replace("web\"", "wep\""));
+    fs::write(directory.path().join("bad.yaml"), "podgate.io/order: [\n").unwrap();
+    for (arguments, expected) in [
+        (&["inject"][..], "error: the following required"),
+        (&["inject", "--image", "A B", "pod.yaml"], "error: invalid value"),
+        (&["inject", "-i", "-"], "error: --in-place can't"),
+        (&["inject", "pod.yaml"], "pod.yaml:8:45: error: "),
+        (&["inject", "bad.yaml"], "bad.yaml:1:19: error: unclosed ["),
+        (&["uninject", "bad.yaml"], "bad.yaml:1:19: error: unclosed ["),
+        (&["inject", "--from", "compose=bad.yaml", "pod.yaml"], "bad.yaml:1:19: error: unclosed ["),
+        (&["inject", "none.yaml"], "none.yaml: error: cannot read"),
+        (&["check", "--kubernetes", "x", "pod.yaml"], "error: invalid value"),
+        (&["check", "--strict", "none.json", "--server"], "error: "),
+        (&["status", "-n", "x", "p"], "error: "),
+        (&["timeline", "p"], "error: "),
+        (&["override", "p"], "error: "),
+        (&["override", "p", "a=Ready", "--remove"], "error: "),
+        (&["try", "bad.yaml"], "bad.yaml:1:19: error: unclosed ["),
+        (&["try", "pod.yaml"], "pod.yaml:8:45: error: "),
+        (&["try", "--break", "x@nothing"], "error: "),
+        (&["try", "--break", "nothing@crash"], "error: "),
+    ] {
+        let output = program(directory.path()).current_dir(directory.path()).args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.starts_with(expected) && !output.status.success(), "{arguments:?}: {text}");
     }
 }

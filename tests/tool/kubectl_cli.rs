@@ -159,7 +159,7 @@ fn request_error_is_one_line_and_exits_with_1() {
         let arguments = ["ordered", "--request-timeout", "2s", "--kubeconfig", config.to_str().unwrap()];
         let (code, out, err) = status(&home, &arguments);
         assert_eq!((code, out.as_str()), (1, ""), "{server}: {err}");
-        assert!(err.starts_with("kubectl podgate: ") && err.contains(expected), "{server}: {err}");
+        assert!(err.starts_with("error: ") && err.contains(expected), "{server}: {err}");
         assert_eq!(err.matches('\n').count(), 1, "{server}: {err}");
     }
 }

@@ -195,7 +195,7 @@ fn impossible_overrides_fail_with_one_line() {
         let server = serve(pod, done);
         let (code, out, err) = server.run(&["override", "ordered", &format!("{container}=Ready")]);
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
-        assert!(err.starts_with("kubectl podgate: ") && err.contains(expected), "{err}");
+        assert!(err.starts_with("error: ") && err.contains(expected), "{err}");
         assert_eq!(err.matches('\n').count(), 1, "{err}");
         assert!(server.requests().iter().all(|request| request.method == "GET"));
     }

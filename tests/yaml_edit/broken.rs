@@ -5,25 +5,28 @@ use super::{POD, run, write};
 #[test]
 fn syntax_errors_have_a_position() {
     for (text, expected) in [
-        ("a: 1\na: 2\n", "<stdin>:2:1: duplicate mapping key: a; remove one of the two"),
-        ("b: {{ .Values.b }}\n", "<stdin>:1:5: this is a Helm template; check or inject the output of `helm template`"),
-        ("{{- if .Values.b }}\nb: 1\n", "<stdin>:1:3: this is a Helm template; "),
-        ("a: 1\n--- {b: 1}\n", "<stdin>:2:1: invalid document separator: only a comment"),
-        ("a: |\n-----BEGIN KEY-----\n", "<stdin>:2:1: invalid document separator"),
-        ("---a: 1\n", "<stdin>:1:1: invalid document separator"),
-        ("x: 1\n--- |\n", "<stdin>:2:1: invalid document separator"),
-        ("%YAML 1.1\n", "<stdin>:1:1: Kubernetes rejects documents with a directive"),
-        ("a:\n\t- b\n", "<stdin>:2:2: a tab indents this line; indent it with spaces"),
-        ("a:\n  b: [c,\n\td]\n", "<stdin>:3:2: a tab indents this line; indent it with spaces"),
-        ("a:\n  b: 'c\n\td'\n", "<stdin>:3:1: a tab indents this line; indent it with spaces"),
-        ("a:\n  b: 'c\n  d'\n", "<stdin>:3:3: this line belongs to a quoted text, but is not indented deeper"),
-        ("a: *b\n", "<stdin>:1:4: no anchor above matches this alias"),
-        ("a: [\n", "<stdin>:1:4: unclosed [; add the closing bracket"),
-        ("{\"a\": 1}}\n", "<stdin>:1:9: this bracket closes nothing"),
-        ("? \n: 1\n", "<stdin>:2:1: a key is empty"),
-        ("[a]: 1\n", "<stdin>:1:1: a list or an object as a key"),
-        ("a: b: c\n", "<stdin>:1:5: no key is allowed here"),
-        ("a: !!int b\n", "<stdin>:1:10: the value does not fit its tag"),
+        ("a: 1\na: 2\n", "<stdin>:2:1: error: duplicate mapping key: a; remove one of the two"),
+        (
+            "b: {{ .Values.b }}\n",
+            "<stdin>:1:5: error: this is a Helm template; check or inject the output of `helm template`",
+        ),
+        ("{{- if .Values.b }}\nb: 1\n", "<stdin>:1:3: error: this is a Helm template; "),
+        ("a: 1\n--- {b: 1}\n", "<stdin>:2:1: error: invalid document separator: only a comment"),
+        ("a: |\n-----BEGIN KEY-----\n", "<stdin>:2:1: error: invalid document separator"),
+        ("---a: 1\n", "<stdin>:1:1: error: invalid document separator"),
+        ("x: 1\n--- |\n", "<stdin>:2:1: error: invalid document separator"),
+        ("%YAML 1.1\n", "<stdin>:1:1: error: Kubernetes rejects documents with a directive"),
+        ("a:\n\t- b\n", "<stdin>:2:2: error: a tab indents this line; indent it with spaces"),
+        ("a:\n  b: [c,\n\td]\n", "<stdin>:3:2: error: a tab indents this line; indent it with spaces"),
+        ("a:\n  b: 'c\n\td'\n", "<stdin>:3:1: error: a tab indents this line; indent it with spaces"),
+        ("a:\n  b: 'c\n  d'\n", "<stdin>:3:3: error: this line belongs to a quoted text, but is not indented deeper"),
+        ("a: *b\n", "<stdin>:1:4: error: no anchor above matches this alias"),
+        ("a: [\n", "<stdin>:1:4: error: unclosed [; add the closing bracket"),
+        ("{\"a\": 1}}\n", "<stdin>:1:9: error: this bracket closes nothing"),
+        ("? \n: 1\n", "<stdin>:2:1: error: a key is empty"),
+        ("[a]: 1\n", "<stdin>:1:1: error: a list or an object as a key"),
+        ("a: b: c\n", "<stdin>:1:5: error: no key is allowed here"),
+        ("a: !!int b\n", "<stdin>:1:10: error: the value does not fit its tag"),
     ] {
         let run = run(&["inject", "-"], &format!("{text}# podgate.io/\n---\n{POD}"));
         assert_eq!((run.code, run.out.as_str()), (1, ""), "{text:?}");
@@ -48,7 +51,7 @@ fn unreadable_documents_without_podgates_keys_keep_their_bytes() {
         let (head, tail) = (format!("{text}---\n"), format!("---\n{text}"));
         assert!(run.out.starts_with(&head) && run.out.ends_with(&tail), "{}", run.out);
         assert!(run.out.contains("initContainers:"), "{}", run.out);
-        let line = "kubectl podgate: ignored 2 unreadable documents without \"podgate.io\", the first: <stdin>:";
+        let line = "note: ignored 2 unreadable documents without \"podgate.io\", the first: <stdin>:";
         assert!(run.err.starts_with(line), "{}", run.err);
         assert_eq!(super::done(&["uninject", "-q", "-"], &run.out), format!("{text}---\n{POD}---\n{text}"));
     }
@@ -59,7 +62,7 @@ fn unreadable_documents_without_podgates_keys_keep_their_bytes() {
     assert_eq!(super::done(&["inject", &a, &b], ""), "---\na: [\n---\nb: 1\n");
     // With --from, every document may have another tool's order, so podgate must parse every document.
     let run = run(&["inject", "--from", "tekton", &a], "");
-    assert!(run.code == 1 && run.err.contains("a.yaml:1:4: unclosed ["), "{}", run.err);
+    assert!(run.code == 1 && run.err.contains("a.yaml:1:4: error: unclosed ["), "{}", run.err);
 }
 
 #[test]
@@ -80,7 +83,7 @@ fn all_errors_are_reported_at_once() {
     let run = run(&["inject", directory.path().to_str().unwrap(), "/nonexistent"], "");
     assert_eq!((run.code, run.out.as_str()), (1, ""));
     assert!(run.err.contains("a.yaml:") && run.err.contains("c.yaml:"), "{}", run.err);
-    assert!(run.err.contains("kubectl podgate: /nonexistent: cannot read: no such file\n"), "{}", run.err);
+    assert!(run.err.contains("/nonexistent: error: cannot read: no such file\n"), "{}", run.err);
 }
 
 #[test]

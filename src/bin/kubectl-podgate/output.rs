@@ -1,6 +1,7 @@
 //! Standard output and standard error of all commands.
 
 use podgate::core::text::{error_chain, sanitize};
+use podgate::order::finding::Level;
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -34,18 +35,26 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<String, String> {
 
 /// Prints one error line; returns exit code 1.
 pub(crate) fn fail(message: &str) -> ExitCode {
-    print_stderr(message);
+    print_stderr(Level::Error, message);
     ExitCode::FAILURE
 }
 
 /// Prints one line for each error; returns exit code 1.
 pub(crate) fn fail_all(lines: &[String]) -> ExitCode {
-    lines.iter().for_each(|line| print_stderr(line));
+    lines.iter().for_each(|line| print_stderr(Level::Error, line));
     ExitCode::FAILURE
 }
 
-/// Prints one line on standard error, without control characters that a manifest or the cluster may contain.
-pub(crate) fn print_stderr(message: &str) {
+/// Prints the line `LEVEL: MESSAGE` on standard error, like clap. A message about a place in a file is
+/// `PLACE: LEVEL: MESSAGE` already.
+pub(crate) fn print_stderr(level: Level, message: &str) {
+    let label = format!("{}: ", level.as_str());
+    let label = if message.contains(&format!(": {label}")) { "" } else { &label };
+    print_line(&format!("{label}{message}"));
+}
+
+/// Prints a line on standard error, without control characters that a manifest or the cluster may contain.
+pub(crate) fn print_line(line: &str) {
     // A failed write to standard error can't be reported anywhere.
-    let _ = writeln!(std::io::stderr(), "kubectl podgate: {}", sanitize(message));
+    let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
 }

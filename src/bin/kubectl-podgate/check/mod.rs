@@ -22,7 +22,7 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &Check) -> Result<ExitCode, Vec<String>> {
     let sources = args.manifests.read();
     if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
-        print_stderr(&line);
+        print_stderr(Level::Note, &line);
     }
     let look_up = || look_up_images(&sources, &args.images, false);
     let images = args.images.resolve_images.then(look_up).transpose()?.unwrap_or_default();
@@ -43,10 +43,8 @@ fn print_report(args: &Check, analysis: &Analysis<'_>) -> Result<ExitCode, Strin
     write_stdout(&text)?;
     let is_empty = analysis.findings.is_empty() && args.output == ReportFormat::Text;
     if !analysis.has_order && (args.strict || is_empty) {
-        let strict = if args.strict { " (an error with --strict)" } else { "" };
-        print_stderr(&format!(
-            "no order declared{strict}; set the annotation podgate.io/order on a Pod or a workload's Pod template"
-        ));
+        let message = "no order declared; set the annotation podgate.io/order on a Pod or a workload's Pod template";
+        print_stderr(if args.strict { Level::Error } else { Level::Note }, message);
     }
     let worst = if args.strict { Level::Warning } else { Level::Error };
     let has_failed = analysis.count(|level| level >= worst) > 0 || args.strict && !analysis.has_order;

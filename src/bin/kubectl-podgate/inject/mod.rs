@@ -8,18 +8,16 @@ pub(crate) use args::{Inject, Uninject};
 #[cfg(target_os = "linux")]
 pub(crate) use transform::finding_report;
 
-use crate::output::{fail, print_stderr};
+use crate::output::{fail, print_line, print_stderr};
 use crate::registry::images::look_up_images;
 use crate::yaml::Source;
 use crate::yaml::files::{check_readable, ignored_message, read_single_document};
 use args::FileArgs;
 use output::FileChange;
 use podgate::core::exit::Exit;
-use podgate::core::text::sanitize;
 use podgate::order::finding::Level;
 use podgate::order::inject::Options;
 use podgate::order::{migrate, release};
-use std::io::Write;
 use std::process::ExitCode;
 use transform::Action;
 
@@ -60,7 +58,7 @@ fn run(
     let sources = args.manifests.read();
     check_readable(&sources, reads_all)?;
     if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
-        print_stderr(&line);
+        print_stderr(Level::Note, &line);
     }
     let action = action(&sources)?;
     let (mut reports, mut changed, mut any) = (Vec::new(), Vec::new(), false);
@@ -89,7 +87,7 @@ fn run(
         return Ok(ExitCode::FAILURE);
     }
     if !any && !args.quiet {
-        print_stderr(action.nothing_done_message());
+        print_stderr(Level::Note, action.nothing_done_message());
     }
     let mut code = ExitCode::SUCCESS;
     for changed in changed.iter().filter(|changed| args.check && changed.new_text != changed.source.text) {
@@ -103,11 +101,6 @@ fn run(
         _ => output::print(&output::joined_stream(&changed)),
     }?;
     Ok(code)
-}
-
-fn print_line(line: &str) {
-    // A failed write to standard error can't be reported anywhere.
-    let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
 }
 
 fn load_migration(from: &args::OrderSource) -> Result<migrate::MigrationSource, String> {

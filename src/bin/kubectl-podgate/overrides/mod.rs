@@ -7,7 +7,7 @@ pub(crate) use args::Override;
 
 use crate::clock;
 use crate::cluster::{Cluster, ClusterError};
-use crate::output::{print_stderr, write_stdout};
+use crate::output::{fail, write_stdout};
 use change::AnnotationChange;
 use kube::api::{Patch, PatchParams};
 use podgate::core::exit::Exit;
@@ -20,7 +20,7 @@ const FIELD_MANAGER: &str = "kubectl-podgate";
 
 pub(crate) async fn run(args: &Override) -> Result<ExitCode, String> {
     if let Err(error) = args::validate(args) {
-        print_stderr(&error);
+        fail(&error);
         return Ok(Exit::Usage.into());
     }
     let cluster = Cluster::from_args(&args.connection).await?;

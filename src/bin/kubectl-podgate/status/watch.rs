@@ -6,12 +6,13 @@ use super::text;
 use crate::cluster::Cluster;
 use crate::cluster::follow::{PodEvent, follow};
 use crate::common_args::OutputFormat;
-use crate::output::{print_stderr, write_stdout};
+use crate::output::{fail, print_stderr, write_stdout};
 use crate::pod::shape::View;
 use crate::pod::{Pod, view};
 use crate::{clock, terminal};
 use anstyle::AnsiColor;
 use podgate::core::text::sanitize;
+use podgate::order::finding::Level;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -57,26 +58,26 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
             event = events.recv() => match event {
                 Some(PodEvent::Pod(new)) => {
                     if outage.take().is_some() && !is_live {
-                        print_stderr("the API server is reachable again");
+                        print_stderr(Level::Note, "the API server is reachable again");
                     }
                     pod = *new;
                 }
                 Some(PodEvent::RequestFailed(error)) => {
                     if outage.is_none() && !is_live {
-                        print_stderr(&format!("{error}; retrying"));
+                        print_stderr(Level::Warning, &format!("{error}; retrying"));
                     }
                     let since = outage.map_or_else(clock::monotonic_time, |(_, since)| since);
                     outage = Some((error, since));
                 }
                 Some(PodEvent::Gone) | None => {
-                    print_stderr(&format!("the Pod {:?} is gone", args.pod));
+                    fail(&format!("the Pod {:?} is gone", args.pod));
                     return Ok(NOT_STARTED.into());
                 }
             },
             () = tokio::time::sleep(REDRAW_INTERVAL), if is_live => {}
             () = &mut deadline => {
                 let timeout = humantime::format_duration(args.timeout.unwrap_or_default());
-                print_stderr(&format!("the Pod {:?} has not started within {timeout}", args.pod));
+                fail(&format!("the Pod {:?} has not started within {timeout}", args.pod));
                 return Ok(NOT_STARTED.into());
             }
         }

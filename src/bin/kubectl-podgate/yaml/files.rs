@@ -100,7 +100,7 @@ pub(crate) fn ignored_message(sources: &[Source]) -> Option<String> {
         1 => "ignored an unreadable document without \"podgate.io\"".to_owned(),
         count => format!("ignored {count} unreadable documents without \"podgate.io\", the first"),
     };
-    Some(format!("{what}: {}", ignored[0]))
+    Some(format!("{what}: {}", ignored[0].replacen(": error: ", ": ", 1)))
 }
 
 /// Returns the errors of the unreadable documents among the `chosen` ones.
@@ -126,11 +126,11 @@ pub(crate) fn read_single_document(path: &Path) -> Result<Value, String> {
 }
 
 impl SourceError {
-    /// Returns `name:line:column: message; fix`, or without a position for a file that cannot be read.
+    /// Returns `name:line:column: error: message; fix`, or without a position for a file that cannot be read.
     fn located_message(&self, name: &str, document: &Document) -> String {
         let (SourceError { message, fix, .. }, at) = (self, document.position(self.offset));
         let place = if document.text.is_empty() { name.to_owned() } else { at.in_file(name) };
-        format!("{place}: {message}{}{fix}", if fix.is_empty() { "" } else { "; " })
+        format!("{place}: error: {message}{}{fix}", if fix.is_empty() { "" } else { "; " })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::terminal;
 use crate::timeline::Output;
 use crate::try_run::args::Try;
 use podgate::core::text::sanitize;
+use podgate::order::finding::Level;
 use std::io::Write;
 
 /// Time for which a line is kept back. Events of several processes arrive out of order.
@@ -57,7 +58,7 @@ impl<'a> Screen<'a> {
         for line in std::iter::once(&head).chain(&script.notes) {
             match self.args.output {
                 Output::Text => _ = write_stdout(&format!("{}\n", sanitize(line)))?,
-                Output::Json | Output::Svg => print_stderr(line),
+                Output::Json | Output::Svg => print_stderr(Level::Note, line),
             }
         }
         Ok(())

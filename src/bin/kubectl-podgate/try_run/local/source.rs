@@ -87,7 +87,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
     };
     let sources = read_sources(std::slice::from_ref(path), false);
     check_readable(&sources, false).map_err(|lines| lines.join("\n"))?;
-    ignored_message(&sources).iter().for_each(|line| print_stderr(line));
+    ignored_message(&sources).iter().for_each(|line| print_stderr(Level::Note, line));
     let (mut found, mut misspelled) = (Vec::new(), Vec::new());
     for source in &sources {
         for document in &source.documents {
