@@ -485,7 +485,8 @@ fn layouts_that_inject_cannot_edit_are_reported() {
         |volumes: &str| CHAIN.replace("      containers:\n", &format!("      volumes:{volumes}\n      containers:\n"));
     let gate = |api: &str| CHAIN.replace("{name: api, command: [api],", api);
     for (text, is_editable) in [
-        (pod("\n        - # from a template"), false),
+        (pod("\n        - # from a template"), true),
+        (pod("").replace("volumes:", "? volumes\n      : - name: x  # ours\n          emptyDir: {}"), false),
         (pod("\n        -"), true),
         (pod(" []"), true),
         (pod(" [{name: a, emptyDir: {}}]"), true),

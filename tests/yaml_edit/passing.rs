@@ -194,6 +194,39 @@ fn comments_of_each_container_survive_a_move() {
     assert_eq!(moved, 3 * 6 * 4);
 }
 
+/// Templates of ytt have comments as list items, which are empty for Kubernetes.
+#[test]
+fn empty_items_keep_their_comments() {
+    let volume = "- name: q\n{i}  emptyDir: {}";
+    for item in [
+        "- #@ f()",
+        "-",
+        "-   # c",
+        "-\n{i}#@ f()",
+        "#@ if x:\n{i}- #@ f()",
+        "- #@ f()\n{i}{v}",
+        "{v}\n{i}- #@ f()",
+        "{v}\n{i}- # c\n{i}{v}",
+    ] {
+        for (field, base, indent) in [("volumes", 2, 0), ("volumes", 2, 2), ("env", 4, 0), ("volumeMounts", 4, 2)] {
+            let margin = " ".repeat(base + indent);
+            let items = item.replace("{v}", volume).replace("{i}", &margin);
+            let list = format!("{:base$}{field}:\n{margin}{items}\n", "");
+            let at = if base == 2 { "  containers:\n" } else { "    image: api:1\n" };
+            for text in [POD.replace(at, &format!("{list}{at}")), POD.replace(at, &format!("{at}{list}"))] {
+                if base == 2 && text.contains(&format!("containers:\n{list}")) {
+                    continue;
+                }
+                let once = done(&["inject", "-"], &text);
+                for line in items.lines().filter(|line| line.contains('#')) {
+                    assert!(once.contains(&format!("{line}\n")), "{line} is missing in {once}");
+                }
+                assert_eq!(done(&["uninject", "-"], &once), text);
+            }
+        }
+    }
+}
+
 fn value(text: &str) -> serde_json::Value {
     serde_saphyr::from_str(text).unwrap()
 }

@@ -69,7 +69,11 @@ pub(crate) fn deeper_comments_end(text: &str, at: usize, column: usize) -> usize
 
 pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     let start = node.start;
-    let prefix = line_before(text, start);
+    let mut prefix = line_before(text, start);
+    if node.content.is_empty() {
+        // The parser reports an empty item behind the comment on its line.
+        prefix = prefix.split(" #").next().unwrap_or(prefix);
+    }
     if prefix.trim_end().ends_with('-') {
         return Some(line_start(text, start) + prefix.trim_end().len() - 1);
     }
