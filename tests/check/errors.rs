@@ -37,14 +37,16 @@ fn check_errors(directory: &TempDir) -> Vec<String> {
 
 #[test]
 fn inject_reports_the_errors_of_check_in_the_same_order() {
-    let broken = CHAIN.replace("podgate.io/order", "after.podgate.io/none: db\n        podgate.io/order");
-    let broken = broken
-        .replace("cache, web", "caches, wep")
-        .replace("{name: shop}", "{name: shop, annotations: {podgate.io/order: x}}");
+    // podgate reads the stop order after the order, and labels before annotations.
+    let broken = CHAIN.replace(
+        "        podgate.io/order: \"db, api & cache, web\"\n",
+        "        podgate.io/stop-order: dbb\n        podgate.io/order: \"db, apii, wep\"\n        podgate.io/timeout: 300\n      \
+         labels: {podgate.io/mode: hold}\n",
+    );
     for text in [broken.clone(), format!("{broken}---\n{CHAIN}---\n{broken}")] {
         let (directory, _) = file(&text);
         let found = inject_errors(&directory);
-        assert!(found.len() >= 3, "{found:?}");
+        assert!(found.len() >= 5, "{found:?}");
         assert_eq!(found, check_errors(&directory));
     }
 }
