@@ -46,6 +46,13 @@ pub struct Template {
 }
 
 impl Template {
+    /// Returns the object around the template, such as the `spec` of a Deployment or Job. `None` for a bare Pod.
+    pub fn workload<'a>(&self, document: &'a Value) -> Option<&'a Value> {
+        let mut parent = self.place.clone();
+        parent.0.pop().filter(|_| self.place != self.object)?;
+        parent.of(document)
+    }
+
     /// Returns `Kind/name` of the object with the template, for messages.
     pub fn name(&self, document: &Value) -> String {
         let object = self.object.of(document).unwrap_or(&Value::Null);

@@ -311,7 +311,7 @@ fn doubtful_changes_are_warnings_or_notes() {
     let admit = move |pod: Value| {
         let mut pod = with_defaults(pod);
         other_probe(&mut pod);
-        container(&mut pod, "web")["startupProbe"]["httpGet"]["port"] = json!(15020);
+        container(&mut pod, "web")["startupProbe"]["httpGet"]["port"] = json!(15021);
         Answer::Json(201, injected(&pod))
     };
     let server = serve_pods("36", ALL, false, json!([configuration()]), admit);

@@ -15,4 +15,5 @@ mod near_keys;
 mod patch;
 mod plan;
 mod pod_templates;
+mod startup;
 mod words;

@@ -109,7 +109,8 @@ fn decision_about_unknown_containers_is_left_to_a_later_call() {
     let message = message.as_str().unwrap();
     assert_eq!(
         message,
-        "metadata.annotations[\"podgate.io/order\"]: there is no container vault-agent; use one of db, api; \
+        "metadata.annotations[\"podgate.io/order\"]: there is no container vault-agent; use one of db, api, \
+         or write vault-agent? if a webhook adds it; \
          metadata.annotations[\"podgate.io/order\"]: there is no container apii; did you mean api?; \
          metadata.annotations[\"timeout.podgate.io/apii\"]: timeout.podgate.io/apii: there is no container apii; did you mean api?"
     );

@@ -15,6 +15,11 @@ use std::time::Duration;
 /// Name of podgate's own sidecar.
 pub const SIDECAR_NAME: &str = "podgate";
 
+/// Returns true if other products inject a container of this name, so the user cannot move it.
+pub(crate) fn is_by_webhook(name: &str) -> bool {
+    matches!(name, "daprd" | "istio-proxy" | "linkerd-proxy" | "otc-container" | "vault-agent")
+}
+
 /// The `spec` of a template and its containers.
 #[derive(Debug, Clone)]
 pub struct Spec<'a> {
@@ -85,6 +90,14 @@ pub(crate) fn string_list(value: Option<&Value>) -> Option<Vec<String>> {
     value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
+/// Returns a command line as a list, for a fix. A line with characters of the shell stays one argument of `sh`.
+pub(crate) fn command_words(line: &str) -> Value {
+    match line.contains(['\'', '"', '\\', '$', '`', '|', '&', ';', '<', '>', '*']) {
+        true => vec!["/bin/sh", "-c", line].into(),
+        false => line.split_whitespace().collect::<Vec<_>>().into(),
+    }
+}
+
 /// Returns the init container or regular container `name` of a template, and its place.
 pub(crate) fn find_container<'a>(template: &'a Value, name: &str) -> Option<(Place, &'a Value)> {
     ["initContainers", "containers"].map(Place::spec).into_iter().find_map(|list| {
@@ -125,6 +138,7 @@ impl<'a> Spec<'a> {
             let finding = Finding::error("bad-container", at, "a container has no name");
             findings.push(finding.fix("give every container a name"));
         }
+        spec.check_commands(findings);
         let mut seen = BTreeSet::new();
         for own in spec.containers.iter().take(CONTAINERS_MAX) {
             let at = own.place().to("name");
@@ -138,6 +152,25 @@ impl<'a> Spec<'a> {
             }
         }
         spec
+    }
+
+    /// Reports commands that are not lists of strings, which the API server rejects.
+    fn check_commands(&self, findings: &mut Vec<Finding>) {
+        for own in self.containers.iter().chain(self.init.values()) {
+            for field in ["command", "args"] {
+                let fix = match own.value.get(field) {
+                    None | Some(Value::Null) => continue,
+                    Some(Value::String(line)) => format!("write {field}: {}", command_words(line)),
+                    Some(Value::Array(items)) => match items.iter().find(|item| !item.is_string()) {
+                        Some(item) => format!("write the item {item} as a string, in quotes"),
+                        None => continue,
+                    },
+                    Some(_) => "write a list such as [\"/usr/bin/program\", \"argument\"]".to_owned(),
+                };
+                let what = format!("{field} must be a list of strings");
+                findings.push(Finding::error("wrong-type", own.place().to(field), what).fix(fix));
+            }
+        }
     }
 
     /// Returns the Pod's grace period, 30 s by default.
@@ -195,7 +228,10 @@ impl<'a> Spec<'a> {
         let fix = did_you_mean(name, known).unwrap_or_else(|| {
             let some: Vec<&str> = self.containers.iter().map(|own| own.name).take(12).collect();
             let more = if self.containers.len() > some.len() { ", …" } else { "" };
-            format!("use one of {}{more}", some.join(", "))
+            let optional =
+                is_by_webhook(name) || ["-proxy", "-agent", "-sidecar"].iter().any(|end| name.ends_with(end));
+            let hint = if optional { format!(", or write {name}? if a webhook adds it") } else { String::new() };
+            format!("use one of {}{more}{hint}", some.join(", "))
         });
         Some(finding("unknown-container", format!("there is no container {name}")).fix(fix))
     }

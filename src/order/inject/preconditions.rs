@@ -150,18 +150,14 @@ fn absolute(path: &str) -> String {
 /// Returns errors in the containers that `plan` changes.
 pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
     let list = Place::spec("containers");
-    let is_string_list = |value: &Value| parts::string_list(Some(value)).is_some();
     let mut found = Vec::new();
     for planned in plan.containers.iter().filter(|planned| planned.is_modified()) {
         let (container, place) = (&list.items(template)[planned.index], list.to(planned.index));
-        let has_gate = planned.gate().is_some();
-        for (field, is_used, is, kind) in [
-            ("command", has_gate, is_string_list as fn(&Value) -> bool, "a list of strings"),
-            ("args", has_gate, is_string_list, "a list of strings"),
-            ("lifecycle", true, Value::is_object, "an object"),
-            ("volumeMounts", true, Value::is_array, "a list"),
+        for (field, is, kind) in [
+            ("lifecycle", Value::is_object as fn(&Value) -> bool, "an object"),
+            ("volumeMounts", Value::is_array, "a list"),
         ] {
-            if is_used && container.get(field).is_some_and(|value| !value.is_null() && !is(value)) {
+            if container.get(field).is_some_and(|value| !value.is_null() && !is(value)) {
                 found.push(wrong_type(place.to(field), kind));
             }
         }

@@ -11,6 +11,7 @@ pub mod native;
 mod probes;
 pub mod rules;
 mod server_pod;
+mod startup;
 
 pub use crate::order::kubernetes_version::Version;
 pub use context::Context;
@@ -21,6 +22,7 @@ pub use server_pod::{check_refusal, check_returned, relocate_returned};
 
 use crate::order::declare::spec::Spec;
 use crate::order::finding::Finding;
+use crate::order::inject::{self, Injected};
 use crate::order::plan::Plan;
 use forecast::Forecast;
 use native::NativeAdvice;
@@ -37,6 +39,15 @@ pub struct LintReport {
     pub native_advice: Option<NativeAdvice>,
 }
 
+/// Returns the findings of [`check_template`] that `inject` and the webhook report too. `injected` is the injection into
+/// `template`.
+pub fn check_start(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
+    let (Some(plan), Ok(stripped)) = (&injected.plan, inject::strip(template)) else { return Vec::new() };
+    let mut findings = check_template(stripped.plain(), plan, context).findings;
+    findings.retain(|finding| rules::find(finding.rule).is_some_and(|rule| rule.concerns_inject));
+    stripped.relocate(findings)
+}
+
 /// Checks a template that has no injected parts; `plan` is the plan of that template.
 pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> LintReport {
     let (mut findings, forecast) = (Vec::new(), Forecast::of(plan));
@@ -46,6 +57,7 @@ pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> Li
     let spec = Spec::read(template, &mut Vec::new());
     probes::check(&spec, plan, &mut findings);
     probes::check_dapr(template, &spec, plan, &mut findings);
+    startup::check(template, &spec, plan, &forecast, context, &mut findings);
     mounts::check(&spec, plan, &mut findings);
     hold::check(template, &spec, plan, context, &mut findings);
     environment::check(&spec, plan, context, forecast.longest_wait, &mut findings);

@@ -5,24 +5,18 @@
 //! (kubernetes#142305).
 
 use crate::core::until::WantedState;
-use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::spec::{ContainerRef, Spec, is_by_webhook};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::REWRITTEN_PATH;
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-
-/// Containers that other products inject as regular containers, so the user cannot move them.
-const INJECTED: [&str; 5] = ["daprd", "istio-proxy", "linkerd-proxy", "otc-container", "vault-agent"];
 
 /// Advice to use native sidecars instead of podgate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NativeAdvice {
     /// Containers that become native sidecars, in order, each with its startupProbe.
     pub sidecars: Vec<(String, Value)>,
-    /// Containers that remain regular containers.
-    pub regular: Vec<String>,
 }
 
 impl NativeAdvice {
@@ -30,26 +24,11 @@ impl NativeAdvice {
     pub fn to_finding(&self) -> Finding {
         let names: Vec<&str> = self.sidecars.iter().map(|(name, _)| name.as_str()).collect();
         let what = format!(
-            "native sidecars can keep this order without podgate: move {} to initContainers, each with restartPolicy: Always and a \
-             startupProbe. They start one after another, about a second apart, and after a kubelet restart the next one may start \
-             too early",
+            "native sidecars can keep this order without podgate: move {} to initContainers, with restartPolicy: Always and a \
+             startupProbe",
             names.join(", ")
         );
         Finding::note("native-would-do", Place::spec("containers"), what)
-    }
-
-    /// Formats the changes to the manifest as YAML, for the user.
-    pub fn manifest(&self) -> String {
-        let mut text = String::from("spec:\n  initContainers:\n");
-        for (name, fields) in &self.sidecars {
-            text.push_str(&format!("  - name: {name}\n    restartPolicy: Always\n"));
-            text.push_str(&format!("    startupProbe: {fields}\n    # … other fields of {name}, unchanged\n"));
-        }
-        text.push_str("  containers:\n");
-        for name in &self.regular {
-            text.push_str(&format!("  - name: {name}\n    # … unchanged\n"));
-        }
-        text
     }
 }
 
@@ -74,20 +53,17 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
     if !chain.iter().enumerate().all(waits) {
         return None;
     }
-    let last = chain.pop()?;
+    chain.pop()?;
     let sidecars: Option<Vec<(String, Value)>> = chain
         .iter()
         .map(|planned| {
-            let own = spec.get(&planned.name).filter(|own| !INJECTED.contains(&own.name) && !is_rewritten(own))?;
+            let own = spec.get(&planned.name).filter(|own| !is_by_webhook(own.name) && !is_rewritten(own))?;
             // In a Pod that runs to completion, only declared sidecars keep running.
             let keeps_running = own.restart_policy(spec.value) == "Always" || !planned.stop_after.is_empty();
             Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| keeps_running)?))
         })
         .collect();
-    let names: BTreeSet<&str> = chain.iter().chain([&last]).map(|planned| planned.name.as_str()).collect();
-    let others = spec.containers.iter().map(|own| own.name).filter(|name| !names.contains(name));
-    let regular = others.chain([last.name.as_str()]).map(str::to_owned).collect();
-    Some(NativeAdvice { sidecars: sidecars?, regular })
+    Some(NativeAdvice { sidecars: sidecars? })
 }
 
 /// Returns true if Istio has rewritten a probe. The probe would then ask a proxy that may start later.

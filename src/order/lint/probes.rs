@@ -69,8 +69,8 @@ fn deadlock(is_certain: bool, at: Place, what: String) -> Finding {
 }
 
 /// Containers that declare each TCP port.
-struct PortOwners<'a> {
-    by_port: BTreeMap<u16, Vec<&'a str>>,
+pub(super) struct PortOwners<'a> {
+    pub(super) by_port: BTreeMap<u16, Vec<&'a str>>,
     /// False if a wait can end without an answer of the port's owner: another process of the node answers, or the wait
     /// times out and continues.
     is_certain: bool,
@@ -80,7 +80,7 @@ struct PortOwners<'a> {
 type LatePort<'a> = (&'a str, u16, bool);
 
 impl<'a> PortOwners<'a> {
-    fn of(spec: &Spec<'a>, plan: &Plan) -> PortOwners<'a> {
+    pub(super) fn of(spec: &Spec<'a>, plan: &Plan) -> PortOwners<'a> {
         let mut by_port = BTreeMap::<u16, Vec<_>>::new();
         for own in spec.containers.iter().chain(spec.natives()) {
             let list = own.value["ports"].as_array().into_iter().flatten();
@@ -109,15 +109,13 @@ impl<'a> PortOwners<'a> {
         handler: &Handler,
         later: impl Fn() -> BTreeSet<&'b str>,
     ) -> Option<LatePort<'a>> {
-        let inside =
-            |host: &Option<String>| matches!(host.as_deref(), None | Some("" | "localhost" | "127.0.0.1" | "::1"));
         let by_number = |port: &PortRef| match port {
             PortRef::Number(number) => Some(*number),
             PortRef::Name(name) => name.parse().ok(),
         };
         let named: Vec<u16> = match handler {
-            Handler::HttpGet(http) if inside(&http.host) => by_number(&http.port).into_iter().collect(),
-            Handler::TcpSocket(tcp) if inside(&tcp.host) => by_number(&tcp.port).into_iter().collect(),
+            Handler::HttpGet(http) if is_local(&http.host) => by_number(&http.port).into_iter().collect(),
+            Handler::TcpSocket(tcp) if is_local(&tcp.host) => by_number(&tcp.port).into_iter().collect(),
             Handler::Grpc(grpc) => vec![grpc.port],
             Handler::Exec(exec) => exec.command.iter().flat_map(|word| named_ports(word)).collect(),
             _ => Vec::new(),
@@ -230,6 +228,11 @@ fn report_late_ports(
         let what = format!("{asker} uses port {port} of {owner}, but {owner} starts only when {then}");
         findings.push(deadlock(is_certain, at, what).fix(fix));
     }
+}
+
+/// Returns true if the host of a probe or check means the Pod itself.
+pub(super) fn is_local(host: &Option<String>) -> bool {
+    matches!(host.as_deref(), None | Some("" | "localhost" | "127.0.0.1" | "::1"))
 }
 
 /// Finds local ports in a word of a command, such as 8080 in `localhost:8080`.

@@ -12,6 +12,8 @@ pub struct Rule {
     pub levels: &'static [Level],
     /// Summary of the problem: one sentence without a final period.
     pub summary: &'static str,
+    /// True if the Pod may not start or end as declared, so that `inject` reports the rule although it writes valid parts.
+    pub concerns_inject: bool,
 }
 
 /// All rules, sorted by name.
@@ -21,12 +23,13 @@ pub const RULES: &[Rule] = &[
     rule("bad-order", &[Error], "A list of containers has a syntax error"),
     rule("bad-value", &[Error], "An annotation or label has an invalid value"),
     rule("by-hand", &[Error], "The template declares an order and has parts of podgate written by hand"),
+    startup_rule("command-not-split", &[Warning], "A command is one text with spaces instead of a list of words"),
     rule("condition-never-met", &[Error], "A condition can never hold"),
     rule("containers-moved", &[Note], "The containers are put into another order"),
     rule("copied-state", &[Error, Warning], "An annotation describes the state of another, running Pod"),
     rule("cut-at-comma", &[Error], "YAML has cut a list at a comma"),
     rule("cycle", &[Error], "Containers wait for each other"),
-    rule("deadline-too-short", &[Warning], "The workload times out before the start does"),
+    startup_rule("deadline-too-short", &[Warning], "The workload times out before the start does"),
     rule("declared-already", &[Note], "A template that already declares an order is not migrated"),
     rule("doubled-container", &[Error], "Two containers have the same name, or a list names one container twice"),
     rule("dry-run-skipped", &[Note], "The Pod could not be created in a dry run"),
@@ -35,12 +38,13 @@ pub const RULES: &[Rule] = &[
     rule("exit-not-final", &[Warning], "A container that is waited for restarts after it exits"),
     rule("gate-without-command", &[Error], "Internal error: a gate without a command"),
     rule("hold-device", &[Warning], "A held container has a device, so the Pod can fail when the kubelet restarts"),
-    rule("hold-fails-workflow", &[Warning], "A workflow tool fails a Pod while a container is held"),
+    startup_rule("hold-fails-workflow", &[Warning], "A workflow tool fails a Pod while a container is held"),
     rule("hold-impossible", &[Error], "A container must be held, but this Pod or cluster cannot hold containers"),
     rule("hold-mismatch", &[Error], "The parts of hold mode do not match in a handwritten manifest"),
     rule("hold-pulls", &[Warning], "The registry is queried on each attempt to create a held container"),
     rule("hold-without-deadline", &[Error], "A Pod that runs to completion may stay held forever"),
     rule("hook-holds-deletion", &[Warning], "A waiting hook delays the deletion of the Pod"),
+    startup_rule("host-is-container", &[Warning], "A probe or check uses a container's name as the host"),
     rule("host-network", &[Warning], "With hostNetwork a probe may reach another Pod"),
     rule("image-changed", &[Warning], "A command was read from another image than the container's"),
     rule("image-pinned", &[Note], "An image is pinned to the digest whose command was read"),
@@ -48,24 +52,25 @@ pub const RULES: &[Rule] = &[
     rule("init-container", &[Error], "An annotation declares a wait that an init container cannot keep"),
     rule("injected-changed", &[Error, Warning], "An injected part was changed by hand"),
     rule("injected-unreadable", &[Error], "The record of the injection cannot be read"),
+    startup_rule("job-never-completes", &[Warning], "A container keeps running, so the Job never completes"),
     rule("kept-by-kubernetes", &[Note], "Kubernetes keeps a part of the order without podgate"),
     rule("known-by-kubelet", &[Note], "A state is known only from the kubelet's status"),
     rule("kubernetes-too-old", &[Error], "A field needs a newer Kubernetes"),
-    rule("liveness-kills", &[Warning], "A livenessProbe fails while the container waits"),
+    startup_rule("liveness-kills", &[Warning], "A livenessProbe fails while the container waits"),
     rule("migrated", &[Note], "The order of another tool was converted to annotations"),
     rule("misplaced", &[Error], "An annotation or label is not on a Pod or Pod template"),
     rule("missing-policy", &[Error, Warning, Note], "A policy of podgate is missing or has no effect"),
     rule("missing-rbac", &[Warning, Note], "The Pod's service account lacks rights that the sidecar needs"),
     rule("missing-webhook", &[Note], "A Pod is not injected, and the cluster has no webhook"),
     rule("mode-conflict", &[Error], "A container needs a gate but must use a hook"),
-    rule("mount-not-visible", &[Error, Warning], "A check waits for a mount that the container may not see"),
+    startup_rule("mount-not-visible", &[Error, Warning], "A check waits for a mount that the container may not see"),
     rule("name-taken", &[Error], "A container or volume has one of podgate's names"),
     rule("native-lost", &[Error], "A webhook removes the restartPolicy of a native sidecar"),
     rule("native-would-do", &[Note], "Native sidecars can keep this order without podgate"),
-    rule("needs-process-1", &[Warning], "The command may refuse to run with a parent process"),
+    startup_rule("needs-process-1", &[Warning], "The command may refuse to run with a parent process"),
     rule("no-containers", &[Error], "The Pod has no containers"),
     rule("no-grace", &[Warning], "A grace period of 0 leaves no time for a stop order"),
-    rule("no-readiness-probe", &[Warning], "A container without probes is waited for until it is Ready"),
+    startup_rule("no-readiness-probe", &[Warning], "A container without probes is waited for until it is Ready"),
     rule("not-a-label", &[Error], "An annotation is written as a label"),
     rule("not-an-annotation", &[Error], "A label is written as an annotation"),
     rule("not-editable", &[Error], "The layout of the YAML allows no edit of a part"),
@@ -86,33 +91,41 @@ pub const RULES: &[Rule] = &[
     rule("place-not-read", &[Warning], "An annotation is at a place that podgate does not read"),
     rule("pod-rejected", &[Error], "The API server refuses the Pod"),
     rule("post-start-before-gate", &[Warning], "A postStart hook runs before the container's command"),
-    rule("pre-stop-too-long", &[Warning], "A preStop hook takes longer than its time limit"),
+    startup_rule("pre-stop-too-long", &[Warning], "A preStop hook takes longer than its time limit"),
     rule("probe-changed", &[Warning, Note], "A webhook changes a probe of a container in the order"),
     rule("probe-expands", &[Error], "A probe's command uses a variable that a hook cannot expand"),
     rule("probe-rewritten", &[Error, Warning], "Istio has rewritten a probe, and the original is not known"),
     rule("probe-unreadable", &[Error], "A probe has an invalid field"),
-    rule("readiness-needs-later", &[Error, Warning], "A probe or check asks a container that starts later"),
+    startup_rule("readiness-needs-later", &[Error, Warning], "A probe or check asks a container that starts later"),
     rule(
         "restart-fails",
         &[Warning],
         "A container that must restart fails instead, because its restartPolicy is Never",
     ),
+    startup_rule("same-port", &[Warning], "Two containers use the same port"),
     rule("shared-processes", &[Warning], "With shared processes the sidecar cannot see when a container stops"),
     rule("short-grace", &[Warning], "The grace period is too short for the stop order"),
     rule("sidecar-not-first", &[Warning], "An init container comes before podgate's sidecar"),
     rule("startup-probe-weaker", &[Warning], "A startupProbe is replaced by a weaker check"),
     rule("state-unused", &[Note], "A state has no effect on the last step"),
+    rule("stops-too-early", &[Warning], "A container stops before a container that uses it"),
     rule("template-too-large", &[Error], "The Pod, its annotations or the order are too large"),
+    startup_rule("timeout-too-short", &[Warning], "A probe cannot pass before the wait for it times out"),
     rule("too-many-containers", &[Error], "The Pod has more than 200 containers"),
     rule("unknown-command", &[Error], "A gate is needed, but the container's command is not known"),
     rule("unknown-container", &[Error], "An annotation names a container that the Pod does not have"),
     rule("unknown-key", &[Error], "Podgate does not know this annotation or label"),
-    rule("unknown-port", &[Error], "A probe names a port that the container does not have"),
+    startup_rule("unknown-port", &[Error], "A probe names a port that the container does not have"),
     rule("unreadable", &[Error], "A file, or a document in it, cannot be read"),
     rule("unused-annotation", &[Warning, Note], "A setting has no effect on this container"),
     rule("windows", &[Error], "The Pod runs on Windows"),
     rule("wrong-type", &[Error], "A field has the wrong type"),
 ];
+
+/// Returns the rule `name`.
+pub fn find(name: &str) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| rule.name == name)
+}
 
 /// Returns the URL of the page that explains all rules.
 pub fn page_url() -> String {
@@ -125,5 +138,10 @@ pub fn section_url(name: &str) -> String {
 }
 
 const fn rule(name: &'static str, levels: &'static [Level], summary: &'static str) -> Rule {
-    Rule { name, levels, summary }
+    Rule { name, levels, summary, concerns_inject: false }
+}
+
+/// Returns a rule of [`check_template`](super::check_template) that `inject` reports too.
+const fn startup_rule(name: &'static str, levels: &'static [Level], summary: &'static str) -> Rule {
+    Rule { concerns_inject: true, ..rule(name, levels, summary) }
 }

@@ -1,9 +1,10 @@
 //! Stop order: containers that must outlive others when the Pod stops, and the time limits of these waits.
 
-use super::graph::Graph;
+use super::graph::{Graph, Need};
 use crate::core::graph;
+use crate::order::declare::grammar::Item;
 use crate::order::declare::spec::Spec;
-use crate::order::declare::{Declaration, StopOrder};
+use crate::order::declare::{Declaration, StopOrder, annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use std::collections::BTreeMap;
@@ -38,7 +39,9 @@ pub(super) fn outlives(
         StopOrder::None => {}
         StopOrder::Steps(steps) => {
             let mut earlier: Vec<String> = Vec::new();
-            for names in steps.iter().map(|step| step.iter().map(|item| item.until.container.clone())) {
+            for step in steps {
+                findings.extend(step.iter().filter_map(|item| contradiction(item, &earlier, graph)));
+                let names = step.iter().map(|item| item.until.container.clone());
                 outlives.extend(names.clone().filter(|_| !earlier.is_empty()).map(|name| (name, earlier.clone())));
                 earlier.extend(names);
             }
@@ -55,6 +58,16 @@ pub(super) fn outlives(
         outlives.clear();
     }
     outlives
+}
+
+/// Returns a warning if the container of `item` waits at the start for a container that stops before it.
+fn contradiction(item: &Item, earlier: &[String], graph: &Graph) -> Option<Finding> {
+    let user = &item.until.container;
+    let is_early = |need: &&Need| !need.until.want.is_exit() && earlier.contains(&need.until.container);
+    let name = &graph.needs(user).iter().find(is_early)?.until.container;
+    let what = format!("{name} stops before {user}, but {user} waits for {name} at the start, and probably uses it");
+    let fix = format!("write {name} after {user}, or set {}: reverse", keys::STOP_ORDER);
+    Some(Finding::warning("stops-too-early", annotation_place(keys::STOP_ORDER), what).fix(fix).span(item.span.clone()))
 }
 
 /// Returns the time limit for each container's preStop wait. Each limit is below `grace` and below the limits of the

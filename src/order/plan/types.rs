@@ -135,6 +135,14 @@ impl ImageCommand {
 }
 
 impl Plan {
+    /// Returns what held containers need, for messages. `None` if the kubelet holds no container.
+    pub fn hold_requirement(&self) -> Option<String> {
+        let held = self.containers.iter().filter(|planned| planned.mode == PlannedMode::Hold);
+        let held: Vec<&str> = held.map(|planned| planned.name.as_str()).collect();
+        let what = || format!("needs Kubernetes {} or newer to hold {}", Version::WITH_HOLD, held.join(", "));
+        (!held.is_empty()).then(what)
+    }
+
     /// Returns the plan of the container `name`.
     pub fn get(&self, name: &str) -> Option<&ContainerPlan> {
         self.containers.iter().find(|planned| planned.name == name)

@@ -53,9 +53,14 @@ fn template_json(template: &CheckedTemplate<'_>) -> Value {
         value["graceSeconds"] = json!(plan.grace.as_secs());
         value["sidecar"] = json!(plan.sidecar_placement.as_str());
         value["publish"] = json!(plan.publish.as_str());
-        value["nativeSidecars"] = native.as_ref().map_or(Value::Null, |advice| json!(advice.manifest()));
+        value["nativeSidecars"] =
+            native.as_ref().map(|advice| advice.sidecars.iter().map(native_json).collect::<Value>()).into();
     }
     value
+}
+
+fn native_json((name, probe): &(String, Value)) -> Value {
+    json!({"name": name, "startupProbe": probe})
 }
 
 fn container_json(planned: &ContainerPlan) -> Value {

@@ -3,7 +3,7 @@
 use super::analyze::Analysis;
 use super::locate::LocatedFinding;
 use crate::output;
-use podgate::order::lint::rules::{RULES, section_url};
+use podgate::order::lint::rules::{self, section_url};
 use podgate::order::release;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub(super) fn render(analysis: &Analysis<'_>) -> Result<String, String> {
 
 /// Returns the SARIF object of a rule. GitHub requires both descriptions and the help.
 fn rule_object(id: &str) -> Value {
-    let rule = RULES.iter().find(|rule| rule.name == id);
+    let rule = rules::find(id);
     let summary = message_object(&rule.map_or_else(|| id.replace('-', " "), |rule| rule.summary.to_owned()));
     let url = section_url(id);
     let help = json!({"text": format!("See {url}."), "markdown": format!("See [{id}]({url}).")});

@@ -4,7 +4,7 @@ use super::analyze::{Analysis, CheckedTemplate};
 use super::locate::LocatedFinding;
 use crate::yaml::Position;
 use annotate_snippets::renderer::DecorStyle;
-use annotate_snippets::{AnnotationKind, Level as SnippetLevel, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Level as SnippetLevel, Origin, Renderer, Snippet};
 use humantime::format_duration;
 use podgate::core::container::Mode;
 use podgate::core::text::sanitize;
@@ -13,13 +13,23 @@ use podgate::order::declare::SidecarPlacement;
 use podgate::order::finding::Level;
 use podgate::order::lint::{LintReport, rules};
 use podgate::order::plan::{ContainerPlan, InitPlan, Plan};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Renders findings and forecasts with colors. The writer removes the colors if they are not wanted.
 pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> String {
     let mut out = String::new();
+    let mut similar: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let is_plain =
+        |located: &&LocatedFinding<'_>| located.finding.level == Level::Note && located.finding.fix.is_empty();
+    for located in analysis.findings.iter().filter(is_plain) {
+        *similar.entry((located.file, located.finding.rule)).or_default() += 1;
+    }
     for located in &analysis.findings {
-        out.push_str(&render_finding(located));
+        // Many equal notes would hide the other findings, so the first one of a file stands for all.
+        let count = if is_plain(&located) { similar.remove(&(located.file, located.finding.rule)) } else { Some(1) };
+        let Some(count) = count else { continue };
+        out.push_str(&render_finding(located, count));
         out.push_str("\n\n");
     }
     if !is_quiet {
@@ -44,7 +54,8 @@ fn summary(analysis: &Analysis<'_>) -> String {
     format!("{} checked: {errors}, {warnings}, {notes}", some(analysis.templates.len(), "template"))
 }
 
-fn render_finding(located: &LocatedFinding<'_>) -> String {
+/// Renders a finding, for which `count` findings of the same file stand.
+fn render_finding(located: &LocatedFinding<'_>, count: usize) -> String {
     let level = match located.finding.level {
         Level::Error => SnippetLevel::ERROR,
         Level::Warning => SnippetLevel::WARNING,
@@ -58,9 +69,18 @@ fn render_finding(located: &LocatedFinding<'_>) -> String {
         .line_start(located.start.line)
         .path(&path)
         .annotation(AnnotationKind::Primary.span(mark));
-    let rule = located.finding.rule;
+    let (rule, mut message) = (located.finding.rule, sanitize(&located.finding.message));
+    if count > 1 {
+        message += &format!(" (and {} more in this file; -o json lists all)", count - 1);
+    }
     // On a terminal, the rule's name is a link.
-    let title = level.primary_title(sanitize(&located.finding.message)).id(rule).id_url(rules::section_url(rule));
+    let title = level.primary_title(message).id(rule).id_url(rules::section_url(rule));
+    if located.finding.level == Level::Note && located.finding.fix.is_empty() {
+        // The user need not act, so the place is enough.
+        let Position { line, column } = located.start;
+        let origin = Origin::path(&path).line(line).char_column(column);
+        return Renderer::styled().decor_style(DecorStyle::Ascii).render(&[title.element(origin)]);
+    }
     // The renderer computes the column from the shown text, which is wrong for a line that is cut at its start.
     let column = located.line.text[..located.line.highlight.start].chars().count() + 1;
     let shown = Position { column, ..located.start }.in_file(&path);
@@ -76,7 +96,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     let injected = if template.is_injected { ", injected" } else { "" };
     let (name, file) = (sanitize(&template.name), sanitize(template.file));
     let _ = writeln!(out, "{name} ({file}:{}{injected})", template.position.line);
-    let Some((plan, LintReport { forecast, native_advice: native, .. })) = &template.outlook else {
+    let Some((plan, LintReport { forecast, .. })) = &template.outlook else {
         let _ = writeln!(out, "  no forecast: fix the errors first");
         return;
     };
@@ -112,11 +132,8 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
         SidecarPlacement::First => "first of the containers",
     };
     let _ = writeln!(out, "  sidecar  {sidecar}");
-    if let Some(advice) = native {
-        let _ = writeln!(out, "  possible without podgate, with native sidecars:");
-        for line in advice.manifest().lines() {
-            let _ = writeln!(out, "    {}", sanitize(line));
-        }
+    if let Some(need) = plan.hold_requirement().filter(|_| template.context.kubernetes.is_none()) {
+        let _ = writeln!(out, "  version  {need}");
     }
 }
 

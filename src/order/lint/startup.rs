@@ -1,0 +1,186 @@
+//! Checks for containers that cannot start, cannot become Ready in time, or keep a Job from completing.
+
+use super::context::Context;
+use super::forecast::Forecast;
+use super::probes::{PortOwners, is_local};
+use crate::core::container::{Container, Handler, Probe};
+use crate::core::until::{WaitCondition, WantedState};
+use crate::order::declare::spec::{ContainerRef, Spec, command_words};
+use crate::order::declare::{container_annotation_place, keys};
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::inject::REWRITTEN_PATH;
+use crate::order::plan::{ContainerPlan, Plan, PlannedMode, Waiters};
+use humantime::format_duration;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const PROBES: [&str; 2] = ["startupProbe", "readinessProbe"];
+
+pub(super) fn check(
+    template: &Value,
+    spec: &Spec<'_>,
+    plan: &Plan,
+    forecast: &Forecast,
+    context: Context<'_>,
+    findings: &mut Vec<Finding>,
+) {
+    for own in spec.containers.iter().chain(spec.natives()) {
+        check_words(own, findings);
+        check_hosts(own, spec, plan, findings);
+    }
+    check_ports(spec, plan, findings);
+    check_delays(spec, plan, forecast, findings);
+    check_job(template, spec, plan, context, findings);
+}
+
+/// Reports commands, also of probes and hooks, whose program has spaces in its name.
+fn check_words(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
+    let place = Place::root();
+    let hooks = ["postStart", "preStop"].map(|hook| place.to("lifecycle").to(hook).to("exec"));
+    let probes = ["startupProbe", "readinessProbe", "livenessProbe"].map(|probe| place.to(probe).to("exec"));
+    for at in [place.clone()].into_iter().chain(probes).chain(hooks).map(|place| place.to("command")) {
+        let [Value::String(program), rest @ ..] = at.items(own.value) else { continue };
+        if !program.trim().contains(char::is_whitespace) {
+            continue;
+        }
+        let what =
+            format!("{} has no program with this name: the first item of a command is the program alone", own.name);
+        let fix = match rest {
+            [] => format!("write {}", command_words(program)),
+            _ => "write each word as an item of its own".to_owned(),
+        };
+        findings.push(Finding::warning("command-not-split", own.place().join(&at).to(0), what).fix(fix));
+    }
+}
+
+/// Reports probes and checks that use the name of a container as their host.
+fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let at = container_annotation_place(keys::CHECK_PREFIX, own.name);
+    let checks = plan.get(own.name).into_iter().flat_map(ContainerPlan::checks);
+    let checks = checks.filter_map(|check| Some((at.clone(), Handler::from_check(check.clone())?)));
+    let probes = PROBES.iter().filter_map(|field| Some((own.place().to(*field), own.probe(field)?.handler)));
+    for (at, handler) in checks.chain(probes) {
+        let (host, port) = match handler {
+            Handler::HttpGet(http) => (http.host, http.port),
+            Handler::TcpSocket(tcp) => (tcp.host, tcp.port),
+            Handler::Exec(_) | Handler::Grpc(_) => continue,
+        };
+        let Some(host) = host.filter(|host| spec.has(host)) else { continue };
+        let port = serde_json::to_string(&port).unwrap_or_default().replace('"', "");
+        let what = format!("{host} is a container of this Pod, and containers have no host names of their own");
+        let fix = format!("use localhost:{port}; for a Service of this name, write {host}.NAMESPACE");
+        findings.push(Finding::warning("host-is-container", at, what).fix(fix));
+    }
+}
+
+/// Reports two containers that listen on the same port at the same time.
+fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let mut owners = PortOwners::of(spec, plan).by_port;
+    // A probe may ask another container. Only a port that no container declares belongs to those that probe it.
+    let declared: BTreeSet<u16> = owners.keys().copied().collect();
+    for own in spec.containers.iter().chain(spec.natives()) {
+        let container: Container = serde_json::from_value(own.value.clone()).unwrap_or_default();
+        let probed = container.probes().filter(|probe| is_own(probe)).filter_map(|probe| container.probe_port(probe));
+        for port in probed.filter(|port| !declared.contains(port)) {
+            owners.entry(port).or_default().push(own.name);
+        }
+    }
+    let awaits_exit = |one: &str, other: &str| {
+        plan.get(one).is_some_and(|own| own.after.iter().any(|need| need.container == other && need.want.is_exit()))
+    };
+    for (port, names) in owners {
+        let Some(first) = names.first() else { continue };
+        let is_beside = |other: &&&str| **other != *first && !awaits_exit(first, other) && !awaits_exit(other, first);
+        let other = names.iter().find(is_beside).and_then(|name| spec.get(name).or(spec.init(name)));
+        let Some(other) = other else { continue };
+        let what = format!("{first} and {} both use port {port}, but a Pod's containers share the ports", other.name);
+        findings.push(Finding::warning("same-port", other.place(), what).fix("give one of them another port"));
+    }
+}
+
+/// Returns true if the probe asks its own container, as far as its host and path tell.
+fn is_own(probe: &Probe) -> bool {
+    match &probe.handler {
+        Handler::HttpGet(http) => {
+            // Istio and Kuma (`/8080/healthz`) rewrite probes, so that their proxies ask the container.
+            let path = http.path.as_deref().unwrap_or_default();
+            let is_port = |part: &str| part.parse::<u16>().is_ok();
+            is_local(&http.host) && !path.starts_with(REWRITTEN_PATH) && !path.split('/').nth(1).is_some_and(is_port)
+        }
+        Handler::TcpSocket(tcp) => is_local(&tcp.host),
+        Handler::Grpc(_) => true,
+        Handler::Exec(_) => false,
+    }
+}
+
+/// Reports waits that time out before the probes of a dependency can pass.
+fn check_delays(spec: &Spec<'_>, plan: &Plan, forecast: &Forecast, findings: &mut Vec<Finding>) {
+    // Earliest start and earliest Ready state of each container, after the start of the Pod.
+    let mut times: BTreeMap<&str, (Duration, Duration)> = BTreeMap::new();
+    let steps = forecast.start_steps.iter().flatten().map(String::as_str);
+    for own in spec.natives().chain(steps.filter_map(|name| spec.get(name))) {
+        let planned = plan.get(own.name);
+        let needs = planned.map_or(&[][..], |planned| &planned.after);
+        let met = |need: &WaitCondition| {
+            let (start, ready) = times.get(need.container.as_str()).copied().unwrap_or_default();
+            if need.want == WantedState::Ready { ready } else { start }
+        };
+        let start = needs.iter().map(met).max().unwrap_or_default();
+        let delay = planned.filter(|planned| planned.ready.is_some()).map_or_else(|| delay(own), |_| Duration::ZERO);
+        let late = match planned.map(|planned| &planned.mode) {
+            // A hook waits for its own container.
+            Some(PlannedMode::Hook(WantedState::Ready)) => Some((delay, own.name)),
+            Some(PlannedMode::Gate(_) | PlannedMode::Hold) => {
+                needs.iter().map(|need| (met(need), need.container.as_str())).max()
+            }
+            _ => None,
+        };
+        times.insert(own.name, (start, start + delay));
+        let Some((planned, (earliest, name))) = planned.zip(late).filter(|(own, (at, _))| *at >= own.timeout) else {
+            continue;
+        };
+        let [limit, earliest] = [planned.timeout, earliest].map(format_duration);
+        let what = format!(
+            "{} waits for at most {limit} for {name}, but its condition is met after {earliest} at the earliest \
+             (initialDelaySeconds)",
+            own.name
+        );
+        let fix = format!("increase {}{}, or reduce initialDelaySeconds", keys::TIMEOUT_PREFIX, own.name);
+        let at = spec.get(name).or(spec.init(name)).map_or_else(|| own.place(), ContainerRef::place);
+        findings.push(Finding::warning("timeout-too-short", at, what).fix(fix));
+    }
+}
+
+/// Returns the shortest time from a container's start until its probes have passed.
+fn delay(own: &ContainerRef<'_>) -> Duration {
+    let [startup, readiness] = PROBES.map(|field| own.probe(field));
+    let initial = startup.iter().chain(&readiness).map(|probe| probe.initial_delay_seconds).max();
+    let repeats =
+        readiness.map_or(0, |probe| probe.success_threshold.saturating_sub(1).saturating_mul(probe.period_seconds));
+    Duration::from_secs(u64::from(initial.unwrap_or_default()) + u64::from(repeats))
+}
+
+/// Reports containers of a Job that probably keep running after the Job's work is done.
+fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_>, findings: &mut Vec<Finding>) {
+    let owners = Place::metadata("ownerReferences");
+    let is_job = context.workload.is_some() || owners.items(template).iter().any(|owner| owner["kind"] == "Job");
+    if !spec.runs_to_completion() || !is_job {
+        return;
+    }
+    let Waiters(waiters) = Waiters::of(plan);
+    let is_server = |own: &&ContainerRef<'_>| {
+        let wanted = waiters.get(own.name).map_or(&[][..], Vec::as_slice);
+        let stops = plan.get(own.name).is_some_and(|planned| !planned.stop_after.is_empty());
+        let ready = plan.get(own.name).is_some_and(|planned| planned.ready.is_some());
+        let listens = ["readinessProbe", "livenessProbe", "ports"].iter().any(|field| !own.value[field].is_null());
+        !wanted.is_empty() && wanted.iter().all(|(_, want)| !want.is_exit()) && !stops && (ready || listens)
+    };
+    let servers: Vec<&ContainerRef<'_>> = spec.containers.iter().filter(is_server).collect();
+    let Some(first) = servers.first() else { return };
+    let names = servers.iter().map(|own| own.name).collect::<Vec<_>>().join(", ");
+    let what = format!("the Job completes only when all its containers exit, but {names} probably keeps running");
+    let fix = format!("add {}: \"{names}\", use a native sidecar, or write =Completed if it exits", keys::JOB_SIDECARS);
+    findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));
+}

@@ -1,0 +1,220 @@
+//! Tests of the rules about containers that cannot start, and about Jobs that never complete.
+
+use super::lint::{findings_of, pod};
+use podgate::order::lint::Context;
+use podgate::order::plan::{KnownFacts, plan};
+use serde_json::{Value, json};
+
+/// Returns a Pod with the order `db, api` and these annotations.
+fn annotated(annotations: &[(&str, &str)], db: Value, api: Value) -> Value {
+    let mut pod = pod("db, api", &[("db", db), ("api", api)]);
+    for (key, value) in annotations {
+        pod["metadata"]["annotations"][key] = json!(value);
+    }
+    pod
+}
+
+/// Returns each finding with its rule, place and fix.
+fn shown(pod: &Value, context: Context<'_>) -> Vec<String> {
+    let findings = findings_of(pod, context);
+    findings.iter().map(|one| format!("{} {}: {}", one.rule, one.at, one.fix)).collect()
+}
+
+#[test]
+fn command_with_spaces_in_its_program_warns() {
+    let exec = |word: &str| json!({"exec": {"command": [word]}});
+    for (api, place) in [
+        (json!({"command": ["/api serve --port 80"]}), "command[0]"),
+        (json!({"command": ["/api serve", "--port"]}), "command[0]"),
+        (json!({"readinessProbe": exec("pg_isready -q")}), "readinessProbe.exec.command[0]"),
+        (json!({"startupProbe": exec("pg_isready -q")}), "startupProbe.exec.command[0]"),
+        (json!({"livenessProbe": exec("pg_isready -q")}), "livenessProbe.exec.command[0]"),
+        (json!({"lifecycle": {"preStop": exec("nginx -s quit")}}), "lifecycle.preStop.exec.command[0]"),
+    ] {
+        let found = shown(&annotated(&[], json!({}), api.clone()), Context::default());
+        let expected = format!("command-not-split spec.containers[1].{place}");
+        assert!(found.len() == 1 && found[0].starts_with(&expected), "{api}: {found:?}");
+    }
+    let found = shown(&annotated(&[], json!({}), json!({"command": ["/api a  b"]})), Context::default());
+    assert!(found[0].ends_with(r#": write ["/api","a","b"]"#), "{found:?}");
+    for command in [json!(["/api", "a b"]), json!(["sh", "-c", "a b"]), json!(["api "])] {
+        let found = shown(&annotated(&[], json!({}), json!({"command": command})), Context::default());
+        assert_eq!(found, [] as [&str; 0], "{command}");
+    }
+}
+
+#[test]
+fn command_that_is_no_list_of_strings_is_an_error() {
+    for (field, value, fix) in [
+        ("command", json!("/api serve"), r#"write command: ["/api","serve"]"#),
+        ("args", json!("-p 80"), r#"write args: ["-p","80"]"#),
+        ("command", json!("a && b"), r#"write command: ["/bin/sh","-c","a && b"]"#),
+        ("args", json!(["-p", 80]), "write the item 80 as a string, in quotes"),
+        ("args", json!([true]), "write the item true as a string, in quotes"),
+        ("command", json!([null]), "write the item null as a string, in quotes"),
+        ("command", json!({"a": 1}), r#"write a list such as ["/usr/bin/program", "argument"]"#),
+    ] {
+        let mut wrong = annotated(&[], json!({}), json!({}));
+        wrong["spec"]["initContainers"] = json!([{"name": "first"}]);
+        for place in ["containers", "initContainers"] {
+            let mut wrong = wrong.clone();
+            wrong["spec"][place][0][field] = value.clone();
+            let found = plan(&wrong, &KnownFacts::default()).unwrap_err();
+            assert_eq!((found[0].rule, found[0].fix.as_str()), ("wrong-type", fix), "{place} {value}");
+            assert_eq!(found[0].at.to_string(), format!("spec.{place}[0].{field}"));
+        }
+    }
+}
+
+#[test]
+fn name_of_a_container_is_no_host() {
+    let http = json!({"httpGet": {"port": 80, "host": "db"}});
+    for (annotations, db, place) in [
+        (
+            &[("check.podgate.io/api", "tcp://db:5432")][..],
+            json!({}),
+            r#"metadata.annotations["check.podgate.io/api"]"#,
+        ),
+        (&[("check.podgate.io/api", "http://db/x")], json!({}), r#"metadata.annotations["check.podgate.io/api"]"#),
+        (&[], json!({"readinessProbe": http}), "spec.containers[0].readinessProbe"),
+        (&[], json!({"startupProbe": http}), "spec.containers[0].startupProbe"),
+    ] {
+        let found = shown(&annotated(annotations, db, json!({})), Context::default());
+        let fix = if annotations.first().is_some_and(|(_, check)| check.contains("5432")) { "5432" } else { "80" };
+        let expected =
+            format!("host-is-container {place}: use localhost:{fix}; for a Service of this name, write db.NAMESPACE");
+        assert_eq!(found, [expected]);
+    }
+    for check in ["tcp://db.shop:5432", "tcp://localhost:5432", "tcp://cache:5432", "file:///db"] {
+        let found = shown(&annotated(&[("check.podgate.io/api", check)], json!({}), json!({})), Context::default());
+        assert_eq!(found, [] as [&str; 0], "{check}");
+    }
+}
+
+#[test]
+fn two_containers_with_one_port_warn() {
+    let tcp = |port: Value| json!({"readinessProbe": {"tcpSocket": {"port": port}}});
+    let declared = |port: u16, more: Value| {
+        let mut own = more;
+        own["ports"] = json!([{"containerPort": port, "name": "p"}]);
+        own
+    };
+    let udp = json!({"ports": [{"containerPort": 80, "protocol": "UDP"}]});
+    let istio = |name: &str| json!({"readinessProbe": {"httpGet": {"port": 15020, "path": format!("/app-health/{name}/readyz")}}});
+    let kuma = json!({"readinessProbe": {"httpGet": {"port": 9000, "path": "/8080/ready"}}});
+    for (db, api, warns) in [
+        (tcp(json!(80)), tcp(json!(80)), true),
+        (tcp(json!("80")), json!({"readinessProbe": {"httpGet": {"port": 80}}}), true),
+        (declared(80, tcp(json!("p"))), declared(80, tcp(json!(80))), true),
+        (declared(80, json!({})), declared(80, json!({})), true),
+        (json!({"readinessProbe": {"grpc": {"port": 80}}}), json!({"startupProbe": {"tcpSocket": {"port": 80}}}), true),
+        // The probe asks the other container on purpose.
+        (declared(80, json!({})), tcp(json!(80)), false),
+        (declared(80, json!({})), udp, false),
+        (tcp(json!(80)), json!({"readinessProbe": {"tcpSocket": {"port": 80, "host": "example.com"}}}), false),
+        (istio("db"), istio("api"), false),
+        (kuma.clone(), kuma, false),
+    ] {
+        let found = shown(&annotated(&[], db.clone(), api.clone()), Context::default());
+        let expected = ["same-port spec.containers[1]: give one of them another port".to_owned()];
+        assert_eq!(found, &expected[..usize::from(warns)], "{db} {api}");
+    }
+    let mut job =
+        annotated(&[("podgate.io/order", "db=Completed, api")], declared(80, json!({})), declared(80, json!({})));
+    job["spec"]["restartPolicy"] = json!("Never");
+    assert_eq!(shown(&job, Context::default()), [] as [&str; 0], "one after the other");
+}
+
+#[test]
+fn time_limit_below_the_delay_of_a_dependency_warns() {
+    let delayed = |field: &str, seconds: u32| json!({field: {"tcpSocket": {"port": 9}, "initialDelaySeconds": seconds, "periodSeconds": 5}});
+    let twice = json!({"readinessProbe": {"tcpSocket": {"port": 9}, "successThreshold": 3, "periodSeconds": 10}});
+    for (annotation, db, earliest) in [
+        (("podgate.io/timeout", "10s"), delayed("readinessProbe", 60), Some("1m")),
+        (("timeout.podgate.io/api", "10s"), delayed("startupProbe", 10), Some("10s")),
+        (("podgate.io/timeout", "10s"), twice, Some("20s")),
+        (("podgate.io/timeout", "10s"), delayed("readinessProbe", 9), None),
+        // Only the gate of api waits for db.
+        (("timeout.podgate.io/db", "10s"), delayed("readinessProbe", 60), None),
+        (("ready.podgate.io/db", "tcp://localhost:9"), delayed("readinessProbe", 600), None),
+    ] {
+        for mode in ["entrypoint", "hold", "post-start"] {
+            if mode == "post-start" && (annotation.0.starts_with("timeout.") || annotation.0.starts_with("ready.")) {
+                continue;
+            }
+            let found = annotated(&[annotation, ("podgate.io/mode", mode)], db.clone(), json!({}));
+            let found = findings_of(&found, Context::default());
+            let found: Vec<_> = found.iter().filter(|one| one.rule == "timeout-too-short").collect();
+            assert_eq!(found.len(), usize::from(earliest.is_some()), "{mode} {annotation:?}: {found:?}");
+            let part = format!("is met after {} at the earliest", earliest.unwrap_or_default());
+            assert!(found.iter().all(|one| one.message.contains(&part)), "{mode}: {found:?}");
+        }
+    }
+    // The delays of a chain add up.
+    let own = |seconds: u32| json!({"startupProbe": {"exec": {"command": ["true"]}, "initialDelaySeconds": seconds}});
+    let mut chain = pod("a, b, c", &[("a", own(6)), ("b", own(6)), ("c", json!({}))]);
+    chain["metadata"]["annotations"]["podgate.io/timeout"] = json!("12s");
+    let found = findings_of(&chain, Context::default());
+    assert!(found.len() == 1 && found[0].message.starts_with("c waits for at most 12s for b"), "{found:#?}");
+}
+
+#[test]
+fn server_in_a_job_warns() {
+    let job = json!({"template": {}});
+    let in_job = Context { workload: Some(&job), ..Context::default() };
+    let of = |order: &str, annotations: &[(&str, &str)], db: Value, context| {
+        let mut pod = annotated(annotations, db, json!({}));
+        pod["metadata"]["annotations"]["podgate.io/order"] = json!(order);
+        pod["spec"]["restartPolicy"] = json!("Never");
+        let rules = findings_of(&pod, context).into_iter().filter(|one| one.rule == "job-never-completes");
+        rules.map(|one| one.fix).collect::<Vec<_>>()
+    };
+    let fix = r#"add podgate.io/job-sidecars: "db", use a native sidecar, or write =Completed if it exits"#;
+    let port = json!({"readinessProbe": null, "ports": [{"containerPort": 80}]});
+    assert_eq!(of("db, api", &[], json!({}), in_job), [fix]);
+    assert_eq!(of("db=Started, api", &[], port, in_job), [fix]);
+    for (order, annotations, db, context) in [
+        ("db, api", &[("podgate.io/job-sidecars", "db")][..], json!({}), in_job),
+        ("db=Completed, api", &[], json!({}), in_job),
+        ("db=Exited, api", &[], json!({}), in_job),
+        ("db=Started, api", &[], json!({"readinessProbe": null}), in_job),
+        // A Pod without a Job may run for ever.
+        ("db, api", &[], json!({}), Context::default()),
+    ] {
+        assert_eq!(of(order, annotations, db, context), [] as [&str; 0], "{order} {annotations:?}");
+    }
+    // The webhook sees the Pod of a Job.
+    let mut pod = annotated(&[], json!({}), json!({}));
+    pod["spec"]["restartPolicy"] = json!("OnFailure");
+    pod["metadata"]["ownerReferences"] = json!([{"kind": "Job", "name": "x"}]);
+    assert_eq!(shown(&pod, Context::default()).len(), 1);
+}
+
+#[test]
+fn stop_order_that_contradicts_the_order_warns() {
+    for (order, stops, fix) in [
+        ("db, api", "db, api", Some("write db after api, or set podgate.io/stop-order: reverse")),
+        ("db=Started, api", "db, api", Some("write db after api, or set podgate.io/stop-order: reverse")),
+        ("db, api", "api, db", None),
+        ("db, api", "db & api", None),
+        ("db, api", "api", None),
+    ] {
+        let pod = annotated(&[("podgate.io/order", order), ("podgate.io/stop-order", stops)], json!({}), json!({}));
+        let expected = fix.map(|fix| format!("stops-too-early metadata.annotations[\"podgate.io/stop-order\"]: {fix}"));
+        assert_eq!(shown(&pod, Context::default()), Vec::from_iter(expected), "{order}; {stops}");
+    }
+}
+
+#[test]
+fn name_of_a_known_webhooks_container_gets_a_question_mark() {
+    for (name, has_hint) in
+        [("istio-proxy", true), ("daprd", true), ("cloud-sql-proxy", true), ("log-agent", true), ("cache", false)]
+    {
+        let findings = plan(&pod(&format!("{name}, api"), &[("api", json!({}))]), &KnownFacts::default()).unwrap_err();
+        assert_eq!(
+            findings[0].fix.ends_with(&format!("or write {name}? if a webhook adds it")),
+            has_hint,
+            "{findings:?}"
+        );
+    }
+}
