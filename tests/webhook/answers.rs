@@ -201,3 +201,22 @@ fn other_objects_are_allowed_unchanged() {
     }
     assert_eq!(webhook.metric("podgate_webhook_requests_total{outcome=\"passed\"}"), 2.0);
 }
+
+#[test]
+fn pod_that_cannot_start_is_injected_with_a_warning() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let client = webhook.client(&files.ca);
+    for (pointer, value, warning) in [
+        ("/spec/containers/0/readinessProbe", Value::Null, "api waits until db is Ready, but db has no readinessProbe"),
+        ("/spec/containers/0/readinessProbe/tcpSocket/port", json!("pg"), "db has no port named pg"),
+        ("/spec/containers/1/command/0", json!("api -x"), "api has no program with this name"),
+    ] {
+        let mut faulty = pod("db, api");
+        *faulty.pointer_mut(pointer).unwrap() = value;
+        let response = client.review(&review("one", &faulty));
+        assert!(response["allowed"] == true && response["patch"].is_string(), "{response}");
+        assert!(response["warnings"].to_string().contains(warning), "{response}");
+    }
+    assert!(client.review(&review("two", &pod("db, api"))).get("warnings").is_none());
+}

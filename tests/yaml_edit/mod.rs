@@ -7,6 +7,7 @@ mod edits;
 mod files;
 mod passing;
 mod properties;
+mod reports;
 
 // The editor is part of the plugin's binary, which tests can't import.
 #[allow(dead_code, unused_imports, reason = "the plugin uses all of it")]

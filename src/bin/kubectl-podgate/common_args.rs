@@ -1,6 +1,9 @@
 //! Argument types that several commands share.
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
+use podgate::order::declare::nearest::did_you_mean;
+use podgate::order::finding::Level;
+use podgate::order::lint::rules::{self, RULES};
 use std::time::Duration;
 
 /// Value of `--output`. The JSON object is a public interface: see docs/kubectl-podgate.md.
@@ -10,10 +13,37 @@ pub(crate) enum OutputFormat {
     Json,
 }
 
+/// Flags that decide which findings count.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct FindingArgs {
+    /// Also exit with 1 on warnings, or if nothing declares an order
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Omit notes and warnings of these rules, separated by commas
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = ignorable_rule)]
+    ignore: Vec<&'static str>,
+}
+
+impl FindingArgs {
+    /// Returns true unless `--ignore` omits findings of `rule` and `level`.
+    pub(crate) fn includes(&self, rule: &str, level: Level) -> bool {
+        level == Level::Error || !self.ignore.contains(&rule)
+    }
+}
+
+fn ignorable_rule(name: &str) -> Result<&'static str, String> {
+    match rules::find(name) {
+        Some(rule) if rule.levels != [Level::Error] => Ok(rule.name),
+        Some(_) => Err("findings of this rule are errors; fix them instead".to_owned()),
+        None => Err(did_you_mean(name, RULES.iter().map(|rule| rule.name))
+            .unwrap_or_else(|| format!("no such rule; see {}", rules::page_url()))),
+    }
+}
+
 /// Parses a time limit between a millisecond and a day.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration =
-        humantime::parse_duration(text).map_err(|error| format!("{error}; write a duration such as 15s or 1m"))?;
+        humantime::parse_duration(text).map_err(|_| "not a duration; write a duration such as 15s or 1m".to_owned())?;
     if (Duration::from_millis(1)..=Duration::from_secs(24 * 60 * 60)).contains(&duration) {
         Ok(duration)
     } else {

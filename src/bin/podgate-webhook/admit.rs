@@ -11,6 +11,7 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use podgate::order::admission::{self, Answer, Outcome};
 use podgate::order::inject;
+use podgate::order::lint::{self, Context};
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,7 +126,13 @@ async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<
 
 fn review(state: &State, body: &[u8]) -> OutcomeReply {
     let known = state.cluster_facts.get().cloned().unwrap_or_default();
-    let inject = |pod: &_| inject::inject(pod, &state.options, &known);
+    let inject = |pod: &_| {
+        let mut injected = inject::inject(pod, &state.options, &known)?;
+        // The API server shows them as warnings, also the errors: the webhook does not see what later webhooks change.
+        let found = lint::check_start(pod, &injected, Context::default());
+        injected.findings.extend(found);
+        Ok(injected)
+    };
     match admission::answer(body, &inject) {
         Ok(answer) => {
             log_outcome(&answer);

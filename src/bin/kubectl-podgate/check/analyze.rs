@@ -122,11 +122,8 @@ fn analyze_template<'a>(
             return;
         }
     }
-    let parent = |mut place: Place| place.0.pop().map(|_| place);
-    let workload = parent(at.place.clone()).filter(|_| at.place != at.object);
-    let workload = workload.and_then(|place| place.of(&document.value));
     let mut findings = Vec::from_iter(lint::check_sidecar_position(template).filter(|_| is_injected));
-    let context = Context { kubernetes, workload };
+    let context = Context { kubernetes, workload: at.workload(&document.value) };
     let mut own = Vec::new();
     let outlook = plan_and_outlook(template, images, context, &mut findings, &mut own);
     // JSON can always be edited.

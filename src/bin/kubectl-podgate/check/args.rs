@@ -1,6 +1,7 @@
 //! Arguments and help of `check`.
 
 use crate::cluster::ConnectionArgs;
+use crate::common_args::FindingArgs;
 use crate::registry::ImageArgs;
 use crate::yaml::ManifestArgs;
 use clap::{Args, ValueEnum};
@@ -17,7 +18,7 @@ dry run, which creates nothing.
 Examples:
   kubectl podgate check deploy.yaml
   helm template shop ./chart | kubectl podgate check --strict -
-  kubectl podgate check -R manifests/ --kubernetes 1.34
+  kubectl podgate check -R manifests/ --kubernetes 1.34 --ignore native-would-do,short-grace
   kubectl podgate check deploy.yaml --server -n shop
   kubectl podgate check -o sarif manifests/ >podgate.sarif
 
@@ -38,9 +39,8 @@ pub(crate) struct Check {
     /// Print in this format: text, JSON object or SARIF 2.1.0
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: ReportFormat,
-    /// Also exit with 1 on warnings, or if nothing declares an order
-    #[arg(long)]
-    pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) findings: FindingArgs,
     /// Print findings only, without forecasts
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -28,25 +28,27 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode, Vec<String>> {
     let images = args.images.resolve_images.then(look_up).transpose()?.unwrap_or_default();
     if args.server {
         return Ok(runtime::block_on(async {
-            print_report(args, &server::analyze_with_cluster(args, &sources, &images).await?)
+            print_report(args, server::analyze_with_cluster(args, &sources, &images).await?)
         }));
     }
-    print_report(args, &analyze::analyze_all(&sources, &images, args.kubernetes).finish()).map_err(|line| vec![line])
+    print_report(args, analyze::analyze_all(&sources, &images, args.kubernetes).finish()).map_err(|line| vec![line])
 }
 
-fn print_report(args: &Check, analysis: &Analysis<'_>) -> Result<ExitCode, String> {
+fn print_report(args: &Check, mut analysis: Analysis<'_>) -> Result<ExitCode, String> {
+    let strict = args.findings.strict;
+    analysis.findings.retain(|located| args.findings.includes(located.finding.rule, located.finding.level));
     let text = match args.output {
-        ReportFormat::Text => text::render(analysis, args.quiet),
-        ReportFormat::Json => json::render(analysis, args.quiet)?,
-        ReportFormat::Sarif => sarif::render(analysis)?,
+        ReportFormat::Text => text::render(&analysis, args.quiet),
+        ReportFormat::Json => json::render(&analysis, args.quiet)?,
+        ReportFormat::Sarif => sarif::render(&analysis)?,
     };
     write_stdout(&text)?;
     let is_empty = analysis.findings.is_empty() && args.output == ReportFormat::Text;
-    if !analysis.has_order && (args.strict || is_empty) {
+    if !analysis.has_order && (strict || is_empty) {
         let message = "no order declared; set the annotation podgate.io/order on a Pod or a workload's Pod template";
-        print_stderr(if args.strict { Level::Error } else { Level::Note }, message);
+        print_stderr(if strict { Level::Error } else { Level::Note }, message);
     }
-    let worst = if args.strict { Level::Warning } else { Level::Error };
-    let has_failed = analysis.count(|level| level >= worst) > 0 || args.strict && !analysis.has_order;
+    let worst = if strict { Level::Warning } else { Level::Error };
+    let has_failed = analysis.count(|level| level >= worst) > 0 || strict && !analysis.has_order;
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

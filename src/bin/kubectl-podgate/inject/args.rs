@@ -1,5 +1,6 @@
 //! Arguments and help of `inject` and `uninject`.
 
+use crate::common_args::FindingArgs;
 use crate::registry::ImageArgs;
 use crate::yaml::ManifestArgs;
 use clap::Args;
@@ -24,13 +25,14 @@ Examples:
   kubectl podgate inject -i -R deploy/            rewrite the files that declare an order
   kubectl podgate inject --check -R deploy/       for CI: fail if a file is not up to date
   kubectl podgate inject --diff -f shop.yaml      show what would change
-  helm template shop ./chart | kubectl podgate inject - | kubectl apply -f -
+  helm template shop ./chart | kubectl podgate inject --strict - | kubectl apply -f -
   kubectl podgate inject --from kruise -f shop.yaml
   kubectl podgate inject --resolve-images --annotate-only -i -f shop.yaml
 
 Exit codes:
   0    done, even if nothing declares an order
-  1    a manifest can't be read or edited, or its order is invalid: nothing is written
+  1    a manifest can't be read or edited, or its order can't work: nothing is written; with --strict
+       also on warnings, or if nothing declares an order
   3    with --check: a file would change
   64   wrong flag or argument";
 
@@ -57,6 +59,8 @@ Exit codes:
 pub(crate) struct Inject {
     #[command(flatten)]
     pub(crate) files: FileArgs,
+    #[command(flatten)]
+    pub(crate) findings: FindingArgs,
     #[arg(long, value_name = "IMAGE", help = image_help(), value_parser = release::parse_image)]
     pub(crate) image: Option<String>,
     /// Set the sidecar's imagePullPolicy; by default it is not set

@@ -8,6 +8,7 @@ pub(crate) use args::{Inject, Uninject};
 #[cfg(target_os = "linux")]
 pub(crate) use transform::finding_report;
 
+use crate::common_args::FindingArgs;
 use crate::output::{fail, print_line, print_stderr};
 use crate::registry::images::look_up_images;
 use crate::yaml::Source;
@@ -38,16 +39,17 @@ pub(crate) fn inject(args: &Inject) -> Result<ExitCode, Vec<String>> {
         let sets_image = args.image.is_some();
         Ok(Action::Inject { options, sets_image, from, images, annotate_only: args.annotate_only })
     };
-    run(&args.files, args.from.is_some(), action)
+    run(&args.files, &args.findings, args.from.is_some(), action)
 }
 
 pub(crate) fn uninject(args: &Uninject) -> Result<ExitCode, Vec<String>> {
-    run(&args.files, false, |_| Ok(Action::Uninject))
+    run(&args.files, &FindingArgs::default(), false, |_| Ok(Action::Uninject))
 }
 
 /// Runs `inject` or `uninject`. If `reads_all` is true, a document without podgate's keys may also declare an order.
 fn run(
     args: &FileArgs,
+    findings: &FindingArgs,
     reads_all: bool,
     action: impl FnOnce(&[Source]) -> Result<Action, Vec<String>>,
 ) -> Result<ExitCode, Vec<String>> {
@@ -61,33 +63,33 @@ fn run(
         print_stderr(Level::Note, &line);
     }
     let action = action(&sources)?;
-    let (mut reports, mut changed, mut any) = (Vec::new(), Vec::new(), false);
+    let (mut reports, mut changes, mut changed, mut any) = (Vec::new(), Vec::new(), Vec::new(), false);
     for source in sources {
         let mut replaced = Vec::new();
         for (index, document) in source.documents.iter().enumerate() {
             let mut done = transform::transform_document(&source.name, document, &action);
-            // In the order of `check`, and changes last.
-            done.reports.sort_by_key(|report| (report.level.is_none(), report.at));
+            // In the order of `check`.
+            done.reports.sort_by_key(|report| report.at);
             reports.extend(done.reports);
+            changes.extend(done.changes);
             any |= done.is_concerned;
             replaced.extend(done.new_text.map(|text| (index, text)));
         }
         let text = source.with_replaced(&replaced);
         changed.push(FileChange { source, new_text: text });
     }
-    let broken = reports.iter().any(|report| report.level == Some(Level::Error));
-    for report in &reports {
-        let is_minor = report.level.is_none_or(|level| level == Level::Note);
-        // If a document is broken, podgate writes no manifest, so a line about a change would be wrong.
-        if !(is_minor && args.quiet || report.level.is_none() && broken) {
-            print_line(&report.line);
-        }
-    }
-    if broken {
+    reports.retain(|report| findings.includes(report.rule, report.level));
+    let least = if args.quiet { Level::Warning } else { Level::Note };
+    reports.iter().filter(|report| report.level >= least).for_each(|report| print_line(&report.line));
+    let worst = if findings.strict { Level::Warning } else { Level::Error };
+    if reports.iter().any(|report| report.level >= worst) {
         return Ok(ExitCode::FAILURE);
     }
-    if !any && !args.quiet {
-        print_stderr(Level::Note, action.nothing_done_message());
+    if !any && (findings.strict || !args.quiet) {
+        print_stderr(if findings.strict { Level::Error } else { Level::Note }, action.nothing_done_message());
+    }
+    if !any && findings.strict {
+        return Ok(ExitCode::FAILURE);
     }
     let mut code = ExitCode::SUCCESS;
     for changed in changed.iter().filter(|changed| args.check && changed.new_text != changed.source.text) {
@@ -100,6 +102,13 @@ fn run(
         (_, _, true) => Ok(()),
         _ => output::print(&output::joined_stream(&changed)),
     }?;
+    let default_image = release::sidecar_image();
+    let has_default = |file: &FileChange| [&file.new_text, &file.source.text].map(|text| text.contains(&default_image));
+    if !args.quiet && changed.iter().any(|file| has_default(file) == [true, false]) {
+        let message = format!("the Pods use podgate's default image {default_image}; set another one with --image");
+        print_stderr(Level::Note, &message);
+    }
+    changes.iter().filter(|_| !args.quiet).for_each(|line| print_line(line));
     Ok(code)
 }
 

@@ -5,6 +5,7 @@ use crate::yaml::{Document, Position};
 use podgate::order::edit::{Edit, Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
+use podgate::order::lint::Context;
 use podgate::order::plan::KnownFacts;
 use podgate::order::{declare, lint, migrate, pod_templates};
 use serde_json::Value;
@@ -48,8 +49,8 @@ impl Action {
 /// Line about a document, for standard error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Severity; `None` for a line that reports a change.
-    pub(crate) level: Option<Level>,
+    pub(crate) rule: &'static str,
+    pub(crate) level: Level,
     /// Position of the problem.
     pub(crate) at: Position,
     pub(crate) line: String,
@@ -61,6 +62,8 @@ pub(super) struct DocumentOutcome {
     /// True if a template of the document declares an order or has been injected.
     pub(super) is_concerned: bool,
     pub(super) reports: Vec<Report>,
+    /// Lines about the changes, to print after the manifests are written.
+    pub(super) changes: Vec<String>,
 }
 
 pub(super) fn transform_document(file: &str, document: &Document, action: &Action) -> DocumentOutcome {
@@ -75,7 +78,7 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
     for at in templates {
         let Some(template) = at.place.of(&document.value) else { continue };
         let mut image = None;
-        let Some(result) = template_edits(template, action, &mut image) else {
+        let Some(result) = template_edits(template, at.workload(&document.value), action, &mut image) else {
             if matches!(action, Action::Inject { .. }) && inject::inject_label(template) != Some("disabled") {
                 let findings = declare::check_undeclared(template);
                 done.reports.extend(findings.iter().map(|finding| report(&at.place, finding)));
@@ -87,20 +90,20 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
         done.reports.extend(injected.findings.iter().map(|finding| report(&at.place, finding)));
         if !injected.edits.is_empty() {
             edits.extend(injected.edits.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
-            changed.push((at, image));
+            changed.push((at, image, injected.plan.and_then(|plan| plan.hold_requirement())));
         }
     }
-    if edits.is_empty() || done.reports.iter().any(|report| report.level == Some(Level::Error)) {
+    if edits.is_empty() || done.reports.iter().any(|report| report.level == Level::Error) {
         return done;
     }
     match document.edited(&edits) {
         Ok(text) => {
-            for (template, image) in changed {
+            for (template, image, needs) in changed {
                 let at = document.position(document.highlight(&template.place).start);
                 let name = template.name(&document.value);
                 let image = image.map(|image| format!(", {image}")).unwrap_or_default();
-                let line = format!("{}: {name}: {}{image}", at.in_file(file), action.past_tense());
-                done.reports.push(Report { level: None, at, line });
+                let needs = needs.map(|needs| format!("; {needs}")).unwrap_or_default();
+                done.changes.push(format!("{}: {name}: {}{image}{needs}", at.in_file(file), action.past_tense()));
             }
             done.new_text = Some(text);
         }
@@ -113,6 +116,7 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
 /// what happens to the image of the last injection.
 fn template_edits(
     template: &Value,
+    workload: Option<&Value>,
     action: &Action,
     image: &mut Option<String>,
 ) -> Option<Result<Injected, Vec<Finding>>> {
@@ -154,6 +158,8 @@ fn template_edits(
         Ok(mut injected) => {
             edits.extend(injected.edits.drain(..).filter(|_| !annotate_only));
             findings.append(&mut injected.findings);
+            let context = Context { workload, ..Context::default() };
+            findings.extend(lint::check_start(&value, &injected, context).into_iter().filter(|_| !annotate_only));
             Ok(Injected { edits, findings, ..injected })
         }
         Err(more) => {
@@ -178,5 +184,5 @@ pub(crate) fn finding_report(file: &str, document: &Document, template: &Place, 
     let at = document.position(document.highlight_word(&place, finding.span.as_ref()).start);
     let fix = if finding.fix.is_empty() { String::new() } else { format!("; {}", finding.fix) };
     let line = format!("{}: {}: {}{fix} [{}]", at.in_file(file), finding.level.as_str(), finding.message, finding.rule);
-    Report { level: Some(finding.level), at, line }
+    Report { rule: finding.rule, level: finding.level, at, line }
 }

@@ -10,8 +10,9 @@ pub(crate) struct ManifestArgs {
     /// Files or directories (reads *.yaml, *.yml and *.json), or - for standard input
     #[arg(value_name = "FILE", required_unless_present = "named")]
     files: Vec<PathBuf>,
-    /// Same as FILE, in kubectl's syntax; may be repeated
+    /// Same as FILE, in kubectl's syntax; repeatable, or FILE,FILE
     #[arg(id = "named", short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
+    #[arg(value_delimiter = ',')]
     named: Vec<PathBuf>,
     /// Read subdirectories too
     #[arg(short = 'R', long)]
