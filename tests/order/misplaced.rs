@@ -20,7 +20,7 @@ fn keys_outside_of_templates_are_reported_with_the_right_place() {
     let at = r#"annotations["podgate.io/order"]"#;
     let to_template = "move it to spec.template.metadata.annotations";
     let to_pod = "move it to the Pod, or to the Pod template of a workload";
-    let render = "render the manifest first, for example with kubectl kustomize";
+    let render = "render the manifest first, for example with kubectl kustomize or helm template";
     let object = |version: &str, kind: &str, metadata: Value, spec: Value| json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
     let elastic = |labels: Value| {
         let metadata = json!({"annotations": {"podgate.io/order": "a, b"}, "labels": labels});
@@ -71,5 +71,54 @@ fn keys_outside_of_templates_are_reported_with_the_right_place() {
             r#"error unknown-key spec.nodeSets[0].podTemplate.metadata.labels["podgate.io/injekt"]: did you mean podgate.io/inject?"#.to_owned()]),
     ] {
         assert_eq!(misplaced(&document), expected, "{document}");
+    }
+}
+
+#[test]
+fn keys_in_sources_of_manifests_are_not_read() {
+    let key = "podgate.io/order";
+    let order = json!({key: "a, b"});
+    let embedded = "spec:\n  template:\n    metadata:\n      annotations:\n        podgate.io/order: a, b\n";
+    let own = json!({"kind": "Pod", "apiVersion": "v1", "spec": {"containers": [{"name": "a"}]}});
+    let with = |field: &str, value: Value| {
+        let mut pod = own.clone();
+        pod["metadata"] = json!({"annotations": {field: value}});
+        pod
+    };
+    for (document, place) in [
+        (
+            json!({"kind": "Kustomization", "commonAnnotations": order}),
+            Some(r#"commonAnnotations["podgate.io/order"]"#),
+        ),
+        (json!({"podAnnotations": order}), Some(r#"podAnnotations["podgate.io/order"]"#)),
+        (json!({"web": {"podAnnotations": order}}), Some(r#"web.podAnnotations["podgate.io/order"]"#)),
+        (
+            json!([{"op": "add", "path": "/spec/template/metadata/annotations/podgate.io~1order", "value": "a, b"}]),
+            Some("[0].path"),
+        ),
+        (
+            json!([{"op": "add", "path": "/spec/template/metadata/annotations/after.podgate.io~1a", "value": "b"}]),
+            Some("[0].path"),
+        ),
+        (
+            json!([{"op": "add", "path": "/metadata/annotations", "value": order}]),
+            Some(r#"[0].value["podgate.io/order"]"#),
+        ),
+        (json!({"kind": "Kustomization", "patches": [{"patch": embedded}]}), Some("patches[0].patch")),
+        (json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"pod.yaml": embedded}}), Some(r#"data["pod.yaml"]"#)),
+        (json!({"values": "podAnnotations: {\n  \"podgate.io/order\": \"a, b\"}"}), Some("values")),
+        // These only mention the key, or quote a whole object.
+        (json!({"expression": "'podgate.io/order' in object.metadata.annotations"}), None),
+        (json!({"data": {"README": "Set podgate.io/order: a, b"}}), None),
+        (with("kubectl.kubernetes.io/last-applied-configuration", json!(embedded)), None),
+        (with(key, json!("a")), None),
+    ] {
+        let found = misplaced(&document);
+        let expected = place.map(|place| format!("warning place-not-read {place}: "));
+        assert_eq!(found.len(), usize::from(expected.is_some()), "{document}: {found:?}");
+        assert!(
+            found.iter().all(|one| one.starts_with(expected.as_deref().unwrap_or_default())),
+            "{document}: {found:?}"
+        );
     }
 }

@@ -21,6 +21,26 @@ pub fn misplaced_keys(document: &Value, templates: &[Template]) -> Vec<Finding> 
     walk.findings
 }
 
+/// Returns a warning about a key in a source of manifests.
+fn not_rendered(key: &str, at: Place) -> Finding {
+    let what = format!("podgate does not read {key} here, because it finds no Pod template with containers");
+    let fix = "render the manifest first, for example with kubectl kustomize or helm template";
+    Finding::warning("place-not-read", at, what).fix(fix)
+}
+
+/// Returns the annotation that a text sets: the path of a JSON 6902 patch, or a line of a manifest.
+fn quoted_key(text: &str) -> Option<String> {
+    if let Some((_, key)) = text.rsplit_once('/').filter(|(_, last)| last.contains("podgate.io~1")) {
+        return Some(key.replace("~1", "/")).filter(|key| keys::is_annotation(key));
+    }
+    let lines = text.lines().filter(|line| line.contains("podgate.io/"));
+    let mut found = lines.filter_map(|line| {
+        let key = line.trim_start_matches([' ', '\t', '{', '"', '\'']).split_once(':')?.0;
+        Some(key.trim_end_matches(['"', '\'']))
+    });
+    found.find(|key| keys::is_annotation(key)).map(str::to_owned)
+}
+
 struct Walk<'a> {
     document: &'a Value,
     /// Paths of the templates' metadata, which podgate reads.
@@ -35,7 +55,10 @@ impl Walk<'_> {
         match value {
             Value::Object(fields) => {
                 self.check_fields(fields, path);
-                for (key, field) in fields.iter().filter(|(_, field)| field.is_object() || field.is_array()) {
+                // A value of an annotation may quote a whole object, as kubectl's does.
+                let is_map =
+                    matches!(path.last(), Some(PathSegment::Key(key)) if key == "annotations" || key == "labels");
+                for (key, field) in fields.iter().filter(|(_, field)| !(is_map && field.is_string())) {
                     path.push(key.as_str().into());
                     if let ("annotations" | "labels", Value::Object(map)) = (key.as_str(), field)
                         && !self.read.contains(&path[..path.len() - 1])
@@ -49,11 +72,15 @@ impl Walk<'_> {
                 }
             }
             Value::Array(items) => {
-                for (index, item) in items.iter().enumerate().filter(|(_, item)| item.is_object() || item.is_array()) {
+                for (index, item) in items.iter().enumerate() {
                     path.push(index.into());
                     self.visit(item, path);
                     path.pop();
                 }
+            }
+            Value::String(text) => {
+                let found = quoted_key(text).map(|key| not_rendered(&key, Place(path.clone())));
+                self.findings.extend(found);
             }
             _ => {}
         }
@@ -63,11 +90,14 @@ impl Walk<'_> {
     /// indented like `annotations:`.
     fn check_fields(&mut self, fields: &serde_json::Map<String, Value>, path: &[PathSegment]) {
         let name = path.last().map(|segment| if let PathSegment::Key(key) = segment { key.as_str() } else { "" });
-        if matches!(name, None | Some("metadata" | "spec" | "template")) {
-            for key in fields.keys().filter(|key| keys::is_annotation(key)) {
+        for key in fields.keys().filter(|key| keys::is_annotation(key)) {
+            if matches!(name, None | Some("metadata" | "spec" | "template")) {
                 let what = format!("{key} has no effect here, because it is a field and not an annotation");
                 let fix = format!("put {key} below annotations:, indented deeper than that line");
                 self.findings.push(Finding::error("misplaced", Place(path.to_vec()).to(key.as_str()), what).fix(fix));
+            } else if !matches!(name, Some("annotations" | "labels")) {
+                // Such as `commonAnnotations` of a kustomization, and `podAnnotations` of a Helm chart.
+                self.findings.push(not_rendered(key, Place(path.to_vec()).to(key.as_str())));
             }
         }
     }
@@ -116,9 +146,7 @@ impl Walk<'_> {
             let is_labeled = label.of(self.document).is_some_and(|value| value == "enabled");
             return (!is_labeled).then(|| Finding::warning("place-not-read", at, what).fix(fix));
         }
-        let what = format!("podgate does not read {key} here, because it finds no Pod template with containers");
-        let fix = "render the manifest first, for example with kubectl kustomize";
-        Some(Finding::warning("place-not-read", at, what).fix(fix))
+        Some(not_rendered(key, at))
     }
 
     /// Finds the innermost object around `path` that has a `kind`. Returns the length of its path, the object, and its
