@@ -5,7 +5,7 @@
 //! container whose gate waits must not precede a container with a hook.
 
 use crate::core::container::{Container, Mode};
-use crate::core::graph::find_cycle;
+use crate::core::graph::{describe_cycle, find_cycle};
 use crate::core::names;
 use crate::core::until::WaitCondition;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ pub enum OrderError {
         hook: String,
     },
     /// Containers that wait for each other in a cycle.
-    #[error("containers wait for each other: {}", .0.join(" -> "))]
+    #[error("containers wait for each other: {}", describe_cycle(.0))]
     Cycle(Vec<String>),
 }
 

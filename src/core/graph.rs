@@ -2,6 +2,13 @@
 
 use std::collections::BTreeMap;
 
+/// Returns a list of the waits in a cycle. The first name is also the last.
+pub fn describe_cycle(names: &[impl AsRef<str>]) -> String {
+    let pairs = names.iter().zip(names.iter().skip(1));
+    let waits: Vec<String> = pairs.map(|(one, next)| format!("{} waits for {}", one.as_ref(), next.as_ref())).collect();
+    waits.join(", ")
+}
+
 /// Returns a cycle, if any. Each name in the result has an edge to the next one, and the last has an edge to the first.
 pub fn find_cycle<'a>(edges: &BTreeMap<&'a str, Vec<&'a str>>) -> Option<Vec<&'a str>> {
     // Position on the path of each visited name; `None` if the name cannot be part of a cycle.

@@ -116,7 +116,12 @@ fn cycle_is_shown_completely() {
         file(&CHAIN.replace("      annotations:\n", "      annotations:\n        after.podgate.io/db: web\n"));
     let (code, out, _) = check(&directory, &["pod.yaml"]);
     assert_eq!(code, 1, "{out}");
-    assert!(out.contains("error[cycle]: containers wait for each other: db -> web -> api -> db"), "{out}");
+    assert!(
+        out.contains(
+            "error[cycle]: containers wait for each other: db waits for web, web waits for api, api waits for db"
+        ),
+        "{out}"
+    );
     assert!(out.contains("pod.yaml:8:30") && out.contains("no forecast: fix the errors first"), "{out}");
 }
 

@@ -87,7 +87,10 @@ fn bad_values_are_rejected_with_a_fix() {
     for (key, value, what, fix) in [
         ("podgate.io/mode", "poststart", "\"poststart\" is not one of auto, ", "did you mean post-start?"),
         ("mode.podgate.io/db", "", "is not one of", "write one of"),
-        ("podgate.io/timeout", "5", "is not a duration", "such as 90s"),
+        ("podgate.io/timeout", "5", "\"5\" is not a duration", "write 5s"),
+        ("timeout.podgate.io/db", "300", "is not a duration", "write 300s"),
+        ("podgate.io/timeout", "five minutes", "\"five minutes\" is not a duration", "such as 90s"),
+        ("podgate.io/timeout", "0", "is not", "such as 90s"),
         ("podgate.io/timeout", "0s", "not longer than zero", "such as 90s"),
         ("timeout.podgate.io/db", "99999999years", "longer than a year", "such as 90s"),
         ("podgate.io/on-timeout", "ignore", "not one of fail, continue", "write one of"),

@@ -311,10 +311,14 @@ fn cycles_are_reported_at_the_closing_annotation() {
         (
             "db, api, web",
             &[("after.podgate.io/db", "web")][..],
-            "containers wait for each other: db -> web -> api -> db",
+            "containers wait for each other: db waits for web, web waits for api, api waits for db",
         ),
         ("db, api, web", &[("after.podgate.io/api", "api")], "api waits for itself"),
-        ("db, api", &[("after.podgate.io/db", "api=Started")], "containers wait for each other: db -> api -> db"),
+        (
+            "db, api",
+            &[("after.podgate.io/db", "api=Started")],
+            "containers wait for each other: db waits for api, api waits for db",
+        ),
     ] {
         let mut all = vec![("podgate.io/order", order)];
         all.extend(more);

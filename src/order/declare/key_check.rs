@@ -131,6 +131,11 @@ fn kind(is_label: bool) -> &'static str {
 fn suggestion(key: &str, is_label: bool) -> String {
     let (domain, name) = key.rsplit_once('/').unwrap_or(("", key));
     let of_one = |word: &str| keys::CONTAINER_PREFIXES.iter().find(|prefix| prefix.split('.').next() == Some(word));
+    // The container's name is at the wrong place: `podgate.io/mode.api`, `podgate.io/mode/api`.
+    let own = key.strip_prefix(keys::DOMAIN).and_then(|rest| rest.trim_start_matches('/').split_once(['.', '/']));
+    if let Some((prefix, container)) = own.and_then(|(word, container)| Some((of_one(word)?, container))) {
+        return format!("did you mean {prefix}{container}?");
+    }
     let first = domain.split('.').next().unwrap_or_default().to_lowercase();
     let of_container = of_one(&first).map(|prefix| prefix.trim_end_matches('/'));
     if let Some(near) = of_container.or_else(|| nearest(domain, container_domains())) {

@@ -97,6 +97,9 @@ impl Reader<'_, '_> {
                     format!("write one string: {quote}{list}{quote}")
                 }
                 _ if value.is_null() => "write a value, or remove the annotation".to_owned(),
+                _ if value.is_u64() && (key == keys::TIMEOUT || key.starts_with(keys::TIMEOUT_PREFIX)) => {
+                    format!("write \"{value}s\"")
+                }
                 _ => "put the value in quotes".to_owned(),
             };
             return self.values.findings.push(Finding::error("bad-value", at, what).fix(fix));

@@ -170,9 +170,13 @@ impl<'a, 'f> Values<'a, 'f> {
             Ok(limit) if limit.is_zero() => "is not longer than zero".to_owned(),
             Ok(limit) if limit > MAX_TIMEOUT => "is longer than a year".to_owned(),
             Ok(limit) => return limit,
-            Err(error) => format!("is not a duration: {error}"),
+            Err(_) => "is not a duration".to_owned(),
         };
-        self.reject(text, at, format!("{} {wrong}", quoted(text)), "write a duration such as 90s, 5m or 1h 30m");
+        let fix = match text.trim().parse::<u32>() {
+            Ok(seconds) if seconds > 0 => format!("write {seconds}s"),
+            _ => "write a duration such as 90s, 5m or 1h 30m".to_owned(),
+        };
+        self.reject(text, at, format!("{} {wrong}", quoted(text)), fix);
         defaults::TIMEOUT
     }
 

@@ -1,6 +1,6 @@
 //! Graph of the waits between containers. Combines edges, and rejects contradictory conditions and cycles.
 
-use crate::core::graph::find_cycle;
+use crate::core::graph::{describe_cycle, find_cycle};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::{Edge, annotation_place, keys};
 use crate::order::finding::Finding;
@@ -152,7 +152,7 @@ fn cycle_finding(cycle: &[String], closing: &Edge) -> Finding {
     names.push(&closing.waiter);
     let what = match names.len() {
         2 => format!("{} waits for itself", closing.waiter),
-        _ => format!("containers wait for each other: {}", names.join(" -> ")),
+        _ => format!("containers wait for each other: {}", describe_cycle(&names)),
     };
     let fix = format!("do not let {} wait for {}", closing.waiter, closing.until.container);
     Finding::error("cycle", closing.at.clone(), what).fix(fix).span(closing.span.clone())

@@ -29,7 +29,10 @@ fn cycle_is_reported() {
         container("b", Mode::Entrypoint, &["c"]),
         container("c", Mode::Entrypoint, &["a"]),
     ];
-    assert_eq!(check_order(&list).unwrap_err().to_string(), "containers wait for each other: a -> b -> c -> a");
+    assert_eq!(
+        check_order(&list).unwrap_err().to_string(),
+        "containers wait for each other: a waits for b, b waits for c, c waits for a"
+    );
     assert!(check_order(&[container("a", Mode::Entrypoint, &["a"])]).is_err());
 }
 
