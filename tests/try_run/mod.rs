@@ -53,6 +53,13 @@ impl Machine {
         Outcome { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// Runs `try` without FILE, with this standard input.
+    fn run_with_input(&self, input: fs::File, arguments: &[&str]) -> Outcome {
+        let output = self.command(arguments).stdin(input).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Outcome { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
     /// Runs `try` with `manifest` on standard input.
     fn run_manifest(&self, manifest: &Value, arguments: &[&str]) -> Outcome {
         let mut child = self.command(&[&["-"], arguments].concat()).stdin(Stdio::piped()).spawn().unwrap();
@@ -246,7 +253,6 @@ fn wrong_flags_exit_with_64() {
     for (arguments, expected) in [
         (&["--break", "db"][..], "write NAME@FAULT"),
         (&["--break", "@never"], "write NAME@FAULT, such as db@never"),
-        (&["--workload", "Job/j"], "<FILE>"),
         (&["--break", "db@hang"], "is not a fault"),
         (&["--break", "sidecar@never"], "can only be killed"),
         (&["--break", "dbb@never"], "--break dbb: the Pod has no such container; it has db, api, web"),

@@ -146,3 +146,39 @@ fn failed_exits_have_a_reason() {
     let run = Machine::new().run_manifest(&own, &["--break=db@never", "--timeout=1s"]);
     assert_outcome(&run, 3, &["db did not exit with 0 in time."]);
 }
+
+#[test]
+fn manifest_on_standard_input_replaces_the_example() {
+    let probe = json!({"readinessProbe": {"tcpSocket": {"port": 21987}}});
+    let own = pod("alone, last", &[("last", json!({})), ("alone", probe)]);
+    let machine = Machine::new();
+    let path = machine.directory.path().with_extension("json");
+    std::fs::write(&path, own.to_string()).unwrap();
+    let file = || std::fs::File::open(&path).unwrap();
+    let run = machine.run_with_input(file(), &["--workload=pod/chain", "--ready=alone=100ms,last=50ms"]);
+    assert_outcome(&run, 64, &["--ready last: last has no startupProbe"]);
+    for flags in [&["--workload=Pod/chain"][..], &["--workload=pods/chain"], &["--workload=chain"], &[]] {
+        let run = machine.run_with_input(file(), flags);
+        assert_outcome(&run, 0, &["Pod/chain started in"]);
+        let rows = ["\nalone ", "\nlast "].map(|row| run.out.find(row));
+        assert!(rows[0].is_some() && rows[0] < rows[1], "rows in the order of the start: {}", run.out);
+    }
+    let path = path.to_str().unwrap();
+    assert_outcome(&machine.run(&["-f", path]), 0, &["Pod/chain started in"]);
+    assert_outcome(&machine.run(&["-f", path, path]), 64, &["cannot be used with"]);
+    assert_outcome(&machine.run(&["--workload=Pod/chain"]), 1, &["--workload needs a manifest"]);
+    assert_outcome(
+        &machine.run(&["-f", path, "--workload=sts/chain"]),
+        1,
+        &["no sts/chain with an order; the file has Pod/chain"],
+    );
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn verdict_names_the_checks_that_did_not_run() {
+    let mut own = pod("db, api", &[("db", json!({})), ("api", json!({}))]);
+    own["metadata"]["annotations"]["check.podgate.io/api"] = "tcp://cache.shop:6379".into();
+    let run = Machine::new().run_manifest(&own, &[]);
+    assert_outcome(&run, 0, &["The order was kept: Pod/chain without its checks started in "]);
+}

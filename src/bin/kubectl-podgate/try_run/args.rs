@@ -45,14 +45,17 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Try {
-    /// Read the Pod or Pod template from this file, or - for stdin [default: a built-in example]
+    /// Read the Pod or template from this file, or - for stdin [default: piped input or an example]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+    /// Same as FILE, in kubectl's syntax
+    #[arg(short = 'f', long = "filename", value_name = "FILE", conflicts_with = "file")]
+    pub(crate) named: Option<PathBuf>,
     /// Choose this object if several declare an order
-    #[arg(long, value_name = "KIND/NAME", requires = "file")]
+    #[arg(long, value_name = "KIND/NAME")]
     pub(crate) workload: Option<String>,
     /// Set a container's time until Ready; repeatable [default: 500ms]
-    #[arg(long, value_name = "NAME=DURATION", value_parser = ready_delay)]
+    #[arg(long, value_name = "NAME=DURATION", value_delimiter = ',', value_parser = ready_delay)]
     pub(crate) ready: Vec<(String, Duration)>,
     /// Cause a fault, such as db@never (all forms below); repeatable
     #[arg(long = "break", value_name = "NAME@FAULT")]

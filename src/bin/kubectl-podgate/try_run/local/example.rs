@@ -5,6 +5,8 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
+/// Title of the example.
+pub(super) const TITLE: &str = "the built-in example";
 /// Delays until Ready, unless `--ready` sets others.
 pub(super) const READY: [(&str, Duration); 2] = [("db", Duration::from_secs(4)), ("api", Duration::from_secs(2))];
 

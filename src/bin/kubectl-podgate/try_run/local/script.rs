@@ -3,13 +3,14 @@
 use super::guard;
 use super::programs::Programs;
 use super::source::{self, Planned};
-use super::stage::Stage;
+use super::stage::{Stage, is_check};
 use super::stand_in::Role;
 use crate::try_run::args::Try;
 use podgate::core::command::agent_path;
 use podgate::core::until::{WaitCondition, WantedState};
 use podgate::order::declare::spec::SIDECAR_NAME;
 use podgate::order::inject::{self, Options};
+use podgate::order::lint::forecast::Forecast;
 use podgate::order::plan::{KnownFacts, Plan, PlannedMode};
 use podgate::order::{dollars, release};
 use serde_json::{Value, json};
@@ -69,13 +70,18 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     let injected = inject::inject(&staged, &Options::new(release::sidecar_image()), &KnownFacts::default());
     let injected = injected.map_err(|findings| source::errors(&findings, |one| format!("{title}: {}", one.message)))?;
     let containers = injected.value["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);
-    let (own, others): (Vec<&Value>, Vec<&Value>) = containers.iter().partition(|one| one["name"] == SIDECAR_NAME);
+    let (own, mut others): (Vec<&Value>, Vec<&Value>) = containers.iter().partition(|one| one["name"] == SIDECAR_NAME);
     let native = injected.value.pointer("/spec/initContainers/0").filter(|one| one["name"] == SIDECAR_NAME);
     let Some(sidecar) = own.first().copied().or(native) else {
         let has_checks = plan.containers.iter().any(|planned| !planned.checks().is_empty());
         let why = if has_checks { "only checks, which try does not run" } else { "nothing from podgate" };
         return Err(format!("{title}: the order requires {why}, so no container would wait"));
     };
+    let order = Forecast::of(plan).start_steps.concat();
+    // Native sidecars are not in the forecast. They start first.
+    others.sort_by_key(|one| order.iter().position(|name| one["name"] == **name).map_or(0, |at| at + 1));
+    let annotations = template.pointer("/metadata/annotations").and_then(Value::as_object);
+    let has_check = annotations.is_some_and(|all| all.keys().any(|key| is_check(key)));
     let writer = TaskWriter {
         pod: &injected.value,
         probed: &stage.probed,
@@ -85,7 +91,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
         directories: guard::DIRECTORIES.map(|name| scratch.join(name)),
     };
     Ok(Script {
-        title: title.clone(),
+        title: if has_check { format!("{title} without its checks") } else { title.clone() },
         notes: stage.notes.clone(),
         sidecar_hook: writer.sidecar_command(&["ready", "--timeout", "60s"]),
         tasks: std::iter::once(writer.sidecar(sidecar)).chain(others.iter().map(|one| writer.task(one))).collect(),

@@ -13,6 +13,8 @@ use podgate::order::inject::{self, Injected, Options};
 use podgate::order::plan::{KnownFacts, Plan};
 use podgate::order::{declare, lint, pod_templates, release};
 use serde_json::Value;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
 
 const NO_ORDER: &str = "no Pod or Pod template declares an order; add the annotation podgate.io/order";
 
@@ -81,11 +83,16 @@ fn contradiction(args: &Try) -> Option<String> {
 }
 
 pub(super) fn read(args: &Try) -> Result<Planned, String> {
-    let Some(path) = &args.file else {
+    let path = args.file.as_ref().or(args.named.as_ref()).cloned().or_else(piped_input);
+    let sources = path.as_ref().map(|path| read_sources(std::slice::from_ref(path), false)).unwrap_or_default();
+    let is_empty = sources.iter().all(|source| source.text.trim().is_empty() && source.errors().next().is_none());
+    let Some(path) = path.filter(|path| args.file.as_ref() == Some(path) || args.named.is_some() || !is_empty) else {
+        if args.workload.is_some() {
+            return Err("--workload needs a manifest; pass FILE, or - for standard input".to_owned());
+        }
         let pod = example::pod().map_err(|error| format!("can't open a local port: {error}"))?;
-        return plan("the built-in example", &pod, |finding| finding.message.clone());
+        return plan(example::TITLE, &pod, |finding| finding.message.clone());
     };
-    let sources = read_sources(std::slice::from_ref(path), false);
     check_readable(&sources, false).map_err(|lines| lines.join("\n"))?;
     ignored_message(&sources).iter().for_each(|line| print_stderr(Level::Note, line));
     let (mut found, mut misspelled) = (Vec::new(), Vec::new());
@@ -110,8 +117,8 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
     let more = titles.split_off(titles.len().min(10)).len();
     titles.extend((more > 0).then(|| format!("and {more} more")));
     let all = titles.join(", ");
-    found.retain(|(title, ..)| args.workload.as_ref().is_none_or(|chosen| chosen == title));
-    let file = display_name(path);
+    found.retain(|(title, ..)| args.workload.as_ref().is_none_or(|chosen| is_named(title, chosen)));
+    let file = display_name(&path);
     match (found.as_slice(), &args.workload) {
         ([(title, source, document, place, template)], _) => {
             plan(title, template, |finding| finding_report(&source.name, document, place, finding).line)
@@ -121,6 +128,24 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
         ([], _) => Err(format!("{file}: {NO_ORDER}")),
         _ => Err(format!("{file}: several orders ({all}); choose one with --workload")),
     }
+}
+
+/// Returns `-` if standard input is a file or a pipe. A pipe may be empty.
+fn piped_input() -> Option<PathBuf> {
+    let kind = std::fs::metadata("/dev/stdin").ok()?.file_type();
+    (kind.is_file() || kind.is_fifo()).then(|| {
+        print_stderr("reading the manifest from standard input");
+        "-".into()
+    })
+}
+
+/// Returns true if `chosen` names the object `title`: `Deployment/shop`, `deployments/shop`, `deploy/shop` or `shop`.
+fn is_named(title: &str, chosen: &str) -> bool {
+    let (kind, name) = title.split_once('/').unwrap_or(("", title));
+    let Some((wanted, wanted_name)) = chosen.split_once('/') else { return chosen == name };
+    let wanted = wanted.to_lowercase();
+    let wanted = wanted.strip_suffix('s').unwrap_or(&wanted);
+    wanted_name == name && wanted.len() > 2 && kind.to_lowercase().starts_with(wanted)
 }
 
 fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Result<Planned, String> {

@@ -43,7 +43,6 @@ impl Stage<'_> {
     pub(super) fn rewrite(&mut self, template: &Value) -> Value {
         let mut template = without_nulls(template);
         if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-            let is_check = |key: &str| key.starts_with(keys::CHECK_PREFIX) || key.starts_with(keys::READY_PREFIX);
             let checks = annotations.keys().filter(|key| is_check(key));
             self.notes.extend(checks.map(|key| format!("{key} is ignored: try runs no checks")));
             let replaced = [keys::MODE_PREFIX, keys::COMMAND_PREFIX, keys::IMAGE_PREFIX];
@@ -178,7 +177,7 @@ impl Stage<'_> {
     fn add_times(&self, mut role: Role, name: &str, has_probe: bool) -> Role {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let given = self.args.ready.iter().rfind(|(ready, _)| ready == name).map(|(_, delay)| *delay);
-        let example = example::READY.iter().find(|(ready, _)| self.args.file.is_none() && *ready == name);
+        let example = example::READY.iter().find(|(ready, _)| self.planned.title == example::TITLE && *ready == name);
         let default_ms = Some(ms(example.map_or(READY_DELAY, |(_, delay)| *delay)));
         role.ready_ms = given.map(ms).or(default_ms);
         for fault in self.args.faults.iter().filter(|fault| fault.container == *name) {
@@ -196,6 +195,11 @@ impl Stage<'_> {
         }
         role
     }
+}
+
+/// Returns true for the key of an annotation with checks.
+pub(super) fn is_check(key: &str) -> bool {
+    key.starts_with(keys::CHECK_PREFIX) || key.starts_with(keys::READY_PREFIX)
 }
 
 /// Returns a note if the container waits in another way in a cluster.
