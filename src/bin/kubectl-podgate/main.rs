@@ -20,6 +20,7 @@ mod timeline;
 mod try_run;
 mod yaml;
 
+use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser};
 use podgate::core::exit::Exit;
 use std::process::ExitCode;
@@ -32,8 +33,17 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 fn main() -> ExitCode {
     let command = match cli::Args::try_parse() {
         Ok(args) => args.command,
-        Err(error) => {
+        // Without arguments, print the help as kubectl does.
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return output::print(&error.render().to_string());
+        }
+        Err(mut error) => {
+            // This tip would let the user pass a mistyped flag as a file.
+            error.remove(ContextKind::Suggested);
             let _ = error.print();
+            if error.kind() == ErrorKind::MissingRequiredArgument && error.to_string().contains("<FILE") {
+                eprintln!("\n  tip: to read standard input, pass - as FILE");
+            }
             // For clap, `--help` and `--version` are errors too.
             return if error.use_stderr() { Exit::Usage } else { Exit::Released }.into();
         }

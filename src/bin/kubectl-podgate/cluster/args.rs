@@ -26,6 +26,11 @@ pub(crate) struct ConnectionArgs {
 pub(crate) fn pod_name(text: &str) -> Result<String, &'static str> {
     let name = ["pod/", "pods/", "po/"].iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
     let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+    if name.contains('/') {
+        return Err(
+            "not a Pod name; list the Pods of a workload with `kubectl get pods -l LABELS`, and pass one of them",
+        );
+    }
     if !name.is_empty() && name.len() <= 253 && name.bytes().all(ok) {
         Ok(name.to_owned())
     } else {

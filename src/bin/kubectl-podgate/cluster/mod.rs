@@ -59,7 +59,8 @@ impl Cluster {
                 let asked_for = connection.kubeconfig.is_some() || connection.context.is_some();
                 let why = match &error {
                     KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".to_owned(),
-                    other => error_chain(other),
+                    // The library quotes the path twice.
+                    other => error_chain(other).replace("'\"", "\"").replace("\"'", "\""),
                 };
                 let failed = format!("can't read the kubeconfig: {why}; pass one with --kubeconfig or KUBECONFIG");
                 Config::incluster().ok().filter(|_| !asked_for).ok_or(failed)?

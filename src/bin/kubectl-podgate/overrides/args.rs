@@ -12,8 +12,9 @@ override.podgate.io/CONTAINER=STATE@SANDBOX-ID, and prints what that opens. The 
 change through the API within a second, even while a postStart hook blocks the rest of the Pod. The
 annotation is valid only in the current sandbox, so a template or another Pod cannot carry it over.
 
-States: Started, Ready, Completed, Failed. The override stays in force until --remove, whatever
-happens to the container. After --remove, the container has its own state again.
+States: Started, Ready, Completed (exit code 0), Failed (any other exit code). Both of the latter open
+a gate that waits for Exited. The override stays in force until --remove, whatever happens to the
+container. After --remove, the container has its own state again.
 
 The command needs permission to patch the Pod. The API server's audit log records the user, and
 metadata.managedFields records the change under the name kubectl-podgate.
