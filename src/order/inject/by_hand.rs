@@ -8,12 +8,12 @@ use crate::order::inject::parts::{self, AGENT_FIELDS, field_place};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The number of allowed failures of podgate's startupProbe, which is compared like a flag.
-const FAILURES: &str = "failureThreshold";
+/// The time limit of podgate's startupProbe, which is compared like a flag.
+const PROBE_LIMIT: &str = "timeoutSeconds";
 /// Flags that `inject` writes. Those with the name of a field belong to this field only. Other flags are a person's own.
-const WRITTEN: &str = "--container --until --check --check-timeout --timeout --on-timeout --fail-fast --tether --ready-check \
-    --fallback-check --restart-with --stop-after --stop-signal --termination-log --then --then-timeout failureThreshold \
-    preStop--grace preStop--log-to";
+const WRITTEN: &str = "--container --until --check --check-timeout --check-limit --wait --timeout --on-timeout --fail-fast \
+    --tether --ready-check --fallback-check --restart-with --stop-after --stop-signal --termination-log --then \
+    --then-timeout timeoutSeconds preStop--grace preStop--log-to";
 
 /// Returns true if `inject` never writes `flag`, with or without its value, into the field `short`.
 fn is_added(short: &str, flag: &str) -> bool {
@@ -44,7 +44,7 @@ fn lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>
             };
             let mut flags: Vec<String> = line.flags.into_iter().map(with_value).collect();
             if short == "startupProbe" {
-                flags.push(format!("{FAILURES} {}", item[short][FAILURES]));
+                flags.push(format!("{PROBE_LIMIT} {}", item[short][PROBE_LIMIT]));
             }
             found.insert((name, short), (field_place(&list.to(at), short), flags));
         }

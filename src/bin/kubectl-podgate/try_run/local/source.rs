@@ -134,7 +134,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
 fn piped_input() -> Option<PathBuf> {
     let kind = std::fs::metadata("/dev/stdin").ok()?.file_type();
     (kind.is_file() || kind.is_fifo()).then(|| {
-        print_stderr("reading the manifest from standard input");
+        print_stderr(Level::Note, "reading the manifest from standard input");
         "-".into()
     })
 }
