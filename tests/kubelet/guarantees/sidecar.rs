@@ -69,7 +69,7 @@ pub(super) fn board_full(setup: &CellSetup<'_>) -> Cell {
     let since = wall_ms();
     fault_run.make_ready("db");
     let is_logged = eventually("the rest starts, or the sidecar logs why not", 60, || {
-        if fault_run.run.sidecar_log().contains("can't write the board") {
+        if fault_run.run.sidecar_log().contains("cannot write the board") {
             return Some(true);
         }
         fault_run.logs.of_container("web").iter().any(|life| life.time_of("start").is_some()).then_some(false)
@@ -80,7 +80,7 @@ pub(super) fn board_full(setup: &CellSetup<'_>) -> Cell {
     if is_logged {
         // The sidecar cannot release the waiters until the board has free space again.
         cell.waited = format!("{} after the board has room again", fault_run.last_start_after(freed));
-        cell.user_sees.push_str("; the sidecar's log: `can't write the board; retrying`");
+        cell.user_sees.push_str("; the sidecar's log: `cannot write the board, so waiting containers stay closed; retrying`");
     }
     cell
 }
