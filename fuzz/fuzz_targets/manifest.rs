@@ -7,7 +7,7 @@ use podgate::order::edit::Place;
 use podgate::order::pod_templates;
 use serde_json::Value;
 
-// The YAML reader is part of the plugin's binary. Other packages can't import a binary.
+// The YAML reader is part of the plugin's binary. Other packages cannot import a binary.
 #[allow(dead_code, unused_imports, reason = "the plugin uses all of it")]
 #[path = "../../src/bin/kubectl-podgate/yaml/mod.rs"]
 mod manifest;

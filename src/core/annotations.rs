@@ -83,7 +83,7 @@ fn check_hash(bytes: &[u8]) -> Result<(), Torn> {
 
 /// Reads the annotations whose key `wanted` accepts. Fails if a line is not `key="value"`, even if `wanted` rejects its
 /// key, or if the hash of a padded file does not match. An accepted value with invalid escapes is skipped, so that one bad
-/// annotation can't hide the others.
+/// annotation cannot hide the others.
 pub fn read(bytes: &[u8], mut wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Torn> {
     let mut found = Annotations::new();
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Pods have far fewer containers.
 pub const CONTAINERS_MAX: usize = 200;
 
-/// Error: the containers can't start in the declared order.
+/// Error: the containers cannot start in the declared order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     /// A container with a gate precedes a container with a hook.

@@ -19,7 +19,7 @@ pub struct Evidence {
     pub gate_closed: bool,
     /// True if the container's process runs, according to a report, the kubelet or a listening socket.
     pub started: bool,
-    /// Verdict of the sidecar's probes. `None` if the sidecar can't run any of the container's probes.
+    /// Verdict of the sidecar's probes. `None` if the sidecar cannot run any of the container's probes.
     pub probe_verdict: Option<ProbeVerdict>,
     /// Evidence about `exec` probes. `None` if the container has no such probes.
     pub exec_probes: Option<ExecEvidence>,
@@ -45,7 +45,7 @@ pub fn resolve_state(evidence: &Evidence) -> State {
     if gate_closed || !started {
         return State::Waiting;
     }
-    // A hook that has returned can't withdraw its report. So the kubelet's later "not ready" takes precedence.
+    // A hook that has returned cannot withdraw its report. So the kubelet's later "not ready" takes precedence.
     let inside = exec.map(|e| e.kubelet_ready.unwrap_or(e.reported_passed) || (e.reported_passed && !was_ready));
     let not_ready = if was_ready { State::NotReady } else { State::Started };
     match (probed, inside) {

@@ -8,13 +8,13 @@ pub enum Exit {
     Released = 0,
     /// Invalid flag or argument.
     Usage = 64,
-    /// The condition can't be met.
+    /// The condition cannot be met.
     NeverMet = 69,
     /// The condition was not met in time.
     TimedOut = 75,
-    /// Invalid setup: no source to read from, unknown container, or a file that can't be written.
+    /// Invalid setup: no source to read from, unknown container, or a file that cannot be written.
     BadSetup = 78,
-    /// The command exists but can't be executed (as in a shell).
+    /// The command exists but cannot be executed (as in a shell).
     CannotExecute = 126,
     /// The command was not found (as in a shell).
     CommandNotFound = 127,

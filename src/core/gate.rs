@@ -6,8 +6,8 @@
 //! | who decides | the agent, [`decide`] | the agent, [`decide`] | the sidecar, [`decide_hold`] |
 //! | all conditions are met | opens | opens | opens |
 //! | the states must be recent | no | the board has the gate's ticket | one more observation of each condition |
-//! | a check is pending; can't pass any more | closed; gives up | closed; gives up | no checks |
-//! | a condition can't be met, with fail-fast | gives up | gives up | no fail-fast |
+//! | a check is pending; cannot pass any more | closed; gives up | closed; gives up | no checks |
+//! | a condition cannot be met, with fail-fast | gives up | gives up | no fail-fast |
 //! | a container is unknown | closed; gives up after 2 s | closed; gives up after 2 s | closed |
 //! | an earlier container in the list has ended | gives up | closed | closed |
 //! | the Pod has started | opens | no effect | no effect |
@@ -40,7 +40,7 @@ pub struct GateSpec<'a> {
     pub kind: GateKind<'a>,
     /// Conditions on containers. The gate opens only if all of them hold.
     pub conditions: &'a [WaitCondition],
-    /// True if the gate gives up as soon as a condition can't be met without intervention.
+    /// True if the gate gives up as soon as a condition cannot be met without intervention.
     pub fail_fast: bool,
     /// What happens at the time limit.
     pub on_timeout: OnTimeout,
@@ -70,7 +70,7 @@ pub enum GateKind<'a> {
 pub struct Observations {
     /// Checks that have not passed, each with its last result.
     pub pending_checks: Vec<String>,
-    /// A check that can't pass any more, with the reason.
+    /// A check that cannot pass any more, with the reason.
     pub impossible_check: Option<String>,
     /// Health of the sidecar.
     pub sidecar: SidecarHealth,
@@ -145,8 +145,8 @@ pub enum Obstacle {
     /// A check has not passed.
     #[error("{0}")]
     CheckPending(String),
-    /// The report for the sidecar can't be written.
-    #[error("can't report to the sidecar ({0})")]
+    /// The report for the sidecar cannot be written.
+    #[error("cannot report to the sidecar ({0})")]
     ReportFailed(String),
 }
 
@@ -157,12 +157,12 @@ pub enum GiveUpReason {
     #[error("{0} is {1}; the kubelet restarts {0} only after this hook returns")]
     PredecessorEnded(String, State),
     /// The condition's container has ended and will not be restarted.
-    #[error("{0} can't be met: the container is {1} and will not be restarted")]
+    #[error("{0} cannot be met: the container is {1} and will not be restarted")]
     ContainerEnded(WaitCondition, State),
     /// The condition's container is stuck for this reason.
-    #[error("{0} can't be met: the container is stuck in {1}")]
+    #[error("{0} cannot be met: the container is stuck in {1}")]
     ContainerStuck(WaitCondition, String),
-    /// A check can't pass any more.
+    /// A check cannot pass any more.
     #[error("{0}")]
     ImpossibleCheck(String),
     /// A condition refers to a container that the pod does not have. The list contains the pod's containers.
@@ -258,7 +258,7 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
 }
 
 /// Returns an obstacle for each condition that is not met. `knows_all` means that the snapshot has all containers.
-/// Fails with the reason if a container does not exist or, with `fail_fast`, if a condition can't be met without
+/// Fails with the reason if a container does not exist or, with `fail_fast`, if a condition cannot be met without
 /// intervention.
 fn check_conditions(
     snapshot: &Snapshot,

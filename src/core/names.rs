@@ -89,7 +89,7 @@ pub const TERMINATION_LOG: &str = "/dev/termination-log";
 pub const BOARD_FILE_MAX: usize = 64 * 1024;
 /// Size limit for reading the downward-API file, in bytes: 256 KiB of annotations, times four for quoting, plus slack.
 pub const PODINFO_FILE_MAX: usize = 4 * 256 * 1024 + BOARD_FILE_MAX;
-/// Size limit for a hook's output, in bytes. The kubelet can't update a pod's status that contains too much output.
+/// Size limit for a hook's output, in bytes. The kubelet cannot update a pod's status that contains too much output.
 pub const HOOK_OUTPUT_MAX: usize = 1000;
 
 /// Returns true if `name` is a valid container name: an RFC 1123 label

@@ -6,8 +6,8 @@ use crate::core::container::{self, Exec, Handler, Port, Probe};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-/// Declares structs with fields of the API. A field of an unexpected type counts as absent, so that one bad field can't
-/// hide the rest of the Pod. (Equivalent derived code makes the sidecar 72 KiB larger.)
+/// Declares structs with fields of the API. A field of an unexpected type counts as absent, so that one bad field cannot
+///  hide the rest of the Pod. (Equivalent derived code makes the sidecar 72 KiB larger.)
 macro_rules! model {
     ($($(#[$about:meta])* $struct:ident { $($name:literal $field:ident: $type:ty,)* })*) => {$(
         $(#[$about])*
@@ -163,7 +163,7 @@ impl Container {
     }
 
     /// Returns the startupProbe without podgate's part. `podgate opened --check URL` becomes a probe of that URL, and
-    /// `podgate opened` alone becomes `None`. The sidecar can't run `exec` probes, so it can't use the omitted part.
+    /// `podgate opened` alone becomes `None`. The sidecar cannot run `exec` probes, so it cannot use the omitted part.
     fn original_probe(&self, probe: &Probe) -> Option<Probe> {
         let Some(line) = probe.opened_command() else { return Some(probe.clone()) };
         let checks = self.flag_values(&line, "--check");

@@ -6,7 +6,7 @@ use crate::core::sandbox::SandboxId;
 use crate::core::state::{Stage, State};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest valid revision. JSON numbers can't represent larger integers exactly.
+/// Largest valid revision. JSON numbers cannot represent larger integers exactly.
 pub const REVISION_MAX: u64 = (1 << 53) - 1;
 
 /// The pod's state, as published by the sidecar.
@@ -40,8 +40,8 @@ pub enum Unreadable {
     /// The directory or the file is missing.
     #[error("is missing")]
     Missing,
-    /// The file exists but can't be read, for this reason.
-    #[error("can't be read ({0})")]
+    /// The file exists but cannot be read, for this reason.
+    #[error("cannot be read ({0})")]
     ReadFailed(String),
     /// The file is incomplete or not in the downward-API format.
     #[error("is incomplete ({0})")]

@@ -47,7 +47,7 @@ pub enum ConditionStatus {
     Met,
     /// The condition is not met yet.
     NotYet,
-    /// The condition can't hold any more, because the container has ended and the kubelet will not restart it.
+    /// The condition cannot hold any more, because the container has ended and the kubelet will not restart it.
     Never,
 }
 

@@ -63,7 +63,7 @@ impl Ringer {
         Ringer { directory: directory.to_owned(), name, write_end: None }
     }
 
-    /// Replaces the bell with a new one and wakes all agents that hold the old one. If the directory can't be written,
+    /// Replaces the bell with a new one and wakes all agents that hold the old one. If the directory cannot be written,
     /// the waiting agents wake up too.
     pub fn ring(&mut self) -> io::Result<()> {
         let fresh = self.replace_fifo();

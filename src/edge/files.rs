@@ -41,7 +41,7 @@ pub fn open_file_beneath(directory: BorrowedFd<'_>, name: &Path, flags: OFlags) 
 }
 
 /// Returns false if the kernel's cache has no such `path`: it does not exist, or is in a remote file system. Does not
-/// wait for a file system. Returns true if the kernel can't tell: Linux before 5.12, or a sandbox without openat2.
+/// wait for a file system. Returns true if the kernel cannot tell: Linux before 5.12, or a sandbox without openat2.
 pub fn may_exist(path: &str) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
@@ -69,7 +69,7 @@ pub fn read_beneath(directory: BorrowedFd<'_>, name: &Path, max: usize) -> io::R
     read_capped(File::from(open_beneath(directory, name, OFlags::RDONLY)?), max)
 }
 
-/// Reads the regular file at `path` and follows links. Use this only for paths that containers can't write. Fails if
+/// Reads the regular file at `path` and follows links. Use this only for paths that containers cannot write. Fails if
 /// the file is larger than `max` bytes.
 pub fn read_trusted(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -153,7 +153,7 @@ pub fn replace_via(directory: &Path, temporary: &str, name: &str, content: &[u8]
     // Remove the temporary file of a writer that was killed.
     let temporary = match rustix::fs::unlinkat(directory.as_fd(), temporary, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => temporary.to_owned(),
-        // The path can't be removed, for example because it is a directory.
+        // The path cannot be removed, for example because it is a directory.
         Err(_) => format!("{temporary}.{}", random_id(4)?),
     };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -202,7 +202,7 @@ pub fn is_full(error: &io::Error) -> bool {
 }
 
 /// Overwrites the file `name` in `directory` in place. Fails and changes nothing if the file has not enough pages,
-/// because a full volume can't extend the file, or if an end of the old content would remain.
+/// because a full volume cannot extend the file, or if an end of the old content would remain.
 pub fn overwrite(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let directory = open_directory(directory)?;
     let mut file = open_file_beneath(directory.as_fd(), Path::new(name), OFlags::WRONLY)?;

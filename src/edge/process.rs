@@ -59,7 +59,7 @@ pub fn random_id(bytes: usize) -> io::Result<String> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Returns the identity of this process, or `None` if `/proc` can't be read.
+/// Returns the identity of this process, or `None` if `/proc` cannot be read.
 pub fn current_process() -> Option<Process> {
     let pid = std::process::id();
     Some(Process { pid, start_ticks: start_ticks(pid)? })
@@ -70,7 +70,7 @@ pub fn time_since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// Returns the time since this process started, or `None` if `/proc` can't be read.
+/// Returns the time since this process started, or `None` if `/proc` cannot be read.
 pub fn process_age() -> Option<Duration> {
     /// Milliseconds per clock tick. `USER_HZ` is 100 on all architectures that podgate supports.
     const TICK: u64 = 10;

@@ -134,7 +134,7 @@ pub fn inherit_only(kept: BorrowedFd<'_>) {
 /// Returns `None` if it is not open.
 pub fn take_inherited(number: i32) -> Option<OwnedFd> {
     // SAFETY: `fcntl` fails if the descriptor is not open. The parent has passed it to this process, which has not opened
-    // it, so it has no other owner. std and rustix can't take a descriptor by its number.
+    // it, so it has no other owner. std and rustix cannot take a descriptor by its number.
     unsafe {
         let is_open = number > libc::STDERR_FILENO && libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) == 0;
         is_open.then(|| OwnedFd::from_raw_fd(number))

@@ -25,7 +25,7 @@ impl Tether {
     /// Takes the tether in the container's own directory. Replaces the file of an earlier process.
     pub fn take(directory: &Path) -> io::Result<Tether> {
         let locked = lock::take(directory, TETHER_FILE)?;
-        locked.map(Tether).ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "the tether can't be locked"))
+        locked.map(Tether).ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "the tether cannot be locked"))
     }
 
     /// Returns a copy of the descriptor that survives `execve` and is inherited by children.

@@ -18,8 +18,9 @@ impl Version {
     pub const WITH_HOLD: Version = Version { major: 1, minor: 35 };
 }
 
-/// Returns true if this answer of an API server means that it can't hold containers: it has dropped `fileKeyRef`, because
-/// it is older than [`Version::WITH_HOLD`] or its feature gate `EnvFiles` is off, and lists the sources that it knows.
+/// Returns true if this answer of an API server means that it cannot hold containers: it has dropped `fileKeyRef`,
+/// because it is older than [`Version::WITH_HOLD`] or its feature gate `EnvFiles` is off, and lists the sources that it
+/// knows.
 pub fn rejects_env_files(answer: &str) -> bool {
     answer.contains(".valueFrom: Invalid value") && !answer.contains("fileKeyRef")
 }

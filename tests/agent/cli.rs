@@ -47,7 +47,7 @@ fn each_flag_and_its_environment_variable_work_alike() {
     by_flag_and_by_env(|| scene.bare_hook().flag("container", "db"), "timeout", "1ms", 75, "timed out after 1ms");
     by_flag_and_by_env(at_once, "on-timeout", "continue", 0, "");
     by_flag_and_by_env(at_once, "on-timeout", "fail", 75, "timed out after 0s");
-    by_flag_and_by_env(at_once, "poll-interval", "0s", 64, "an interval can't be zero");
+    by_flag_and_by_env(at_once, "poll-interval", "0s", 64, "an interval cannot be zero");
     by_flag_and_by_env(|| scene.hook(), "then", r#"["false"]"#, 1, "postStart command [\"false\"] exited with 1");
     let mut dead = Scene::with_sidecar();
     dead.kill_sidecar();
@@ -57,7 +57,7 @@ fn each_flag_and_its_environment_variable_work_alike() {
     let without = |name: &'static str| move || at_once().without_flag(name);
     by_flag_and_by_env(without("board"), "board", &scene.board, 75, "db=Ready (now Started)");
     by_flag_and_by_env(without("board"), "board", "/nonexistent", 75, "the board is missing");
-    by_flag_and_by_env(without("self"), "self", "/nonexistent", 75, "can't report to the sidecar (/nonexistent:");
+    by_flag_and_by_env(without("self"), "self", "/nonexistent", 75, "cannot report to the sidecar (/nonexistent:");
     let volume = Scene::new();
     write_annotations(&volume.podinfo, &scene.snapshot);
     let frozen = || at_once().flag("board", "/nonexistent").without_flag("podinfo");
@@ -66,7 +66,7 @@ fn each_flag_and_its_environment_variable_work_alike() {
 
     for value in ["true", "1", "yes"] {
         let run = scene.hook().flag("until", "api").env("PODGATE_FAIL_FAST", value).run();
-        run.assert_failed(69, "api=Ready can't be met: the container is stuck in ImagePullBackOff");
+        run.assert_failed(69, "api=Ready cannot be met: the container is stuck in ImagePullBackOff");
     }
     scene.hook().flag("until", "api").arg("--fail-fast").run().assert_failed(69, "stuck in ImagePullBackOff");
     scene.hook().flag("timeout", "0s").env("PODGATE_FAIL_FAST", "no").run().assert_failed(75, "timed out");
@@ -179,7 +179,7 @@ fn each_usage_error_is_one_line() {
         (post_start(&["--timeout", "101y"]), "longer than 100 years"),
         (post_start(&["--timeout", "1s", "--timeout", "2s"]), "cannot be used multiple times"),
         (post_start(&["--check-timeout", "x"]), "--check-timeout"),
-        (post_start(&["--poll-interval", "0ms"]), "an interval can't be zero"),
+        (post_start(&["--poll-interval", "0ms"]), "an interval cannot be zero"),
         (post_start(&["--until", "db=ready"]), "use Started, Ready, Completed or Exited"),
         (post_start(&["--until", "../db"]), "not a container name"),
         (post_start(&["--until", ""]), "not a container name"),
@@ -244,7 +244,7 @@ fn each_cause_has_its_exit_code() {
         .hook()
         .arg("--fail-fast")
         .run()
-        .assert_failed(69, "db=Ready can't be met: the container is Failed and will not be restarted");
+        .assert_failed(69, "db=Ready cannot be met: the container is Failed and will not be restarted");
     scene.set_state("db", State::Ready);
     scene.hook().run().assert_released();
     assert_eq!(scene.termination_message(), "", "the message is not cleared on release");
@@ -295,7 +295,7 @@ fn install_replaces_a_running_binary() {
     install(&bin).assert_released();
     assert!(running.is_running());
     let again = std::process::Command::new(&target).arg("install").arg(&bin).status().unwrap();
-    assert!(again.success(), "the installed binary can't install over itself");
+    assert!(again.success(), "the installed binary cannot install over itself");
     assert_eq!(std::fs::read_dir(&bin).unwrap().count(), 1, "temporary files are left");
 }
 

@@ -1,5 +1,5 @@
 //! Tests on a mount whose file system does not answer, such as NFS without its server. A process that touches the mount
-//! can't be killed.
+//! cannot be killed.
 
 use crate::needs::missing;
 use crate::support::{Agent, Scene, Shell, wait_until};
@@ -174,7 +174,7 @@ fn post_file_delays_no_end() {
     mount.run(&waiting, 75);
     mount.run(&passing, 78);
     let message = mount.scene.termination_message();
-    assert!(message.contains("can't write the post file") && message.contains("timed out"), "{message}");
+    assert!(message.contains("cannot write the post file") && message.contains("timed out"), "{message}");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn file_of_a_copy_ends_at_its_time_limit() {
     let Some(mut mount) = DeadMount::new() else { return };
     let file = format!("{}/file", mount.directory);
     let errors = mount.run(&mount.scene.gate().flag("stderr", &file).with_command(&["true"]), 78);
-    assert!(errors.contains(&format!("can't copy the command's output to {file}: timed out")), "{errors}");
+    assert!(errors.contains(&format!("cannot copy the command's output to {file}: timed out")), "{errors}");
 }
 
 #[test]

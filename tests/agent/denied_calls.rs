@@ -85,6 +85,6 @@ fn other_calls_have_a_fallback_or_a_clear_error() {
             scene.hook().arg("--tether").denied(call, errno).run().assert_released();
         }
         let gate = scene.gate().with_command(&["true"]).denied(libc::SYS_signalfd4, errno).run();
-        gate.assert_failed(78, "can't receive signals");
+        gate.assert_failed(78, "cannot receive signals");
     }
 }

@@ -103,7 +103,7 @@ fn existing_tether_is_used_if_none_can_be_created() {
     let root = directory_of_db();
     let db = root.path().join("db");
     fs::write(db.join(TETHER_FILE), "").unwrap();
-    // The temporary name is a directory, which can't be unlinked.
+    // The temporary name is a directory, which cannot be unlinked.
     fs::create_dir(db.join(format!(".{TETHER_FILE}.tmp"))).unwrap();
     let tether = Tether::take(&db).unwrap();
     assert!(is_held(root.path(), "db"));

@@ -136,13 +136,23 @@ fn gate_fails_fast_only_with_the_flag() {
         scene
     };
     for (until, state, why, message) in [
-        ("db", State::Waiting, "ImagePullBackOff", "db=Ready can't be met: the container is stuck in ImagePullBackOff"),
-        ("db", State::Failed, REASON_ENDED, "db=Ready can't be met: the container is Failed and will not be restarted"),
+        (
+            "db",
+            State::Waiting,
+            "ImagePullBackOff",
+            "db=Ready cannot be met: the container is stuck in ImagePullBackOff",
+        ),
+        (
+            "db",
+            State::Failed,
+            REASON_ENDED,
+            "db=Ready cannot be met: the container is Failed and will not be restarted",
+        ),
         (
             "db=Completed",
             State::Failed,
             REASON_ENDED,
-            "db=Completed can't be met: the container is Failed and will not be restarted",
+            "db=Completed cannot be met: the container is Failed and will not be restarted",
         ),
     ] {
         let scene = stuck(state, why);
@@ -332,7 +342,7 @@ fn hostile_files_in_its_directory_do_not_harm_the_gate() {
         let scene = Scene::with_sidecar();
         trap(&scene);
         let gate = waits_for_db(&scene).flag("timeout", "50ms");
-        gate.with_command(ECHO_RAN).run().assert_failed(75, "can't report to the sidecar");
+        gate.with_command(ECHO_RAN).run().assert_failed(75, "cannot report to the sidecar");
         assert!(
             scene.termination_message().contains("mount this container's own directory there"),
             "{}",
@@ -394,7 +404,7 @@ fn gate_needs_a_writable_directory_but_no_free_space() {
     shell.start_agent(&waits_for_db(&scene).flag("timeout", "100ms").with_command(ECHO_RAN), &errors);
     assert_eq!(shell.wait_for_agent(), 75);
     assert!(
-        stderr_text().contains("can't report to the sidecar") && stderr_text().contains("Read-only file system"),
+        stderr_text().contains("cannot report to the sidecar") && stderr_text().contains("Read-only file system"),
         "{}",
         stderr_text()
     );

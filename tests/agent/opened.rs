@@ -223,7 +223,7 @@ fn hostile_reports_are_rejected_without_a_hang() {
     for trap in [link, fifo, directory, torn, device, huge] {
         let scene = Scene::new();
         trap(&scene.self_directory.join("report"));
-        run_probe(&scene).assert_failed(69, "can't be read");
+        run_probe(&scene).assert_failed(69, "cannot be read");
     }
     let scene = Scene::new();
     fs::write(

@@ -53,7 +53,7 @@ fn a_full_disk_ends_only_the_copy() {
     let run = parent(&scene, &["--stdout", "/dev/full"], "seq 1 50000; exit 4").run();
     assert_eq!(run.code, 4);
     assert!(run.stdout.ends_with("50000\n") && run.stdout.starts_with("1\n"));
-    let warnings = scene.log_text().matches("can't copy the command's output any more").count();
+    let warnings = scene.log_text().matches("cannot copy the command's output any more").count();
     assert_eq!(warnings, 1, "{}", scene.log_text());
 }
 
@@ -79,7 +79,7 @@ fn a_copy_that_cannot_be_opened_is_a_setup_error() {
     let touched = scene.root.join("touched");
     for path in ["/nonexistent/out", "/", "/dev/stdin", fifo.to_str().unwrap()] {
         let run = parent(&scene, &["--stdout", path], &format!("touch {}", touched.display())).run();
-        run.assert_failed(78, &format!("can't copy the command's output to {path}: "));
+        run.assert_failed(78, &format!("cannot copy the command's output to {path}: "));
         assert!(!touched.exists());
     }
 }

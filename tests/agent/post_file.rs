@@ -52,8 +52,8 @@ fn an_error_names_the_post_file_that_cannot_be_written() {
     let scene = Scene::new();
     let post = scene.root.join("missing/1");
     let run = step(&scene, &post, "true").run();
-    run.assert_failed(78, &format!("can't write the post file {}: No such file", post.display()));
-    assert!(scene.termination_message().contains("can't write the post file"));
+    run.assert_failed(78, &format!("cannot write the post file {}: No such file", post.display()));
+    assert!(scene.termination_message().contains("cannot write the post file"));
     assert_eq!(scene.report().unwrap().exit_code, Some(78), "the report must contain the container's exit code");
     assert_eq!(step(&scene, &post, "exit 3").run().code, 3, "the command's exit code must take precedence");
     let directory = scene.root.join("steps");

@@ -367,7 +367,7 @@ fn hostile_files_in_its_directory_do_not_delay_the_hook() {
         scene.set_state("api", State::Failed);
         hook.wait().assert_released();
         assert_eq!(
-            scene.log_text().matches("can't report that this container is stopping").count(),
+            scene.log_text().matches("cannot report that this container is stopping").count(),
             1,
             "{}",
             scene.log_text()

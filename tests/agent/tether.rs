@@ -145,7 +145,7 @@ fn hook_succeeds_if_the_tether_process_cannot_start() {
     let scene = ready();
     fs::remove_dir(&scene.self_directory).unwrap();
     hook(&scene).run().assert_released();
-    assert!(scene.log_text().contains("can't start the tether process"), "{}", scene.log_text());
+    assert!(scene.log_text().contains("cannot start the tether process"), "{}", scene.log_text());
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn an_unwritable_log_is_named_only_if_the_hook_fails() {
     ] {
         hook(log).run().assert_released();
         let run = hook(log).flag("until", "api").flag("timeout", "0s").run();
-        run.assert_failed(75, "(can't open the log: ");
+        run.assert_failed(75, "(cannot open the log: ");
         assert!(run.stderr.contains(message), "{run:?}");
     }
     // If the log is full, lines are lost, but the hook does not block.

@@ -155,10 +155,10 @@ fn message_names_a_report_that_cannot_be_written() {
     let mut scene = Scene::with_sidecar();
     std::fs::remove_dir(&scene.self_directory).unwrap();
     let hook = scene.hook().spawn_waiting();
-    assert!(scene.termination_message().contains("can't report to the sidecar"), "{}", scene.termination_message());
+    assert!(scene.termination_message().contains("cannot report to the sidecar"), "{}", scene.termination_message());
     std::fs::create_dir(&scene.self_directory).unwrap();
     wait_until("the hook reports", || scene.report().is_some());
-    wait_until("the message no longer names the report", || !scene.termination_message().contains("can't report"));
+    wait_until("the message no longer names the report", || !scene.termination_message().contains("cannot report"));
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
 }

@@ -413,7 +413,7 @@ fn other_checks_go_on_after_a_refusal() {
 
     let server = serve_pods("36", ALL, true, json!([]), |_| Answer::Disconnect);
     let (code, out, _) = with_server(&server.address, POD);
-    assert!(code == 0 && out.contains("note[dry-run-skipped]: can't create this Pod in a dry run"), "{out}");
+    assert!(code == 0 && out.contains("note[dry-run-skipped]: cannot create this Pod in a dry run"), "{out}");
 }
 
 /// Starts a server whose other webhook adds the container `daprd` before podgate's webhook injects the Pod.

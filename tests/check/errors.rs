@@ -80,7 +80,7 @@ fn errors_have_one_format() {
     for (arguments, expected) in [
         (&["inject"][..], "error: the following required"),
         (&["inject", "--image", "A B", "pod.yaml"], "error: invalid value"),
-        (&["inject", "-i", "-"], "error: --in-place can't"),
+        (&["inject", "-i", "-"], "error: --in-place cannot"),
         (&["inject", "pod.yaml"], "pod.yaml:8:45: error: "),
         (&["inject", "bad.yaml"], "bad.yaml:1:19: error: unclosed ["),
         (&["uninject", "bad.yaml"], "bad.yaml:1:19: error: unclosed ["),

@@ -330,7 +330,7 @@ fn policy_is_needed_only_for_the_rights_that_it_limits() {
 fn missing_permission_to_list_webhooks_gives_a_note() {
     let (code, out, err) = with_server(&serve("36", ALL, true), POD);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
-    let note = "note[missing-webhook]: can't check whether the cluster has podgate's webhook: you may not ask";
+    let note = "note[missing-webhook]: cannot check whether the cluster has podgate's webhook: you may not ask";
     assert!(out.contains(note), "{out}");
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// Call this if a test can't run because this machine lacks `need`; then return from the test. Panics, unless the
+/// Call this if a test cannot run because this machine lacks `need`; then return from the test. Panics, unless the
 /// environment variable `PODGATE_MAY_SKIP` names the need.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "the variable is for the test, not for a program")]

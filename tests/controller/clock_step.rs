@@ -1,5 +1,5 @@
 //! Tests a jump of the wall clock by an hour while a hook or a gate waits. The jump must not change the time limit. A
-//! test can't change the node's clock, so a preloaded library changes the clock that the programs read. The programs
+//! test cannot change the node's clock, so a preloaded library changes the clock that the programs read. The programs
 //! must be linked dynamically to this machine's C library. The times in the programs' logs prove the jump.
 
 use super::{AGENT, Pod, db, free_port, stderr, until};

@@ -29,13 +29,13 @@ fn signal_ends_the_sidecar_before_it_has_set_up_the_board() {
 #[test]
 fn states_are_published_without_a_bell() {
     let pod = Pod::new();
-    // The sidecar can't remove this directory, so it can't create the FIFO.
+    // The sidecar cannot remove this directory, so it cannot create the FIFO.
     fs::create_dir_all(pod.path("board/.bell.tmp/file")).unwrap();
     let sidecar = pod.sidecar(r#"[{"name":"db","mode":"post-start"}]"#, &[]);
     pod.report("db", Report::default());
     until("db is Ready", || pod.state("db") == State::Ready);
     let log = stderr(&sidecar.end(Signal::TERM));
-    assert_eq!((log.matches("WARN").count(), log.matches("can't create the bell").count()), (1, 1), "{log}");
+    assert_eq!((log.matches("WARN").count(), log.matches("cannot create the bell").count()), (1, 1), "{log}");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn reports_are_read_when_the_node_has_no_inotify_watch_left() {
     pod.report("db", Report::default());
     until("db is Ready", || pod.state("db") == State::Ready);
     let log = stderr(&sidecar.end(Signal::TERM));
-    assert_eq!((log.matches("WARN").count(), log.matches("can't create or watch").count()), (1, 1), "{log}");
+    assert_eq!((log.matches("WARN").count(), log.matches("cannot create or watch").count()), (1, 1), "{log}");
 }
 
 /// Each attack is a change that the container `evil` made to the volume before the sidecar restarted.

@@ -156,7 +156,7 @@ fn wrong_setup_has_an_error_message_and_exit_code() {
         (&["--publish", "board"], 78, "needs --containers"),
         (&["--publish", "board", "--containers", "[]", "--board", "nowhere"], 78, "--board nowhere: no such directory"),
         (&["--publish", "board", "--containers", "[]", "--self", "nowhere"], 78, "--self nowhere: no such directory"),
-        (&["--publish", "board", "--containers", "[]", "--agent", "nowhere"], 78, "can't install nowhere"),
+        (&["--publish", "board", "--containers", "[]", "--agent", "nowhere"], 78, "cannot install nowhere"),
         (&["--publish", "board", "--containers", "[]", "--metrics-addr", "192.0.2.1:1"], 78, "--metrics-addr"),
         (&["ready", "--timeout", "10ms"], 75, "not locked by a sidecar"),
     ] {

@@ -1,4 +1,4 @@
-//! Tests that a process of the same user can't read the sidecar's service account token through /proc.
+//! Tests that a process of the same user cannot read the sidecar's service account token through /proc.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;

@@ -208,6 +208,6 @@ fn fail_fast_ends_a_hopeless_wait() {
         run.watch.wait_until("both gates have failed", 60, |seen| end(seen, "a").is_some() && end(seen, "b").is_some());
     let (a, b) = (end(&seen, "a").unwrap_or_default(), end(&seen, "b").unwrap_or_default());
     scene.report(&format!("{a} | {b}"));
-    assert!(a.contains("db=Ready can't be met: the container is stuck in ErrImageNeverPull"), "{a}");
-    assert!(b.contains("migrate=Completed can't be met: the container is Failed and will not be restarted"), "{b}");
+    assert!(a.contains("db=Ready cannot be met: the container is stuck in ErrImageNeverPull"), "{a}");
+    assert!(b.contains("migrate=Completed cannot be met: the container is Failed and will not be restarted"), "{b}");
 }

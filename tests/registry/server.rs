@@ -39,7 +39,7 @@ pub(crate) enum Access {
 pub(crate) const USER: (&str, &str) = ("shop", "U*U");
 const HTPASSWD: &str = "shop:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
 
-/// Returns the path of Debian's program; `None` if this machine can't get it and the test may be skipped.
+/// Returns the path of Debian's program; `None` if this machine cannot get it and the test may be skipped.
 pub(crate) fn program() -> Option<String> {
     // Tests run in parallel, but only one process at a time may run the script.
     static ONCE: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -143,11 +143,11 @@ fn request_error_is_one_line_and_exits_with_1() {
         (format!("https://{free}"), "Connection refused"),
         ("http://no-such-host.invalid".to_owned(), "request to http://no-such-host.invalid"),
         (silent, "no answer from http://127.0.0.1:"),
-        ("not a server".to_owned(), "can't use the kubeconfig: "),
+        ("not a server".to_owned(), "cannot use the kubeconfig: "),
         (serve_refusal(404, "NotFound", "x"), "no Pod \"ordered\" in namespace \"shop\""),
         (
-            serve_refusal(403, "Forbidden", "user u can't"),
-            "access to the Pod \"ordered\" denied: user u can't; ask for permission",
+            serve_refusal(403, "Forbidden", "user u cannot"),
+            "access to the Pod \"ordered\" denied: user u cannot; ask for permission",
         ),
         (serve_refusal(401, "Unauthorized", "Unauthorized"), "not logged in"),
         (serve(503, "down"), "answered 503"),
@@ -168,14 +168,14 @@ fn unusable_kubeconfig_is_reported() {
     let home = home();
     let (code, _, err) = status(&home, &["ordered"]);
     assert!(
-        code == 1 && err.contains("can't read the kubeconfig: ") && err.contains("--kubeconfig or KUBECONFIG"),
+        code == 1 && err.contains("cannot read the kubeconfig: ") && err.contains("--kubeconfig or KUBECONFIG"),
         "{err}"
     );
     let (code, _, err) = status(&home, &["ordered", "--kubeconfig", "/nonexistent"]);
     assert!(code == 1 && err.contains(" \"/nonexistent\": no such file; "), "{err}");
     fs::write(home.path().join("broken"), "a: [").unwrap();
     let (code, _, err) = status(&home, &["ordered", "--kubeconfig", home.path().join("broken").to_str().unwrap()]);
-    assert!(code == 1 && err.contains("can't read the kubeconfig: it is not a kubeconfig in YAML; pass "), "{err}");
+    assert!(code == 1 && err.contains("cannot read the kubeconfig: it is not a kubeconfig in YAML; pass "), "{err}");
     let config = kubeconfig(home.path(), "http://127.0.0.1:1");
     let (code, _, err) = status(&home, &["ordered", "--context", "other", "--kubeconfig", config.to_str().unwrap()]);
     assert!(code == 1 && err.contains("other"), "{err}");

@@ -119,8 +119,8 @@ fn unusable_directory_for_temporary_files_is_one_error_line() {
     let unnamed = Path::new(std::ffi::OsStr::from_bytes(b"/tmp/\xff"));
     for (directory, expected) in [
         (unnamed, "the path is not UTF-8; set TMPDIR to another directory\n"),
-        (Path::new("/no/such/directory"), "can't create a directory in /no/such/directory: no such file"),
-        (Path::new("/proc"), "can't create a directory in /proc: "),
+        (Path::new("/no/such/directory"), "cannot create a directory in /no/such/directory: no such file"),
+        (Path::new("/proc"), "cannot create a directory in /proc: "),
     ] {
         let mut child: Command = machine.command(&[]);
         let mut child = child.env("TMPDIR", directory).spawn().unwrap();

@@ -225,7 +225,7 @@ fn unusable_input_exits_with_1_and_one_line() {
     let mut wrong = scenarios::chain();
     wrong["metadata"]["annotations"]["podgate.io/order"] = "db, ap".into();
     for (pod, expected) in [
-        (busy, format!("port {port} of db can't be opened here (address already in use); free this port")),
+        (busy, format!("port {port} of db cannot be opened here (address already in use); free this port")),
         (
             undeclared,
             "<stdin>: no Pod or Pod template declares an order; add the annotation podgate.io/order".to_owned(),

@@ -31,5 +31,5 @@ fn manual_has_a_page_for_each_command() {
         assert!(page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"), "{command}: {page}");
     }
     let (code, _, err) = server.run(&["man", "/nonexistent"]);
-    assert!(code == 1 && err.contains("can't write man pages into /nonexistent"), "{err}");
+    assert!(code == 1 && err.contains("cannot write man pages into /nonexistent"), "{err}");
 }

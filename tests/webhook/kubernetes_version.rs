@@ -22,7 +22,7 @@ fn respond(minor: Option<u32>, template_code: u16) -> Value {
     let webhook = Webhook::with_files(&files, &["--kubeconfig", api.kubeconfig()]);
     let expected = match minor {
         Some(_) => "read the version of Kubernetes",
-        None => "can't read the version of Kubernetes; will retry",
+        None => "cannot read the version of Kubernetes; will retry",
     };
     webhook.logged(expected);
     webhook.client(&files.ca).review(&review("one", &unknown_command()))

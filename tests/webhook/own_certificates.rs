@@ -110,7 +110,10 @@ fn missing_secret_is_logged_once_and_retried() {
     let webhook = start(&api, &[]);
     let line = webhook.logged("certificate check failed; will retry");
     let error = line["error"].as_str().unwrap();
-    assert!(error.contains("can't get the Secret podgate-webhook-tls: not found; apply manifests/injector"), "{error}");
+    assert!(
+        error.contains("cannot get the Secret podgate-webhook-tls: not found; apply manifests/injector"),
+        "{error}"
+    );
     assert_eq!(webhook.page("/readyz").body, "no certificate yet\n");
     assert_eq!(webhook.page("/healthz").status, 200, "a restart would not help");
     assert!(webhook.client(b"").connect().is_err());

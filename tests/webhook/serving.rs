@@ -140,8 +140,8 @@ fn failed_start_prints_the_reason() {
     let garbage = files.path("garbage");
     let garbage = garbage.to_str().unwrap();
     for (arguments, code, text) in [
-        (&["--tls", "files", "--cert", cert, "--key", key, "--listen", &taken][..], 1, "can't listen on 127.0.0.1:"),
-        (&["--tls", "files", "--cert", cert, "--key", "/no/such"], 1, "can't read /no/such: no such file"),
+        (&["--tls", "files", "--cert", cert, "--key", key, "--listen", &taken][..], 1, "cannot listen on 127.0.0.1:"),
+        (&["--tls", "files", "--cert", cert, "--key", "/no/such"], 1, "cannot read /no/such: no such file"),
         (&["--tls", "files", "--cert", garbage, "--key", key], 1, "no certificate found"),
         (&["--tls", "files", "--cert", cert, "--key", garbage], 1, "the private key"),
         (&["--tls", "files", "--cert", cert], 64, "--key <FILE>"),

@@ -9,7 +9,7 @@ mod passing;
 mod properties;
 mod reports;
 
-// The editor is part of the plugin's binary, which tests can't import.
+// The editor is part of the plugin's binary, which tests cannot import.
 #[allow(dead_code, unused_imports, reason = "the plugin uses all of it")]
 #[path = "../../src/bin/kubectl-podgate/yaml/mod.rs"]
 mod yaml;

@@ -122,6 +122,6 @@ fn injection_is_reported_after_the_file_is_written() {
     mode.set_readonly(true);
     std::fs::set_permissions(&path, mode).unwrap();
     let refused = run(&["inject", "-i", &path], "");
-    assert!(refused.code == 1 && refused.err.contains("can't write: the file is read-only"), "{}", refused.err);
+    assert!(refused.code == 1 && refused.err.contains("cannot write: the file is read-only"), "{}", refused.err);
     assert!(!refused.err.contains("injected"), "{}", refused.err);
 }

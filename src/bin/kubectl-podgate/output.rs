@@ -17,7 +17,7 @@ pub(crate) fn write_to(mut out: impl Write, text: &str) -> Result<bool, String> 
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(format!("can't write to standard output: {}", error_chain(&error))),
+        Err(error) => Err(format!("cannot write to standard output: {}", error_chain(&error))),
     }
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn print(text: &str) -> ExitCode {
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String, String> {
     serde_json::to_string_pretty(value)
         .map(|json| json + "\n")
-        .map_err(|error| format!("can't serialize to JSON: {error}"))
+        .map_err(|error| format!("cannot serialize to JSON: {error}"))
 }
 
 /// Prints one error line; returns exit code 1.
@@ -55,6 +55,6 @@ pub(crate) fn print_stderr(level: Level, message: &str) {
 
 /// Prints a line on standard error, without control characters that a manifest or the cluster may contain.
 pub(crate) fn print_line(line: &str) {
-    // A failed write to standard error can't be reported anywhere.
+    // A failed write to standard error cannot be reported anywhere.
     let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub(crate) fn block_on(work: impl Future<Output = Result<ExitCode, String>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("can't start the async runtime: {}", error_chain(&error))),
+        Err(error) => return fail(&format!("cannot start the async runtime: {}", error_chain(&error))),
     };
     runtime.block_on(work).unwrap_or_else(|message| fail(&message))
 }

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 /// Closes the gates of held containers, before anything else can fail.
 fn close_gates() -> Result<(), Exit> {
     output::hold_files::close_all(Path::new(names::HOLD_DIR)).map_err(|error| {
-        eprintln!("podgate-controller: can't close the gates in {}: {error}", names::HOLD_DIR);
+        eprintln!("podgate-controller: cannot close the gates in {}: {error}", names::HOLD_DIR);
         Exit::BadSetup
     })
 }

@@ -1,5 +1,5 @@
 //! `podgate-controller ready`: the sidecar's postStart hook. It waits for the lock that the sidecar takes after it has
-//! set up the board. A plain file can't replace the lock, because files survive a restart of the sidecar.
+//! set up the board. A plain file cannot replace the lock, because files survive a restart of the sidecar.
 
 use crate::args::ReadyArgs;
 use crate::clock::now;

@@ -18,11 +18,11 @@ const LOCK_WARNING_DELAY: Duration = Duration::from_secs(1);
 /// write the board and open gates. That can happen if the runtime reports the end of a container too early, or if a Pod
 /// written by hand has two sidecars.
 ///
-/// The lock is on the directory `self_dir` itself. Other containers mount only directories beneath it, so they can't
+/// The lock is on the directory `self_dir` itself. Other containers mount only directories beneath it, so they cannot
 /// take this lock. They can take read locks on each file of the board.
 pub(crate) async fn exclude_other_sidecars(self_dir: &Path) -> Result<File, String> {
     let why = "another sidecar of this Pod runs, or a container mounts this whole volume; containers need a subPath";
-    let error = |error| format!("can't lock --self {}: {error}; mount an emptyDir there", self_dir.display());
+    let error = |error| format!("cannot lock --self {}: {error}; mount an emptyDir there", self_dir.display());
     let directory = File::open(self_dir).map_err(error)?;
     let try_lock = || match directory.try_lock() {
         Ok(()) => Ok(Some(())),

@@ -114,7 +114,7 @@ async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<
             }
             Ok(None) => break,
             Ok(Some(Err(why))) => {
-                let what = format_args!("the body can't be read: {why}");
+                let what = format_args!("the body cannot be read: {why}");
                 return Err(error_reply("bad-request", StatusCode::BAD_REQUEST, what));
             }
             Err(_) => return Err(busy("the body did not arrive in time")),

@@ -21,7 +21,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Returns a client, and the namespace of this Pod or of the kubeconfig's context. The client sends no request yet.
 /// Fails if the Pod has no service account or the kubeconfig is unusable.
 pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String> {
-    let wrong = |error: &dyn std::error::Error| format!("can't use the kubeconfig: {}", error_chain(error));
+    let wrong = |error: &dyn std::error::Error| format!("cannot use the kubeconfig: {}", error_chain(error));
     let mut config = match &args.kubeconfig {
         Some(path) => {
             let kubeconfig = Kubeconfig::read_from(path).map_err(|error| wrong(&error))?;
@@ -68,7 +68,7 @@ pub(crate) async fn read_facts(args: Args, state: Arc<State>) {
                 }
                 return;
             }
-            Err(error) => debug!(error, "can't read the version of Kubernetes; will retry"),
+            Err(error) => debug!(error, "cannot read the version of Kubernetes; will retry"),
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
@@ -92,7 +92,7 @@ async fn env_files_rejection(client: &Client, namespace: &str) -> Result<Option<
             Ok(Some(status.message.clone()))
         }
         Err(kube::Error::Api(status)) if status.code < 500 && status.code != 429 => {
-            debug!(answer = status.message, "can't find out whether hold mode is possible");
+            debug!(answer = status.message, "cannot find out whether hold mode is possible");
             Ok(None)
         }
         answer => answer.map(|_| None).map_err(|error| error_chain(&error)),

@@ -37,7 +37,7 @@ impl ServedCert {
         self.is_trusted.store(is_trusted, Ordering::Relaxed);
     }
 
-    /// Returns the reason why the API server can't use the certificate at `now`; `None` if the certificate is usable.
+    /// Returns the reason why the API server cannot use the certificate at `now`; `None` if the certificate is usable.
     pub(crate) fn unusable_reason(&self, now: SystemTime) -> Option<&'static str> {
         let Some((_, life)) = *self.current.borrow() else { return Some("no certificate yet") };
         if now >= life.until {

@@ -24,7 +24,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
-            Err(error) => warn!(%error, "can't accept a connection"),
+            Err(error) => warn!(%error, "cannot accept a connection"),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -102,7 +102,7 @@ impl Metrics {
 
     pub(crate) fn render(&self) -> String {
         let mut page = String::new();
-        // Writing to a string can't fail.
+        // Writing to a string cannot fail.
         let _ = encode(&mut page, &self.registry);
         page
     }

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     // Log a panic as one line in the chosen format. The request that panicked gets status 500.
     std::panic::set_hook(Box::new(|panic| error!(%panic, "internal error (panic); please report this")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("can't create the async runtime: {}", error_chain(&error)));
+    let runtime = runtime.map_err(|error| format!("cannot create the async runtime: {}", error_chain(&error)));
     let ended = runtime.and_then(|runtime| {
         let ended = runtime.block_on(serve_until_signal(args));
         // Dropping the runtime would wait for an overdue review.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 async fn serve_until_signal(args: &Args) -> Result<(), String> {
     let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
-    let [Ok(mut term), Ok(mut interrupt)] = signals else { return Err("can't handle signals".to_owned()) };
+    let [Ok(mut term), Ok(mut interrupt)] = signals else { return Err("cannot handle signals".to_owned()) };
     let mut options = Options::new(args.image.clone());
     options.image_pull_policy.clone_from(&args.image_pull_policy);
     options.has_fixed_user = !args.no_fixed_user;
@@ -84,5 +84,5 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
 async fn bind(at: SocketAddr) -> Result<TcpListener, String> {
     let all = SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port()));
     let addresses = if at.ip() == Ipv6Addr::UNSPECIFIED { vec![at, all] } else { vec![at] };
-    TcpListener::bind(&addresses[..]).await.map_err(|error| format!("can't listen on {at}: {}", error_chain(&error)))
+    TcpListener::bind(&addresses[..]).await.map_err(|error| format!("cannot listen on {at}: {}", error_chain(&error)))
 }

@@ -56,7 +56,7 @@ fn wait(args: Opened) -> Result<(), Failure> {
             Err(failure) if since.elapsed() > REPORT_TIMEOUT => return Err(failure),
             Ok(Gate::Waiting(_) | Gate::Exited(_)) | Err(_) => {}
         }
-        watch.wait(Duration::MAX, Vec::new()).map_err(Failure::setup_error("can't wait"))?;
+        watch.wait(Duration::MAX, Vec::new()).map_err(Failure::setup_error("cannot wait"))?;
     };
     // An earlier run of this probe can have used a part of the limit.
     let opened_at = report.opened_at.map_or_else(process::time_since_boot, Duration::from_millis);
@@ -73,7 +73,7 @@ fn wait(args: Opened) -> Result<(), Failure> {
             return Err(Failure::new(Exit::NeverMet, why));
         }
         let pause = due.min(deadline).saturating_duration_since(now());
-        watch.wait(pause, checks.poll_fd().into_iter().collect()).map_err(Failure::setup_error("can't wait"))?;
+        watch.wait(pause, checks.poll_fd().into_iter().collect()).map_err(Failure::setup_error("cannot wait"))?;
     }
 }
 
@@ -84,7 +84,7 @@ fn read_gate(args: &Opened) -> Result<Gate, Failure> {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             missing("mount this container's own directory there, or set --self")
         }
-        _ => Failure::new(Exit::NeverMet, format!("the report in {own} can't be read: {error}")),
+        _ => Failure::new(Exit::NeverMet, format!("the report in {own} cannot be read: {error}")),
     })?;
     let gate = report.gate.ok_or_else(|| missing("run podgate entrypoint as this container's command"))?;
     let process = report.process.ok_or_else(|| {

@@ -23,7 +23,7 @@ pub(crate) fn spawn_or_warn(own: &Path) {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
     };
     if let Err(error) = spawn() {
-        warn!(%error, "can't start the tether process");
+        warn!(%error, "cannot start the tether process");
     }
 }
 

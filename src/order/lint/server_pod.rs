@@ -172,7 +172,7 @@ pub fn check_refusal(code: u16, message: &str) -> Finding {
         || has("error looking up service account");
     if is_unknown {
         let what =
-            format!("can't create this Pod in a dry run, so podgate did not check the changes of the cluster: {text}");
+            format!("cannot create this Pod in a dry run, so podgate did not check the changes of the cluster: {text}");
         return Finding::note("dry-run-skipped", at, what);
     }
     let fix = if rejects_env_files(message) {

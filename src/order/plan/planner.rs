@@ -221,7 +221,7 @@ impl Planner<'_> {
                 findings.push(Finding::error("condition-never-met", at, what).fix(fix).span(word));
             } else if own.restart_policy(self.spec.value) == "Always" {
                 let what = format!(
-                    "the kubelet restarts {name} whenever it exits (restartPolicy: Always), so {} holds only between two runs",
+                    "the kubelet restarts {name} whenever it exits (restartPolicy: Always), so {} is met only between two runs",
                     need.until
                 );
                 let finding = Finding::warning("exit-not-final", at, what).span(word);

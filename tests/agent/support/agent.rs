@@ -271,7 +271,8 @@ pub(crate) struct Shell {
     pub(crate) log: Arc<LogPipe>,
 }
 
-/// Descriptor of agents in a [`Shell`] for their log. In a user namespace, they can't open descriptors of this process.
+/// Descriptor of agents in a [`Shell`] for their log. In a user namespace, they cannot open descriptors of this process.
+///
 const LOG_FD: u8 = 9;
 
 impl Shell {

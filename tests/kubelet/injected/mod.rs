@@ -176,12 +176,12 @@ fn failed_tekton_step_skips_later_steps() {
     assert_eq!(["fetch", "build", "publish", "tell"].map(code), [Some(0), Some(3), Some(69), Some(69)]);
     let why = |name: &str| end(name)["message"].as_str().unwrap_or_default();
     assert!(
-        why("publish").contains("build=Completed can't be met: the container is Failed and will not be restarted"),
+        why("publish").contains("build=Completed cannot be met: the container is Failed and will not be restarted"),
         "{}",
         why("publish")
     );
     assert!(
-        why("tell").contains("publish=Completed can't be met: the container is Failed and will not be restarted"),
+        why("tell").contains("publish=Completed cannot be met: the container is Failed and will not be restarted"),
         "{}",
         why("tell")
     );

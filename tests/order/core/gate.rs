@@ -100,12 +100,12 @@ fn each_rule_holds_for_each_kind_of_gate() {
             ["closed: check", "closed: check", "open"],
         ),
         (
-            "a check can't pass any more",
+            "a check cannot pass any more",
             |case| case.observed.impossible_check = Some("/ready.err exists".to_owned()),
             ["gives up: check", "gives up: check", "open"],
         ),
         (
-            "a condition can't be met, with fail-fast",
+            "a condition cannot be met, with fail-fast",
             |case| {
                 case.set_db(State::Failed, Some(REASON_ENDED));
                 case.fail_fast = true;

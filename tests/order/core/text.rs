@@ -23,9 +23,9 @@ struct Failed(&'static str, #[source] Option<Box<Failed>>);
 #[test]
 fn error_chain_omits_repetitions() {
     let refused = Failed("refused (os error 111)", None);
-    let connect = Failed("can't connect: refused (os error 111)", Some(Box::new(refused)));
-    assert_eq!(error_chain(&Failed("no answer", Some(Box::new(connect)))), "no answer: can't connect: refused");
+    let connect = Failed("cannot connect: refused (os error 111)", Some(Box::new(refused)));
+    assert_eq!(error_chain(&Failed("no answer", Some(Box::new(connect)))), "no answer: cannot connect: refused");
     assert_eq!(error_chain(&Failed("alone", None)), "alone");
-    let missing = Failed("can't read x: No such file or directory (os error 2)", None);
-    assert_eq!(error_chain(&missing), "can't read x: no such file");
+    let missing = Failed("cannot read x: No such file or directory (os error 2)", None);
+    assert_eq!(error_chain(&missing), "cannot read x: no such file");
 }

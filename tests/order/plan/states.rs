@@ -20,7 +20,7 @@ fn edges_combine_unless_they_contradict() {
                 None => {
                     let findings = plan_errors(&template);
                     assert_eq!(findings[0].rule, "condition-never-met");
-                    assert!(findings[0].message.contains("can never hold at the same time"), "{}", findings[0]);
+                    assert!(findings[0].message.contains("can never be met at the same time"), "{}", findings[0]);
                 }
             }
         }

@@ -47,7 +47,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) async fn from_args(connection: &ConnectionArgs) -> Result<Self, String> {
         let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-        let unusable = |error: &dyn std::error::Error| format!("can't use the kubeconfig: {}", error_chain(error));
+        let unusable = |error: &dyn std::error::Error| format!("cannot use the kubeconfig: {}", error_chain(error));
         let read = connection.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
         let mut config = match read {
             Ok(kubeconfig) => {
@@ -62,7 +62,7 @@ impl Cluster {
                     // The library quotes the path twice.
                     other => error_chain(other).replace("'\"", "\"").replace("\"'", "\""),
                 };
-                let failed = format!("can't read the kubeconfig: {why}; pass one with --kubeconfig or KUBECONFIG");
+                let failed = format!("cannot read the kubeconfig: {why}; pass one with --kubeconfig or KUBECONFIG");
                 Config::incluster().ok().filter(|_| !asked_for).ok_or(failed)?
             }
         };

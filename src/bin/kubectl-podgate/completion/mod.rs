@@ -25,7 +25,7 @@ pub(crate) fn write_man_pages(mut command: Command, args: &Man) -> ExitCode {
     match clap_mangen::generate_to(command, &args.directory) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            fail(&format!("can't write man pages into {}: {}", args.directory.display(), error_chain(&error)))
+            fail(&format!("cannot write man pages into {}: {}", args.directory.display(), error_chain(&error)))
         }
     }
 }

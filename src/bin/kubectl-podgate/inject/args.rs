@@ -31,7 +31,7 @@ Examples:
 
 Exit codes:
   0    done, even if nothing declares an order
-  1    a manifest can't be read or edited, or its order can't work: nothing is written; with --strict
+  1    a manifest cannot be read or edited, or its order cannot work: nothing is written; with --strict
        also on warnings, or if nothing declares an order
   3    with --check: a file would change
   64   wrong flag or argument";
@@ -49,7 +49,7 @@ Examples:
 
 Exit codes:
   0    done, even if nothing was injected
-  1    a manifest can't be read, or an injected part was changed by hand: nothing is written
+  1    a manifest cannot be read, or an injected part was changed by hand: nothing is written
   3    with --check: a file would change
   64   wrong flag or argument";
 

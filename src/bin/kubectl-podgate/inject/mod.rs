@@ -54,7 +54,7 @@ fn run(
     action: impl FnOnce(&[Source]) -> Result<Action, Vec<String>>,
 ) -> Result<ExitCode, Vec<String>> {
     if args.in_place && args.manifests.has_standard_input() {
-        fail("--in-place can't rewrite standard input (-); pass files or omit --in-place");
+        fail("--in-place cannot rewrite standard input (-); pass files or omit --in-place");
         return Ok(Exit::Usage.into());
     }
     let sources = args.manifests.read();

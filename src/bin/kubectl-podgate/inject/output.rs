@@ -69,7 +69,7 @@ pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
 pub(super) fn write_in_place(changed: &[FileChange]) -> Result<(), Vec<String>> {
     for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text) {
         let path = &changed.source.path;
-        let failed = |error| vec![format!("{}: can't write: {}", path.display(), error_chain(&error))];
+        let failed = |error| vec![format!("{}: cannot write: {}", path.display(), error_chain(&error))];
         rewrite(path, &changed.new_text).map_err(failed)?;
     }
     Ok(())

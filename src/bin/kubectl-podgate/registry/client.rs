@@ -38,7 +38,7 @@ impl<'a> RegistryClient<'a> {
             certificates.extend(found);
         }
         let http = build_http_client(certificates).map_err(|error| {
-            format!("can't create the registry client: {}", one_line(&error_chain(&error), MAX_ERROR_BYTES))
+            format!("cannot create the registry client: {}", one_line(&error_chain(&error), MAX_ERROR_BYTES))
         })?;
         let cache = args.cache_home.clone().or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
         Ok(Self { args, logins, cache: CommandCache(cache.map(|directory| directory.join("podgate/images"))), http })
@@ -64,7 +64,7 @@ impl<'a> RegistryClient<'a> {
             self.fetch_with_logins("http", image).await
         } else {
             match self.fetch_with_logins("https", image).await {
-                // Retry over HTTP: local registries seldom have a certificate, and local traffic can't be intercepted.
+                // Retry over HTTP: local registries seldom have a certificate, and local traffic cannot be intercepted.
                 Err(Error::Request(error)) if is_local(registry) && error.is_connect() => {
                     match self.fetch_with_logins("http", image).await {
                         // A TLS server answers 400 to plain HTTP. Report the TLS error instead.

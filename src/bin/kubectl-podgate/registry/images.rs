@@ -65,7 +65,7 @@ pub(crate) fn look_up_images(
     }
     let registry = RegistryClient::new(args, logins, &certificates).map_err(|line| vec![line])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| vec![format!("can't start the async runtime: {}", error_chain(&error))])?;
+    let runtime = runtime.map_err(|error| vec![format!("cannot start the async runtime: {}", error_chain(&error))])?;
     let answers = runtime.block_on(async {
         let questions = wanted.iter().map(|(image, location)| {
             let registry = &registry;

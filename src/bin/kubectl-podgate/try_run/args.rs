@@ -35,7 +35,7 @@ Examples:
 
 Exit codes:
   0    all containers became Ready, in order
-  1    the Pod can't be run here: wrong manifest, port in use, program missing
+  1    the Pod cannot be run here: wrong manifest, port in use, program missing
   2    a container started before its conditions were met, or stopped too early (--stop)
   3    not all containers became Ready within --timeout or before Ctrl-C
   4    a fault of --break did not occur, for example because the container had ended before

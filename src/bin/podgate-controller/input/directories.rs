@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 ///  idle.
 pub(crate) const REREAD_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) const IDLE_REREAD_INTERVAL: Duration = Duration::from_secs(10);
-/// Polling interval when inotify is not available or a directory can't be watched.
+/// Polling interval when inotify is not available or a directory cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Delays between an event and the further checks that follow. inotify reports a close slightly before the kernel
 /// releases the lock. An exiting process releases its ports and its tether in no fixed order.
@@ -106,7 +106,7 @@ impl Directories {
         let made = if path.parent() == Some(&self.root) { make_directory(&path, report_size) } else { Ok(()) };
         if let Err(error) = made.and_then(|()| self.watch(&path)) {
             if !std::mem::replace(&mut self.has_warned, true) {
-                warn!(%error, path = %path.display(), "can't create or watch a directory; polling every 100 ms instead");
+                warn!(%error, path = %path.display(), "cannot create or watch a directory; polling every 100 ms instead");
             }
             self.unwatched.push((path, report_size));
         }
@@ -174,7 +174,7 @@ impl Directories {
             let is_tether_held = tether::is_held(&self.root, name);
             let found = read_report(&self.root, name).inspect_err(|error| {
                 if error.kind() != io::ErrorKind::NotFound {
-                    debug!(container = %name, %error, "can't read the report");
+                    debug!(container = %name, %error, "cannot read the report");
                 }
             });
             let (stamp, report) = found.map_or((None, None), |(stamp, report)| (Some(stamp), report));

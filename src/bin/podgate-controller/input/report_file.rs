@@ -30,7 +30,7 @@ pub(crate) fn make_directory(path: &Path, report_size: usize) -> io::Result<()> 
     let report = Report::default().to_padded_text(report_size);
     for (name, text) in [(names::TETHER_FILE, String::new()), (names::REPORT_FILE, report)] {
         if let Err(error) = create_file(&path.join(name), text.as_bytes()) {
-            debug!(%error, path = %path.display(), name, "can't reserve a file");
+            debug!(%error, path = %path.display(), name, "cannot reserve a file");
         }
     }
     Ok(())

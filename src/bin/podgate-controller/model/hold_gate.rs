@@ -154,7 +154,7 @@ impl HoldGate {
     /// observed.
     pub(super) fn due(&self, limit: Option<Duration>, ended_at: Option<Instant>) -> Option<Instant> {
         let deadline = limit.and_then(|limit| self.deadline(limit));
-        // At its end, a wait can need the gate file, which can't be written before `retry_at`.
+        // At its end, a wait can need the gate file, which cannot be written before `retry_at`.
         let deadline = deadline.map(|at| self.retry_at.map_or(at, |retry_at| retry_at.max(at)));
         deadline.into_iter().chain(self.retry_at).chain(self.next_request(ended_at)).min()
     }

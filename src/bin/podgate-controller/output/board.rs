@@ -26,7 +26,7 @@ pub(crate) struct Board {
     open_annotations: Option<File>,
     /// The agent, open for the same reason.
     open_agent: Option<File>,
-    /// True after the sidecar has logged that it can't create the bell. Prevents repeated warnings.
+    /// True after the sidecar has logged that it cannot create the bell. Prevents repeated warnings.
     is_bell_broken: bool,
     /// Time of the next attempt to write the annotations; `None` if they are written.
     pub(crate) retry_at: Option<Instant>,
@@ -57,7 +57,7 @@ impl Board {
     pub(crate) async fn previous_annotations(&self) -> Annotations {
         let path = self.directory.join(names::ANNOTATIONS_FILE);
         let (sender, mut opened) = tokio::sync::oneshot::channel();
-        // Only an open that waits can't be delayed again: the kernel denies new leases on the file meanwhile.
+        // Only an open that waits cannot be delayed again: the kernel denies new leases on the file meanwhile.
         let open = {
             let (path, flags) = (path.clone(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC);
             move || _ = sender.send(rustix::fs::open(&path, flags, Mode::empty()))
@@ -106,13 +106,13 @@ impl Board {
             && let Err(error) = self.ringer.ring()
             && !std::mem::replace(&mut self.is_bell_broken, true)
         {
-            warn!(%error, "can't create the bell, a FIFO on the board; agents use inotify instead");
+            warn!(%error, "cannot create the bell, a FIFO on the board; agents use inotify instead");
         }
         let retry_at = written.is_err().then(|| now() + RETRY_DELAY);
         let is_retry = std::mem::replace(&mut self.retry_at, retry_at).is_some();
         match written {
             Err(error) if !is_retry => {
-                error!(%error, board = %self.directory.display(), "cannot write the board; waiting containers stay closed until this succeeds; retrying");
+                error!(%error, board = %self.directory.display(), "cannot write the board, so waiting containers stay closed; retrying");
             }
             Ok(file) => {
                 self.open_annotations = file.or(self.open_annotations.take());
@@ -130,10 +130,10 @@ impl Board {
         let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";
         let take = || {
             lock::take(&self.directory, names::CONTROLLER_FILE)
-                .map_err(|error| format!("can't lock {}: {error}; {hint}", path.display()))
+                .map_err(|error| format!("cannot lock {}: {error}; {hint}", path.display()))
         };
         let why =
-            "the board's file system can't create unnamed files (O_TMPFILE), and a container has locked this file";
+            "the board's file system cannot create unnamed files (O_TMPFILE), and a container has locked this file";
         self.lock = Some(wait_for_lock(&path, why, take).await?);
         Ok(())
     }

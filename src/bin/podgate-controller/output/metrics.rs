@@ -100,7 +100,7 @@ impl Metrics {
 
     fn render(&self) -> String {
         let mut page = String::new();
-        // Writing to a string can't fail.
+        // Writing to a string cannot fail.
         let _ = encode(&mut page, &self.registry);
         page
     }
@@ -113,7 +113,7 @@ pub(crate) async fn serve(metrics: Rc<Metrics>, listener: TcpListener) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                warn!(%error, "can't accept a connection to the metrics port");
+                warn!(%error, "cannot accept a connection to the metrics port");
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }

@@ -23,7 +23,7 @@ pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr
 
 async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr) -> AttemptResult {
     match &probe.handler {
-        Handler::Exec(_) => Err("podgate can't run an exec probe from outside its container".to_owned()),
+        Handler::Exec(_) => Err("podgate cannot run an exec probe from outside its container".to_owned()),
         Handler::HttpGet(get) => http::attempt(get, resolve_port(container, &get.port)?, pod_ip).await,
         Handler::TcpSocket(socket) => {
             let (host, port) = (host_or_pod_ip(socket.host.as_deref(), pod_ip), resolve_port(container, &socket.port)?);

@@ -249,7 +249,7 @@ impl Prober {
                 }
                 Err(error) => {
                     // The check only makes probing faster, so continue without the check.
-                    debug!(%error, "can't ask the kernel for listening sockets");
+                    debug!(%error, "cannot ask the kernel for listening sockets");
                     lane.listen_check_at = None;
                 }
             }

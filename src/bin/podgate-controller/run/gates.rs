@@ -12,7 +12,7 @@ impl Controller {
             let written = files.set(container, open);
             match &written {
                 Ok(()) => info!(%container, "{} the gate", if open { "opened" } else { "closed" }),
-                Err(error) => error!(%container, %error, open, "can't write or remove the gate file; retrying"),
+                Err(error) => error!(%container, %error, open, "cannot write or remove the gate file; retrying"),
             }
             written.is_ok()
         });
@@ -21,7 +21,7 @@ impl Controller {
         for container in &due {
             // The file may have been removed by another process.
             if let Err(error) = files.set(container, true) {
-                error!(%container, %error, "can't write the gate file");
+                error!(%container, %error, "cannot write the gate file");
             }
         }
         !due.is_empty()
@@ -30,7 +30,7 @@ impl Controller {
     /// Closes all gates, until [`update_gates`](Controller::update_gates) opens them again.
     pub(super) fn close_gates(&mut self) {
         if let Some(Err(error)) = self.hold_files.as_ref().map(|files| files.close_all()) {
-            error!(%error, "can't close the gates");
+            error!(%error, "cannot close the gates");
         }
         self.pod.reset_gates();
     }

@@ -56,7 +56,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     let (mut signals, runtime) = match set_up {
         Ok(set_up) => set_up,
         Err(error) => {
-            error!(%error, "can't create the async runtime or handle signals");
+            error!(%error, "cannot create the async runtime or handle signals");
             return Exit::BadSetup.into();
         }
     };
@@ -70,7 +70,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
                 error!("{why}");
                 return Exit::BadSetup.into();
             }
-            // Do not exit. While a postStart hook runs, the kubelet can't restart the sidecar, and that hook waits for
+            // Do not exit. While a postStart hook runs, the kubelet cannot restart the sidecar, and that hook waits for
             // the sidecar.
             Err(_) => {
                 error!("internal error (panic), please report it; the sidecar restarts");
@@ -141,17 +141,17 @@ impl Controller {
         let previous = |key: &str| previous.get(key).filter(|_| resumed).map(String::as_str);
         let states = found.filter(|_| resumed).map(|found| found.states).unwrap_or_default();
         let milestones = MilestoneRecorder::resume(previous(names::SANDBOX_TIMES).unwrap_or_default(), states);
-        let epoch = random_id(8).map_err(|e| format!("can't get random bytes: {e}"))?;
+        let epoch = random_id(8).map_err(|e| format!("cannot get random bytes: {e}"))?;
         let mut pod = PodModel::new(sandbox.clone(), Epoch { id: epoch, is_resumed: resumed }, revision);
         pod.sandbox_started_at = previous(names::SANDBOX_SINCE).and_then(|since| humantime::parse_rfc3339(since).ok());
         pod.set_containers(declared.clone());
         info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = pod.epoch.id, resumed, "starting");
 
         let agent = args.agent.clone().map_or_else(default_agent_path, Ok);
-        let agent = agent.map_err(|e| format!("can't find the agent: {e}; pass its path with --agent"))?;
+        let agent = agent.map_err(|e| format!("cannot find the agent: {e}; pass its path with --agent"))?;
         board
             .install_agent(&agent)
-            .map_err(|e| format!("can't install {} into {}: {e}", agent.display(), args.board.display()))?;
+            .map_err(|e| format!("cannot install {} into {}: {e}", agent.display(), args.board.display()))?;
 
         let metrics = Rc::new(Metrics::default());
         let (sender, pod_updates) = mpsc::channel(4);

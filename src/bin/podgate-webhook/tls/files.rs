@@ -32,5 +32,5 @@ impl CertFiles {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    read_trusted(path, FILE_MAX).map_err(|error| format!("can't read {}: {}", path.display(), error_chain(&error)))
+    read_trusted(path, FILE_MAX).map_err(|error| format!("cannot read {}: {}", path.display(), error_chain(&error)))
 }

@@ -1,6 +1,6 @@
 //! Creates and verifies a certificate with its private key and its CA.
 //!
-//! Each certificate has its own CA. The CA's key is dropped after it has signed the certificate, so the key can't be
+//! Each certificate has its own CA. The CA's key is dropped after it has signed the certificate, so the key cannot be
 //! stolen. Every renewal therefore changes the CA too.
 
 use crate::certificate::Validity;
@@ -60,7 +60,7 @@ impl CertPair {
             let [ca, cert, key] = [ca_cert.pem(), cert.pem(), key.serialize_pem()].map(String::into_bytes);
             Ok(CertPair { ca, cert, key })
         };
-        make().map_err(|error| format!("can't create a certificate: {}", error_chain(&error)))
+        make().map_err(|error| format!("cannot create a certificate: {}", error_chain(&error)))
     }
 
     /// Returns the key to serve if a client that trusts the CA accepts the certificate at `now` for all of `names`.
@@ -91,7 +91,7 @@ pub(super) fn parse(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Validity),
     let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
     let certs = certs.map_err(|error| format!("the certificate is not valid PEM: {error}"))?;
     let first = certs.first().ok_or("no certificate found")?;
-    let life = validity(first).ok_or("can't read the certificate's validity")?;
+    let life = validity(first).ok_or("cannot read the certificate's validity")?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the private key is invalid: {error}"))?;
     let key = CertifiedKey::from_der(certs, key, &ring::default_provider())
         .map_err(|error| format!("the private key is invalid: {error}"))?;

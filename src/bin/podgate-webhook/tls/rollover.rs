@@ -38,7 +38,7 @@ pub(super) struct RolloverInputs<'a> {
 }
 
 impl RolloverInputs<'_> {
-    /// Returns a pair's validity; `None` if the pair can't be used now.
+    /// Returns a pair's validity; `None` if the pair cannot be used now.
     fn validity_of(&self, pair: &CertPair) -> Option<Validity> {
         let checked = pair.verify(self.names, self.time);
         checked.inspect_err(|why| warn!(why, "a certificate in the Secret is unusable")).ok().map(|(_, life)| life)
@@ -49,7 +49,7 @@ impl RolloverInputs<'_> {
     }
 }
 
-/// Returns the certificates to store in the Secret. Fails if a certificate is needed but can't be created.
+/// Returns the certificates to store in the Secret. Fails if a certificate is needed but cannot be created.
 pub(super) fn next_certs(stored: &StoredCerts, now: &RolloverInputs<'_>) -> Result<StoredCerts, String> {
     let usable = |pair: &Option<CertPair>| pair.clone().filter(|pair| now.validity_of(pair).is_some());
     let old_ca = stored.old_ca.clone().filter(|ca| pair::ca_validity(ca).is_some_and(|life| now.time < life.until));

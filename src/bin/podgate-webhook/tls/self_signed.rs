@@ -94,7 +94,7 @@ impl CertKeeper {
             let (is_new, has_next) = (after.current != before.current, after.next.is_some());
             info!(is_new, has_next, has_old_ca = after.old_ca.is_some(), "certificates changed");
         }
-        // Serve a certificate only after it is stored and its CA is published. If the configuration can't be written,
+        // Serve a certificate only after it is stored and its CA is published. If the configuration cannot be written,
         // serve the certificate anyway, because the other replicas serve it too.
         let published = self.publish_cas(&after).await;
         if let Some(pair) = after.current
@@ -168,7 +168,7 @@ impl CertKeeper {
         name: &str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, StepError> {
-        let failed = |why: &str| StepError::Failed(format!("can't {what} {name}: {why}"));
+        let failed = |why: &str| StepError::Failed(format!("cannot {what} {name}: {why}"));
         match tokio::time::timeout(self.args.request_timeout, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) => Err(match status.code {

@@ -34,14 +34,14 @@ file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount p
 A check of file:///PATH fails for good if PATH.err exists.
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the hook fails as soon as a
-dependency has ended for good, is in back-off or can't pull its image. With --on-timeout continue,
+dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
 the hook gives up on no condition or check: it waits until its time limit.
 
 Exit codes:
   0    released: the conditions are met, the Pod has started before or is being deleted, or the time
        limit has passed with --on-timeout continue
   64   invalid flag or argument
-  69   the condition can't be met, or a container before this one has ended
+  69   the condition cannot be met, or a container before this one has ended
   75   timed out
   78   invalid setup: no board or volume to read from, or unknown container
   If the command of --then fails: its own exit code (128 + N for signal N).";
@@ -72,7 +72,7 @@ file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount p
 A check of file:///PATH fails for good if PATH.err exists.
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate fails as soon as a
-dependency has ended for good, is in back-off or can't pull its image. With --on-timeout continue,
+dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
 the gate gives up on no condition or check: it waits until its time limit.
 
 The kubelet considers a waiting container running. Use `podgate opened` as its startupProbe, so that
@@ -80,10 +80,10 @@ its other probes start only after the command.
 
 Exit codes: those of the command once it runs, otherwise
   64   invalid flag or argument
-  69   the condition can't be met, or --restart-with ended the command
+  69   the condition cannot be met, or --restart-with ended the command
   75   timed out, or --command-timeout ended the command
-  78   invalid setup: no board or volume to read from, unknown container, or a file that can't be written
-  126  the command can't be executed
+  78   invalid setup: no board or volume to read from, unknown container, or a file that cannot be written
+  126  the command cannot be executed
   127  the command was not found
   143  SIGTERM, or the Pod's deletion, while waiting
   128 + N  another signal N while waiting: one that ends a process by default, or SIGWINCH";

@@ -19,9 +19,9 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    success
   64   invalid flag or argument
-  69   the condition can't be met
+  69   the condition cannot be met
   75   timed out
-  78   invalid setup: no board or volume to read from, unknown container, or a file that can't be written";
+  78   invalid setup: no board or volume to read from, unknown container, or a file that cannot be written";
 
 /// Start the containers of one Kubernetes Pod in a declared order.
 #[derive(Debug, Parser)]

@@ -28,7 +28,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|d| if d.is_zero() { Err("an interval can't be zero".to_owned()) } else { Ok(d) })
+    duration(text).and_then(|d| if d.is_zero() { Err("an interval cannot be zero".to_owned()) } else { Ok(d) })
 }
 
 /// Parses a path of `--log-to`. Podgate writes log lines in its own process, so the file must not be on a mount.

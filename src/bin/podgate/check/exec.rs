@@ -21,7 +21,7 @@ pub(crate) enum ChildScope {
     /// Only checks. Podgate kills all processes that a check leaves behind.
     ChecksOnly,
     /// Checks and other processes of the container, because podgate is process 1 or the parent of the command. Podgate
-    /// can't distinguish the orphans of other processes from those of a check.
+    /// cannot distinguish the orphans of other processes from those of a check.
     WithOthers,
 }
 

@@ -102,11 +102,11 @@ impl Checks {
         self.entries.iter().filter_map(describe).collect()
     }
 
-    /// Returns the reason why a check can't pass any more; `None` if every check still can.
+    /// Returns the reason why a check cannot pass any more; `None` if every check still can.
     pub(crate) fn impossible_reason(&self) -> Option<String> {
         self.entries.iter().find_map(|Entry { check, pending, .. }| match (check, pending.as_deref()) {
             (Check::File { path, .. }, Some(why @ net::PREVIOUS_STEP_FAILED)) => {
-                Some(format!("{check} can't pass: {} exists, so {why}", net::failure_file(path)))
+                Some(format!("{check} cannot pass: {} exists, so {why}", net::failure_file(path)))
             }
             _ => None,
         })

@@ -17,7 +17,7 @@ const STATUS_LINE_MAX: usize = 1024;
 
 /// Result of a check whose address does not answer within the time limit.
 pub(super) const NO_ANSWER: &str = "no answer in time";
-/// Result of a `file://` check that can't pass any more: the previous step has written `PATH.err`.
+/// Result of a `file://` check that cannot pass any more: the previous step has written `PATH.err`.
 pub(super) const PREVIOUS_STEP_FAILED: &str = "the previous step failed";
 
 /// Runs a check once, within `limit`. The error is a short description of the result.

@@ -55,7 +55,7 @@ pub(crate) fn replace_process(words: &[OsString], failure_to: Option<i32>) -> Re
     Err(failed)
 }
 
-/// Describes why `command` can't run. As in a shell, the exit code is 127 if the command was not found, otherwise 126.
+/// Describes why `command` cannot run. As in a shell, the exit code is 127 if the command was not found, otherwise 126.
 fn exec_failure(command: &Command, error: &io::Error) -> Failure {
     let name = command.get_program().to_string_lossy();
     let path = Path::new(command.get_program());
@@ -77,7 +77,7 @@ fn exec_failure(command: &Command, error: &io::Error) -> Failure {
         Some(libc::EACCES) if path.is_dir() => " is a directory",
         Some(libc::EACCES) => ": permission denied; is it executable for this user, on a volume without noexec?",
         Some(libc::ENOEXEC) => " is not a program for this machine; a script needs a first line such as #!/bin/sh",
-        _ => return Failure::new(Exit::CannotExecute, format!("{name} can't be executed: {error}")),
+        _ => return Failure::new(Exit::CannotExecute, format!("{name} cannot be executed: {error}")),
     };
     Failure::new(Exit::CannotExecute, format!("{name}{why}"))
 }

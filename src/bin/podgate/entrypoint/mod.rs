@@ -38,11 +38,11 @@ pub(crate) fn run(args: Entrypoint) -> ExitCode {
 fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Failure> {
     let since = now();
     // The kernel drops signals to the first process of a PID namespace unless that process handles or blocks them.
-    let signals = SignalFd::block(&signals::ending()).map_err(Failure::setup_error("can't receive signals"))?;
+    let signals = SignalFd::block(&signals::ending()).map_err(Failure::setup_error("cannot receive signals"))?;
     let sources = PodSources::new(args.waits.board.clone(), Some(args.waits.podinfo.clone()), args.waits.poll_interval);
     sources.require_source_for(&args.waits.until)?;
     parent::validate(&args, &sources)?;
-    let ticket = random_id(4).map_err(Failure::setup_error("can't read random bytes"))?;
+    let ticket = random_id(4).map_err(Failure::setup_error("cannot read random bytes"))?;
     let report = Report {
         gate: Some(GateState::Waiting),
         ticket: Some(ticket.clone()),
@@ -55,7 +55,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let tether = match args.tether {
         TetherMode::Exec | TetherMode::Parent if reporter.error.is_none() => Tether::take(&args.waits.self_dir)
             // Not fatal: without a tether, the sidecar relies on the kubelet's status.
-            .inspect_err(|error| warn!(%error, directory = %args.waits.self_dir.display(), "can't take the tether"))
+            .inspect_err(|error| warn!(%error, directory = %args.waits.self_dir.display(), "cannot take the tether"))
             .ok(),
         _ => None,
     };

@@ -22,13 +22,13 @@ pub(crate) fn run(hook: &str, command: &Argv, deadline: Instant) -> Result<(), F
         Ok(Some((0, _))) => return Ok(()),
         Ok(Some((code, output))) => (code, format!("exited with {code}: {output}")),
         Ok(None) => (Exit::TimedOut.code(), "was still running at the time limit and was killed".to_owned()),
-        Err(error) => (Exit::CannotExecute.code(), format!("can't be executed: {error}")),
+        Err(error) => (Exit::CannotExecute.code(), format!("cannot be executed: {error}")),
     };
     Err(Failure(code, format!("the container's own {hook} command {command} {why}")))
 }
 
 /// Returns the exit code and the end of the output, or `None` if the command was killed at the deadline. Drains the
-/// output through a pipe: the command never blocks, and orphans can't keep the hook's own output open.
+/// output through a pipe: the command never blocks, and orphans cannot keep the hook's own output open.
 fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String)>> {
     let (mut output, input) = io::pipe()?;
     rustix::io::ioctl_fionbio(&output, true)?;
@@ -70,7 +70,7 @@ fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String
 /// Reads the available output. Returns false at the end of the output.
 fn read_available(output: &mut io::PipeReader, tail: &mut Vec<u8>) -> bool {
     let mut buffer = [0; 4096];
-    // Limit the number of reads, so that an endless writer can't delay the deadline.
+    // Limit the number of reads, so that an endless writer cannot delay the deadline.
     for _ in 0..64 {
         match output.read(&mut buffer) {
             Ok(0) => return false,

@@ -58,7 +58,7 @@ impl Messenger {
     }
 
     pub(crate) fn report_failure(&self, Failure(code, why): Failure) -> ExitCode {
-        let note = self.log_error.as_ref().map(|error| format!(" (can't open the log: {error})")).unwrap_or_default();
+        let note = self.log_error.as_ref().map(|error| format!(" (cannot open the log: {error})")).unwrap_or_default();
         let line = output::one_line(&format!("{}: {why}{note}", self.prefix));
         error!(code, "{line}");
         output::write_termination_message(self.termination_log.as_deref(), &line);

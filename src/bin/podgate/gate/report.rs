@@ -87,7 +87,7 @@ impl Reporter {
                 let error = format!("{}: {error}; {fix}", self.directory.display());
                 // Without a sidecar, the directory may be missing too.
                 if self.error.is_none() && !self.current.epoch.is_empty() {
-                    warn!(error, "can't report to the sidecar");
+                    warn!(error, "cannot report to the sidecar");
                 }
                 self.error = Some(error);
             }

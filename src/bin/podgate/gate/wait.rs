@@ -103,7 +103,7 @@ impl Wait<'_> {
             let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
             let signals = self.signals.map(|signals| PollFd::new(signals, PollFlags::IN));
             let others = checks.poll_fd().or_else(|| fallback.poll_fd()).into_iter().chain(signals);
-            watch.wait(pause, others.collect()).map_err(Failure::setup_error("can't wait"))?;
+            watch.wait(pause, others.collect()).map_err(Failure::setup_error("cannot wait"))?;
             if let Some(signal) = self.signals.and_then(SignalFd::next_signal) {
                 let when = format!("{} while waiting; the command was not run", signals::name(signal));
                 return Err(Failure::by_signal(signal, &when));

@@ -114,6 +114,6 @@ fn wait_for_others(
         let next = sign_timeout.into_iter().chain(port_check).min();
         let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
         let others = ports.poll_fd().into_iter().collect();
-        watch.wait(pause, others).map_err(Failure::setup_error("can't wait"))?;
+        watch.wait(pause, others).map_err(Failure::setup_error("cannot wait"))?;
     }
 }

@@ -58,7 +58,7 @@ impl StopReporter {
         let written = report::write_report(&self.directory, &temporary, report);
         let had_failed = std::mem::replace(&mut self.has_failed, written.is_err());
         if let (Err(error), false) = (written, had_failed) {
-            warn!(%error, directory = %self.directory.display(), "can't report that this container is stopping");
+            warn!(%error, directory = %self.directory.display(), "cannot report that this container is stopping");
         }
     }
 }

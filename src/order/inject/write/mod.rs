@@ -60,7 +60,7 @@ impl Writer<'_> {
         }
         let text = serde_json::to_string(&list).unwrap_or_default();
         if let Err(error) = parse_list(&text) {
-            let what = format!("the containers can't start in this order: {error}");
+            let what = format!("the containers cannot start in this order: {error}");
             let fix = "change the order or the modes";
             return Err(vec![Finding::error("order-broken", Place::spec("containers"), what).fix(fix)]);
         }

@@ -14,7 +14,7 @@ pub(super) const UNKNOWN_CONTAINERS: &str = "podgate-unknown-containers";
 pub(super) const OWN_POD: &str = "podgate-own-pod";
 
 /// Returns a finding if the policy `name` or its binding is missing or has no effect. `effect` says what happens then;
-/// `finding` creates the finding from the message. If this can't be checked, the finding is a note.
+/// `finding` creates the finding from the message. If this cannot be checked, the finding is a note.
 pub(super) async fn check_policy(
     cluster: &Cluster,
     name: &str,
@@ -27,7 +27,7 @@ pub(super) async fn check_policy(
     let (policy, binding) = match cluster.wait_for(both).await {
         Ok(both) => both,
         Err(ClusterError::Rejected { code: 403, message, .. }) => {
-            let what = format!("can't check whether the cluster has the policy {name}: {message}");
+            let what = format!("cannot check whether the cluster has the policy {name}: {message}");
             return Ok(Some(Finding { level: Level::Note, fix: String::new(), ..finding(what) }));
         }
         Err(error) => return Err(error.into()),

@@ -12,13 +12,13 @@ const VERBS: [&str; 2] = ["watch", "patch"];
 /// Verb that the sidecar does not need. The policy does not limit an account that has it.
 const WIDER_VERB: &str = "update";
 
-/// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if this can't be
-/// checked.
+/// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if this cannot be
+///  checked.
 pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Vec<Finding>, String> {
     let at = Place::root().to("spec").to("serviceAccountName");
     let unknown = |why: &str| {
         let message = format!(
-            "can't check whether the service account {account} in {namespace} has the permissions of podgate's sidecar: {why}"
+            "cannot check whether the service account {account} in {namespace} has the permissions of podgate's sidecar: {why}"
         );
         Ok(vec![Finding::note("missing-rbac", at.clone(), message)])
     };

@@ -12,7 +12,7 @@ use podgate::order::finding::Finding;
 const WEBHOOK_NAME: &str = "pods.podgate.io";
 
 /// Returns true if the cluster has podgate's webhook. Adds a finding if the webhook or its policy is missing, or if this
-/// can't be checked.
+/// cannot be checked.
 pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Finding>), String> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let at = Place::root().to("metadata").to("annotations");
@@ -32,7 +32,7 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Fin
             Ok((false, Some(Finding::note("missing-webhook", at, message).fix(fix))))
         }
         Err(ClusterError::Rejected { code: 403, message, .. }) => {
-            let message = format!("can't check whether the cluster has podgate's webhook: {message}");
+            let message = format!("cannot check whether the cluster has podgate's webhook: {message}");
             Ok((false, Some(Finding::note("missing-webhook", at, message))))
         }
         Err(error) => Err(error.into()),

@@ -46,7 +46,7 @@ pub(super) fn create_directory() -> Result<TempDir, String> {
     };
     create().map_err(|error: Error| {
         format!(
-            "can't create a directory in {}: {}; set TMPDIR to another directory",
+            "cannot create a directory in {}: {}; set TMPDIR to another directory",
             parent.display(),
             error_chain(&error)
         )

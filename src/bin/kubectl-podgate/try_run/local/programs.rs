@@ -15,7 +15,7 @@ pub(super) struct Programs {
 impl Programs {
     /// Finds agent and sidecar beside this program, else in PATH.
     pub(super) fn find() -> Result<Programs, String> {
-        let own = std::env::current_exe().map_err(|error| format!("can't find this program's own file: {error}"))?;
+        let own = std::env::current_exe().map_err(|error| format!("cannot find this program's own file: {error}"))?;
         let find = |name: &str| {
             let beside = Some(own.with_file_name(name)).filter(|path| path.is_file());
             beside.or_else(|| find_in_path(name)).ok_or_else(|| {

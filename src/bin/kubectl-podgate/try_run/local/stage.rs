@@ -32,7 +32,7 @@ pub(super) struct Stage<'a> {
     pub(super) probed: BTreeSet<String>,
     /// Differences from a cluster.
     pub(super) notes: Vec<String>,
-    /// Reasons why the Pod can't be run.
+    /// Reasons why the Pod cannot be run.
     pub(super) errors: Vec<String>,
     /// The containers' ports. They stay open until all have been checked.
     pub(super) ports: BTreeMap<u16, (String, TcpListener)>,
@@ -120,7 +120,7 @@ impl Stage<'_> {
             }
             Err(error) => {
                 let why = error_chain(&error);
-                self.errors.push(format!("port {port} of {name} can't be opened here ({why}); free this port"));
+                self.errors.push(format!("port {port} of {name} cannot be opened here ({why}); free this port"));
                 None
             }
         }

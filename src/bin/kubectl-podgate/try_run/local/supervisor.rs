@@ -142,7 +142,7 @@ impl Supervised {
         command.args(arguments).env_clear().envs(self.history.task.environment.iter().cloned()).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn();
-        let mut child = child.map_err(|error| format!("{name}: can't start {program}: {}", error_chain(&error)))?;
+        let mut child = child.map_err(|error| format!("{name}: cannot start {program}: {}", error_chain(&error)))?;
         if let Some(pipe) = child.stdout.take() {
             self.forward(pipe, run);
         }

@@ -159,7 +159,7 @@ impl PodModel {
         }
     }
 
-    /// Stores the kubelet's `ready` status of a container; `None` while the status can't be trusted.
+    /// Stores the kubelet's `ready` status of a container; `None` while the status cannot be trusted.
     pub(crate) fn on_kubelet_ready(&mut self, name: &str, ready: Option<bool>) {
         if let Some(track) = self.track_mut(name) {
             track.answers.kubelet_ready = ready;
@@ -228,8 +228,8 @@ impl PodModel {
     }
 
     fn build_snapshot(&self) -> Snapshot {
-        // Without the API, the start of a container without hook, gate and port can't be detected. Do not wait for such
-        // containers.
+        // Without the API, the start of a container without hook, gate and port cannot be detected. Do not wait for such
+        //  containers.
         let counts = |track: &&ContainerTrack| track.spec.mode != Mode::None || self.has_api_answered;
         let started = self.tracks.iter().any(|track| track.spec.mode != Mode::None)
             && self.tracks.iter().filter(counts).all(|track| track.has_started);

@@ -35,7 +35,7 @@ impl ContainerTrack {
     }
 
     /// Removes the fields that the container's mode does not allow from a report. Only a container in entrypoint mode
-    /// has its own gate. A hook can't report an exit code. Stopping is never undone, and an open gate never closes.
+    /// has its own gate. A hook cannot report an exit code. Stopping is never undone, and an open gate never closes.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);
@@ -58,7 +58,7 @@ impl ContainerTrack {
         }
     }
 
-    /// Decides if the directory's report belongs to the current incarnation. After `execve`, the agent can't report
+    /// Decides if the directory's report belongs to the current incarnation. After `execve`, the agent cannot report
     /// again. The report of an open gate therefore counts while the tether is held, even after a restart of the sidecar.
     ///
     pub(super) fn check_report(&mut self, epoch: &str) {

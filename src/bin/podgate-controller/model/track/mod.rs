@@ -59,7 +59,7 @@ struct Gate {
 pub(super) struct Answers {
     pub(super) probe_verdict: Option<ProbeVerdict>,
     pub(super) is_listening: bool,
-    /// The kubelet's `ready` status; `None` while this status can't be trusted.
+    /// The kubelet's `ready` status; `None` while this status cannot be trusted.
     pub(super) kubelet_ready: Option<bool>,
     pub(super) was_ready: bool,
     /// True if the incarnation started while its gate at the kubelet was open.

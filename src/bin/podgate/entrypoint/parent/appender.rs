@@ -61,7 +61,7 @@ impl Appender {
     pub(super) fn finish(&self, limit: Duration) {
         let _ = shutdown(&self.socket, Shutdown::Write);
         if let Err(error) = self.answer(limit) {
-            warn!(%error, file = %self.path.display(), "can't copy the command's output any more; the copy is incomplete");
+            warn!(%error, file = %self.path.display(), "cannot copy the command's output any more; the copy is incomplete");
         }
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn run(path: &Path) {
         // Only a file has a length: other kinds reject this call.
         let _ = file.set_len(0);
         rustix::io::ioctl_fionbio(&file, false)?;
-        // A child that can't end must not keep the container's output open. Not earlier: the file may be that output.
+        // A child that cannot end must not keep the container's output open. Not earlier: the file may be that output.
         if let Ok(null) = File::options().write(true).open("/dev/null") {
             let _ = dup2_stdout(&null).and_then(|()| dup2_stderr(&null));
         }

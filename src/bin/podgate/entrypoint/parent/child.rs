@@ -17,7 +17,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// Time after SIGKILL for which podgate waits for the command. The kernel can't end a process that waits for a mount
+/// Time after SIGKILL for which podgate waits for the command. The kernel cannot end a process that waits for a mount
 /// without an answer.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -53,7 +53,7 @@ impl Child {
             rustix::io::fcntl_setfd(&writer, FdFlags::empty())?;
             Ok((reader, writer))
         };
-        let cannot_start = || Failure::setup_error("can't start a process for the command");
+        let cannot_start = || Failure::setup_error("cannot start a process for the command");
         let (start_failure, writer) = pipe().map_err(cannot_start())?;
         let mut starter = Command::new(crate::OWN_PROGRAM);
         starter.args(["exec", "--failure-to", &writer.as_raw_fd().to_string(), "--"]).args(command);

@@ -50,7 +50,7 @@ pub(super) fn run(
     _tether: Option<Tether>,
     messenger: &Messenger,
 ) -> Result<ExitCode, Failure> {
-    let signals = SignalFd::block(&signals::forwarded()).map_err(Failure::setup_error("can't receive signals"))?;
+    let signals = SignalFd::block(&signals::forwarded()).map_err(Failure::setup_error("cannot receive signals"))?;
     // Adopt orphans, as the first process of a PID namespace does anyway.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let (out, stdout) = child_output(args.stdout.as_deref(), stdio::stdout())?;
@@ -95,7 +95,7 @@ pub(super) fn run(
     let verdict = match ended {
         Ok(()) => verdict::verdict_of(code, why.as_ref(), args.exit_code, args.on_error),
         Err(error) => {
-            let reason = Some(format!("can't wait for the command: {error}"));
+            let reason = Some(format!("cannot wait for the command: {error}"));
             Verdict { command_code: Exit::BadSetup.code(), exit_code: Exit::BadSetup.code(), reason, has_failed: false }
         }
     };
@@ -132,7 +132,7 @@ fn finish(
         && let Err(error) = post_file::write_in_child(path, exit == 0, code)
     {
         let why = format!(
-            "can't write the post file {}: {error}; containers that wait for it are not released",
+            "cannot write the post file {}: {error}; containers that wait for it are not released",
             path.display()
         );
         if exit == 0 {
@@ -156,6 +156,6 @@ pub(super) fn report_never_ran(post_file: Option<&Path>, failed: &Failure) {
     if let Some(path) = post_file.filter(|path| post_file::validate_path(path).is_ok())
         && let Err(error) = post_file::write_in_child(path, false, failed.0)
     {
-        warn!(error, file = %path.display(), "can't write the post file");
+        warn!(error, file = %path.display(), "cannot write the post file");
     }
 }

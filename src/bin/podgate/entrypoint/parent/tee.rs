@@ -52,7 +52,7 @@ impl Output {
     fn new(shared: BorrowedFd<'static>) -> Output {
         let own = || -> Option<File> {
             let kind = FileType::from_raw_mode(fstat(shared).ok()?.st_mode);
-            // Don't reopen files, which would be overwritten from the start, or sockets, which can't be opened.
+            // Don't reopen files, which would be overwritten from the start, or sockets, which cannot be opened.
             if !matches!(kind, FileType::Fifo | FileType::CharacterDevice) {
                 return None;
             }
@@ -132,7 +132,7 @@ impl Tee {
             let copies = [Output::new(to), Output::Appended(appender)].map(|to| Copy { to, written: 0 }).into();
             Ok((Tee { from: Some(from), chunk: Vec::new(), copies }, into))
         };
-        created().map_err(Failure::setup_error(&format!("can't copy the command's output to {}", path.display())))
+        created().map_err(Failure::setup_error(&format!("cannot copy the command's output to {}", path.display())))
     }
 
     /// Returns the events to wait for.

@@ -96,7 +96,7 @@ fn container_outside_the_order_can_report_neither_end_nor_gate() {
         assert!(!pod.state_of("web").has_ended());
     }
     pod.receive_report("db", Some(Report { exit_code: Some(1), ..report() }));
-    assert_eq!(pod.state_of("db"), State::Started, "a hook can't report an exit code");
+    assert_eq!(pod.state_of("db"), State::Started, "a hook cannot report an exit code");
 }
 
 /// After the loss of a sandbox, the API still shows the ends of containers in the old sandbox.

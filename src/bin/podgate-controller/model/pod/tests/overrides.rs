@@ -16,7 +16,7 @@ fn only_an_override_for_this_sandbox_applies() {
     }
     pod.on_overrides(&overrides("Ready@3f2a9c1e-4097-1a0c5f3b"));
     assert_eq!(pod.state_of("db"), State::Ready);
-    // Without a unique part in its sandbox id, the sidecar can't tell whether an override comes from the Pod template
+    // Without a unique part in its sandbox id, the sidecar cannot tell whether an override comes from the Pod template
     // or from the user.
     for id in ["0-0-0", "3f2a9c1e-0-0"] {
         let mut pod = PodModel::new(id.parse().unwrap(), Epoch { id: "e1".to_owned(), is_resumed: false }, 4);
