@@ -54,9 +54,9 @@ Example, in a Pod's spec: `api` runs its command when `db` is Ready, wherever `a
     args: [/usr/bin/api, --port, \"8080\"]
     startupProbe:
       exec:
-        command: [/podgate/bin/podgate, opened, --check, \"http://127.0.0.1:8080/\"]
+        command: [/podgate/bin/podgate, opened, --wait, --check, \"http://127.0.0.1:8080/\"]
       periodSeconds: 1
-      failureThreshold: 300
+      timeoutSeconds: 335
 
 When the conditions are met, podgate replaces itself with the command (execve): same process, same
 environment. With one of these flags it stays as the command's parent: --tether parent, --post-file,
