@@ -87,11 +87,12 @@ guarantees: ## Test every fault in every mode on both Kubernetes versions, and w
 	done
 	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
 
-bench: ## Run the benchmarks: size, memory, latency, added start time, webhook (45 minutes)
+bench: ## Run the benchmarks: size, memory, latency, added start time, waiting Pods, webhook (55 minutes)
 	$(cargo) bench --locked --no-default-features --bench agent
 	tests/kubelet/prepare --k8s $(K8S) --no-clock --no-debian
 	$(cargo) bench --locked --bench pod-start
 	$(cargo) bench --locked --bench release
+	$(cargo) bench --locked --bench waiting-pods
 	tools/build podgate-webhook
 	$(cargo) bench --locked --bench webhook
 	$(cargo) bench --locked --bench webhook -- --search 60

@@ -75,8 +75,8 @@ States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate
 dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
 the gate gives up on no condition or check: it waits until its time limit.
 
-The kubelet considers a waiting container running. Use `podgate opened` as its startupProbe, so that
-its other probes start only after the command.
+The kubelet considers a waiting container running. Use `podgate opened --wait` as its startupProbe,
+so that its other probes start only after the command.
 
 Exit codes: those of the command once it runs, otherwise
   64   invalid flag or argument
