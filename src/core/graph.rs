@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 /// Returns a list of the waits in a cycle. The first name is also the last.
 pub fn describe_cycle(names: &[impl AsRef<str>]) -> String {
-    let pairs = names.iter().zip(names.iter().skip(1));
-    let waits: Vec<String> = pairs.map(|(one, next)| format!("{} waits for {}", one.as_ref(), next.as_ref())).collect();
-    waits.join(", ")
+    let pairs = names.windows(2).map(|pair| format!("{} waits for {}", pair[0].as_ref(), pair[1].as_ref()));
+    pairs.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns a cycle, if any. Each name in the result has an edge to the next one, and the last has an edge to the first.

@@ -108,7 +108,8 @@ impl Watch {
         self.method
     }
 
-    fn arm(&mut self) {
+    /// Arms a method, so that [`wait`](Watch::wait) returns after each later change.
+    pub fn arm(&mut self) {
         if !self.bell.as_ref().is_some_and(|bell| {
             bell.is_live && bell.is_current() && !wait_until_ready(bell, PollFlags::empty(), Duration::ZERO)
         }) {

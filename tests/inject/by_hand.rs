@@ -47,7 +47,7 @@ const ADDED: [(&str, &str, &str, &[&str]); 7] = [
         &["--breakpoint", "/tmp/b", "--exit-code=child", "--grace", "5s", "--log-format", "json"],
     ),
     ("entrypoint", "db", "preStop", &["--check-closed", "tcp://127.0.0.1:1"]),
-    ("entrypoint", "api", "startupProbe", &["--or-waiting"]),
+    ("entrypoint", "api", "startupProbe", &["--self", "/podgate-self"]),
     ("post-start", "db", "postStart", &["--poll-interval", "1s", "--log-to", "/proc/1/fd/2"]),
     ("post-start", "db", "preStop", &["--poll-interval=1s"]),
 ];
@@ -72,14 +72,12 @@ fn added_flags_stay_and_uninject_restores_the_original() {
             assert!(inject(&edited, &webhook, &KnownFacts::default()).unwrap().edits.is_empty());
 
             // A change of the declaration changes podgate's flags only.
-            for one in [&mut edited, &mut template.clone()] {
+            let mut plain = template.clone();
+            for one in [&mut edited, &mut plain] {
                 one["metadata"]["annotations"]["podgate.io/timeout"] = json!("77s");
                 one["spec"]["terminationGracePeriodSeconds"] = json!(99);
             }
             let mut updated = again(&edited).value;
-            let mut plain = template.clone();
-            plain["metadata"]["annotations"]["podgate.io/timeout"] = json!("77s");
-            plain["spec"]["terminationGracePeriodSeconds"] = json!(99);
             let line = words(&mut updated, &at);
             for flag in flags.iter().flat_map(|flag| flag.split('=')) {
                 assert!(
@@ -106,7 +104,7 @@ fn changes_of_podgates_own_flags_are_reported_and_written_again() {
             "command",
             "5m",
             "6m",
-            "podgate's gate of api was changed by hand: inject writes --timeout 5m in place of --timeout 6m",
+            "inject writes --timeout 5m in place of --timeout 6m in podgate's gate of api; the template was changed by hand",
         ),
         (
             "entrypoint",
@@ -114,7 +112,7 @@ fn changes_of_podgates_own_flags_are_reported_and_written_again() {
             "preStop",
             "25s",
             "27s",
-            "podgate's preStop of db was changed by hand: inject writes --grace 25s in place of --grace 27s",
+            "inject writes --grace 25s in place of --grace 27s in podgate's preStop of db; the template was changed by hand",
         ),
         (
             "entrypoint",
@@ -122,7 +120,7 @@ fn changes_of_podgates_own_flags_are_reported_and_written_again() {
             "startupProbe",
             "tcp://127.0.0.1:2",
             "tcp://127.0.0.1:3",
-            "podgate's startupProbe of api was changed by hand: inject writes --check tcp://127.0.0.1:2 in place of --check tcp://127.0.0.1:3",
+            "inject writes --check tcp://127.0.0.1:2 in place of --check tcp://127.0.0.1:3 in podgate's startupProbe of api; the template was changed by hand",
         ),
         (
             "post-start",
@@ -130,7 +128,7 @@ fn changes_of_podgates_own_flags_are_reported_and_written_again() {
             "postStart",
             "5m",
             "6m",
-            "podgate's postStart of db was changed by hand: inject writes --timeout 5m in place of --timeout 6m",
+            "inject writes --timeout 5m in place of --timeout 6m in podgate's postStart of db; the template was changed by hand",
         ),
     ] {
         let template = pod(mode);
@@ -185,8 +183,7 @@ fn the_sidecars_settings_stay_or_are_reported() {
     let done = inject(&edited, &kept, &KnownFacts::default()).unwrap();
     assert_eq!(done.value, once);
     for field in ["resources", "securityContext"] {
-        let expected =
-            format!("initContainers[0].{field}: podgate's sidecar was changed by hand: inject writes its {field}");
+        let expected = format!("initContainers[0].{field}: inject writes the {field} of podgate's sidecar again");
         assert!(lines(&done.findings).contains(&expected), "{}", lines(&done.findings));
     }
 }

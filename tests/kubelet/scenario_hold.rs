@@ -289,7 +289,7 @@ fn hidden_volume_stops_the_sidecar() {
     in_kubelet(&["mount", "-t", "tmpfs", "-o", "mode=777", "hidden"]);
     let line = eventually("the sidecar reports the hidden volume", 60, || {
         let log = try_kubectl(&["-n", &scene.namespace, "logs", "hidden", "-c", "podgate"]).unwrap_or_default();
-        log.lines().find(|line| line.contains("do not share the volume podgate-hold")).map(str::to_owned)
+        log.lines().find(|line| line.contains("see different volumes")).map(str::to_owned)
     });
     scene.report(&line);
     sleep(Duration::from_secs(5));

@@ -30,7 +30,7 @@ pub(super) fn assert_outcome(run: &Outcome, code: i32, texts: &[&str]) {
 #[test]
 fn container_that_crashes_at_its_start_is_not_complete() {
     let stand_in = pod("db, api", &[("db", json!({})), ("api", json!({}))]);
-    let run = Machine::new().run_manifest(&stand_in, &["--break=api@crash:1ms", "--timeout=3s"]);
+    let run = Machine::new().run_manifest(&stand_in, &["--break=api@crash:1ms", "--timeout=6s"]);
     assert_outcome(&run, 3, &["ended (exit code 1); restarts in 10s"]);
 }
 

@@ -7,8 +7,6 @@ use crate::failure::Failure;
 use crate::gate::report;
 use podgate::core::exit::Exit;
 use podgate::core::report::{GateState, Report};
-use podgate::core::snapshot::Unreadable;
-use podgate::core::sources::PodView;
 use podgate::core::until::WaitCondition;
 use podgate::edge::process;
 use podgate::edge::watch::Watch;
@@ -50,7 +48,7 @@ fn wait(args: Opened) -> Result<(), Failure> {
     // Only this container's gate writes into the directory, so the watch needs no bell.
     let mut watch = Watch::new(args.self_dir.clone(), None, POLL_INTERVAL);
     let report = loop {
-        watch.read(|| PodView::NoSnapshot { board: Unreadable::Missing.into(), volume: Unreadable::Missing.into() });
+        watch.arm();
         match read_gate(&args) {
             Ok(Gate::Open(report)) => break report,
             Err(failure) if since.elapsed() > REPORT_TIMEOUT => return Err(failure),

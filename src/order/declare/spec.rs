@@ -228,9 +228,8 @@ impl<'a> Spec<'a> {
         let fix = did_you_mean(name, known).unwrap_or_else(|| {
             let some: Vec<&str> = self.containers.iter().map(|own| own.name).take(12).collect();
             let more = if self.containers.len() > some.len() { ", …" } else { "" };
-            let optional =
-                is_by_webhook(name) || ["-proxy", "-agent", "-sidecar"].iter().any(|end| name.ends_with(end));
-            let hint = if optional { format!(", or write {name}? if a webhook adds it") } else { String::new() };
+            let hint =
+                if is_by_webhook(name) { format!(", or write {name}? if a webhook adds it") } else { String::new() };
             format!("use one of {}{more}{hint}", some.join(", "))
         });
         Some(finding("unknown-container", format!("there is no container {name}")).fix(fix))

@@ -8,12 +8,10 @@ use crate::order::inject::parts::{self, AGENT_FIELDS, field_place};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The time limit of podgate's startupProbe, which is compared like a flag.
-const PROBE_LIMIT: &str = "timeoutSeconds";
 /// Flags that `inject` writes. Those with the name of a field belong to this field only. Other flags are a person's own.
 const WRITTEN: &str = "--container --until --check --check-timeout --check-limit --wait --timeout --on-timeout --fail-fast \
     --tether --ready-check --fallback-check --restart-with --stop-after --stop-signal --termination-log --then \
-    --then-timeout timeoutSeconds preStop--grace preStop--log-to";
+    --then-timeout startupProbe--or-waiting preStop--grace preStop--log-to";
 
 /// Returns true if `inject` never writes `flag`, with or without its value, into the field `short`.
 fn is_added(short: &str, flag: &str) -> bool {
@@ -42,10 +40,7 @@ fn lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>
             let with_value = |(flag, value): (String, Option<String>)| {
                 flag + &value.map(|value| format!(" {value}")).unwrap_or_default()
             };
-            let mut flags: Vec<String> = line.flags.into_iter().map(with_value).collect();
-            if short == "startupProbe" {
-                flags.push(format!("{PROBE_LIMIT} {}", item[short][PROBE_LIMIT]));
-            }
+            let flags = line.flags.into_iter().map(with_value).collect();
             found.insert((name, short), (field_place(&list.to(at), short), flags));
         }
     }
@@ -73,7 +68,7 @@ pub(super) fn digest(template: &Value) -> String {
     let lines: Vec<_> = lines.iter().map(|(key, (_, flags))| (key, flags)).collect();
     let sidecar = parts::find_sidecar(template)
         .map(|(_, own)| [&own["resources"], &own["securityContext"], &own["env"][0]["value"]]);
-    // 32-bit FNV-1a, which every version computes alike.
+    // 32-bit FNV-1a, so that all versions compute the same digest.
     let text = json!([lines, sidecar]).to_string();
     let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     format!("{hash:08x}")
@@ -98,8 +93,9 @@ pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<
         let (lost, written) = (missing(&before, &after), missing(&after, &before));
         if lost != written {
             let part = if short == "command" { "gate" } else { short };
-            let what =
-                format!("podgate's {part} of {name} was changed by hand: inject writes {written} in place of {lost}");
+            let what = format!(
+                "inject writes {written} in place of {lost} in podgate's {part} of {name}; the template was changed by hand"
+            );
             findings.push(warning(at, what));
         }
     }
@@ -108,7 +104,7 @@ pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<
     for field in
         ["resources", "securityContext", "env"].into_iter().filter(|field| !covers(&before[*field], &after[*field]))
     {
-        let what = format!("podgate's sidecar was changed by hand: inject writes its {field} again");
+        let what = format!("inject writes the {field} of podgate's sidecar again; the template was changed by hand");
         findings.push(warning(at.to(field), what));
     }
     findings

@@ -33,6 +33,10 @@ fn quoted_key(text: &str) -> Option<String> {
     if let Some((_, key)) = text.rsplit_once('/').filter(|(_, last)| last.contains("podgate.io~1")) {
         return Some(key.replace("~1", "/")).filter(|key| keys::is_annotation(key));
     }
+    // A script or a text can begin a line with a key too.
+    if !text.contains("nnotations") {
+        return None;
+    }
     let lines = text.lines().filter(|line| line.contains("podgate.io/"));
     let mut found = lines.filter_map(|line| {
         let key = line.trim_start_matches([' ', '\t', '{', '"', '\'']).split_once(':')?.0;

@@ -25,7 +25,6 @@ use crate::order::finding::Finding;
 use crate::order::inject::{self, Injected};
 use crate::order::plan::Plan;
 use forecast::Forecast;
-use native::NativeAdvice;
 use serde_json::Value;
 
 /// Result of checking a template.
@@ -36,7 +35,7 @@ pub struct LintReport {
     /// Start order, stop order and longest wait.
     pub forecast: Forecast,
     /// Native sidecars that could replace podgate.
-    pub native_advice: Option<NativeAdvice>,
+    pub native_advice: Option<Vec<(String, Value)>>,
 }
 
 /// Returns the findings of [`check_template`] that `inject` and the webhook report too. `injected` is the injection into
@@ -61,7 +60,7 @@ pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> Li
     mounts::check(&spec, plan, &mut findings);
     hold::check(template, &spec, plan, context, &mut findings);
     environment::check(&spec, plan, context, forecast.longest_wait, &mut findings);
-    let native = native::native_advice(&spec, plan);
-    findings.extend(native.as_ref().map(NativeAdvice::to_finding));
+    let native = native::sidecars(&spec, plan);
+    findings.extend(native.as_deref().map(native::advice));
     LintReport { findings, forecast, native_advice: native }
 }

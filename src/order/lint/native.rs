@@ -12,28 +12,20 @@ use crate::order::inject::REWRITTEN_PATH;
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::{Value, json};
 
-/// Advice to use native sidecars instead of podgate.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NativeAdvice {
-    /// Containers that become native sidecars, in order, each with its startupProbe.
-    pub sidecars: Vec<(String, Value)>,
+/// Returns a note about native sidecars that can replace podgate.
+pub(super) fn advice(sidecars: &[(String, Value)]) -> Finding {
+    let names: Vec<&str> = sidecars.iter().map(|(name, _)| name.as_str()).collect();
+    let what = format!(
+        "native sidecars can keep this order without podgate: move {} to initContainers, with restartPolicy: Always and a \
+         startupProbe",
+        names.join(", ")
+    );
+    Finding::note("native-would-do", Place::spec("containers"), what)
 }
 
-impl NativeAdvice {
-    /// Formats the advice as a note.
-    pub fn to_finding(&self) -> Finding {
-        let names: Vec<&str> = self.sidecars.iter().map(|(name, _)| name.as_str()).collect();
-        let what = format!(
-            "native sidecars can keep this order without podgate: move {} to initContainers, with restartPolicy: Always and a \
-             startupProbe",
-            names.join(", ")
-        );
-        Finding::note("native-would-do", Place::spec("containers"), what)
-    }
-}
-
-/// Returns the advice if the plan is a chain that native sidecars can replace.
-pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice> {
+/// If native sidecars can replace the plan, returns the containers that become sidecars, in order, each with its
+/// startupProbe.
+pub(super) fn sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Value)>> {
     if plan
         .containers
         .iter()
@@ -54,7 +46,7 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
         return None;
     }
     chain.pop()?;
-    let sidecars: Option<Vec<(String, Value)>> = chain
+    chain
         .iter()
         .map(|planned| {
             let own = spec.get(&planned.name).filter(|own| !is_by_webhook(own.name) && !is_rewritten(own))?;
@@ -62,8 +54,7 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
             let keeps_running = own.restart_policy(spec.value) == "Always" || !planned.stop_after.is_empty();
             Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| keeps_running)?))
         })
-        .collect();
-    Some(NativeAdvice { sidecars: sidecars? })
+        .collect()
 }
 
 /// Returns true if Istio has rewritten a probe. The probe would then ask a proxy that may start later.

@@ -42,7 +42,7 @@ fn check_words(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
     let probes = ["startupProbe", "readinessProbe", "livenessProbe"].map(|probe| place.to(probe).to("exec"));
     for at in [place.clone()].into_iter().chain(probes).chain(hooks).map(|place| place.to("command")) {
         let [Value::String(program), rest @ ..] = at.items(own.value) else { continue };
-        if !program.trim().contains(char::is_whitespace) {
+        if !program.contains(char::is_whitespace) {
             continue;
         }
         let what =
@@ -67,7 +67,9 @@ fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &
             Handler::TcpSocket(tcp) => (tcp.host, tcp.port),
             Handler::Exec(_) | Handler::Grpc(_) => continue,
         };
-        let Some(host) = host.filter(|host| spec.has(host)) else { continue };
+        let aliases = spec.value["hostAliases"].as_array().into_iter().flatten();
+        let mut aliases = aliases.filter_map(|alias| alias["hostnames"].as_array()).flatten();
+        let Some(host) = host.filter(|host| spec.has(host) && !aliases.any(|alias| *alias == **host)) else { continue };
         let port = serde_json::to_string(&port).unwrap_or_default().replace('"', "");
         let what = format!("{host} is a container of this Pod, and containers have no host names of their own");
         let fix = format!("use localhost:{port}; for a Service of this name, write {host}.NAMESPACE");
@@ -87,14 +89,16 @@ fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             owners.entry(port).or_default().push(own.name);
         }
     }
-    let awaits_exit = |one: &str, other: &str| {
-        plan.get(one).is_some_and(|own| own.after.iter().any(|need| need.container == other && need.want.is_exit()))
-    };
+    let waiters = Waiters::of(plan);
+    let later = |own: &ContainerPlan| waiters.transitive_waiters(&own.name, WantedState::is_exit);
+    let later: BTreeMap<&str, BTreeSet<&str>> =
+        plan.containers.iter().map(|own| (own.name.as_str(), later(own))).collect();
+    let awaits_exit = |one: &str, other: &str| later.get(other).is_some_and(|later| later.contains(one));
+    let is_beside = |(one, other): &(&str, &str)| one != other && !awaits_exit(one, other) && !awaits_exit(other, one);
     for (port, names) in owners {
-        let Some(first) = names.first() else { continue };
-        let is_beside = |other: &&&str| **other != *first && !awaits_exit(first, other) && !awaits_exit(other, first);
-        let other = names.iter().find(is_beside).and_then(|name| spec.get(name).or(spec.init(name)));
-        let Some(other) = other else { continue };
+        let pairs = names.iter().enumerate().flat_map(|(at, one)| names[at + 1..].iter().map(|other| (*one, *other)));
+        let Some((first, other)) = pairs.into_iter().find(is_beside) else { continue };
+        let Some(other) = spec.get(other).or(spec.init(other)) else { continue };
         let what = format!("{first} and {} both use port {port}, but a Pod's containers share the ports", other.name);
         findings.push(Finding::warning("same-port", other.place(), what).fix("give one of them another port"));
     }
@@ -120,7 +124,7 @@ fn check_delays(spec: &Spec<'_>, plan: &Plan, forecast: &Forecast, findings: &mu
     // Earliest start and earliest Ready state of each container, after the start of the Pod.
     let mut times: BTreeMap<&str, (Duration, Duration)> = BTreeMap::new();
     let steps = forecast.start_steps.iter().flatten().map(String::as_str);
-    for own in spec.natives().chain(steps.filter_map(|name| spec.get(name))) {
+    for own in steps.filter_map(|name| spec.get(name)) {
         let planned = plan.get(own.name);
         let needs = planned.map_or(&[][..], |planned| &planned.after);
         let met = |need: &WaitCondition| {
@@ -148,7 +152,7 @@ fn check_delays(spec: &Spec<'_>, plan: &Plan, forecast: &Forecast, findings: &mu
             own.name
         );
         let fix = format!("increase {}{}, or reduce initialDelaySeconds", keys::TIMEOUT_PREFIX, own.name);
-        let at = spec.get(name).or(spec.init(name)).map_or_else(|| own.place(), ContainerRef::place);
+        let at = spec.get(name).unwrap_or(own).place();
         findings.push(Finding::warning("timeout-too-short", at, what).fix(fix));
     }
 }
@@ -180,7 +184,7 @@ fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_
     let servers: Vec<&ContainerRef<'_>> = spec.containers.iter().filter(is_server).collect();
     let Some(first) = servers.first() else { return };
     let names = servers.iter().map(|own| own.name).collect::<Vec<_>>().join(", ");
-    let what = format!("the Job completes only when all its containers exit, but {names} probably keeps running");
+    let what = format!("the Job completes only when all its containers exit, but these probably keep running: {names}");
     let fix = format!("add {}: \"{names}\", use a native sidecar, or write =Completed if it exits", keys::JOB_SIDECARS);
     findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));
 }

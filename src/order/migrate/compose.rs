@@ -88,7 +88,7 @@ fn tcp_port(service: &Value) -> Option<u16> {
 
 /// Returns the services in `depends_on` and `links` of the container `waiter` and their wanted states, sorted by name.
 fn dependencies(waiter: &str, service: &Value, migration: &mut Migration<'_>) -> Vec<(String, WantedState)> {
-    let mut found = Vec::new();
+    let (mut found, mut restarts) = (Vec::new(), false);
     match &service["depends_on"] {
         Value::Null => {}
         Value::Array(list) => {
@@ -112,15 +112,7 @@ fn dependencies(waiter: &str, service: &Value, migration: &mut Migration<'_>) ->
                         continue;
                     }
                 };
-                if how["restart"] == true && migration.find_container(other).is_some() {
-                    let key = format!("{}{waiter}", keys::ON_DEPENDENCY_RESTART_PREFIX);
-                    if migration.may_have_gate(waiter) {
-                        migration.annotate(&key, "restart");
-                    } else {
-                        let fix = format!("write {key}: restart, which needs the command of {waiter}");
-                        migration.warn_not_migrated(format!("restart: true of {waiter} is not migrated"), fix);
-                    }
-                }
+                restarts |= how["restart"] == true && migration.find_container(other).is_some();
                 if how["required"] != false || migration.find_container(other).is_some() {
                     found.push((other.clone(), want));
                 }
@@ -128,6 +120,16 @@ fn dependencies(waiter: &str, service: &Value, migration: &mut Migration<'_>) ->
         }
         _ => {
             migration.reject(format!("depends_on of {waiter} is neither a list nor a map"), "write depends_on: [db]");
+        }
+    }
+    if restarts {
+        let key = format!("{}{waiter}", keys::ON_DEPENDENCY_RESTART_PREFIX);
+        if migration.may_have_gate(waiter) {
+            migration.annotate(&key, "restart");
+            migration.note_migrated(format!("{waiter} restarts with each of its dependencies"));
+        } else {
+            let fix = format!("write {key}: restart, which needs the command of {waiter}");
+            migration.warn_not_migrated(format!("restart: true of {waiter} is not migrated"), fix);
         }
     }
     let links = service["links"].as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -28,12 +28,12 @@ pub(super) fn migrate(file: Option<&Value>, migration: &mut Migration<'_>) {
             migration.reject(format!("two steps match the container {container}"), "give each step its own name");
             continue;
         }
-        let limits = "inject it, and add --command-timeout to its gate, which a later inject keeps; podgate.io/timeout limits the wait only";
+        let limits = "add --command-timeout to the injected gate; later injections keep it, and podgate.io/timeout limits the wait only";
         for (field, fix) in [
             ("timeout", limits),
             ("when", "check the condition in the command"),
-            ("stdoutConfig", "inject it, and add --stdout FILE to its gate, which a later inject keeps"),
-            ("stderrConfig", "inject it, and add --stderr FILE to its gate, which a later inject keeps"),
+            ("stdoutConfig", "add --stdout FILE to the injected gate; later injections keep it"),
+            ("stderrConfig", "add --stderr FILE to the injected gate; later injections keep it"),
         ] {
             if step.get(field).is_some() {
                 migration.warn_not_migrated(format!("{field} of the step {name} is not migrated"), fix);

@@ -80,8 +80,7 @@ pub(super) fn board_full(setup: &CellSetup<'_>) -> Cell {
     if is_logged {
         // The sidecar cannot release the waiters until the board has free space again.
         cell.waited = format!("{} after the board has room again", fault_run.last_start_after(freed));
-        cell.user_sees
-            .push_str("; the sidecar's log: `cannot write the board, so waiting containers stay closed; retrying`");
+        cell.user_sees.push_str("; the sidecar's log: `cannot write the board, so gates stay closed; retrying`");
     }
     cell
 }

@@ -126,9 +126,10 @@ fn analyze_template<'a>(
     let context = Context { kubernetes, workload: at.workload(&document.value) };
     let mut own = Vec::new();
     let outlook = plan_and_outlook(template, images, context, &mut findings, &mut own);
-    // JSON can always be edited.
-    own.retain(|_| !document.is_json);
-    edits.extend(own.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
+    if !document.is_json {
+        // JSON can always be edited.
+        edits.extend(own.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
+    }
     let namespace = at.object.to("metadata").to("namespace").of(&document.value);
     let account = Place::spec("serviceAccountName").of(template);
     analysis.templates.push(CheckedTemplate {

@@ -53,14 +53,10 @@ fn template_json(template: &CheckedTemplate<'_>) -> Value {
         value["graceSeconds"] = json!(plan.grace.as_secs());
         value["sidecar"] = json!(plan.sidecar_placement.as_str());
         value["publish"] = json!(plan.publish.as_str());
-        value["nativeSidecars"] =
-            native.as_ref().map(|advice| advice.sidecars.iter().map(native_json).collect::<Value>()).into();
+        let native_json = |(name, probe): &(String, Value)| json!({"name": name, "startupProbe": probe});
+        value["nativeSidecars"] = native.as_ref().map(|list| list.iter().map(native_json).collect::<Value>()).into();
     }
     value
-}
-
-fn native_json((name, probe): &(String, Value)) -> Value {
-    json!({"name": name, "startupProbe": probe})
 }
 
 fn container_json(planned: &ContainerPlan) -> Value {

@@ -20,14 +20,12 @@ use std::fmt::Write as _;
 pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> String {
     let mut out = String::new();
     let mut similar: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    let is_plain =
-        |located: &&LocatedFinding<'_>| located.finding.level == Level::Note && located.finding.fix.is_empty();
-    for located in analysis.findings.iter().filter(is_plain) {
+    for located in analysis.findings.iter().filter(|located| is_plain(located)) {
         *similar.entry((located.file, located.finding.rule)).or_default() += 1;
     }
     for located in &analysis.findings {
         // Many equal notes would hide the other findings, so the first one of a file stands for all.
-        let count = if is_plain(&located) { similar.remove(&(located.file, located.finding.rule)) } else { Some(1) };
+        let count = if is_plain(located) { similar.remove(&(located.file, located.finding.rule)) } else { Some(1) };
         let Some(count) = count else { continue };
         out.push_str(&render_finding(located, count));
         out.push_str("\n\n");
@@ -54,6 +52,11 @@ fn summary(analysis: &Analysis<'_>) -> String {
     format!("{} checked: {errors}, {warnings}, {notes}", some(analysis.templates.len(), "template"))
 }
 
+/// Returns true if the user need not act, so that the place is enough.
+fn is_plain(located: &LocatedFinding<'_>) -> bool {
+    located.finding.level == Level::Note && located.finding.fix.is_empty()
+}
+
 /// Renders a finding, for which `count` findings of the same file stand.
 fn render_finding(located: &LocatedFinding<'_>, count: usize) -> String {
     let level = match located.finding.level {
@@ -75,8 +78,7 @@ fn render_finding(located: &LocatedFinding<'_>, count: usize) -> String {
     }
     // On a terminal, the rule's name is a link.
     let title = level.primary_title(message).id(rule).id_url(rules::section_url(rule));
-    if located.finding.level == Level::Note && located.finding.fix.is_empty() {
-        // The user need not act, so the place is enough.
+    if is_plain(located) {
         let Position { line, column } = located.start;
         let origin = Origin::path(&path).line(line).char_column(column);
         return Renderer::styled().decor_style(DecorStyle::Ascii).render(&[title.element(origin)]);

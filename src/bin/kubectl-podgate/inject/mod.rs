@@ -85,11 +85,11 @@ fn run(
     if reports.iter().any(|report| report.level >= worst) {
         return Ok(ExitCode::FAILURE);
     }
-    if !any && (findings.strict || !args.quiet) {
-        print_stderr(if findings.strict { Level::Error } else { Level::Note }, action.nothing_done_message());
-    }
     if !any && findings.strict {
-        return Ok(ExitCode::FAILURE);
+        return Ok(fail(action.nothing_done_message()));
+    }
+    if !any && !args.quiet {
+        print_stderr(Level::Note, action.nothing_done_message());
     }
     let mut code = ExitCode::SUCCESS;
     for changed in changed.iter().filter(|changed| args.check && changed.new_text != changed.source.text) {
@@ -102,13 +102,18 @@ fn run(
         (_, _, true) => Ok(()),
         _ => output::print(&output::joined_stream(&changed)),
     }?;
-    let default_image = release::sidecar_image();
-    let has_default = |file: &FileChange| [&file.new_text, &file.source.text].map(|text| text.contains(&default_image));
-    if !args.quiet && changed.iter().any(|file| has_default(file) == [true, false]) {
-        let message = format!("the Pods use podgate's default image {default_image}; set another one with --image");
-        print_stderr(Level::Note, &message);
+    if args.quiet || args.check || args.diff {
+        return Ok(code);
     }
-    changes.iter().filter(|_| !args.quiet).for_each(|line| print_line(line));
+    if let Action::Inject { sets_image: false, options, .. } = &action {
+        let has_default = |text: &String| text.contains(&options.image);
+        if changed.iter().any(|file| has_default(&file.new_text) && !has_default(&file.source.text)) {
+            let image = &options.image;
+            let message = format!("the Pods use podgate's default image {image}; set another one with --image");
+            print_stderr(Level::Note, &message);
+        }
+    }
+    changes.iter().for_each(|line| print_line(line));
     Ok(code)
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn look_up_images(
     let logins = read_logins(args).map_err(|line| vec![line])?;
     let read = |path: &PathBuf| match files::read_text(path) {
         Ok(text) => Ok((path.clone(), text)),
-        Err((_, message)) => Err(vec![format!("{}: {message}", path.display())]),
+        Err(message) => Err(vec![format!("{}: {message}", path.display())]),
     };
     let certificates: Vec<(PathBuf, String)> = args.registry_ca.iter().map(read).collect::<Result<_, _>>()?;
     let mut wanted: BTreeMap<String, String> = BTreeMap::new();

@@ -43,7 +43,7 @@ pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<Source> {
     found.retain(|path| seen.insert(path.clone()));
     let read = |path: PathBuf| match read_text(&path) {
         Ok(text) => Source::parse(path, text),
-        Err((line, message)) => Source::unreadable(path, line, message),
+        Err(message) => Source::unreadable(path, message),
     };
     found.into_iter().map(read).collect()
 }
@@ -68,8 +68,8 @@ fn walk_directory(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the text of one manifest. An error has the line, and a message without the name of the manifest.
-pub(crate) fn read_text(path: &Path) -> Result<String, (usize, String)> {
+/// Returns the text of one manifest. An error does not name the manifest.
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     let bytes = match is_stdin(path) {
         true => read_limited(io::stdin().lock()),
         false => fs::File::open(path).and_then(read_limited),
@@ -81,15 +81,13 @@ pub(crate) fn read_text(path: &Path) -> Result<String, (usize, String)> {
             format!("podgate does not download manifests; use `curl -fsSL {url} | kubectl podgate check -`")
         }
         Err(_) => format!("cannot read: {}", error_chain(&error)),
-    });
-    let bytes = bytes.map_err(|message| (1, message))?;
+    })?;
     if bytes.len() as u64 > FILE_SIZE_MAX {
-        return Err((1, format!("the file is larger than {} MiB; split it", FILE_SIZE_MAX >> 20)));
+        return Err(format!("the file is larger than {} MiB; split it", FILE_SIZE_MAX >> 20));
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
-        (line, format!("invalid UTF-8 in line {line}; save it as UTF-8"))
+        format!("invalid UTF-8 in line {}; save it as UTF-8", valid.split(|byte| *byte == b'\n').count())
     })
 }
 
@@ -121,7 +119,7 @@ fn unreadable(sources: &[Source], chosen: impl Fn(&Document) -> bool) -> Vec<Str
 /// Returns the document of a file that must hold exactly one document.
 pub(crate) fn read_single_document(path: &Path) -> Result<Value, String> {
     let name = display_name(path);
-    let source = Source::parse(path, read_text(path).map_err(|(_, message)| format!("{name}: {message}"))?);
+    let source = Source::parse(path, read_text(path).map_err(|message| format!("{name}: {message}"))?);
     if let Some((document, error)) = source.errors().next() {
         return Err(error.located_message(&name, document));
     }

@@ -107,10 +107,10 @@ impl Source {
         Source { name: files::display_name(&path), path, text, documents }
     }
 
-    /// Returns a source for a file that cannot be read, with the line of the error.
-    pub(crate) fn unreadable(path: PathBuf, line: usize, message: String) -> Source {
+    /// Returns a source for a file that cannot be read.
+    pub(crate) fn unreadable(path: PathBuf, message: String) -> Source {
         let error = SourceError { offset: 0, message, fix: "" };
-        let document = Document { error: Some(error), line, ..Document::default() };
+        let document = Document { error: Some(error), line: 1, ..Document::default() };
         Source { name: files::display_name(&path), path, text: String::new(), documents: vec![document] }
     }
 

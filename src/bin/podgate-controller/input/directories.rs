@@ -18,8 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::{debug, warn};
 
-/// Longest time between two checks of all directories, in case inotify loses an event. Also applies while the sidecar is
-///  idle.
+/// Longest time between two checks of all directories, in case inotify loses an event.
 pub(crate) const REREAD_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) const IDLE_REREAD_INTERVAL: Duration = Duration::from_secs(10);
 /// Polling interval when inotify is not available or a directory cannot be watched.
@@ -134,7 +133,7 @@ impl Directories {
             self.budget.charge(thread_cpu_time().saturating_sub(before), now());
         }
         if let Some(at) = self.budget.ready_at() {
-            tokio::time::sleep_until(at.into()).await;
+            tokio::time::sleep_until(at.min(self.last_check + reread).into()).await;
         }
         let is_polling = self.inotify.is_none() || !self.unwatched.is_empty();
         let due = self.last_check + if is_polling { POLL_INTERVAL } else { reread };

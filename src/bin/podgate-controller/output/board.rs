@@ -112,7 +112,7 @@ impl Board {
         let is_retry = std::mem::replace(&mut self.retry_at, retry_at).is_some();
         match written {
             Err(error) if !is_retry => {
-                error!(%error, board = %self.directory.display(), "cannot write the board, so waiting containers stay closed; retrying");
+                error!(%error, board = %self.directory.display(), "cannot write the board, so gates stay closed; retrying");
             }
             Ok(file) => {
                 self.open_annotations = file.or(self.open_annotations.take());

@@ -112,7 +112,8 @@ Exit codes:
 pub(super) const OPENED_HELP: &str = "\
 Example, in the spec of a container with a gate: the kubelet delays the other probes until the gate has
 opened and the program answers. With --wait, one process waits. Without it, the kubelet would start one
-each second. timeoutSeconds must be longer than the gate's time limit (here 300 s) and --check-limit.
+each second. timeoutSeconds must be longer than --check-limit and the gate's time limit
+(here 300 s) together.
   startupProbe:
     exec:
       command: [/podgate/bin/podgate, opened, --wait, --check, \"tcp://127.0.0.1:8080\"]
@@ -302,12 +303,12 @@ pub(crate) struct Opened {
     #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_TIMEOUT", default_value = "1s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
     /// Wait until the gate has opened and the checks pass, instead of failing
-    #[arg(long, env = "PODGATE_OPENED_WAIT", conflicts_with = "or_waiting", value_parser = boolean)]
+    #[arg(long, env = "PODGATE_OPENED_WAIT", value_parser = boolean)]
     pub(crate) wait: bool,
     /// With --wait: fail if the checks do not pass within this time after the gate has opened
     #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_LIMIT", default_value = "30s", value_parser = duration)]
     pub(crate) check_limit: Duration,
-    /// Also pass while the gate is waiting, for use as a livenessProbe
+    /// Also pass while the gate is waiting, for use as a livenessProbe; ignored with --wait
     #[arg(long, env = "PODGATE_OPENED_OR_WAITING", value_parser = boolean)]
     pub(crate) or_waiting: bool,
     /// Read this container's report from this directory

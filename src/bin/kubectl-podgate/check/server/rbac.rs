@@ -65,8 +65,8 @@ pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
     missing.retain(|verb| *verb != WIDER_VERB);
     if !missing.is_empty() {
         let message = format!(
-            "the service account {account} in {namespace} may not {} pods: the order is kept, but a held container starts up to 90 s late, \
-             states are not published, a deletion during the start is noticed late, and the sidecar misses what only the kubelet knows",
+            "the service account {account} in {namespace} may not {} pods: held containers start up to 90 s late, and states are \
+             not published",
             missing.join(", ")
         );
         let fix = "bind podgate's role to the account (manifests/rolebinding.yaml), or set podgate.io/publish: board";

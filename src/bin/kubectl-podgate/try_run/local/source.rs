@@ -83,10 +83,11 @@ fn contradiction(args: &Try) -> Option<String> {
 }
 
 pub(super) fn read(args: &Try) -> Result<Planned, String> {
-    let path = args.file.as_ref().or(args.named.as_ref()).cloned().or_else(piped_input);
+    let given = args.file.as_ref().or(args.named.as_ref());
+    let path = given.cloned().or_else(piped_input);
     let sources = path.as_ref().map(|path| read_sources(std::slice::from_ref(path), false)).unwrap_or_default();
     let is_empty = sources.iter().all(|source| source.text.trim().is_empty() && source.errors().next().is_none());
-    let Some(path) = path.filter(|path| args.file.as_ref() == Some(path) || args.named.is_some() || !is_empty) else {
+    let Some(path) = path.filter(|_| given.is_some() || !is_empty) else {
         if args.workload.is_some() {
             return Err("--workload needs a manifest; pass FILE, or - for standard input".to_owned());
         }
@@ -143,9 +144,11 @@ fn piped_input() -> Option<PathBuf> {
 fn is_named(title: &str, chosen: &str) -> bool {
     let (kind, name) = title.split_once('/').unwrap_or(("", title));
     let Some((wanted, wanted_name)) = chosen.split_once('/') else { return chosen == name };
-    let wanted = wanted.to_lowercase();
-    let wanted = wanted.strip_suffix('s').unwrap_or(&wanted);
-    wanted_name == name && wanted.len() > 2 && kind.to_lowercase().starts_with(wanted)
+    let (kind, wanted) = (kind.to_lowercase(), wanted.to_lowercase());
+    let wanted = wanted.split('.').next().unwrap_or_default();
+    let short = [("sts", "statefulset"), ("ds", "daemonset"), ("rs", "replicaset"), ("cj", "cronjob")];
+    let wanted = short.iter().find(|(short, _)| *short == wanted).map_or(wanted, |(_, long)| long);
+    wanted_name == name && kind.starts_with(wanted.strip_suffix('s').unwrap_or(wanted))
 }
 
 fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Result<Planned, String> {
