@@ -1,6 +1,6 @@
 //! Tests of edits of a document's text.
 
-use super::yaml::Source;
+use super::yaml::{Pieces, Source};
 use podgate::order::edit::{Edit, Op, PathSegment, Place};
 use serde_json::{Value, json};
 
@@ -30,7 +30,46 @@ fn move_item(path: &str, to: usize) -> Edit {
 fn edited(text: &str, edits: &[Edit]) -> String {
     let source = Source::parse("f", text.to_owned());
     let new = source.documents[0].edited(edits).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    assert_eq!(in_pieces(&source, &[("", edits.to_vec())]).as_ref(), Some(&new));
     source.with_replaced(&[(0, new)])
+}
+
+/// Returns the text of the first document after the edits of each template. `None` if it cannot be edited.
+fn in_pieces(source: &Source, templates: &[(&str, Vec<Edit>)]) -> Option<String> {
+    let mut pieces = Pieces::new(&source.documents[0]);
+    for (at, edits) in templates {
+        pieces.add(&if at.is_empty() { Place::root() } else { place(at) }, edits.clone());
+    }
+    pieces.finish().ok()
+}
+
+/// A template in another layout, or with an alias, does not change how the others are edited.
+#[test]
+fn templates_of_a_list_are_edited_one_by_one() {
+    let block = "- kind: Pod\n  spec:\n    a: 1\n    b: |\n      x\n    c: 1\n\n";
+    for (other, is_editable) in [
+        (block, true),
+        ("- {kind: Pod, spec: {a: 1, c: 1}}\n", true),
+        ("- kind: Pod\n  spec: {a: 1,\n    c: 1}  # ours\n", true),
+        ("-\n  kind: Pod\n  spec:\n    ? a  # ours\n    : 1\n    c: 1\n", false),
+        ("- kind: Pod\n  spec: &s\n    a: 1\n    c: 1\n- *s\n", true),
+        ("- kind: Pod\n  spec:\n    <<: {a: 1}\n    c: 1\n", true),
+        // The blank lines would belong to the text.
+        ("- kind: Pod\n  spec:\n    a: 1\n    b: |+\n      x\n    c: 1\n\n\n", false),
+    ] {
+        let text = format!("kind: List\nitems:\n{block}{other}{block}# the end\nmetadata: {{}}\n");
+        let last = if other.contains("- *s") { 3 } else { 2 };
+        for text in [text.clone(), text.trim_end().to_owned(), text.replace('\n', "\r\n")] {
+            let source = Source::parse("f", text);
+            assert!(source.documents[0].error.is_none(), "{other}");
+            let edits = [set("spec/a", json!({"x": [1]})), remove("spec/c")];
+            let items = [0, 1, last].map(|item| format!("items/{item}"));
+            let below = |at: &String| edits.clone().map(|edit| Edit { at: place(at).join(&edit.at), ..edit });
+            let whole = source.documents[0].edited(&items.each_ref().map(below).concat()).ok();
+            assert_eq!(whole.is_some(), is_editable, "{other}");
+            assert_eq!(in_pieces(&source, &items.each_ref().map(|at| (at.as_str(), edits.to_vec()))), whole);
+        }
+    }
 }
 
 const POD: &str = "\

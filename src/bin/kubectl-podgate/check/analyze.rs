@@ -2,7 +2,7 @@
 
 use super::locate::{LocatedFinding, locate, locate_error};
 use crate::registry::images::ResolvedImages;
-use crate::yaml::{Document, Position, Source};
+use crate::yaml::{Document, Pieces, Position, Source};
 use podgate::order::edit::{Edit, Place};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options};
@@ -84,11 +84,11 @@ pub(crate) fn analyze_all<'a>(
             let from_root = |finding| locate(finding, &Place::root(), document, &source.name);
             let misplaced = lint::misplaced_keys(&document.value, &templates);
             analysis.findings.extend(misplaced.into_iter().map(from_root));
-            let mut edits = Vec::new();
+            let mut pieces = Pieces::new(document);
             for template in templates {
-                analyze_template(source, document, template, images, kubernetes, &mut analysis, &mut edits);
+                analyze_template(source, document, template, images, kubernetes, &mut analysis, &mut pieces);
             }
-            analysis.findings.extend(document.edited(&edits).err().map(from_root));
+            analysis.findings.extend(pieces.finish().err().map(from_root));
         }
     }
     analysis
@@ -101,7 +101,7 @@ fn analyze_template<'a>(
     images: &ResolvedImages,
     kubernetes: Option<Version>,
     analysis: &mut Analysis<'a>,
-    edits: &mut Vec<Edit>,
+    pieces: &mut Pieces<'_>,
 ) {
     let Some(template) = at.place.of(&document.value) else { return };
     let label = inject::inject_label(template);
@@ -128,7 +128,7 @@ fn analyze_template<'a>(
     let outlook = plan_and_outlook(template, images, context, &mut findings, &mut own);
     if !document.is_json {
         // JSON can always be edited.
-        edits.extend(own.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
+        pieces.add(&at.place, own);
     }
     let namespace = at.object.to("metadata").to("namespace").of(&document.value);
     let account = Place::spec("serviceAccountName").of(template);

@@ -1,8 +1,8 @@
 //! Injection into one document, or removal of an injection from one document.
 
 use crate::registry::images::{ResolvedImages, TemplateImages};
-use crate::yaml::{Document, Position};
-use podgate::order::edit::{Edit, Place, apply};
+use crate::yaml::{Document, Pieces, Position};
+use podgate::order::edit::{Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
 use podgate::order::lint::Context;
@@ -68,7 +68,7 @@ pub(super) struct DocumentOutcome {
 
 pub(super) fn transform_document(file: &str, document: &Document, action: &Action) -> DocumentOutcome {
     let mut done = DocumentOutcome::default();
-    let (mut edits, mut changed) = (Vec::new(), Vec::new());
+    let (mut pieces, mut changed) = (Pieces::new(document), Vec::new());
     let report = |place: &Place, finding: &Finding| finding_report(file, document, place, finding);
     let templates = pod_templates::templates(&document.value);
     if let Action::Inject { .. } = action {
@@ -89,14 +89,14 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
         let injected = result.unwrap_or_else(|findings| Injected { findings, ..Injected::default() });
         done.reports.extend(injected.findings.iter().map(|finding| report(&at.place, finding)));
         if !injected.edits.is_empty() {
-            edits.extend(injected.edits.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
+            pieces.add(&at.place, injected.edits);
             changed.push((at, image, injected.plan.and_then(|plan| plan.hold_requirement())));
         }
     }
-    if edits.is_empty() || done.reports.iter().any(|report| report.level == Level::Error) {
+    if changed.is_empty() || done.reports.iter().any(|report| report.level == Level::Error) {
         return done;
     }
-    match document.edited(&edits) {
+    match pieces.finish() {
         Ok(text) => {
             for (template, image, needs) in changed {
                 let at = document.position(document.highlight(&template.place).start);

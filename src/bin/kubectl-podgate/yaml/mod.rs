@@ -13,6 +13,7 @@ mod write;
 
 pub(crate) use args::ManifestArgs;
 pub(crate) use split::split_json;
+pub(crate) use write::Pieces;
 
 use podgate::order::edit::Place;
 use serde_json::Value;

@@ -173,6 +173,7 @@ impl TreeBuilder<'_> {
                     NodeKind::List { flow: false } | NodeKind::Object { flow: false } => last?,
                     _ => range.end.max(last.unwrap_or_default()),
                 };
+                node.children.shrink_to_fit();
                 node.subtree_end = until;
                 node.content.end = end.max(node.content.start);
             }

@@ -6,7 +6,7 @@ use super::lines::{
     line_start,
 };
 use super::render;
-use super::splicer::{EntryEdit, Splice, Splicer};
+use super::splicer::{EntryEdit, Splice, Splicer, apply_splices};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -152,7 +152,7 @@ impl Splicer<'_> {
             let new = std::mem::take(&mut new);
             if moved {
                 let whole = self.entry_start(&lines, index)?..lines[index].end;
-                pieces.push(new + &self.apply_splices(whole.clone(), &part.inner_splices)?);
+                pieces.push(new + &apply_splices(self.text, whole.clone(), &part.inner_splices)?);
                 kept.push(whole);
                 continue;
             }

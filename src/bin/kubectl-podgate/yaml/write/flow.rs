@@ -3,7 +3,7 @@
 use super::super::spans::{Node, NodeKind};
 use super::lines::line_before;
 use super::render::{self, FlowStyle};
-use super::splicer::{EntryEdit, Splice, Splicer};
+use super::splicer::{EntryEdit, Splice, Splicer, apply_splices};
 use serde::Serialize;
 use serde_json::Value;
 use std::ops::Range;
@@ -57,7 +57,7 @@ impl Splicer<'_> {
             }
             out += &match (part.new_value, part.old_index) {
                 (Some(value), _) => layout.format_entry(part, value),
-                (None, Some(at)) => self.apply_splices(elements[at].clone(), &part.inner_splices)?,
+                (None, Some(at)) => apply_splices(self.text, elements[at].clone(), &part.inner_splices)?,
                 (None, None) => return None,
             };
             previous = part.old_index;

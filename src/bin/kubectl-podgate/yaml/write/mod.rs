@@ -1,5 +1,7 @@
 //! Applies edits to a document's text. The rest of the text stays unchanged.
 //!
+//! [`Pieces`] edits each template on its own if possible, and else the whole document, in these steps:
+//!
 //! 1. [`draft`] collects the edits together with the tree of the text.
 //! 2. The splices of each changed collection are computed: of whole lines ([`block`]), or of text in brackets
 //!    ([`flow`]). If the layout does not allow splices and the collection has no comments, the whole collection is
@@ -16,23 +18,99 @@ mod render;
 mod splicer;
 
 use super::spans::{NodeKind, Tree};
-use super::{Document, parse};
+use super::{Document, SourceError, parse};
 use draft::Draft;
 use podgate::order::edit::{Edit, Place, apply};
 use podgate::order::finding::Finding;
 use render::Style;
-use splicer::Splicer;
+use serde_json::Value;
+use splicer::{Splice, Splicer, apply_splices};
 use std::collections::BTreeMap;
+
+/// Edits of a document. Edits each template on its own, because the edited value of a large List needs much memory.
+pub(crate) struct Pieces<'a> {
+    document: &'a Document,
+    style: Option<Style>,
+    /// The edited templates.
+    splices: Vec<Splice>,
+    /// Edits of the other templates, with places from the root.
+    rest: Vec<Edit>,
+}
+
+impl<'a> Pieces<'a> {
+    pub(crate) fn new(document: &'a Document) -> Pieces<'a> {
+        Pieces { document, style: None, splices: Vec::new(), rest: Vec::new() }
+    }
+
+    /// Adds the edits of the template at `at`, with places from the template.
+    pub(crate) fn add(&mut self, at: &Place, edits: Vec<Edit>) {
+        let mut expected = at.of(&self.document.value).cloned().unwrap_or_default();
+        let is_applied = !edits.is_empty() && edits.iter().all(|edit| apply(&mut expected, edit).is_ok());
+        let edits: Vec<Edit> = edits.into_iter().map(|edit| Edit { at: at.join(&edit.at), ..edit }).collect();
+        match is_applied.then(|| self.edit_template(at, &edits, &expected)).flatten() {
+            Some(splice) => self.splices.push(splice),
+            None => self.rest.extend(edits),
+        }
+    }
+
+    /// Edits one template. Its new text must parse to the `expected` value on its own too.
+    fn edit_template(&mut self, at: &Place, edits: &[Edit], expected: &Value) -> Option<Splice> {
+        let Document { text, value, is_json, .. } = self.document;
+        let tree = self.document.tree().filter(|tree| tree.aliases(0..usize::MAX).next().is_none())?;
+        let id = tree.nearest(at).1;
+        let node = &tree.nodes[id];
+        let whole = match node.kind {
+            NodeKind::Object { flow: true } if *is_json => node.content.clone(),
+            NodeKind::Object { flow: false } if lines::begins_line(text, node.start) && text.ends_with('\n') => {
+                // Blank lines below can belong to a block scalar.
+                let end = lines::line_end(text, node.content.end);
+                let blank = text[end..].split_inclusive('\n').take_while(|line| line.trim().is_empty());
+                lines::line_start(text, node.start)..end + blank.map(str::len).sum::<usize>()
+            }
+            _ => return None,
+        };
+        let mut draft = Draft { text, tree, value, changed: BTreeMap::new() };
+        edits.iter().try_for_each(|edit| draft.add_edit(edit)).ok()?;
+        let style = self.style.get_or_insert_with(|| detect_style(text, tree, *is_json));
+        let splicer = Splicer { text, tree, draft: &draft, style };
+        let splices = splicer.collection_splices(id, expected).ok().filter(|_| !splicer.is_rewritten(id))?;
+        let mut ranges = splices.iter().map(|(at, _)| at);
+        let is_inside = ranges.all(|at| whole.start <= at.start && at.end <= whole.end);
+        // A template can contain another one.
+        let follows = self.splices.last().is_none_or(|(last, _)| last.end <= whole.start);
+        let new = apply_splices(text, whole.clone(), &splices).filter(|_| is_inside && follows)?;
+        parse(&new, *is_json).is_ok_and(|value| value == *expected).then_some((whole, new))
+    }
+
+    /// Returns the document's text with the edits, like [`Document::edited`].
+    pub(crate) fn finish(self) -> Result<String, Finding> {
+        let Document { text, is_json, .. } = self.document;
+        if self.splices.is_empty() {
+            return self.document.edited(&self.rest);
+        }
+        let overlap = || edit_error(&Place::root(), "has Pod templates inside each other");
+        let text = apply_splices(text, 0..text.len(), &self.splices).ok_or_else(overlap)?;
+        if self.rest.is_empty() {
+            return Ok(text);
+        }
+        let value = parse(&text, *is_json).unwrap_or_default();
+        Document { text, value, is_json: *is_json, ..Document::default() }.edited(&self.rest)
+    }
+}
+
+fn parse(text: &str, is_json: bool) -> Result<Value, SourceError> {
+    if is_json { parse::json(text) } else { parse::yaml(text) }
+}
 
 impl Document {
     /// Returns the document's text with these edits. All other bytes stay the same. On failure, returns the place and the
     /// reason.
     pub(crate) fn edited(&self, edits: &[Edit]) -> Result<String, Finding> {
+        let Some(first) = edits.first().map(|edit| &edit.at) else { return Ok(self.text.clone()) };
         let mut expected = self.value.clone();
         for edit in edits {
             apply(&mut expected, edit).map_err(|_| edit_error(&edit.at, "does not exist, or has another type"))?;
         }
-        let Some(first) = edits.first().map(|edit| &edit.at) else { return Ok(self.text.clone()) };
         let no_tree = || edit_error(first, "is in a document whose values cannot be located");
         let tree = self.tree().ok_or_else(no_tree)?;
         let style = detect_style(&self.text, tree, self.is_json);
@@ -47,11 +125,10 @@ impl Document {
             let place = draft.place_of(failed);
             edit_error(if place.0.is_empty() { first } else { &place }, message)
         })?;
-        let new = splicer.apply_splices(0..text.len(), &splices);
+        let new = apply_splices(&text, 0..text.len(), &splices);
         let stripped = |text: &str| text.strip_suffix(style.newline).filter(|_| unterminated).map(str::to_owned);
         let new = new.map(|new| stripped(&new).unwrap_or(new));
-        let parse = if self.is_json { parse::json } else { parse::yaml };
-        let is_expected = |text: &String| parse(text).is_ok_and(|value| value == expected);
+        let is_expected = |text: &String| parse(text, self.is_json).is_ok_and(|value| value == expected);
         new.filter(is_expected)
             .ok_or_else(|| edit_error(first, "cannot be edited: the new text would not parse to the intended value"))
     }

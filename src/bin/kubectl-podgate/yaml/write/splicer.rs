@@ -44,7 +44,7 @@ impl Splicer<'_> {
     }
 
     /// Returns the splices that turn a collection into `expected`.
-    fn collection_splices(&self, node: usize, expected: &Value) -> Result<Vec<Splice>, usize> {
+    pub(super) fn collection_splices(&self, node: usize, expected: &Value) -> Result<Vec<Splice>, usize> {
         let children = &self.tree.nodes[node].children;
         let mut parts = Vec::new();
         for (index, slot) in self.draft.entries(node).into_iter().enumerate() {
@@ -92,7 +92,7 @@ impl Splicer<'_> {
 
     /// Returns true if the whole collection must be rendered again, because the edits keep none of its old entries. For
     /// example, a `[]` that gets entries becomes a block list, and an emptied block list becomes `[]`.
-    fn is_rewritten(&self, node: usize) -> bool {
+    pub(super) fn is_rewritten(&self, node: usize) -> bool {
         let Some(slots) = self.draft.changed.get(&node) else { return false };
         let kind = |node: usize| &self.tree.nodes[node].kind;
         let block =
@@ -100,20 +100,20 @@ impl Splicer<'_> {
         let filled = || !self.style.is_json && !slots.is_empty() && self.tree.nodes[node].parent.is_some_and(block);
         slots.iter().all(|slot| slot.old_index.is_none()) && (block(node) || filled())
     }
+}
 
-    /// Returns the text of a range after the splices inside the range, or `None` if these splices overlap.
-    pub(super) fn apply_splices(&self, range: Range<usize>, splices: &[Splice]) -> Option<String> {
-        let inside =
-            |(at, new): &&Splice| range.start <= at.start && at.end <= range.end && !(at.is_empty() && new.is_empty());
-        let mut inside: Vec<&Splice> = splices.iter().filter(inside).collect();
-        inside.sort_by_key(|(at, _)| (at.start, at.end));
-        let (mut out, mut end) = (String::with_capacity(range.len()), range.start);
-        for (at, new) in inside {
-            out.push_str(self.text.get(end..at.start)?);
-            out.push_str(new);
-            end = at.end;
-        }
-        out.push_str(self.text.get(end..range.end)?);
-        Some(out)
+/// Returns the text of a range after the splices inside the range, or `None` if these splices overlap.
+pub(super) fn apply_splices(text: &str, range: Range<usize>, splices: &[Splice]) -> Option<String> {
+    let inside =
+        |(at, new): &&Splice| range.start <= at.start && at.end <= range.end && !(at.is_empty() && new.is_empty());
+    let mut inside: Vec<&Splice> = splices.iter().filter(inside).collect();
+    inside.sort_by_key(|(at, _)| (at.start, at.end));
+    let (mut out, mut end) = (String::with_capacity(range.len()), range.start);
+    for (at, new) in inside {
+        out.push_str(text.get(end..at.start)?);
+        out.push_str(new);
+        end = at.end;
     }
+    out.push_str(text.get(end..range.end)?);
+    Some(out)
 }
