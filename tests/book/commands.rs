@@ -4,6 +4,7 @@
 use super::page::{Copied, Page, needs_a_cluster};
 use super::shell::{self, bash};
 use std::fs;
+use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
 const HELM: &str = "#!/bin/sh\ncat shop.yaml\n";
@@ -51,7 +52,11 @@ fn directory() -> TempDir {
     directory
 }
 
+/// Locked by a command that runs `try`, whose stand-ins listen on the ports of the manifest.
+static PORTS: Mutex<()> = Mutex::new(());
+
 fn run(command: &Copied) {
+    let _ports = command.text.contains("podgate try").then(|| PORTS.lock().unwrap_or_else(PoisonError::into_inner));
     let directory = directory();
     let at = |name: &str| directory.path().join(name);
     let text = match command.text.split_once(" | Out-String") {
