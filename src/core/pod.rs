@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 /// Declares structs with fields of the API. A field of an unexpected type counts as absent, so that one bad field cannot
-///  hide the rest of the Pod. (Equivalent derived code makes the sidecar 72 KiB larger.)
+/// hide the rest of the Pod. (Equivalent derived code makes the sidecar 72 KiB larger.)
 macro_rules! model {
     ($($(#[$about:meta])* $struct:ident { $($name:literal $field:ident: $type:ty,)* })*) => {$(
         $(#[$about])*

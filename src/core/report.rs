@@ -1,7 +1,7 @@
 //! The agent's report on its own container: the file `report` in the container's directory.
 //!
 //! The file has the same `key="value"` lines as the annotations. The file's directory, never its content, determines the
-//!  container that the report belongs to. A report counts only if its sandbox and epoch are current.
+//! container that the report belongs to. A report counts only if its sandbox and epoch are current.
 
 use crate::core::annotations::{self, Torn};
 use crate::core::container_list::CONTAINERS_MAX;

@@ -198,7 +198,7 @@ impl Watch {
 
     /// Drains the event queue. Returns true if there were events. An overflow needs no special handling, because the
     /// caller reads the whole state again. After a watched directory is deleted or unmounted, the next arming adds a new
-    ///  watch.
+    /// watch.
     fn drain_events(&mut self) -> bool {
         let gone = EventMask::IGNORED | EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT;
         let mut has_events = false;

@@ -187,7 +187,7 @@ fn server_in_a_job_warns() {
         ("db=Completed, api", &[], json!({}), in_job),
         ("db=Exited, api", &[], json!({}), in_job),
         ("db=Started, api", &[], json!({"readinessProbe": null}), in_job),
-        // A Pod without a Job may run for ever.
+        // A Pod without a Job may run without end.
         ("db, api", &[], json!({}), Context::default()),
     ] {
         assert_eq!(of(order, annotations, db, context), [] as [&str; 0], "{order} {annotations:?}");

@@ -13,7 +13,7 @@ const VERBS: [&str; 2] = ["watch", "patch"];
 const WIDER_VERB: &str = "update";
 
 /// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if this cannot be
-///  checked.
+/// checked.
 pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Vec<Finding>, String> {
     let at = Place::root().to("spec").to("serviceAccountName");
     let unknown = |why: &str| {
