@@ -18,6 +18,10 @@ use rustix::event::{PollFd, PollFlags};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
+/// Time between a change of the reasons for waiting and their message. In a long chain, each start changes the reasons of
+/// all later gates, and their messages must not delay the next start.
+const MESSAGE_DELAY: Duration = Duration::from_millis(500);
+
 #[derive(Debug)]
 pub(crate) struct Wait<'a> {
     pub(crate) spec: GateSpec<'a>,
@@ -41,6 +45,7 @@ impl Wait<'_> {
         let mut watch = self.sources.watch();
         let mut method = None;
         let mut reason = Vec::new();
+        let mut message_due: Option<Instant> = None;
         loop {
             let view = watch.read(|| self.sources.view());
             reporter.adopt_epoch(&view);
@@ -81,8 +86,12 @@ impl Wait<'_> {
                         obstacles.extend(reporter.error.clone().map(Obstacle::ReportFailed));
                     }
                     if obstacles != reason {
-                        messenger.report_wait(&obstacles);
+                        let delay = if reason.is_empty() { Duration::ZERO } else { MESSAGE_DELAY };
+                        message_due.get_or_insert(at + delay);
                         reason = obstacles;
+                    }
+                    if message_due.take_if(|due| *due <= at).is_some() {
+                        messenger.report_wait(&reason);
                     }
                 }
             }
@@ -99,7 +108,7 @@ impl Wait<'_> {
                 return Err(Failure::new(Exit::TimedOut, why));
             }
             let next =
-                if dead { checks.next_due().into_iter().chain(fallback.next_due()).min() } else { checks.next_due() };
+                checks.next_due().into_iter().chain(fallback.next_due().filter(|_| dead)).chain(message_due).min();
             let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
             let signals = self.signals.map(|signals| PollFd::new(signals, PollFlags::IN));
             let others = checks.poll_fd().or_else(|| fallback.poll_fd()).into_iter().chain(signals);
