@@ -70,12 +70,16 @@ pub fn time_since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// Returns the time since this process started, or `None` if `/proc` cannot be read.
-pub fn process_age() -> Option<Duration> {
+/// Returns the identity of process 1 of the process namespace, or `None` if `/proc` cannot be read.
+pub fn first_process() -> Option<Process> {
+    Some(Process { pid: 1, start_ticks: start_ticks(1)? })
+}
+
+/// Returns the time since `process` started.
+pub fn age(process: Process) -> Duration {
     /// Milliseconds per clock tick. `USER_HZ` is 100 on all architectures that podgate supports.
     const TICK: u64 = 10;
-    let started = Duration::from_millis(start_ticks(std::process::id())?.checked_mul(TICK)?);
-    time_since_boot().checked_sub(started)
+    time_since_boot().saturating_sub(Duration::from_millis(process.start_ticks.saturating_mul(TICK)))
 }
 
 /// Returns true if `process` is alive, even if it has executed another program since then.

@@ -229,11 +229,11 @@ fn processes_of_a_check_do_not_outlive_it() {
     let pids = scene.root.join("pids");
     // One child stays in the command's process group. The other is an orphan in its own session.
     let script = format!(
-        "sleep 600 & echo $! >> {0}; setsid sh -c 'echo $$ >> {0}; exec sleep 600' & sleep 0.05; exit 1",
+        "sleep 600 & echo $! >> {0}; setsid sh -c 'echo $$ >> {0}; exec sleep 600' & sleep 0.02; exit 1",
         pids.display()
     );
     let check = format!("exec:{}", serde_json::to_string(&["sh", "-c", &script]).unwrap());
-    scene.hook().flag("check", check).flag("timeout", "600ms").run().assert_failed(75, "exited with 1");
+    scene.hook().flag("check", check).flag("timeout", "2s").run().assert_failed(75, "exited with 1");
     let pids = std::fs::read_to_string(pids).unwrap();
     assert!(pids.lines().count() >= 4, "the check did not run at least twice: {pids}");
     for pid in pids.lines() {

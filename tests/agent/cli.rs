@@ -105,6 +105,7 @@ fn help_lists_the_environment_variable_of_each_flag() {
         ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 17),
         ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 12),
         ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 6),
+        ("probe", "PODGATE_PROBE_", Some("PODGATE_"), 6),
     ] {
         let help = podgate(&[command, "--help"]).stdout;
         let mut flags = 0;
@@ -128,7 +129,9 @@ fn documentation_shows_the_current_help() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/podgate.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let mut fresh = page.clone();
-    for command in ["", "post-start", "entrypoint", "pre-stop", "opened", "install", "check", "sleep", "version"] {
+    for command in
+        ["", "post-start", "entrypoint", "pre-stop", "probe", "opened", "install", "check", "sleep", "version"]
+    {
         let prompt = format!("$ podgate {command} --help").replace("  ", " ");
         let (before, rest) = fresh.split_once(&format!("```text\n{prompt}\n")).unwrap_or_else(|| panic!("no {prompt}"));
         let (_, after) = rest.split_once("```").unwrap();

@@ -22,6 +22,7 @@ mod parent_follow;
 mod parent_output;
 mod post_file;
 mod pre_stop;
+mod probe;
 mod rungs;
 mod signals;
 mod support;

@@ -10,6 +10,7 @@ mod gate;
 mod opened;
 mod post_start;
 mod pre_stop;
+mod probe;
 mod signals;
 mod tether_process;
 
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
             ("post-file", entrypoint::parent::post_file::write(&path, success, code))
         }
         args::Command::Opened(args) => ("opened", opened::run(args)),
+        args::Command::Probe(args) => ("probe", probe::run(args)),
         args::Command::Install { dir } => ("install", install_into(&dir)),
         args::Command::Check(args) => ("check", check::run(&args)),
         args::Command::Sleep { duration } => {
@@ -67,7 +69,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // If the command runs as a probe, the kubelet shows this text in the probe's event.
         Err(Failure(code, why)) => {
-            output::print_stderr(&output::one_line(&format!("podgate {name}: {why}")));
+            if !why.is_empty() {
+                output::print_stderr(&output::one_line(&format!("podgate {name}: {why}")));
+            }
             code.into()
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
         Gate::Waiting(_) if args.or_waiting => return Ok(()),
         Gate::Waiting(why) | Gate::Exited(why) => return Err(Failure::new(Exit::NeverMet, why)),
     }
-    match args.check.iter().find_map(|check| Some((check, check::run_once(check, args.check_timeout).err()?))) {
+    match args.check.iter().find_map(|check| Some((check, check::run_once(check, args.check_timeout, false).err()?))) {
         Some((check, why)) => Err(Failure::new(Exit::NeverMet, format!("{check} {why}"))),
         None => Ok(()),
     }

@@ -29,7 +29,7 @@ use podgate::core::exit::Exit;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::{container_list, names};
 use podgate::edge::log::{self, Target};
-use podgate::edge::process::{process_age, random_id};
+use podgate::edge::process::{self, random_id};
 use podgate::edge::sandbox::sandbox_id;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -160,7 +160,9 @@ impl Controller {
         let mut controller = Controller {
             declared_containers: declared,
             podinfo: args.podinfo.clone(),
-            status_trust: StatusTrust::new(wall_clock() - process_age().unwrap_or_default()),
+            status_trust: StatusTrust::new(
+                wall_clock() - process::current_process().map(process::age).unwrap_or_default(),
+            ),
             pod,
             publisher: Publisher::new(board, api, metrics, milestones),
             _only_sidecar: only_sidecar,

@@ -129,6 +129,24 @@ Exit codes:
   69   the gate is still closed, or a check failed
   78   no gate has reported: this container's own directory is not mounted";
 
+pub(super) const PROBE_HELP: &str = "\
+Example, in the spec of a container that others wait for. Its own probe is pg_isready:
+  readinessProbe:
+    exec:
+      command: [/podgate/bin/podgate, probe, --container, db, --, pg_isready, -U, app]
+    periodSeconds: 10
+    timeoutSeconds: 306
+
+While the container is not Ready, one process repeats the command until it passes, and the sidecar
+knows at once. The pause between two runs is 100 ms, ten times the duration of a run, or 5 % of the
+time waited, whichever is longest, and at most 10 s. A Ready container gets one run of the command for each probe, as
+without podgate. timeoutSeconds must be longer than --limit and --check-timeout together.
+
+Exit codes:
+  0    the command has passed
+  64   invalid flag or argument
+  69   the command has failed, or has not passed within --limit";
+
 /// Conditions, sources and time limits of a wait.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct WaitArgs {
@@ -292,6 +310,31 @@ pub(crate) struct PreStop {
     pub(crate) poll_interval: Duration,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Probe {
+    /// Name this container
+    #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
+    pub(crate) container: String,
+    /// Wait at most this long for one run of the command
+    #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_CHECK_TIMEOUT", default_value = "1s", value_parser = duration)]
+    pub(crate) check_timeout: Duration,
+    /// Do not run the command before the container has this age
+    #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_INITIAL_DELAY", default_value = "0s", value_parser = duration)]
+    pub(crate) initial_delay: Duration,
+    /// Fail if the command has not passed within this time; the kubelet then starts the next probe
+    #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_LIMIT", default_value = "5m", value_parser = duration)]
+    pub(crate) limit: Duration,
+    /// Read the board, the sidecar's volume, at this path
+    #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
+    pub(crate) board: PathBuf,
+    /// Write this container's report into this directory
+    #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
+    pub(crate) self_dir: PathBuf,
+    /// The container's own probe
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -3,7 +3,7 @@
 mod commands;
 mod values;
 
-pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop};
+pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop, Probe};
 pub(crate) use values::{ExitCodeSource, OnError, TetherMode};
 
 use clap::error::ErrorKind;
@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// Run as a startupProbe: pass once this container's gate has opened
     #[command(after_help = commands::OPENED_HELP)]
     Opened(Opened),
+    /// Run as a readinessProbe: repeat the container's own probe until it passes, and tell the sidecar at once
+    #[command(after_help = commands::PROBE_HELP)]
+    Probe(Probe),
     /// Copy this binary into a directory, atomically and executable by all users
     #[command(after_help = "Example:\n  podgate install /podgate/bin")]
     Install {
@@ -100,6 +103,9 @@ pub(crate) struct CheckArgs {
     /// Run the check in this process, which may then block
     #[arg(long, hide = true)]
     pub(crate) direct: bool,
+    /// Let the command of the check write to this process's output
+    #[arg(long, hide = true)]
+    pub(crate) show: bool,
     /// Wait at most this long for the check
     #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = values::duration)]
     pub(crate) check_timeout: Duration,
@@ -125,8 +131,9 @@ pub(crate) fn print_error(error: &clap::Error) -> Exit {
     };
     let line = crate::gate::output::one_line(&format!("podgate: {first}; see podgate --help"));
     // These commands run beside the container's program, which owns the termination message.
-    let runs_beside_program =
-        std::env::args_os().nth(1).is_some_and(|command| command == "pre-stop" || command == "opened");
+    let runs_beside_program = std::env::args_os()
+        .nth(1)
+        .is_some_and(|command| ["pre-stop", "opened", "probe"].iter().any(|own| command == *own));
     if !runs_beside_program {
         // The flags could not be parsed, so only the environment can override the path.
         let path = std::env::var_os("PODGATE_TERMINATION_LOG").map_or(names::TERMINATION_LOG.into(), PathBuf::from);

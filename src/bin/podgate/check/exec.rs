@@ -48,17 +48,24 @@ fn all_children() -> Vec<Pid> {
 }
 
 impl RunningCheck {
-    /// Starts the command with `/dev/null` as input and output. Captures the error message of a `podgate check` process.
-    pub(super) fn start(argv: &Argv, deadline: Instant, children: ChildScope) -> Result<RunningCheck, String> {
+    /// Starts the command with `/dev/null` as input and output, or with this process's output if `shows_output`. Captures
+    /// the error message of a `podgate check` process whose output is not shown.
+    pub(super) fn start(
+        argv: &Argv,
+        deadline: Instant,
+        children: ChildScope,
+        shows_output: bool,
+    ) -> Result<RunningCheck, String> {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
         // Adopt orphans, so that podgate can kill them with the command.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         // Exclude other children of the hook, such as the tether process.
         let earlier_children = all_children();
         let is_helper = program == crate::OWN_PROGRAM;
-        let stderr = if is_helper { Stdio::piped() } else { Stdio::null() };
+        let output = || if shows_output { Stdio::inherit() } else { Stdio::null() };
+        let stderr = if is_helper && !shows_output { Stdio::piped() } else { output() };
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).process_group(0);
+        command.args(arguments).stdin(Stdio::null()).stdout(output()).stderr(stderr).process_group(0);
         die_with_parent(&mut command);
         let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => "command not found".to_owned(),
@@ -171,8 +178,8 @@ impl Drop for RunningCheck {
 }
 
 /// Runs a command to its end, at most for `limit`. The error is a short description of the result.
-pub(crate) fn run_to_end(argv: &Argv, limit: Duration, children: ChildScope) -> Result<(), String> {
-    let mut running = RunningCheck::start(argv, now() + limit, children)?;
+pub(crate) fn run_to_end(argv: &Argv, limit: Duration, children: ChildScope, shows_output: bool) -> Result<(), String> {
+    let mut running = RunningCheck::start(argv, now() + limit, children, shows_output)?;
     loop {
         if let Some(outcome) = running.poll(now()) {
             return outcome;

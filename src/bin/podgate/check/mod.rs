@@ -18,8 +18,10 @@ use std::time::{Duration, Instant};
 
 /// Maximum interval between two attempts.
 const PERIOD_MAX: Duration = Duration::from_secs(1);
-/// Minimum interval between two attempts that start a process.
-const EXEC_PERIOD_MIN: Duration = Duration::from_millis(50);
+/// Minimum pause between two attempts that start a process.
+const EXEC_PERIOD_MIN: Duration = Duration::from_millis(100);
+/// Maximum pause between two attempts to run a command.
+const EXEC_PERIOD_MAX: Duration = Duration::from_secs(10);
 /// Time limit for a network check, which blocks the agent.
 const NET_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -118,18 +120,20 @@ impl Checks {
         if let Some((index, running)) = &mut self.running
             && let Some(outcome) = running.poll(now)
         {
-            let (index, is_late) = (*index, now >= running.deadline);
+            let (index, left) = (*index, running.deadline.saturating_duration_since(now));
             self.stuck = self.running.take().map(|(_, check)| check);
             let outcome = match self.expected {
                 // The resolver's text would not help.
                 Expected::Pass if self.entries[index].check.is_network() => outcome.map_err(|_| "no answer".to_owned()),
                 Expected::Pass => outcome,
-                Expected::Closed => {
-                    net::closed_outcome(outcome.is_ok(), is_late || outcome.is_err_and(|why| why == net::NO_ANSWER))
-                }
+                Expected::Closed => net::closed_outcome(
+                    outcome.is_ok(),
+                    left.is_zero() || outcome.is_err_and(|why| why == net::NO_ANSWER),
+                ),
             };
-            self.record_outcome(index, outcome, now);
-            if is_late {
+            let took = (self.timeout + extra_time(&self.entries[index].check)).saturating_sub(left);
+            self.record_outcome(index, outcome, took, now);
+            if left.is_zero() {
                 // Even a look into the cache may block in a file system that does not answer.
                 self.entries[index].search_due = now;
             }
@@ -140,7 +144,7 @@ impl Checks {
             if entry.pending.is_none() || entry.due > now {
                 continue;
             }
-            match child_argv(&entry.check, self.timeout) {
+            match child_argv(&entry.check, self.timeout, false) {
                 None => {
                     let left = deadline.saturating_duration_since(clock::now());
                     let limit = self.timeout.min(NET_TIMEOUT).min(left);
@@ -148,7 +152,7 @@ impl Checks {
                         Expected::Pass => net::run_check(&entry.check, limit),
                         Expected::Closed => net::check_closed(&entry.check, limit),
                     };
-                    self.record_outcome(index, outcome, now);
+                    self.record_outcome(index, outcome, Duration::ZERO, now);
                 }
                 Some(_) if self.stuck.is_some() => self.entries[index].due = now + PERIOD_MAX,
                 Some(_) if entry.search_due > now && !may_pass(&entry.check) => {
@@ -157,9 +161,9 @@ impl Checks {
                 // Run one child process at a time. A slow one delays the others at most by its time limit.
                 Some(argv) if self.running.is_none() => {
                     let most = self.timeout + extra_time(&entry.check);
-                    match RunningCheck::start(&argv, now + most, self.child_scope) {
+                    match RunningCheck::start(&argv, now + most, self.child_scope, false) {
                         Ok(running) => self.running = Some((index, running)),
-                        Err(error) => self.record_outcome(index, Err(error), now),
+                        Err(error) => self.record_outcome(index, Err(error), Duration::ZERO, now),
                     }
                 }
                 Some(_) => {}
@@ -171,10 +175,14 @@ impl Checks {
         self.running = None;
     }
 
-    fn record_outcome(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
-        let has_child = child_argv(&self.entries[index].check, self.timeout).is_some();
-        let pause = self.interval(now, if has_child { EXEC_PERIOD_MIN } else { Duration::ZERO });
-        let search_period = (now.saturating_duration_since(self.since) / 10).clamp(PERIOD_MAX, SEARCH_PERIOD_MAX);
+    /// Records the outcome of an attempt that `took` this long, and schedules the next attempt.
+    fn record_outcome(&mut self, index: usize, outcome: Result<(), String>, took: Duration, now: Instant) {
+        let (check, waited) = (&self.entries[index].check, now.saturating_duration_since(self.since));
+        let pause = match check {
+            Check::Exec(_) => (took * 10).max(waited / 20).clamp(EXEC_PERIOD_MIN, EXEC_PERIOD_MAX),
+            _ => self.interval(now, if needs_child(check) { EXEC_PERIOD_MIN } else { Duration::ZERO }),
+        };
+        let search_period = (waited / 10).clamp(PERIOD_MAX, SEARCH_PERIOD_MAX);
         let entry = &mut self.entries[index];
         entry.pending = outcome.err();
         (entry.due, entry.search_due) = (now + pause, now + search_period);
@@ -190,7 +198,7 @@ impl Checks {
         let idle = |(index, entry): (usize, &Entry)| {
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
             // While a child process runs, no other can start.
-            (is_idle && (running.is_none() || child_argv(&entry.check, self.timeout).is_none())).then_some(entry.due)
+            (is_idle && (running.is_none() || !needs_child(&entry.check))).then_some(entry.due)
         };
         self.entries.iter().enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
     }
@@ -201,16 +209,19 @@ impl Checks {
     }
 }
 
-/// Returns the `podgate check` command for a check that may block in the kernel; `None` for an address and a port. DNS
-/// lookups, dead mounts and a command on a dead mount may block for long.
-fn child_argv(check: &Check, limit: Duration) -> Option<Argv> {
-    if let Check::Tcp { host, .. } | Check::Http { host, .. } = check
-        && (host == "localhost" || host.parse::<IpAddr>().is_ok())
-    {
-        return None;
-    }
+/// Returns true if a check may block in the kernel, so that a child process must run it: DNS lookups, dead mounts and a
+/// command on a dead mount may block for long.
+fn needs_child(check: &Check) -> bool {
+    let (Check::Tcp { host, .. } | Check::Http { host, .. }) = check else { return true };
+    host != "localhost" && host.parse::<IpAddr>().is_err()
+}
+
+/// Returns the `podgate check` command for a check that needs a child process.
+fn child_argv(check: &Check, limit: Duration, shows_output: bool) -> Option<Argv> {
     let limit = format!("--check-timeout={}us", limit.as_micros());
-    Argv::new([crate::OWN_PROGRAM, "check", "--direct", &limit, &check.to_string()].map(str::to_owned).to_vec()).ok()
+    let words = [crate::OWN_PROGRAM, "check", "--direct", &limit, &check.to_string()].map(str::to_owned);
+    let words = words.into_iter().chain(shows_output.then(|| "--show".to_owned()));
+    needs_child(check).then(|| Argv::new(words.collect()).ok())?
 }
 
 /// Returns the time that the child process of `check` gets in addition to the check's time limit.
@@ -227,10 +238,11 @@ fn may_pass(check: &Check) -> bool {
     }
 }
 
-/// Runs a check once, within `limit`. The error is a short description of the result.
-pub(crate) fn run_once(check: &Check, limit: Duration) -> Result<(), String> {
-    match child_argv(check, limit) {
-        Some(argv) => run_to_end(&argv, limit + extra_time(check), ChildScope::ChecksOnly),
+/// Runs a check once, within `limit`. The error is a short description of the result. With `shows_output`, a child process
+/// prints its own error and the output of its command.
+pub(crate) fn run_once(check: &Check, limit: Duration, shows_output: bool) -> Result<(), String> {
+    match child_argv(check, limit, shows_output) {
+        Some(argv) => run_to_end(&argv, limit + extra_time(check), ChildScope::ChecksOnly, shows_output),
         None => net::run_check(check, limit),
     }
 }
@@ -238,8 +250,8 @@ pub(crate) fn run_once(check: &Check, limit: Duration) -> Result<(), String> {
 pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let (check, limit) = (&args.check, args.check_timeout);
     let outcome = match check {
-        _ if !args.direct => run_once(check, limit).map_err(|why| format!("{check}: {why}")),
-        Check::Exec(argv) => run_to_end(argv, limit, ChildScope::ChecksOnly),
+        _ if !args.direct => run_once(check, limit, false).map_err(|why| format!("{check}: {why}")),
+        Check::Exec(argv) => run_to_end(argv, limit, ChildScope::ChecksOnly, args.show),
         _ => net::run_check(check, limit),
     };
     outcome.map_err(|why| Failure::new(Exit::NeverMet, why))

@@ -1,0 +1,73 @@
+//! `podgate probe`: a readinessProbe that repeats the container's own command until it passes, and tells the sidecar.
+
+use crate::args::Probe;
+use crate::check::{self, Checks};
+use crate::clock::now;
+use crate::failure::Failure;
+use crate::gate::pod_sources::PodSources;
+use crate::gate::report::{Reporter, new_report, read_report};
+use podgate::core::argv::{Argv, Check};
+use podgate::core::exit::Exit;
+use podgate::core::report::Report;
+use podgate::core::sources::PodView;
+use podgate::core::state::State;
+use podgate::edge::process;
+use std::time::Duration;
+
+/// Polling interval if the sidecar's FIFO and inotify do not work.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest wait for the sidecar after the command has passed. The kubelet syncs the Pod when the probe passes, and then
+/// creates the held containers whose gates the sidecar has opened by then.
+const SIDECAR_TIMEOUT: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(args: Probe) -> Result<(), Failure> {
+    let check = Argv::new(args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect())
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let check = Check::Exec(check);
+    let sources = PodSources::new(args.board, None, POLL_INTERVAL);
+    // Each start of the container has another process 1, unless the containers share their process namespace.
+    let process = process::first_process();
+    let is_ready = |view: &PodView| matches!(view, PodView::Snapshot(snapshot, _) if snapshot.states.get(&args.container) == Some(&State::Ready));
+    let is_same_run = || read_report(&args.self_dir).is_ok_and(|report| report.process == process);
+    let view = sources.view();
+    // Without a sidecar, no container waits for the report.
+    if matches!(view, PodView::NoSnapshot { .. }) || is_ready(&view) && is_same_run() {
+        // The child process prints the reason.
+        return check::run_once(&check, args.check_timeout, true).map_err(|_| Failure::new(Exit::NeverMet, ""));
+    }
+
+    let since = now();
+    let deadline = since + args.limit;
+    let age = process.map_or(Duration::ZERO, process::age);
+    let mut checks = Checks::new([check], args.check_timeout, since + args.initial_delay.saturating_sub(age));
+    let report = Report { started: true, process, ..new_report(sources.sandbox.clone(), &[]) };
+    let mut reporter = Reporter::new(args.self_dir, Some(args.container.clone()), report);
+    let mut watch = sources.watch();
+    let mut answer_due = None;
+    loop {
+        let view = watch.read(|| sources.view());
+        let at = now();
+        checks.run_due(at, deadline);
+        let pending = checks.pending();
+        if let PodView::Snapshot(..) = &view {
+            reporter.refresh(&view, pending.is_empty());
+        }
+        let due = match checks.next_due() {
+            Some(_) if at >= deadline => {
+                let limit = humantime::format_duration(args.limit);
+                let why = format!("{} within {limit}", pending.join("; "));
+                return Err(Failure::new(Exit::NeverMet, why));
+            }
+            Some(due) => due.min(deadline),
+            None => {
+                let due = *answer_due.get_or_insert(at + SIDECAR_TIMEOUT);
+                if is_ready(&view) || at >= due {
+                    return Ok(());
+                }
+                due
+            }
+        };
+        let pause = due.saturating_duration_since(now());
+        watch.wait(pause, checks.poll_fd().into_iter().collect()).map_err(Failure::setup_error("cannot wait"))?;
+    }
+}
