@@ -32,8 +32,17 @@ pub struct Evidence {
 pub struct ExecEvidence {
     /// True if the container's agent has reported that the `exec` probes passed.
     pub reported_passed: bool,
-    /// The kubelet's `ready`. `None` if this value may be outdated.
-    pub kubelet_ready: Option<bool>,
+    /// The kubelet's `ready`.
+    pub kubelet: KubeletReady,
+}
+
+/// The kubelet's `ready` status of one incarnation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KubeletReady {
+    /// The current status. `None` if it may be outdated.
+    pub current: Option<bool>,
+    /// True if the status was "ready" before.
+    pub was_ready: bool,
 }
 
 /// Returns the state that follows from the evidence.
@@ -45,8 +54,10 @@ pub fn resolve_state(evidence: &Evidence) -> State {
     if gate_closed || !started {
         return State::Waiting;
     }
-    // A hook that has returned cannot withdraw its report. So the kubelet's later "not ready" takes precedence.
-    let inside = exec.map(|e| e.kubelet_ready.unwrap_or(e.reported_passed) || (e.reported_passed && !was_ready));
+    // The agent knows first that the probes pass, but it never withdraws its report. So the kubelet's "not ready" takes
+    // precedence once the kubelet has known that the probes pass.
+    let inside =
+        exec.map(|e| e.kubelet.current.unwrap_or(e.reported_passed) || e.reported_passed && !e.kubelet.was_ready);
     let not_ready = if was_ready { State::NotReady } else { State::Started };
     match (probed, inside) {
         (Some(ProbeVerdict::Failing), _) => State::NotReady,

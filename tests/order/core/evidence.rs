@@ -16,8 +16,13 @@ fn evidence_is_used_in_order_of_precedence() {
         was_ready: false,
     };
     let passed = Evidence { probe_verdict: Some(Passed), ..running };
-    let exec = |reported_passed, kubelet_ready| Evidence {
-        exec_probes: Some(ExecEvidence { reported_passed, kubelet_ready }),
+    let exec = |reported_passed, current| Evidence {
+        exec_probes: Some(ExecEvidence { reported_passed, kubelet: KubeletReady { current, was_ready: false } }),
+        ..running
+    };
+    let later = |reported_passed, current| Evidence {
+        exec_probes: Some(ExecEvidence { reported_passed, kubelet: KubeletReady { current, was_ready: true } }),
+        was_ready: true,
         ..running
     };
     for (evidence, state) in [
@@ -36,8 +41,10 @@ fn evidence_is_used_in_order_of_precedence() {
         (exec(false, Some(true)), State::Ready),
         // The kubelet has not probed yet.
         (exec(true, Some(false)), State::Ready),
-        (Evidence { was_ready: true, ..exec(true, Some(false)) }, State::NotReady),
-        (Evidence { was_ready: true, ..exec(true, None) }, State::Ready),
+        (Evidence { was_ready: true, ..exec(true, Some(false)) }, State::Ready),
+        (later(true, Some(false)), State::NotReady),
+        (later(false, Some(false)), State::NotReady),
+        (later(true, None), State::Ready),
     ] {
         assert_eq!(resolve_state(&evidence), state, "{evidence:?}");
     }

@@ -162,7 +162,8 @@ impl PodModel {
     /// Stores the kubelet's `ready` status of a container; `None` while the status cannot be trusted.
     pub(crate) fn on_kubelet_ready(&mut self, name: &str, ready: Option<bool>) {
         if let Some(track) = self.track_mut(name) {
-            track.answers.kubelet_ready = ready;
+            let kubelet = &mut track.answers.kubelet;
+            (kubelet.current, kubelet.was_ready) = (ready, kubelet.was_ready || ready == Some(true));
         }
     }
 

@@ -4,6 +4,7 @@ mod ends;
 mod gates;
 mod hold;
 mod overrides;
+mod probes;
 mod start;
 
 use super::*;

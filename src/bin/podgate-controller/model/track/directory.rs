@@ -14,7 +14,15 @@ impl ContainerTrack {
         // directory.
         let held = held && (self.spec.pre_stop || !matches!(self.spec.mode, Mode::None | Mode::Hold));
         let (before, had_ended) = (self.report().cloned(), self.has_ended());
-        self.raw_report = report.map(|report| self.sanitize(report));
+        let last = self.raw_report.as_ref();
+        let process = |report: Option<&Report>| report.and_then(|report| report.process);
+        let is_other_run =
+            process(last).zip(process(report.as_ref())).is_some_and(|(last, new)| is_rewritten && last != new);
+        let is_withdrawn = !is_rewritten && last.is_some_and(|last| !last.check_passed);
+        self.raw_report = report.map(|report| {
+            let check_passed = report.check_passed && !is_withdrawn;
+            self.sanitize(Report { check_passed, ..report })
+        });
         let new_gate = self.on_ticket();
         let was_held = self.is_tether_held();
         self.on_tether(held, is_listening, epoch, now);
@@ -23,8 +31,14 @@ impl ContainerTrack {
             Some(Some(code)) if !self.has_ended() => self.end(self.running_id(), Some(code), true),
             // A new report proves that the container runs, so a known end belongs to an earlier incarnation. The
             // kubelet may show that end until the hook that wrote this report has returned. An end detected in this
-            // call happened after the report, for example after the last report of a preStop hook.
-            Some(None) if is_rewritten && self.gate.is_none() && had_ended && self.has_ended() => {
+            // call happened after the report, for example after the last report of a preStop hook. The report of
+            // another first process proves that the container has been restarted.
+            Some(None)
+                if is_rewritten
+                    && self.gate.is_none()
+                    && (is_other_run || had_ended)
+                    && had_ended == self.has_ended() =>
+            {
                 self.start_new_incarnation(Life::default());
                 return true;
             }
@@ -35,16 +49,16 @@ impl ContainerTrack {
     }
 
     /// Removes the fields that the container's mode does not allow from a report. Only a container in entrypoint mode
-    /// has its own gate. A hook cannot report an exit code. Stopping is never undone, and an open gate never closes.
+    /// has its own gate. A hook or probe cannot report an exit code. Stopping is never undone, and an open gate never closes.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);
         let report = Report { stopping, ..report };
         match self.spec.mode {
-            Mode::None | Mode::Hold => {
+            Mode::None | Mode::Hold if !self.has_exec_probe() => {
                 Report { sandbox: report.sandbox, epoch: report.epoch, stopping, ..Report::default() }
             }
-            Mode::PostStart => {
+            Mode::None | Mode::Hold | Mode::PostStart => {
                 Report { gate: None, ticket: None, exit_code: None, watched_containers: Vec::new(), ..report }
             }
             Mode::Entrypoint => {

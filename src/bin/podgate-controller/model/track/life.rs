@@ -51,6 +51,14 @@ impl ContainerTrack {
         }
     }
 
+    /// Forgets that the incarnation that has ended passed its probe. Without a gate, its report may remain until the
+    /// next incarnation's first probe.
+    fn withdraw_passed_probe(&mut self) {
+        if let Some(report) = self.raw_report.as_mut().filter(|_| self.gate.is_none()) {
+            report.check_passed = false;
+        }
+    }
+
     pub(super) fn start_new_incarnation(&mut self, life: Life) {
         let ended_id = self.termination().and_then(|end| end.container_id.clone());
         self.superseded_id = ended_id.or_else(|| self.running_id());
@@ -61,6 +69,7 @@ impl ContainerTrack {
     pub(super) fn end(&mut self, container_id: Option<String>, exit_code: Option<i32>, by_agent: bool) {
         self.life = Life::Ended(Termination { container_id, exit_code, by_agent });
         self.is_report_current = false;
+        self.withdraw_passed_probe();
         self.forget_answers();
     }
 
@@ -138,7 +147,8 @@ impl ContainerTrack {
                 self.note_restart();
             }
             (_, None, Some(id)) if !is_gate && before.is_some_and(|old| old != id && superseded != Some(old)) => {
-                self.note_restart()
+                self.withdraw_passed_probe();
+                self.note_restart();
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use crate::model::hold_gate::HoldGate;
 use crate::model::pending_ack::PendingAck;
 use life::{Life, Termination};
 use podgate::core::container::{Container, Mode};
-use podgate::core::evidence::{Evidence, ExecEvidence};
+use podgate::core::evidence::{Evidence, ExecEvidence, KubeletReady};
 use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{GateState, PreStopState, Report};
 use podgate::core::state::State;
@@ -59,8 +59,7 @@ struct Gate {
 pub(super) struct Answers {
     pub(super) probe_verdict: Option<ProbeVerdict>,
     pub(super) is_listening: bool,
-    /// The kubelet's `ready` status; `None` while this status cannot be trusted.
-    pub(super) kubelet_ready: Option<bool>,
+    pub(super) kubelet: KubeletReady,
     pub(super) was_ready: bool,
     /// True if the incarnation started while its gate at the kubelet was open.
     pub(super) has_passed_gate: bool,
@@ -197,7 +196,7 @@ impl ContainerTrack {
             exec_probes: (self.has_exec_probe() || self.spec.ready_check.is_some()).then(|| ExecEvidence {
                 reported_passed: self.report().is_some_and(|report| report.check_passed),
                 // The kubelet does not know the check that replaces its probes.
-                kubelet_ready: self.answers.kubelet_ready.filter(|_| self.spec.ready_check.is_none()),
+                kubelet: if self.spec.ready_check.is_none() { self.answers.kubelet } else { KubeletReady::default() },
             }),
             was_ready: self.answers.was_ready,
         }

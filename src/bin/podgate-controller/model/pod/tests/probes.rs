@@ -1,0 +1,79 @@
+//! Tests of reports by `podgate probe`, in containers without a gate.
+
+use super::*;
+use podgate::core::report::Process;
+
+const WRAPPED: &str = r#"[
+    {"name":"db","readinessProbe":{"exec":{"command":["x"]}}},
+    {"name":"api","mode":"hold","until":["db"],"readinessProbe":{"exec":{"command":["x"]}}}]"#;
+
+/// Returns the report of a probe in the incarnation whose first process started at `start_ticks`.
+fn probe(start_ticks: u64, check_passed: bool) -> Report {
+    Report { process: Some(Process { pid: 1, start_ticks }), check_passed, ..report() }
+}
+
+#[test]
+fn passed_probe_is_known_before_the_kubelet_status() {
+    let mut pod = new_pod(false, WRAPPED);
+    pod.receive_report("db", Some(probe(1, false)));
+    assert_eq!(pod.state_of("db"), State::Started);
+    pod.on_kubelet_ready("db", Some(false));
+    pod.receive_report("db", Some(probe(1, true)));
+    assert_eq!(
+        [pod.state_of("db"), pod.state_of("db")],
+        [State::Ready; 2],
+        "the kubelet's older status does not count"
+    );
+    pod.on_kubelet_ready("db", Some(true));
+    assert_eq!(pod.state_of("db"), State::Ready);
+    pod.on_kubelet_ready("db", Some(false));
+    assert_eq!(pod.state_of("db"), State::NotReady);
+    pod.on_kubelet_ready("db", Some(true));
+    assert_eq!(pod.state_of("db"), State::Ready);
+}
+
+#[test]
+fn passed_probe_does_not_outlive_its_incarnation() {
+    for statuses in [vec![ended("d1", 1), running("d2", false)], vec![running("d2", false)]] {
+        let mut pod = new_pod(false, WRAPPED);
+        pod.receive_status("db", running("d1", false));
+        pod.receive_report("db", Some(probe(1, true)));
+        assert_eq!(pod.state_of("db"), State::Ready);
+        statuses.into_iter().for_each(|status| pod.receive_status("db", status));
+        assert_eq!(pod.state_of("db"), State::Started);
+        // The same file is read again, for example after a change of the tether.
+        let again = DirectoryState { is_rewritten: false, ..directory_state(probe(1, true), false) };
+        pod.on_report("db", again, now());
+        assert_eq!(pod.state_of("db"), State::Started);
+        pod.receive_report("db", Some(probe(2, false)));
+        assert_eq!(pod.state_of("db"), State::Started);
+        pod.receive_report("db", Some(probe(2, true)));
+        assert_eq!(pod.state_of("db"), State::Ready);
+    }
+}
+
+#[test]
+fn report_of_another_first_process_is_a_restart() {
+    let mut pod = new_pod(false, WRAPPED);
+    pod.receive_status("db", running("d1", false));
+    pod.receive_report("db", Some(probe(1, true)));
+    assert_eq!(pod.state_of("db"), State::Ready);
+    pod.receive_report("db", Some(probe(2, false)));
+    assert_eq!(pod.state_of("db"), State::Started);
+    pod.receive_report("db", Some(probe(2, true)));
+    assert_eq!(pod.state_of("db"), State::Ready);
+    // The kubelet's statuses of this restart arrive later.
+    pod.receive_status("db", ended("d1", 1));
+    pod.receive_status("db", running("d2", false));
+    assert_eq!((pod.state_of("db"), pod.track("db").unwrap().restarts), (State::Ready, 1));
+}
+
+#[test]
+fn container_without_exec_probe_cannot_report_a_passed_probe() {
+    let mut pod = new_pod(
+        false,
+        r#"[{"name":"db","readinessProbe":{"tcpSocket":{"port":1}}},{"name":"api","mode":"hold","until":["db"]}]"#,
+    );
+    pod.receive_report("db", Some(probe(1, true)));
+    assert_eq!(pod.state_of("db"), State::Waiting);
+}
