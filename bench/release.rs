@@ -103,14 +103,15 @@ struct Times {
     own: Option<f64>,
 }
 
-static WAYS: [Way; 13] = [
+static WAYS: [Way; 14] = [
     Way::podgate("podgate, entrypoint: the server is Ready when it listens", "app", |ms| gates(ready_on_listen(ms))),
     Way::podgate("podgate, entrypoint: the server answers 503 at first", "app", |ms| gates(answers_503_first(ms))),
     Way::podgate("podgate, post-start: the server is Ready when it listens", "db", |ms| hooks(ready_on_listen(ms))),
     Way::podgate("podgate, hold: the server is Ready when it listens", "podgate", |ms| holds(ready_on_listen(ms))),
-    Way::probed("podgate, hold: exec probe every second", 1, |ms| holds(exec_probe(ms, 1))),
-    Way::probed("podgate, hold: exec probe every 10 s (default)", 10, |ms| holds(exec_probe(ms, 10))),
+    Way::podgate("podgate, hold: exec probe every second", "podgate", |ms| holds(exec_probe(ms, 1))),
+    Way::podgate("podgate, hold: exec probe every 10 s (default)", "podgate", |ms| holds(exec_probe(ms, 10))),
     Way::other(HOLD_BY_HAND, hold_by_hand),
+    Way::other("hold by hand: a readinessProbe that waits and then writes the file", hold_by_probe),
     Way::other("postStart hook that waits for a file (inotify)", file_hook),
     Way::other("wrapper that waits for a file (inotify)", inotify_wrapper),
     Way::other("wrapper that checks for a file every second", polling_wrapper),
@@ -219,8 +220,8 @@ fn answers_503_first(ms: u64) -> Container {
 /// A server with the image's own command, and with a readiness probe that only the kubelet can run.
 fn exec_probe(ms: u64, period: u32) -> Container {
     const FILE: &str = "/podgate-self/ready";
-    let db = server("db").ready_after(&format!("{ms}ms")).args(&["--touch", FILE]).probe(exec_check(FILE));
-    db.with(json!({"readinessProbe": {"periodSeconds": period}}))
+    let db = server("db").ready_after(&format!("{ms}ms")).args(&["--touch", FILE]);
+    db.wrapped_probe(&["/testserver", "check", FILE]).with(json!({"readinessProbe": {"periodSeconds": period}}))
 }
 
 fn gates(db: Container) -> Value {
@@ -238,13 +239,28 @@ fn holds(db: Container) -> Value {
 }
 
 fn hold_by_hand(ms: u64) -> Value {
-    const SCRIPT: &str = "until [ -e /shared/ready ]; do sleep 0.01; done; echo \"OPEN='yes'\" > /shared/.gate; \
-                          mv /shared/.gate /shared/gate; sleep 1000";
+    let script = format!("{WRITE_GATE}; sleep 1000");
+    let writer = json!({"name": "writer", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", script]});
+    plain(json!([db(ms, &["--touch", READY_FILE]), writer, held_by_hand()]), Value::Null)
+}
+
+/// The kubelet syncs the Pod when the probe passes, and then creates `app`.
+fn hold_by_probe(ms: u64) -> Value {
+    let mut db = db(ms, &["--touch", READY_FILE]);
+    let command = json!({"command": ["/tools/busybox", "sh", "-c", WRITE_GATE]});
+    db["readinessProbe"] = json!({"exec": command, "periodSeconds": 10, "timeoutSeconds": 300});
+    plain(json!([db, held_by_hand()]), Value::Null)
+}
+
+/// Waits until `db` is Ready, then writes the gate file.
+const WRITE_GATE: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 0.01; done; \
+                          echo \"OPEN='yes'\" > /shared/.gate; /tools/busybox mv /shared/.gate /shared/gate";
+
+fn held_by_hand() -> Value {
     let mut app = program("app", &[]);
     let from = json!({"volumeName": "shared", "path": "gate", "key": "OPEN"});
     app["env"] = json!([{"name": "GATE", "valueFrom": {"fileKeyRef": from}}]);
-    let writer = json!({"name": "writer", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", SCRIPT]});
-    plain(json!([db(ms, &["--touch", READY_FILE]), writer, app]), Value::Null)
+    app
 }
 
 /// Waits for the gate file of [`hold_by_hand`], and annotates the Pod.

@@ -9,6 +9,8 @@ pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of all checks after the gate has opened (`opened --check-limit`): that of a startupProbe with the defaults
 /// of Kubernetes.
 pub const OPENED_CHECK_LIMIT: Duration = Duration::from_secs(30);
+/// Time limit of a readinessProbe that waits (`probe --limit`).
+pub const PROBE_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// Time limit of a preStop hook (`--grace`).
 pub const PRE_STOP_GRACE: Duration = Duration::from_secs(25);
 /// Part of that limit for the user's own preStop hook (`--then-timeout`).

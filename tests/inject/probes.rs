@@ -58,3 +58,47 @@ fn other_probes_become_tcp_checks_behind_a_gate() {
         assert_eq!(checks_for(&probe), [None, None], "{probe}");
     }
 }
+
+#[test]
+fn exec_readiness_probe_is_wrapped_without_a_gate() {
+    let probe = |more: Value| {
+        let mut probe = json!({"exec": {"command": ["pg_isready", "-q"]}, "periodSeconds": 10});
+        probe.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        probe
+    };
+    let inject = |annotations: Value, db: Value| {
+        let api = json!({"name": "api", "image": "x"});
+        let template = json!({"metadata": {"annotations": annotations}, "spec": {"containers": [db, api]}});
+        injected(&template).value["spec"]["containers"][0]["readinessProbe"].clone()
+    };
+    let db = |probe: &Value| json!({"name": "db", "image": "x", "readinessProbe": probe});
+    let order = json!({"podgate.io/order": "db, api"});
+    for (more, flags, limit) in [
+        (json!({}), &[][..], 306),
+        (json!({"timeoutSeconds": 1, "failureThreshold": 9}), &[], 306),
+        (json!({"timeoutSeconds": 7}), &["--check-timeout", "7s"], 312),
+        (json!({"initialDelaySeconds": 20}), &["--initial-delay", "20s"], 306),
+        (json!({"initialDelaySeconds": 0}), &[], 306),
+    ] {
+        let probe = probe(more);
+        let mut expected = probe.clone();
+        let line = ["/podgate/bin/podgate", "probe", "--container", "db"].iter().chain(flags);
+        expected["exec"]["command"] = line.chain(&["--", "pg_isready", "-q"]).copied().collect();
+        expected["timeoutSeconds"] = limit.into();
+        if probe["initialDelaySeconds"] != Value::Null {
+            expected["initialDelaySeconds"] = 0.into();
+        }
+        assert_eq!(inject(order.clone(), db(&probe)), expected);
+    }
+    // No container waits for the result, or podgate runs the command or another check itself.
+    let gated = json!({"name": "db", "image": "x", "command": ["x"], "readinessProbe": probe(json!({}))});
+    let checked = json!({"podgate.io/order": "db, api", "ready.podgate.io/db": "tcp://127.0.0.1:5432"});
+    let started = json!({"podgate.io/order": "db=Started, api"});
+    for (annotations, db) in
+        [(order.clone(), gated), (checked, db(&probe(json!({})))), (started, db(&probe(json!({}))))]
+    {
+        assert_eq!(inject(annotations, db), probe(json!({})));
+    }
+    let http = json!({"httpGet": {"port": 80}});
+    assert_eq!(inject(order, db(&http)), http);
+}

@@ -52,6 +52,8 @@ pub(crate) struct Container {
     pub(crate) name: String,
     arguments: Vec<String>,
     probe: Option<Value>,
+    /// True if podgate wraps the command of the exec readinessProbe, as `inject` does without a gate.
+    wraps_probe: bool,
     mode: OrderMode,
     pre_stop: Option<Vec<String>>,
     patch: Value,
@@ -60,7 +62,8 @@ pub(crate) struct Container {
 /// Creates a container with a test server that has no ports, hook or gate, and is ready at once.
 pub(crate) fn server(name: &str) -> Container {
     let (arguments, patch) = (Vec::new(), json!({}));
-    Container { name: name.to_owned(), arguments, probe: None, mode: OrderMode::Unordered, pre_stop: None, patch }
+    let mode = OrderMode::Unordered;
+    Container { name: name.to_owned(), arguments, probe: None, wraps_probe: false, mode, pre_stop: None, patch }
 }
 
 fn log_flags() -> impl Iterator<Item = String> {
@@ -87,6 +90,12 @@ impl Container {
         merge(&mut probe, json!({"periodSeconds": 1}));
         self.probe = Some(probe);
         self
+    }
+
+    /// Sets an exec readiness probe, and wraps its command.
+    pub(crate) fn wrapped_probe(mut self, command: &[&str]) -> Self {
+        self.wraps_probe = true;
+        self.probe(json!({"exec": {"command": command}}))
     }
 
     /// Makes the test server serve HTTP on `port`, and adds an HTTP readiness probe.
@@ -164,6 +173,12 @@ impl Container {
         let podgate = |command: &[&str], flags: &[String]| -> Vec<String> {
             to_strings(&["/podgate/bin/podgate"]).chain(to_strings(command)).chain(flags.iter().cloned()).collect()
         };
+        if self.wraps_probe {
+            let own = spec["readinessProbe"]["exec"]["command"].as_array().expect("a command").iter();
+            let words = podgate(&["probe", "--container", &self.name, "--"], &[]).into_iter().map(Value::from);
+            let words = words.chain(own.cloned()).collect::<Vec<_>>();
+            merge(&mut spec["readinessProbe"], json!({"exec": {"command": words}, "timeoutSeconds": 306}));
+        }
         let hook = |command, flags| json!({"exec": {"command": podgate(&[command, "--container", &self.name], flags)}});
         match &self.mode {
             OrderMode::Unordered => {}

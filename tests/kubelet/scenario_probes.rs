@@ -1,5 +1,6 @@
 //! Readiness probes of every kind.
 
+use crate::clock::{eventually, wall_ms};
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use serde_json::json;
@@ -68,4 +69,57 @@ fn gate_runs_the_exec_probe_of_its_container() {
     let lives = run.assert_order(&["db", "api"]);
     assert_eq!(up.kubelet_status("db")["restartCount"], 0);
     scene.report(&format!("api started {:.0} ms after db was ready", lives[1].start_time() - lives[0].ready_time()));
+}
+
+/// Without a gate, the kubelet's readinessProbe itself waits for the command, and tells the sidecar. With the kubelet's
+/// period, the next container would start up to 60 s after Ready.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn wrapped_probe_releases_a_held_container() {
+    let scene = Scene::shared("wrapped-probe");
+    scene.grant_pod_access();
+    let rare = json!({"readinessProbe": {"periodSeconds": 60}});
+    let probed = |name: &str| {
+        let server = server(name).args(&["--touch", "/tmp/ready"]).ready_after("1500ms");
+        server.wrapped_probe(&["/testserver", "check", "/tmp/ready"]).with(rare.clone())
+    };
+    let containers = [
+        probed("db"),
+        probed("api").held(&["--until", "db"]),
+        server("web").http(8003).held(&["--until", "db", "--until", "api"]),
+    ];
+    let run = scene.create(&Pod::new("wrapped-probe", containers));
+    run.wait_until_up();
+    let lives = run.assert_order(&["db", "api", "web"]);
+    for pair in lives.windows(2) {
+        let took = pair[1].start_time() - pair[0].ready_time();
+        assert!(took < 10_000.0, "{} started {took:.0} ms after {} was Ready", pair[1].name, pair[0].name);
+        scene.report(&format!("{} started {took:.0} ms after {} was Ready", pair[1].name, pair[0].name));
+    }
+}
+
+/// The report of a passed probe must not count for the next run of the container.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn wrapped_probe_of_a_restarted_container_waits_again() {
+    if !Scene::can_inject_faults("wrapped-again") {
+        return;
+    }
+    let scene = Scene::shared("wrapped-again");
+    scene.grant_pod_access();
+    let db = server("db").args(&["--touch", "/tmp/ready"]).ready_after("3s");
+    let db = db.wrapped_probe(&["/testserver", "check", "/tmp/ready"]);
+    let run = scene.create(&Pod::new("again", [db, server("api").http(8002).held(&["--until", "db"])]));
+    run.wait_until_up();
+    run.assert_order(&["db", "api"]);
+    let (killed, seen) = (wall_ms(), run.watch.len());
+    run.signal("db", "KILL");
+    run.wait_for_start("db", 2);
+    run.watch.wait_from(seen, "podgate shows the restart", 60, |seen| seen.podgate_state("db") != Some("Ready"));
+    let seen = run.watch.len();
+    run.watch.wait_from(seen, "db is Ready again", 60, |seen| seen.podgate_state("db") == Some("Ready"));
+    let known = wall_ms();
+    let ready =
+        eventually("the server is ready again", 10, || run.log("db").time_of("ready").filter(|at| *at > killed));
+    assert!(known > ready, "podgate showed Ready {:.0} ms before the server was ready", ready - known);
 }

@@ -336,9 +336,11 @@ fn held_container_needs_a_deadline_in_a_pod_that_ends() {
 
 #[test]
 fn states_that_only_the_kubelet_knows_give_a_note() {
-    let exec = json!({"command": null, "readinessProbe": {"exec": {"command": ["true"]}}});
+    let wrapped = json!({"command": null, "readinessProbe": {"exec": {"command": ["true"]}}});
+    let exec = json!({"command": null, "startupProbe": {"exec": {"command": ["true"]}}});
     let chain = |order: &str, db: &Value| rule_names(&pod(order, &[("db", db.clone()), ("api", json!({}))]));
     assert_eq!(chain("db, api", &exec), ["known-by-kubelet"]);
+    assert_eq!(chain("db, api", &wrapped), [] as [&str; 0]);
     assert_eq!(chain("db=Started, api", &exec), [] as [&str; 0]);
     assert_eq!(chain("db=Exited, api", &json!({"command": null})), ["exit-not-final", "known-by-kubelet"]);
     assert_eq!(chain("db=Exited, api", &json!({})), ["exit-not-final"]);

@@ -86,7 +86,7 @@ fn gate_with_many_words_is_rejected() {
     let [a, b, c] = answers(words, [150_000, 240_000, 30_000]);
     assert_refused(&a, "values");
     assert_refused(&b, "values");
-    assert_refused(&c, "the gate's command line has too many words");
+    assert_refused(&c, "podgate's command line has too many words");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Flags that `inject` writes. Those with the name of a field belong to this field only. Other flags are a person's own.
 const WRITTEN: &str = "--container --until --check --check-timeout --check-limit --wait --timeout --on-timeout --fail-fast \
     --tether --ready-check --fallback-check --restart-with --stop-after --stop-signal --termination-log --then \
-    --then-timeout startupProbe--or-waiting preStop--grace preStop--log-to";
+    --then-timeout --initial-delay startupProbe--or-waiting preStop--grace preStop--log-to";
 
 /// Returns true if `inject` never writes `flag`, with or without its value, into the field `short`.
 fn is_added(short: &str, flag: &str) -> bool {
@@ -26,7 +26,9 @@ fn agent_words(container: &Value, short: &str) -> Option<Vec<String>> {
         return Some(parts::string_list(container.get(field))?.drain(..end).collect());
     }
     let own = parts::agent_line(container, short)?;
-    parts::exec_words(field_place(&Place::root(), short).of(container)).map(|mut words| words.split_off(own.prefix))
+    let mut words = parts::exec_words(field_place(&Place::root(), short).of(container))?;
+    words.truncate(own.end.unwrap_or(words.len()));
+    Some(words.split_off(own.prefix))
 }
 
 /// Returns the flags of each command line of the agent in a template, by container and field, with the field's place.

@@ -3,7 +3,7 @@
 use crate::core::argv::Check;
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Mode, Probe};
-use crate::core::defaults::{CHECK_TIMEOUT, OPENED_CHECK_LIMIT, THEN_TIMEOUT};
+use crate::core::defaults::{CHECK_TIMEOUT, OPENED_CHECK_LIMIT, PROBE_LIMIT, THEN_TIMEOUT};
 use crate::core::names;
 use crate::core::until::WantedState;
 use crate::order::dollars;
@@ -15,7 +15,7 @@ use crate::order::plan::{ContainerPlan, GatePlan};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Seconds by which the startupProbe outlasts the gate's time limit. The gate thus fails first and reports the reason.
+/// Seconds by which a probe of the kubelet outlasts podgate's own limit. Podgate thus fails first and reports the reason.
 const EXTRA_SECONDS: u64 = 5;
 /// Time limit for a hook that waits only for the container's start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -181,6 +181,22 @@ impl ContainerLines<'_> {
             "timeoutSeconds": limit,
             "terminationGracePeriodSeconds": grace,
         }))
+    }
+
+    /// Returns the words in front of the command of an exec readinessProbe, and the probe's time limit in seconds.
+    pub(super) fn probe(&self, probe: &Probe) -> (Vec<String>, u64) {
+        let mut line = AgentCommand::new("probe");
+        line.add_flag("--container", &self.planned.name);
+        if probe.timeout_seconds != 1 {
+            line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
+        }
+        if probe.initial_delay_seconds > 0 {
+            line.add_flag("--initial-delay", format!("{}s", probe.initial_delay_seconds));
+        }
+        let mut words = with_added_flags(line, self.found, "readinessProbe");
+        words.push("--".to_owned());
+        let limit = PROBE_LIMIT.as_secs() + EXTRA_SECONDS + u64::from(probe.timeout_seconds);
+        (words, limit.min(i32::MAX as u64))
     }
 
     /// Adds the container's `exec` probes, or the check that replaces its probes, as checks with `flag`. The sidecar

@@ -35,10 +35,9 @@ pub(super) fn check_parts(template: &Value) -> Result<(), Finding> {
     for (at, item) in list.items(template).iter().enumerate() {
         for (short, _) in AGENT_FIELDS {
             let Some(own) = parts::agent_line(item, short) else { continue };
-            if short != "command" {
-                hooks += own.line.values("--then").concat().len();
-            } else if own.end.is_some_and(|end| end > GATE_WORDS_MAX) {
-                return forged(&list.to(at).to(short), "the gate's command line has too many words");
+            hooks += own.line.values("--then").concat().len();
+            if own.end.is_some_and(|end| end > GATE_WORDS_MAX) {
+                return forged(&parts::field_place(&list.to(at), short), "podgate's command line has too many words");
             }
         }
         if hooks > HOOKS_MAX {

@@ -34,17 +34,23 @@ const HOLD_KEYS: &str = "keys";
 /// Directory in the hold volume whose subdirectory a held container mounts.
 const HOLD_GATE: &str = "gate";
 
-/// Returns the place of a container's field. `short` is the field's name without `lifecycle`.
+/// Returns the place of a container's field. `short` is the field's name without `lifecycle` or `readinessProbe`.
 pub(super) fn field_place(container: &Place, short: &str) -> Place {
     match short {
         "postStart" | "preStop" => container.to("lifecycle").to(short),
+        "timeoutSeconds" | "initialDelaySeconds" => container.to("readinessProbe").to(short),
         _ => container.to(short),
     }
 }
 
 /// Fields of a container that can hold a command line of the agent, each with the agent's subcommand.
-pub(super) const AGENT_FIELDS: [(&str, &str); 4] =
-    [("command", "entrypoint"), ("startupProbe", "opened"), ("postStart", "post-start"), ("preStop", "pre-stop")];
+pub(super) const AGENT_FIELDS: [(&str, &str); 5] = [
+    ("command", "entrypoint"),
+    ("startupProbe", "opened"),
+    ("readinessProbe", "probe"),
+    ("postStart", "post-start"),
+    ("preStop", "pre-stop"),
+];
 
 /// Returns the command line in the field `short` (see [`AGENT_FIELDS`]); `None` if the program is not podgate's agent.
 pub(super) fn agent_line(container: &Value, short: &str) -> Option<OwnLine> {
@@ -62,7 +68,7 @@ fn gate_line(words: Option<&Value>) -> Option<OwnLine> {
     (own.prefix == 0 && own.line.subcommand == "entrypoint").then_some(own)
 }
 
-/// Maximum number of words of a gate that `inject` inserts, or `uninject` removes, one by one, which keeps the comments
+/// Maximum number of words of a gate or probe that `inject` inserts, or `uninject` removes, one by one, which keeps the comments
 /// in a YAML list. Each such edit moves all later words, so a single edit replaces the words of a longer gate.
 pub(super) const SINGLE_WORDS_MAX: usize = 32;
 

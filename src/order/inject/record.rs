@@ -13,8 +13,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Fields of a container that podgate can set, nested fields before their parent fields.
-pub(super) const CONTAINER_FIELDS: [&str; 8] =
-    ["command", "args", "startupProbe", "env", "volumeMounts", "postStart", "preStop", "lifecycle"];
+pub(super) const CONTAINER_FIELDS: [&str; 10] = [
+    "command",
+    "args",
+    "startupProbe",
+    "timeoutSeconds",
+    "initialDelaySeconds",
+    "env",
+    "volumeMounts",
+    "postStart",
+    "preStop",
+    "lifecycle",
+];
 
 /// Returns the Pod fields that a record can contain, each with the field's name in the record.
 pub(super) fn pod_fields() -> [(&'static str, Place); 4] {

@@ -85,15 +85,22 @@ fn restore_container(
         let rest = &Place::root().to("command").items(injected)[end + 1..];
         if rest.is_empty() || of.no.contains("command") || of.was.contains_key("command") {
             restore_field(editor, &at, of.was.get("command"))?;
-        } else if end >= parts::SINGLE_WORDS_MAX {
-            restore_field(editor, &at, Some(&rest.to_vec().into()))?;
         } else {
-            for _ in 0..=end {
-                editor.edit(at.to(0), Op::Remove)?;
-            }
+            remove_words(editor, &at, end, rest)?;
         }
         if let Some(args) = of.was.get("args") {
             restore_field(editor, &place.to("args"), Some(args))?;
+        }
+    }
+    if let Some(end) = parts::agent_line(injected, "readinessProbe").and_then(|own| own.end) {
+        let at = Place::root().to("readinessProbe").to("exec").to("command");
+        let rest = &at.items(injected)[end + 1..];
+        remove_words(editor, &place.to("readinessProbe").to("exec").to("command"), end, rest)?;
+        for short in ["timeoutSeconds", "initialDelaySeconds"] {
+            let (at, was) = (field_place(place, short), of.was.get(short));
+            if was.is_some() || short == "timeoutSeconds" && at.of(editor.value()).is_some() {
+                restore_field(editor, &at, was)?;
+            }
         }
     }
     for short in ["startupProbe", "postStart", "preStop"] {
@@ -109,6 +116,14 @@ fn restore_container(
         restore_if_empty(editor, injected.get(holder), &place.to(holder), of.was.get(holder))?;
     }
     Ok(())
+}
+
+/// Removes podgate's words from the list at `place`, up to the `--` at index `end`; `rest` are the words behind it.
+fn remove_words(editor: &mut Editor, place: &Place, end: usize, rest: &[Value]) -> Result<(), EditError> {
+    if end >= parts::SINGLE_WORDS_MAX {
+        return restore_field(editor, place, Some(&rest.to_vec().into()));
+    }
+    (0..=end).try_for_each(|_| editor.edit(place.to(0), Op::Remove))
 }
 
 /// Sets a field to its original value `was`. Removes the field if `was` is `None`.

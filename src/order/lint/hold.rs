@@ -52,7 +52,8 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
 /// Reports a state that podgate learns only from the kubelet's status.
 fn check_source(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let name = own.name;
-    let is_exec = plan.get(name).is_none_or(|planned| planned.ready.is_none()) && own.has_exec_probe();
+    let is_known = |planned: &ContainerPlan| planned.ready.is_some() || planned.wrapped_probe.is_some();
+    let is_exec = !plan.get(name).is_some_and(is_known) && own.has_exec_probe();
     let is_late = |want| match want {
         WantedState::Started => false,
         WantedState::Ready => is_exec,

@@ -4,7 +4,7 @@ use super::graph::Graph;
 use super::modes::{self, HookReason, ModeResolver};
 use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
 use super::{init_containers, list_order, stop_order};
-use crate::core::container::Container;
+use crate::core::container::{Container, Probe};
 use crate::core::container_list;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -153,6 +153,7 @@ impl Planner<'_> {
                 PlannedMode::None => "the hooks before it hold it back".to_owned(),
                 _ => modes.mode_reason(name, hooked),
             },
+            wrapped_probe: self.wrapped_probe(own, &mode),
             mode,
             after,
             ready: modes::ready_check(self.declared, self.graph, name).cloned(),
@@ -198,6 +199,15 @@ impl Planner<'_> {
         self.graph.waiters_with_needs(name).any(|(_, need)| need.until.want.is_exit())
             || !self.sidecars.is_empty()
             || is_waited_for && self.has_inside_probe(own)
+    }
+
+    /// Returns the exec readinessProbe of a container that another one waits for. A gate or hook runs its command itself.
+    fn wrapped_probe(&self, own: &ContainerRef<'_>, mode: &PlannedMode) -> Option<Probe> {
+        let mut wanted = self.graph.waiters_with_needs(own.name);
+        let is_wrapped = matches!(mode, PlannedMode::None | PlannedMode::Hold)
+            && wanted.any(|(_, need)| need.until.want == WantedState::Ready)
+            && modes::ready_check(self.declared, self.graph, own.name).is_none();
+        own.probe("readinessProbe").filter(|probe| is_wrapped && probe.is_exec())
     }
 
     /// Returns true if only the agent inside the container can tell that the container is Ready.

@@ -1,7 +1,7 @@
 //! Types of a plan.
 
 use crate::core::argv::Check;
-use crate::core::container::Mode;
+use crate::core::container::{Mode, Probe};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::dollars;
@@ -52,6 +52,8 @@ pub struct ContainerPlan {
     pub continue_on_timeout: bool,
     /// True if the wait fails as soon as a required container exits for good, is in back-off or cannot pull its image.
     pub fail_fast: bool,
+    /// The container's exec readinessProbe, if podgate wraps its command, so that the sidecar knows the result first.
+    pub wrapped_probe: Option<Probe>,
     /// Containers that this container must outlive when the Pod stops, in list order.
     pub outlives: Vec<String>,
     /// True if another container must outlive this one.
@@ -209,6 +211,9 @@ impl ContainerPlan {
 
     /// Returns true if podgate must change this container.
     pub fn is_modified(&self) -> bool {
-        self.mode != PlannedMode::None || !self.outlives.is_empty() || self.needs_tether()
+        self.mode != PlannedMode::None
+            || self.wrapped_probe.is_some()
+            || !self.outlives.is_empty()
+            || self.needs_tether()
     }
 }

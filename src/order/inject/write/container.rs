@@ -43,8 +43,12 @@ impl Writer<'_> {
             }
             PlannedMode::None => {}
         }
+        if let Some(probe) = &planned.wrapped_probe {
+            self.wrap_probe(&own, probe, &place.to("readinessProbe"))?;
+        }
         entry.pre_stop = self.write_pre_stop(&own, &place)?;
-        if matches!(entry.mode, Mode::Entrypoint | Mode::PostStart) || entry.pre_stop {
+        let has_agent = matches!(entry.mode, Mode::Entrypoint | Mode::PostStart) || entry.pre_stop;
+        if has_agent || planned.wrapped_probe.is_some() {
             for mount in parts::mounts(&planned.name) {
                 self.push(&place.to("volumeMounts"), mount)?;
             }
@@ -134,6 +138,20 @@ impl Writer<'_> {
         let own = ContainerLines { container: &container, ..*own };
         let words = own.post_start(then);
         Ok(self.write_hook(place, "postStart", &words)?)
+    }
+
+    /// Puts `podgate probe` in front of the command of an exec readinessProbe. That process waits until the command
+    /// passes, so the kubelet's time limit becomes longer, and the initial delay becomes a flag.
+    fn wrap_probe(&mut self, own: &ContainerLines<'_>, probe: &Probe, place: &Place) -> Result<(), EditError> {
+        let (line, limit) = own.probe(probe);
+        for (at, word) in line.into_iter().enumerate() {
+            self.editor.edit(place.to("exec").to("command").to(at), Op::Insert(word.into()))?;
+        }
+        self.editor.edit(place.to("timeoutSeconds"), Op::Set(limit.into()))?;
+        if probe.initial_delay_seconds > 0 {
+            self.editor.edit(place.to("initialDelaySeconds"), Op::Set(0.into()))?;
+        }
+        Ok(())
     }
 
     /// Writes the container's preStop hook, if it needs one. Returns true if the hook was written.
