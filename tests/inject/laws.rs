@@ -65,7 +65,14 @@ fn inject_is_idempotent_and_reversible() {
 fn image_commands_are_kept_by_later_injections() {
     let images = ["db", "api", "web", "log", "migrate", "x-1"].map(|name| {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        (name.to_owned(), ImageCommand { entrypoint: words(&["/entry", "$(X)", "$$"]), cmd: words(&["serve"]) })
+        (
+            name.to_owned(),
+            ImageCommand {
+                entrypoint: words(&["/entry", "$(X)", "$$"]),
+                cmd: words(&["serve"]),
+                ..ImageCommand::default()
+            },
+        )
     });
     let known = KnownFacts { images: images.into(), ..KnownFacts::default() };
     let injected = Cell::new(0);

@@ -7,6 +7,7 @@ mod declare;
 mod dollars;
 mod edit;
 mod grammar;
+mod image_map;
 mod limits;
 mod lint;
 mod migrate;

@@ -395,7 +395,11 @@ fn pre_stop_limits_decrease_along_the_chain() {
 
 #[test]
 fn spec_command_wins_over_annotation_and_image() {
-    let image = ImageCommand { entrypoint: vec!["/entry".into(), "$(X)".into()], cmd: vec!["serve".into()] };
+    let image = ImageCommand {
+        entrypoint: vec!["/entry".into(), "$(X)".into()],
+        cmd: vec!["serve".into()],
+        ..ImageCommand::default()
+    };
     let known = KnownFacts { images: [("api".to_owned(), image)].into(), ..KnownFacts::default() };
     let command = |container: Value, annotations: Value| {
         let template =

@@ -21,6 +21,8 @@ fn commands_on_the_page_work() {
     }
     scene.file("shop.yaml", &manifest);
     scene.file("deploy/shop.yaml", &manifest);
+    // The fake kubectl answers `get` with this file.
+    scene.file("injected.yaml", &manifest);
     let logins = login(&registry.address, USER.1);
     scene.file("home/.docker/config.json", &logins);
     let secret = format!("apiVersion: v1\nkind: Secret\nstringData:\n  .dockerconfigjson: '{logins}'\n");
@@ -29,15 +31,18 @@ fn commands_on_the_page_work() {
 
     let blocks = Page::read("docs/resolve-images.md").blocks("sh");
     let commands: Vec<&str> = blocks.iter().flat_map(|block| block.text.lines()).collect();
+    let runs = |name: &str, program: &str| fs::read_to_string(at(name)).unwrap().contains(program);
     for command in &commands {
         let (code, output) = shell::bash(scene.directory.path(), &scene.home(), command);
         assert_eq!(code, Some(0), "{command}: {output}");
+        if command.contains("inject") && command.contains("| kubectl apply") {
+            let applied = fs::read_to_string(at("applied.yaml")).unwrap();
+            assert!(applied.contains("\"/app\"") || applied.contains("- /app"), "{command}: {applied}");
+        }
+        if command.contains(">images.json") {
+            assert!(runs("images.json", "\"/app\""), "{command}");
+        }
     }
-    assert_eq!(commands.len(), 3);
-    let runs = |name: &str, program: &str| fs::read_to_string(at(name)).unwrap().contains(program);
-    assert!(
-        runs("applied.yaml", "\"/app\"") || runs("applied.yaml", "- /app"),
-        "the manifest must have the image's command"
-    );
+    assert_eq!(commands.len(), 8);
     assert!(runs("deploy/shop.yaml", "/arm"), "the manifest must have the command for the other platform");
 }

@@ -1,8 +1,9 @@
-//! Tests of `inject --resolve-images` against a real registry, and against servers that answer incorrectly or not at
+//! Tests of `inject --resolve-images` and `resolve-images` against a real registry, and against servers that answer incorrectly or not at
 //! all.
 
 mod commands;
 mod hostile;
+mod image_file;
 mod server;
 mod tokens;
 
@@ -96,9 +97,13 @@ impl Run {
 }
 
 fn run(home: &Path, input: &str, more: &[&str]) -> Run {
+    run_tool(home, input, &[&["inject", "-"], more].concat())
+}
+
+fn run_tool(home: &Path, input: &str, arguments: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
     command.env_clear().env("HOME", home).timeout(HANG_GUARD);
-    let output = command.args(["inject", "-"]).args(more).write_stdin(input).output().unwrap();
+    let output = command.args(arguments).write_stdin(input).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Run { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }

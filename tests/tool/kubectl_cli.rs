@@ -53,7 +53,7 @@ fn pod(stage: &str) -> String {
 /// Run this test with `PODGATE_REGENERATE=1` to update the pages.
 #[test]
 fn help_matches_the_docs() {
-    let pages: [(&str, &[&[&str]]); 2] = [
+    let pages: [(&str, &[&[&str]]); 3] = [
         (
             "kubectl-podgate.md",
             &[
@@ -65,6 +65,7 @@ fn help_matches_the_docs() {
                 &["version", "--help"],
             ],
         ),
+        ("resolve-images.md", &[&["resolve-images", "--help"]]),
         ("try.md", &[&["try", "--help"]]),
     ];
     for (page, commands) in pages {
@@ -218,7 +219,7 @@ fn habits_of_kubectl_work_or_get_a_hint() {
     assert!(code == 0 && out.contains("Usage: kubectl podgate") && err.is_empty(), "{err}");
     let (code, out, _) = run(&["check", "-f", "a.json,b.json"], "");
     assert!(code == 0 && out.contains("2 templates checked"), "{out}");
-    for command in ["check", "inject", "uninject"] {
+    for command in ["check", "inject", "resolve-images", "uninject"] {
         let (code, out, err) = run(&[command], pod);
         assert!(code == 64 && out.is_empty() && err.contains("pass - as FILE"), "{err}");
         let (_, out, err) = run(&[command, "https://example.com/a.yaml"], "");

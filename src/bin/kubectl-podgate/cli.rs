@@ -1,6 +1,6 @@
-//! The top-level command line. Each command's arguments and help text are in its directory.
+//! The top-level command line. Each command's arguments and help text are in its module.
 
-use crate::{check, completion, inject, overrides, status, timeline, try_run};
+use crate::{check, completion, inject, overrides, resolve_images, status, timeline, try_run};
 use clap::{Parser, Subcommand};
 
 const HELP: &str = "\
@@ -35,6 +35,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Man(completion::Man),
     Override(overrides::Override),
+    ResolveImages(Box<resolve_images::ResolveImages>),
     #[command(hide = true)]
     StandIn(Box<try_run::StandIn>),
     Status(status::Status),

@@ -13,6 +13,7 @@ mod output;
 mod overrides;
 mod pod;
 mod registry;
+mod resolve_images;
 mod runtime;
 mod status;
 mod terminal;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         cli::Command::Inject(args) => or_fail(inject::inject(&args)),
         cli::Command::Man(args) => completion::write_man_pages(cli::Args::command(), &args),
         cli::Command::Override(args) => runtime::block_on(overrides::run(&args)),
+        cli::Command::ResolveImages(args) => or_fail(resolve_images::run(&args)),
         cli::Command::StandIn(args) => try_run::run_stand_in(&args),
         cli::Command::Status(args) => runtime::block_on(status::run(&args)),
         cli::Command::Timeline(args) => runtime::block_on(timeline::run(&args)),

@@ -83,7 +83,7 @@ impl<'a> Existing<'a> {
                 && let Some(end) = words.iter().position(|word| word == "--")
             {
                 let entrypoint = words[end + 1..].iter().map(|word| dollars::unescape(word)).collect();
-                known.images.entry(name.to_owned()).or_insert(ImageCommand { entrypoint, cmd: Vec::new() });
+                known.images.entry(name.to_owned()).or_insert(ImageCommand { entrypoint, ..ImageCommand::default() });
             }
         }
         known

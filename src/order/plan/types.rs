@@ -120,11 +120,14 @@ pub struct KnownFacts {
 
 /// An image's `Entrypoint` and `Cmd`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, expecting = "an object with entrypoint, cmd and digest")]
 pub struct ImageCommand {
     /// `Entrypoint` of the image. A container's `command` replaces `Entrypoint` and `Cmd`.
     pub entrypoint: Vec<String>,
     /// `Cmd` of the image. A container's `args` replaces `Cmd`.
     pub cmd: Vec<String>,
+    /// Digest of the tag, `sha256:…`, if known. For a multi-platform image, the digest of the index.
+    pub digest: String,
 }
 
 impl ImageCommand {

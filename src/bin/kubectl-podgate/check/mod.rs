@@ -11,7 +11,7 @@ mod text;
 pub(crate) use args::Check;
 
 use crate::output::{print_stderr, write_stdout};
-use crate::registry::images::look_up_images;
+use crate::registry::images::resolve_images;
 use crate::runtime;
 use crate::yaml::files::ignored_message;
 use analyze::Analysis;
@@ -24,8 +24,7 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode, Vec<String>> {
     if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
         print_stderr(Level::Note, &line);
     }
-    let look_up = || look_up_images(&sources, &args.images, false);
-    let images = args.images.resolve_images.then(look_up).transpose()?.unwrap_or_default();
+    let images = resolve_images(&sources, &args.images, false)?.unwrap_or_default();
     if args.server {
         return Ok(runtime::block_on(async {
             print_report(args, server::analyze_with_cluster(args, &sources, &images).await?)

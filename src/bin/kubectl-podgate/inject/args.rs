@@ -78,7 +78,7 @@ pub(crate) struct Inject {
     #[command(flatten)]
     pub(crate) images: ImageArgs,
     /// Only write the commands that were read, as annotations for the webhook
-    #[arg(long, requires = "resolve_images", conflicts_with = "from")]
+    #[arg(long, requires = "resolve_images", conflicts_with_all = ["from", "images"])]
     pub(crate) annotate_only: bool,
 }
 

@@ -10,7 +10,7 @@ pub(crate) use transform::finding_report;
 
 use crate::common_args::FindingArgs;
 use crate::output::{fail, print_line, print_stderr};
-use crate::registry::images::look_up_images;
+use crate::registry::images::resolve_images;
 use crate::yaml::Source;
 use crate::yaml::files::{check_readable, ignored_message, read_single_document};
 use args::FileArgs;
@@ -34,8 +34,7 @@ pub(crate) fn inject(args: &Inject) -> Result<ExitCode, Vec<String>> {
         ..Options::new(args.image.clone().unwrap_or_else(release::sidecar_image))
     });
     let action = |sources: &[Source]| {
-        let look_up = || look_up_images(sources, &args.images, args.annotate_only);
-        let images = args.images.resolve_images.then(look_up).transpose()?;
+        let images = resolve_images(sources, &args.images, args.annotate_only)?;
         let sets_image = args.image.is_some();
         Ok(Action::Inject { options, sets_image, from, images, annotate_only: args.annotate_only })
     };

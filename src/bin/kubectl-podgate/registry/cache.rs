@@ -1,6 +1,6 @@
 //! Cache of looked-up commands. Entries never expire: their key is a digest, and the content of a digest cannot change.
 
-use super::image_config::ImageInfo;
+use podgate::order::plan::ImageCommand;
 use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ impl CommandCache {
         Some(self.0.as_ref()?.join(name + ".json"))
     }
 
-    pub(super) fn get(&self, digest: &str, platform: &str) -> Option<ImageInfo> {
+    pub(super) fn get(&self, digest: &str, platform: &str) -> Option<ImageCommand> {
         let text = fs::read_to_string(self.path(digest, platform)?).ok()?;
         // Ignore a file that was copied or renamed from the entry of another digest.
-        serde_json::from_str(&text).ok().filter(|info: &ImageInfo| info.digest == digest)
+        serde_json::from_str(&text).ok().filter(|info: &ImageCommand| info.digest == digest)
     }
 
-    pub(super) fn put(&self, info: &ImageInfo, platform: &str) {
+    pub(super) fn put(&self, info: &ImageCommand, platform: &str) {
         let Some(path) = self.path(&info.digest, platform) else { return };
         let text = json!(info).to_string();
         // Write a temporary file first, because another process may read the entry at the same time.
@@ -34,14 +34,13 @@ impl CommandCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use podgate::order::plan::ImageCommand;
 
     #[test]
     fn returns_only_intact_entries_of_same_digest_and_platform() {
         let directory = tempfile::tempdir().unwrap();
         let cache = CommandCache(Some(directory.path().join("deep/er")));
-        let command = ImageCommand { entrypoint: vec!["/e".to_owned()], cmd: vec!["ü".to_owned()] };
-        let info = ImageInfo { digest: "sha256:1".to_owned(), command };
+        let digest = "sha256:1".to_owned();
+        let info = ImageCommand { entrypoint: vec!["/e".to_owned()], cmd: vec!["ü".to_owned()], digest };
         let (amd64, arm64) = ("linux/amd64", "linux/arm64");
         assert_eq!(cache.get("sha256:1", amd64), None);
         cache.put(&info, amd64);

@@ -1,12 +1,13 @@
 //! Looks up images in registries, with a time limit, credentials and a cache.
 
-use super::args::ImageArgs;
+use super::args::RegistryArgs;
 use super::cache::CommandCache;
 use super::connection::{Connection, Error, build_http_client, host_name};
 use super::credentials::{Login, Logins};
-use super::image_config::{ImageInfo, parse_command};
+use super::image_config::parse_command;
 use oci_spec::distribution::Reference;
 use podgate::core::text::{error_chain, one_line};
+use podgate::order::plan::ImageCommand;
 use reqwest::{Certificate, Client};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ const MAX_ERROR_BYTES: usize = 200;
 
 /// Client for all registries, with credentials and a cache.
 pub(crate) struct RegistryClient<'a> {
-    args: &'a ImageArgs,
+    args: &'a RegistryArgs,
     logins: Logins,
     cache: CommandCache,
     http: Client,
@@ -24,7 +25,7 @@ pub(crate) struct RegistryClient<'a> {
 
 impl<'a> RegistryClient<'a> {
     /// Creates a client that also trusts the certificates in these PEM files.
-    pub(crate) fn new(args: &'a ImageArgs, logins: Logins, files: &[(PathBuf, String)]) -> Result<Self, String> {
+    pub(crate) fn new(args: &'a RegistryArgs, logins: Logins, files: &[(PathBuf, String)]) -> Result<Self, String> {
         // Fails if a provider is installed already. The error is ignored, because the program always installs the same
         // one.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -45,7 +46,7 @@ impl<'a> RegistryClient<'a> {
     }
 
     /// Looks up the Entrypoint and Cmd of `image`. An error does not name the image.
-    pub(crate) async fn look_up(&self, image: &str) -> Result<ImageInfo, String> {
+    pub(crate) async fn look_up(&self, image: &str) -> Result<ImageCommand, String> {
         let reference: Reference = image.parse().map_err(|error| format!("invalid image name: {error}"))?;
         let limit = self.args.registry_timeout;
         let asked = tokio::time::timeout(limit, self.fetch(&reference)).await;
@@ -54,7 +55,7 @@ impl<'a> RegistryClient<'a> {
         asked.unwrap_or_else(|_| Err(format!("no answer from {registry} within {limit} (--registry-timeout)")))
     }
 
-    async fn fetch(&self, image: &Reference) -> Result<ImageInfo, String> {
+    async fn fetch(&self, image: &Reference) -> Result<ImageCommand, String> {
         let registry = image.resolve_registry();
         // The content of a digest never changes, so a cached command needs no request.
         if let Some(found) = image.digest().and_then(|digest| self.cache.get(digest, &self.args.platform)) {
@@ -79,7 +80,7 @@ impl<'a> RegistryClient<'a> {
     }
 
     /// Tries the matching credentials one after the other. Pulls anonymously if there are no matching credentials.
-    async fn fetch_with_logins(&self, scheme: &'static str, image: &Reference) -> Result<ImageInfo, Error> {
+    async fn fetch_with_logins(&self, scheme: &str, image: &Reference) -> Result<ImageCommand, Error> {
         let logins = self.logins.for_image(image.resolve_registry(), image.repository());
         let Some((last, others)) = logins.split_last() else { return self.pull(scheme, image, None).await };
         for login in others {
@@ -91,7 +92,7 @@ impl<'a> RegistryClient<'a> {
         self.pull(scheme, image, Some(last)).await
     }
 
-    async fn pull(&self, scheme: &'static str, image: &Reference, login: Option<&Login>) -> Result<ImageInfo, Error> {
+    async fn pull(&self, scheme: &str, image: &Reference, login: Option<&Login>) -> Result<ImageCommand, Error> {
         let (http, token_hosts) = (&self.http, self.args.token_service.as_slice());
         let mut registry = Connection { http, scheme, image, login, token_hosts, authorization: None };
         registry.authorize().await?;
@@ -112,11 +113,10 @@ impl<'a> RegistryClient<'a> {
         let config = manifest["config"]["digest"].as_str();
         let config = config.ok_or_else(|| Error::Refused("the manifest names no configuration".to_owned()))?;
         let config = registry.config(config).await?;
-        let command = parse_command(&String::from_utf8_lossy(&config))
+        let command = parse_command(&String::from_utf8_lossy(&config), digest)
             .ok_or_else(|| Error::Refused("the manifest's configuration is not an image configuration".to_owned()))?;
-        let info = ImageInfo { digest, command };
-        self.cache.put(&info, &self.args.platform);
-        Ok(info)
+        self.cache.put(&command, &self.args.platform);
+        Ok(command)
     }
 
     fn explain(&self, image: &Reference, error: &Error) -> String {

@@ -40,7 +40,7 @@ pub(super) enum Error {
 /// A registry, with the credentials for one image.
 pub(super) struct Connection<'a> {
     pub(super) http: &'a Client,
-    pub(super) scheme: &'static str,
+    pub(super) scheme: &'a str,
     pub(super) image: &'a Reference,
     pub(super) login: Option<&'a Login>,
     /// Hosts of token services on other domains that may receive credentials.

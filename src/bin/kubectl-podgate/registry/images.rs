@@ -1,27 +1,31 @@
-//! `--resolve-images`: selects the images to look up, and turns the results into commands, edits and findings.
+//! `--images` and `--resolve-images`: selects the images to look up, and turns the results into commands, edits and
+//! findings.
 
-use super::args::ImageArgs;
+use super::args::{ImageArgs, RegistryArgs};
 use super::client::RegistryClient;
 use super::credentials::Logins;
-use super::image_config::ImageInfo;
 use crate::yaml::{Source, files};
 use futures::StreamExt;
 use podgate::core::text::error_chain;
 use podgate::order::declare::{annotation_place, container_annotation_place, is_recorded_image, keys};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
+use podgate::order::image_map::{ImageMap, find, parse};
 use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use podgate::order::{inject, pod_templates};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Maximum number of images that are looked up at the same time.
 const MAX_CONCURRENT: usize = 4;
 
+/// Result with one line for each error.
+type OrLines<T> = Result<T, Vec<String>>;
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResolvedImages {
-    images: BTreeMap<String, ImageInfo>,
+    images: ImageMap,
     is_pinning: bool,
 }
 
@@ -34,20 +38,27 @@ pub(crate) struct TemplateImages {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Looks up all images that the templates need. Returns one line for each image that could not be looked up.
-/// With `is_update`, looks up the image again if it is not the one from which an annotation's command was read.
-pub(crate) fn look_up_images(
-    sources: &[Source],
-    args: &ImageArgs,
-    is_update: bool,
-) -> Result<ResolvedImages, Vec<String>> {
-    let logins = read_logins(args).map_err(|line| vec![line])?;
-    let read = |path: &PathBuf| match files::read_text(path) {
-        Ok(text) => Ok((path.clone(), text)),
-        Err(message) => Err(vec![format!("{}: {message}", path.display())]),
+/// Returns the commands of `--images` or `--resolve-images`; `None` without these flags. Fails with one line for each
+/// image that could not be looked up.
+pub(crate) fn resolve_images(sources: &[Source], args: &ImageArgs, is_update: bool) -> OrLines<Option<ResolvedImages>> {
+    let (images, errors) = match &args.images {
+        Some(path) => (read_image_file(path)?, Vec::new()),
+        None if args.resolve_images => look_up(&wanted_images(sources, is_update), &args.registry)?,
+        None => return Ok(None),
     };
-    let certificates: Vec<(PathBuf, String)> = args.registry_ca.iter().map(read).collect::<Result<_, _>>()?;
-    let mut wanted: BTreeMap<String, String> = BTreeMap::new();
+    let is_pinning = args.resolve_images && !args.no_pin;
+    if errors.is_empty() { Ok(Some(ResolvedImages { images, is_pinning })) } else { Err(errors) }
+}
+
+/// Reads a file of `resolve-images`.
+pub(crate) fn read_image_file(path: &Path) -> OrLines<ImageMap> {
+    let images = files::read_text(path).and_then(|text| parse(text.as_bytes()));
+    images.map_err(|message| vec![format!("{}: {message}", files::display_name(path))])
+}
+
+/// Returns the images that the templates need, each with its place. `is_update` adds those of outdated annotations.
+pub(crate) fn wanted_images(sources: &[Source], is_update: bool) -> BTreeMap<String, String> {
+    let mut wanted = BTreeMap::new();
     for source in sources {
         for document in &source.documents {
             for pod_templates::Template { place, .. } in pod_templates::templates(&document.value) {
@@ -60,9 +71,20 @@ pub(crate) fn look_up_images(
             }
         }
     }
+    wanted
+}
+
+/// Looks up images, each given with its place. Also returns one line for each image that was not found.
+pub(crate) fn look_up(wanted: &BTreeMap<String, String>, args: &RegistryArgs) -> OrLines<(ImageMap, Vec<String>)> {
     if wanted.is_empty() {
-        return Ok(ResolvedImages::default());
+        return Ok(Default::default());
     }
+    let logins = read_logins(args).map_err(|line| vec![line])?;
+    let read = |path: &PathBuf| match files::read_text(path) {
+        Ok(text) => Ok((path.clone(), text)),
+        Err(message) => Err(vec![format!("{}: {message}", path.display())]),
+    };
+    let certificates = args.registry_ca.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let registry = RegistryClient::new(args, logins, &certificates).map_err(|line| vec![line])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![format!("cannot start the async runtime: {}", error_chain(&error))])?;
@@ -76,11 +98,11 @@ pub(crate) fn look_up_images(
     let (mut images, mut errors) = (BTreeMap::new(), Vec::new());
     for (image, location, answer) in answers {
         match answer {
-            Ok(info) => drop(images.insert(image.clone(), info)),
+            Ok(command) => drop(images.insert(image.clone(), command)),
             Err(error) => errors.push(format!("{location}: {error}")),
         }
     }
-    if errors.is_empty() { Ok(ResolvedImages { images, is_pinning: !args.no_pin }) } else { Err(errors) }
+    Ok((images, errors))
 }
 
 /// Image of a container whose command is needed, but set only in the image.
@@ -128,18 +150,18 @@ impl ResolvedImages {
     /// Returns the results for `template`; `plain` is the same template without injected parts.
     pub(crate) fn for_template(&self, template: &Value, plain: &Value) -> TemplateImages {
         let mut resolved = TemplateImages::default();
-        let without_command = containers(plain).filter(|(_, container, ..)| !has_command(container));
-        let without_command: BTreeSet<&str> = without_command.map(|(_, _, name, _)| name).collect();
+        let lacking = containers(plain).filter(|(_, container, ..)| !has_command(container));
+        let lacking: BTreeSet<&str> = lacking.map(|(_, _, name, _)| name).collect();
         for (index, _, name, image) in containers(template) {
-            let Some(info) = self.images.get(image).filter(|_| without_command.contains(name)) else { continue };
+            let Some(info) = find(&self.images, image).filter(|_| lacking.contains(name)) else {
+                continue;
+            };
             let at = Place::spec("containers").to(index).to("image");
-            if info.command.entrypoint.is_empty() && info.command.cmd.is_empty() {
-                let message = format!("the image of {name:?} has neither Entrypoint nor Cmd");
-                let finding = Finding::warning("image-without-command", at, message).fix("set the container's command");
-                resolved.findings.push(finding);
+            if info.words(false).is_empty() {
+                resolved.findings.push(without_command(at, name, "neither Entrypoint nor Cmd"));
                 continue;
             }
-            resolved.commands.insert(name.to_owned(), info.command.clone());
+            resolved.commands.insert(name.to_owned(), info.clone());
             if self.is_pinning && !image.contains('@') {
                 let pinned = format!("{image}@{}", info.digest);
                 let message = format!("pinned the image of {name:?}, because its command is taken from it: {pinned}");
@@ -154,13 +176,11 @@ impl ResolvedImages {
     pub(crate) fn annotations(&self, template: &Value) -> TemplateImages {
         let mut resolved = TemplateImages::default();
         for WantedImage { container: name, image, has_args } in images_to_resolve(template, true) {
-            let Some(info) = self.images.get(&image) else { continue };
-            let words = info.command.words(has_args);
+            let Some(info) = find(&self.images, &image) else { continue };
+            let words = info.words(has_args);
             if words.is_empty() {
                 let at = Place::spec("containers");
-                let message = format!("the image of {name:?} has no Entrypoint, or neither Entrypoint nor Cmd");
-                let finding = Finding::warning("image-without-command", at, message).fix("set the container's command");
-                resolved.findings.push(finding);
+                resolved.findings.push(without_command(at, &name, "no Entrypoint, or neither Entrypoint nor Cmd"));
                 continue;
             }
             let pinned = if image.contains('@') { image } else { format!("{image}@{}", info.digest) };
@@ -171,6 +191,11 @@ impl ResolvedImages {
         }
         resolved
     }
+}
+
+fn without_command(at: Place, name: &str, what: &str) -> Finding {
+    let message = format!("the image of {name:?} has {what}");
+    Finding::warning("image-without-command", at, message).fix("set the container's command")
 }
 
 /// Returns the containers that have a name and an image, each with its index.
@@ -188,7 +213,7 @@ fn text_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 /// Returns the credentials of `--pull-secret`, followed by those of `docker login`.
-fn read_logins(args: &ImageArgs) -> Result<Logins, String> {
+fn read_logins(args: &RegistryArgs) -> Result<Logins, String> {
     let mut logins = Logins::default();
     let home = || std::env::home_dir().map(|home| home.join(".docker"));
     let docker = args.docker_config.clone().or_else(home).map(|directory| directory.join("config.json"));

@@ -8,4 +8,4 @@ mod credentials;
 mod image_config;
 pub(crate) mod images;
 
-pub(crate) use args::ImageArgs;
+pub(crate) use args::{ImageArgs, RegistryArgs};

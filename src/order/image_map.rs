@@ -1,0 +1,57 @@
+//! The file of `--images`: commands of images, known without a registry.
+
+use crate::order::plan::ImageCommand;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Commands by the image as a Pod names it.
+pub type ImageMap = BTreeMap<String, ImageCommand>;
+
+/// Maximum size of a command, in bytes. The webhook ignores a longer one, because a Pod can have many copies of it.
+const COMMAND_MAX: usize = 16 << 10;
+
+/// Returns the command of an image. A digest identifies the same image under any name.
+pub fn find<'a>(images: &'a ImageMap, image: &str) -> Option<&'a ImageCommand> {
+    let by_digest = |(_, digest): (&str, &str)| images.values().find(|command| command.digest == digest);
+    images.get(image).or_else(|| image.split_once('@').and_then(by_digest))
+}
+
+/// Returns the commands of a template's images, by the name of the container.
+pub fn commands(images: &ImageMap, template: &Value) -> BTreeMap<String, ImageCommand> {
+    let size = |word: &String| word.len() + size_of::<String>();
+    let is_short = |of: &&ImageCommand| of.entrypoint.iter().chain(&of.cmd).map(size).sum::<usize>() <= COMMAND_MAX;
+    let command = |image: &str| find(images, image).filter(is_short).cloned();
+    let all = template["spec"]["containers"].as_array().into_iter().flatten();
+    all.filter_map(|own| Some((own["name"].as_str()?.to_owned(), command(own["image"].as_str()?)?))).collect()
+}
+
+/// Parses the file. An error has line and column, and ends with the fix.
+pub fn parse(text: &[u8]) -> Result<ImageMap, String> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let images = json.deserialize_map(Entries).and_then(|images| json.end().map(|()| images));
+    images.map_err(|error| format!("{error}; write the file with kubectl podgate resolve-images"))
+}
+
+/// Reads the entries. Unlike serde's maps, rejects duplicates.
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = ImageMap;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object with an entry for each image")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ImageMap, A::Error> {
+        let mut images = ImageMap::new();
+        while let Some((image, command)) = map.next_entry::<String, _>()? {
+            if images.contains_key(&image) {
+                return Err(Error::custom(format_args!("duplicate entry {image}")));
+            }
+            images.insert(image, command);
+        }
+        Ok(images)
+    }
+}
