@@ -193,6 +193,7 @@ fn chart_applies_its_values() {
         "networkPolicy.monitoring=null",
         "tls.certificateLife=12h",
         "webhook.failurePolicy=Ignore",
+        "imagesConfigMap=our-images",
         "extraArgs={--log-level=debug}",
         "webhook.excludeNamespaces={a}",
         "webhook.namespaceSelector[0].key=k",
@@ -216,9 +217,13 @@ fn chart_applies_its_values() {
         "--no-fixed-user",
         "--sidecar-resources=limits.cpu=1,limits.memory=64Mi,requests.cpu=20m",
         "--certificate-life=12h",
+        "--images=/images/images.json",
         "--log-level=debug",
     ];
     assert_eq!(pod["containers"][0]["args"], json!(expected));
+    let mounts = json!([{"name": "images", "mountPath": "/images", "readOnly": true}]);
+    assert_eq!(pod["containers"][0]["volumeMounts"], mounts);
+    assert_eq!(pod["volumes"], json!([{"name": "images", "configMap": {"name": "our-images"}}]));
     assert_eq!(
         pod["containers"][0]["env"],
         json!([{"name": "PODGATE_IMAGE", "value": concat!("registry.example/p:", env!("CARGO_PKG_VERSION"))}])
@@ -304,6 +309,12 @@ fn chart_supports_external_certificates() {
     let objects = render("podgate", &["tls.mode=files", "tls.secretName=mine", "tls.ca=PEM"]).unwrap().unwrap();
     uses(&objects, "mine");
     assert_eq!(object(&objects, "MutatingWebhookConfiguration")["webhooks"][0]["clientConfig"]["caBundle"], "UEVN");
+    let with_images = ["tls.mode=files", "tls.secretName=mine", "tls.ca=PEM", "imagesConfigMap=ours"];
+    let objects = render("podgate", &with_images).unwrap().unwrap();
+    let pod = &object(&objects, "Deployment")["spec"]["template"]["spec"];
+    for list in [&pod["volumes"], &pod["containers"][0]["volumeMounts"]] {
+        assert_eq!((&list[0]["name"], &list[1]["name"]), (&json!("tls"), &json!("images")));
+    }
     for (values, text) in [
         (&["tls.mode=none"][..], "it must be self, cert-manager or files"),
         (&["tls.mode=files", "tls.secretName=a"], "tls.ca is needed"),

@@ -9,6 +9,7 @@ mod forged;
 #[path = "../common/hang_guard.rs"]
 mod hang_guard;
 mod hostile;
+mod images;
 mod install;
 mod kubernetes_version;
 #[path = "../common/needs.rs"]

@@ -10,8 +10,8 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use podgate::order::admission::{self, Answer, Outcome};
-use podgate::order::inject;
 use podgate::order::lint::{self, Context};
+use podgate::order::{image_map, inject};
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,8 +128,12 @@ async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<
 }
 
 fn review(state: &State, body: &[u8]) -> OutcomeReply {
-    let known = state.cluster_facts.get().cloned().unwrap_or_default();
     let inject = |pod: &_| {
+        let mut known = state.cluster_facts.get().cloned().unwrap_or_default();
+        // An injected Pod keeps its modes and commands, also if `inject` or an older file has chosen them.
+        if !inject::is_injected(pod) {
+            known.images = image_map::commands(&state.images.borrow(), pod);
+        }
         let mut injected = inject::inject(pod, &state.options, &known)?;
         // The API server shows them as warnings, also the errors: the webhook does not see what later webhooks change.
         if body.len() <= CHECKED_BODY_MAX {

@@ -28,7 +28,7 @@ Examples:
 
 Exit codes:
   0    stopped by a signal
-  1    could not start: port in use, no certificate in the files, or no access to a cluster
+  1    could not start: port in use, no certificate or invalid images in the files, no cluster
   64   wrong flag or argument";
 
 /// The admission webhook of a cluster: injects Pods while they are created
@@ -65,6 +65,9 @@ pub(crate) struct Args {
     /// Use this image for the sidecar and the agent
     #[arg(long, value_name = "IMAGE", env = "PODGATE_IMAGE", default_value_t = release::sidecar_image(), value_parser = release::parse_image)]
     pub(crate) image: String,
+    /// Take commands of images from this file of `resolve-images`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) images: Option<PathBuf>,
     /// Set the sidecar's imagePullPolicy; by default it is not set
     #[arg(long, value_name = "POLICY", env = "PODGATE_IMAGE_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub(crate) image_pull_policy: Option<String>,

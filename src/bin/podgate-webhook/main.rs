@@ -9,6 +9,7 @@ mod args;
 mod body_budget;
 mod certificate;
 mod http;
+mod images;
 mod metrics;
 mod run;
 mod state;

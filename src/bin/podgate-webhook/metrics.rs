@@ -25,6 +25,7 @@ pub(crate) struct Metrics {
     failed_connections: Family<Labels, Counter>,
     expiry: Gauge,
     certificate_checks: Family<Labels, Counter>,
+    pub(crate) image_file_reads: Family<Labels, Counter>,
 }
 
 impl Default for Metrics {
@@ -40,6 +41,7 @@ impl Default for Metrics {
             failed_connections: counters("reason", &CONNECTION_ERRORS),
             expiry: Gauge::default(),
             certificate_checks: counters("result", &CHECK_RESULTS),
+            image_file_reads: counters("result", &CHECK_RESULTS),
         };
         let registry = &mut metrics.registry;
         registry.register("build", "Program version", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
@@ -54,6 +56,7 @@ impl Default for Metrics {
         registry.register("certificate_expiry_timestamp", help, metrics.expiry.clone());
         let help = "Checks of the certificates, by result";
         registry.register("certificate_checks", help, metrics.certificate_checks.clone());
+        registry.register("image_file_reads", "Reads of --images again, by result", metrics.image_file_reads.clone());
         metrics
     }
 }

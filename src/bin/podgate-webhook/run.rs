@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::state::State;
-use crate::{api, status_server, tls, tls_server};
+use crate::{api, images, status_server, tls, tls_server};
 use podgate::core::text::error_chain;
 use podgate::edge::log;
 use podgate::order::inject::Options;
@@ -46,6 +46,10 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
     let state = Arc::new(State::new(options));
     let config = tls::server_config(&state.served_cert)?;
     let source = tls::CertSource::open(args, &state).await?;
+    if let Some(path) = &args.images {
+        images::load(path, &state)?;
+        tokio::spawn(images::keep_current(path.clone(), Arc::clone(&state)));
+    }
     let status = bind(args.status_listen).await?;
     let listener = bind(args.listen).await?;
     let at = |listener: &TcpListener| listener.local_addr().map(|at| at.to_string()).unwrap_or_default();

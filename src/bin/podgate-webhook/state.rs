@@ -4,12 +4,13 @@ use crate::body_budget::BodyBudget;
 use crate::certificate::{ServedCert, Validity};
 use crate::clock::wall_clock;
 use crate::metrics::Metrics;
+use podgate::order::image_map::ImageMap;
 use podgate::order::inject::Options;
 use podgate::order::plan::KnownFacts;
 use rustls::sign::CertifiedKey;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tracing::info;
 
 pub(crate) struct State {
@@ -24,6 +25,8 @@ pub(crate) struct State {
     is_draining: AtomicBool,
     /// Facts about the cluster, once they are known.
     pub(crate) cluster_facts: OnceLock<KnownFacts>,
+    /// Commands of images, from the file of --images.
+    pub(crate) images: watch::Sender<ImageMap>,
 }
 
 impl State {
@@ -37,6 +40,7 @@ impl State {
             large_body_turn: Mutex::default(),
             is_draining: AtomicBool::new(false),
             cluster_facts: OnceLock::new(),
+            images: watch::Sender::default(),
         }
     }
 

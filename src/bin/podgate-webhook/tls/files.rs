@@ -7,10 +7,9 @@ use podgate::edge::files::read_trusted;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Interval between two reads of both files. Modification times do not help, because in a Secret volume only symlinks
-/// change.
-pub(super) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
-/// Size limit for each file, in bytes.
+/// Interval between two reads of a file. In a Secret volume only symlinks change, so modification times do not help.
+pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
+/// Size limit for each file, in bytes. A ConfigMap and a Secret have the same limit.
 const FILE_MAX: usize = 1 << 20;
 
 pub(crate) struct CertFiles {
@@ -31,6 +30,6 @@ impl CertFiles {
     }
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     read_trusted(path, FILE_MAX).map_err(|error| format!("cannot read {}: {}", path.display(), error_chain(&error)))
 }

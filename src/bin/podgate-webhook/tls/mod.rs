@@ -5,6 +5,8 @@ mod pair;
 mod rollover;
 mod self_signed;
 
+pub(crate) use files::{RELOAD_INTERVAL, read_file};
+
 use crate::api;
 use crate::args::{Args, TlsSource};
 use crate::certificate::ServedCert;
@@ -58,7 +60,7 @@ impl CertSource {
         loop {
             let (result, pause) = match &mut self {
                 CertSource::SelfSigned(keeper) => (keeper.reconcile(&state).await, keeper.reconcile_interval(&state)),
-                CertSource::Files(files) => (files.reload(&state), files::RELOAD_INTERVAL),
+                CertSource::Files(files) => (files.reload(&state), RELOAD_INTERVAL),
             };
             state.metrics.record_check(if result.is_ok() { "ok" } else { "failed" });
             match result {

@@ -1,0 +1,32 @@
+//! The file of `--images`, which the webhook reads again while it runs.
+
+use crate::state::State;
+use crate::tls::{RELOAD_INTERVAL, read_file};
+use podgate::order::image_map;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tracing::{info, warn};
+
+/// Reads the file for the next reviews. On failure, the known commands remain.
+pub(crate) fn load(path: &Path, state: &State) -> Result<(), String> {
+    let images = image_map::parse(&read_file(path)?).map_err(|error| format!("{}: {error}", path.display()))?;
+    if *state.images.borrow() != images {
+        info!(count = images.len(), "read the commands of images");
+        state.images.send_replace(images);
+    }
+    Ok(())
+}
+
+/// Reads the file again and again, forever. Logs an error once, not after each read.
+pub(crate) async fn keep_current(path: PathBuf, state: Arc<State>) {
+    let mut last = Ok(());
+    loop {
+        tokio::time::sleep(RELOAD_INTERVAL).await;
+        let result = load(&path, &state);
+        state.metrics.image_file_reads.get_or_create(&[("result", if result.is_ok() { "ok" } else { "failed" })]).inc();
+        if let Some(error) = result.as_ref().err().filter(|_| result != last) {
+            warn!(error, "cannot use the new file of --images; the old commands remain");
+        }
+        last = result;
+    }
+}
