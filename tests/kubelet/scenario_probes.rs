@@ -1,9 +1,11 @@
 //! Readiness probes of every kind.
 
 use crate::clock::{eventually, wall_ms};
+use crate::cluster::restart_kubelet;
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use serde_json::json;
+use std::time::Duration;
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
@@ -122,4 +124,23 @@ fn wrapped_probe_of_a_restarted_container_waits_again() {
     let ready =
         eventually("the server is ready again", 10, || run.log("db").time_of("ready").filter(|at| *at > killed));
     assert!(known > ready, "podgate showed Ready {:.0} ms before the server was ready", ready - known);
+}
+
+/// A restarted kubelet starts a second probe beside the first one, and reports wrong statuses for seconds.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn wrapped_probe_keeps_the_order_when_the_kubelet_restarts_alone() {
+    let Some(scene) = Scene::exclusive("wrapped-kubelet") else { return };
+    scene.grant_pod_access();
+    let db = server("db").args(&["--touch", "/tmp/ready", "--ready-on-signal"]);
+    let db = db.wrapped_probe(&["/testserver", "check", "/tmp/ready"]);
+    let run = scene.create(&Pod::new("kubelet", [db, server("api").http(8002).held(&["--until", "db"])]));
+    run.watch.wait_until("podgate knows that db runs", 60, |seen| seen.podgate_state("db") == Some("Started"));
+    restart_kubelet();
+    // Period after a kubelet restart in which the kubelet may wrongly report containers as ready.
+    std::thread::sleep(Duration::from_secs(7));
+    run.signal("db", "USR2");
+    let up = run.wait_until_up();
+    run.assert_order(&["db", "api"]);
+    assert_eq!(up.kubelet_status("db")["restartCount"], 0);
 }
