@@ -141,6 +141,8 @@ impl Planner<'_> {
         let others = || self.spec.containers.iter().map(|own| own.name).filter(|other| !self.sidecars.contains(other));
         let stop_after: Vec<String> =
             if self.sidecars.contains(name) { others().map(str::to_owned).collect() } else { Vec::new() };
+        let wrapped_probe = self.wrapped_probe(own, &mode);
+        let also = if wrapped_probe.is_some() { "; podgate wraps its readinessProbe" } else { "" };
         ContainerPlan {
             name: name.to_owned(),
             index: own.index,
@@ -149,11 +151,11 @@ impl Planner<'_> {
                     "Kubernetes keeps its order".to_owned()
                 }
                 PlannedMode::None if !involved.contains(name) => "it is not part of the order".to_owned(),
-                PlannedMode::None if after.is_empty() => "it waits for nothing".to_owned(),
+                PlannedMode::None if after.is_empty() => format!("it waits for nothing{also}"),
                 PlannedMode::None => "the hooks before it hold it back".to_owned(),
-                _ => modes.mode_reason(name, hooked),
+                _ => modes.mode_reason(name, hooked) + also,
             },
-            wrapped_probe: self.wrapped_probe(own, &mode),
+            wrapped_probe,
             mode,
             after,
             ready: modes::ready_check(self.declared, self.graph, name).cloned(),
