@@ -1,0 +1,111 @@
+//! Measures on a real kubelet how long it takes until Pods that are created at once are all Ready, and what that costs
+//! the node. Pods without podgate have an idle fourth container in place of the sidecar.
+//!
+//! ```text
+//! tests/kubelet/prepare && cargo bench --bench burst [-- ROUNDS [PODS]]
+//! ```
+
+#[allow(dead_code, reason = "shared with the scenarios")]
+#[path = "../tests/kubelet/clock.rs"]
+mod clock;
+#[allow(dead_code, reason = "shared with the scenarios")]
+#[path = "../tests/kubelet/cluster.rs"]
+mod cluster;
+#[allow(dead_code, reason = "shared with the scenarios")]
+#[path = "../tests/kubelet/pod.rs"]
+mod pod;
+mod three;
+
+/// Prints messages of the cluster's helpers to standard error.
+mod scene {
+    pub(crate) fn print_line(line: &str) {
+        eprintln!("{line}");
+    }
+}
+
+use cluster::{kubectl, run_script, try_kubectl};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const NAMESPACE: &str = "bench-burst";
+
+struct Row {
+    label: &'static str,
+    pod: Value,
+    /// For each round: seconds until all Pods were Ready, the node's processor time in seconds, and Events per Pod.
+    rounds: Vec<[f64; 3]>,
+}
+
+fn main() {
+    // Ignore the argument --bench, which cargo adds.
+    let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let (rounds, count) = (numbers.first().copied().unwrap_or(3), numbers.get(1).copied().unwrap_or(30));
+    cluster::install_manifests();
+    let rows = three::pods("100ms").into_iter().filter(|(label, _)| !label.contains("post-start"));
+    let mut rows: Vec<Row> =
+        rows.map(|(label, pod)| Row { label, pod: with_four_containers(pod), rounds: Vec::new() }).collect();
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}");
+        for row in &mut rows {
+            row.rounds.push(start(&row.pod, count));
+        }
+    }
+    println!(
+        "Kubernetes 1.{}, {count} Pods at once, medians of {rounds} rounds, interleaved",
+        cluster::minor_version()
+    );
+    for row in &rows {
+        let median = |at: usize| {
+            let mut values: Vec<f64> = row.rounds.iter().map(|round| round[at]).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        println!(
+            "  {:<48} {:>6.1} s until Ready, {:>6.1} s of processor time, {:>4.1} Events for each Pod",
+            row.label,
+            median(0),
+            median(1),
+            median(2)
+        );
+    }
+}
+
+/// Adds an idle container to a Pod without podgate's sidecar.
+fn with_four_containers(mut pod: Value) -> Value {
+    let has_sidecar = pod["spec"]["initContainers"].to_string().contains("\"podgate\"");
+    if !has_sidecar {
+        let idle = pod::server("idle").with(json!({"volumeMounts": []}));
+        let mut idle = pod::Pod::new("pod", [idle]).json()["spec"]["containers"][0].take();
+        idle["restartPolicy"] = "Always".into();
+        pod["spec"]["initContainers"].as_array_mut().expect("a list").insert(0, idle);
+    }
+    pod
+}
+
+fn start(pod: &Value, count: usize) -> [f64; 3] {
+    let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
+    run_script(&["namespace", NAMESPACE]);
+    let group = format!("--group=system:serviceaccounts:{NAMESPACE}");
+    kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
+    std::thread::sleep(Duration::from_secs(3));
+    let named = |number: usize| {
+        let mut pod = pod.clone();
+        pod["metadata"]["name"] = format!("pod-{number}").into();
+        pod
+    };
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": (0..count).map(named).collect::<Vec<_>>()});
+    let (before, since) = (total_processor_time(), clock::wall_ms());
+    cluster::create(NAMESPACE, &list.to_string());
+    kubectl(&["-n", NAMESPACE, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=300s"]);
+    let (took, used) = ((clock::wall_ms() - since) / 1000.0, (total_processor_time() - before) / 1000.0);
+    std::thread::sleep(Duration::from_secs(3));
+    let events = kubectl(&["-n", NAMESPACE, "get", "events", "-o", "json"]);
+    let events: Value = serde_json::from_str(&events).expect("JSON");
+    let events: u64 =
+        events["items"].as_array().expect("a list").iter().map(|it| it["count"].as_u64().unwrap_or(1)).sum();
+    [took, used, events as f64 / count as f64]
+}
+
+fn total_processor_time() -> f64 {
+    three::processor_time().values().sum()
+}

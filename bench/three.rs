@@ -1,0 +1,84 @@
+//! Pods of three containers in several orders, and the processor time of the node. Shared by benchmarks.
+
+use crate::pod::{Container, Pod, server};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// File that `db` creates when it is Ready.
+const READY_FILE: &str = "/podgate-self/ready";
+
+/// Returns Pods with the containers `db`, `api` and `web`, each with a label. `db` is Ready `after` its start.
+pub(crate) fn pods(after: &str) -> Vec<(&'static str, Value)> {
+    let others = |with: fn(Container, &[&str]) -> Container| {
+        let others = [("api", 8002, &["--until", "db"][..]), ("web", 8003, &["--until", "db", "--until", "api"])];
+        others.map(|(name, port, until)| with(server(name).http(port), until)).to_vec()
+    };
+    let db = || server("db").http(8001).ready_after(after);
+    let exec = |db: fn(Container, &[&str]) -> Container| {
+        let server = server("db").args(&["--touch", READY_FILE]).ready_after(after);
+        db(server, &["/testserver", "check", READY_FILE]).with(json!({"readinessProbe": {"periodSeconds": 10}}))
+    };
+    let pod = |db: Container, others: Vec<Container>| Pod::new("pod", [vec![db], others].concat()).json();
+    let plain = |mut pod: Value| {
+        pod["spec"]["initContainers"] = json!([]);
+        pod
+    };
+    let unordered = |container, _: &[&str]| container;
+    let mut native = plain(pod(db(), others(unordered)));
+    let spec = native["spec"].as_object_mut().expect("a spec");
+    let mut early: Vec<Value> = spec["containers"].as_array_mut().expect("containers").drain(..2).collect();
+    for container in &mut early {
+        container["restartPolicy"] = "Always".into();
+        container["startupProbe"] = container["readinessProbe"].clone();
+        container["startupProbe"]["failureThreshold"] = 3600.into();
+    }
+    spec["initContainers"] = early.into();
+    let unwrapped = |db: Container, command: &[&str]| db.probe(json!({"exec": {"command": command}}));
+    let hooked = [server("api").http(8002).hook(&[]), server("web").http(8003)].to_vec();
+    vec![
+        ("the same Pods without an order", plain(pod(db(), others(unordered)))),
+        ("without an order, exec probe every 10 s", plain(pod(exec(unwrapped), others(unordered)))),
+        ("db and api as native sidecars", native),
+        ("podgate, entrypoint", pod(db(), others(|container, until| container.gate(until)))),
+        ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),
+        ("podgate, hold, exec probe every 10 s", {
+            pod(exec(|db, command| db.wrapped_probe(command)), others(|container, until| container.held(until)))
+        }),
+        ("podgate, post-start", pod(db().hook(&[]), hooked)),
+    ]
+}
+
+/// Returns the processor time that the node's processes have used so far, with their ended children, in milliseconds.
+pub(crate) fn processor_time() -> BTreeMap<&'static str, f64> {
+    let mut processes = BTreeMap::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let Some((start, rest)) = stat.rsplit_once(") ") else { continue };
+        let name = start.split_once('(').map_or("", |(_, name)| name).to_owned();
+        let fields: Vec<u64> = rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
+        // Hundredths of a second: utime, stime, cutime and cstime.
+        processes.insert(pid, (name, fields[1], fields[11..15].iter().sum::<u64>() as f64 * 10.0));
+    }
+    let mut sums = BTreeMap::new();
+    for (pid, (name, _, ms)) in &processes {
+        let parents = std::iter::successors(Some(*pid), |pid| {
+            processes.get(pid).and_then(|(_, parent, _)| u32::try_from(*parent).ok()).filter(|parent| *parent > 1)
+        });
+        let is_in_container = parents.skip(1).any(|pid| processes.get(&pid).is_some_and(|(name, ..)| is_shim(name)));
+        let kind = match name.as_str() {
+            "kubelet" => "kubelet",
+            "containerd" => "containerd",
+            name if is_shim(name) => "shim",
+            _ if is_in_container => "container",
+            _ => continue,
+        };
+        *sums.entry(kind).or_default() += ms;
+    }
+    sums
+}
+
+fn is_shim(name: &str) -> bool {
+    name.starts_with("containerd-shim")
+}
