@@ -2,19 +2,20 @@
 
 use serde_json::Value;
 use std::fmt;
+use std::sync::Arc;
 
 /// One step of a [`Place`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathSegment {
-    /// Name of a field in an object.
-    Key(String),
+    /// Name of a field in an object. Places are copied often, and share the name.
+    Key(Arc<str>),
     /// Index of an item in a list, counted from 0.
     Index(usize),
 }
 
 impl From<&str> for PathSegment {
     fn from(key: &str) -> PathSegment {
-        PathSegment::Key(key.to_owned())
+        PathSegment::Key(key.into())
     }
 }
 
@@ -36,19 +37,17 @@ impl Place {
 
     /// Returns the place of `field` in the `spec` of a template.
     pub fn spec(field: &str) -> Place {
-        Place::root().to("spec").to(field)
+        Place(vec!["spec".into(), field.into()])
     }
 
     /// Returns the place of `field` in the `metadata` of a template.
     pub fn metadata(field: &str) -> Place {
-        Place::root().to("metadata").to(field)
+        Place(vec!["metadata".into(), field.into()])
     }
 
     /// Returns this place with one more step.
     pub fn to(&self, step: impl Into<PathSegment>) -> Place {
-        let mut steps = self.0.clone();
-        steps.push(step.into());
-        Place(steps)
+        Place(self.0.iter().cloned().chain([step.into()]).collect())
     }
 
     /// Returns the steps of `self`, followed by the steps of `rest`.
@@ -59,7 +58,7 @@ impl Place {
     /// Returns the part of `value` at this place; `None` if the place does not exist.
     pub fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(value, |value, step| match step {
-            PathSegment::Key(key) => value.get(key),
+            PathSegment::Key(key) => value.get(&**key),
             PathSegment::Index(index) => value.get(*index),
         })
     }
@@ -129,17 +128,17 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
         return Ok(());
     };
     let parent = parents.iter().try_fold(value, |value, step| match step {
-        PathSegment::Key(key) => value.get_mut(key),
+        PathSegment::Key(key) => value.get_mut(&**key),
         PathSegment::Index(index) => value.get_mut(*index),
     });
     let parent = parent.ok_or_else(mismatch)?;
     match (parent, last, &edit.op) {
         (Value::Object(fields), PathSegment::Key(key), Op::Set(new)) => {
-            fields.insert(key.clone(), new.clone());
+            fields.insert(key.to_string(), new.clone());
         }
         // Unlike `Map::remove`, `retain` keeps the order of the other fields.
-        (Value::Object(fields), PathSegment::Key(key), Op::Remove) if fields.contains_key(key) => {
-            fields.retain(|name, _| name != key);
+        (Value::Object(fields), PathSegment::Key(key), Op::Remove) if fields.contains_key(&**key) => {
+            fields.retain(|name, _| **name != **key);
         }
         (Value::Array(items), PathSegment::Index(index), Op::Set(new)) if *index < items.len() => {
             items[*index] = new.clone()

@@ -34,7 +34,7 @@ fn put(value: &mut Value, at: &Place, new: Value) {
     let mut here = value;
     for step in &at.0 {
         here = match step {
-            PathSegment::Key(key) => &mut here[key.as_str()],
+            PathSegment::Key(key) => &mut here[key.as_ref()],
             PathSegment::Index(index) => &mut here[*index],
         };
     }

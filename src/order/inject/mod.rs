@@ -199,9 +199,9 @@ impl<'a> Stripped<'a> {
         for finding in &mut findings {
             if let [PathSegment::Key(spec), PathSegment::Key(list), PathSegment::Index(at), ..] =
                 finding.at.0.as_mut_slice()
-                && spec == "spec"
+                && &**spec == "spec"
                 && let Some(name) = Place::spec(list).items(&self.plain).get(*at).and_then(parts::item_name)
-                && let Some(found) = positions.get(&(list.as_str(), Some(name)))
+                && let Some(found) = positions.get(&(&**list, Some(name)))
             {
                 *at = *found;
             }

@@ -61,7 +61,7 @@ impl Walk<'_> {
                 self.check_fields(fields, path);
                 // A value of an annotation may quote a whole object, as kubectl's does.
                 let is_map =
-                    matches!(path.last(), Some(PathSegment::Key(key)) if key == "annotations" || key == "labels");
+                    matches!(path.last(), Some(PathSegment::Key(key)) if matches!(&**key, "annotations" | "labels"));
                 for (key, field) in fields.iter().filter(|(_, field)| !(is_map && field.is_string())) {
                     path.push(key.as_str().into());
                     if let ("annotations" | "labels", Value::Object(map)) = (key.as_str(), field)
@@ -93,7 +93,7 @@ impl Walk<'_> {
     /// Reports an annotation that is a field of the metadata, of a spec or of the document, usually because it is
     /// indented like `annotations:`.
     fn check_fields(&mut self, fields: &serde_json::Map<String, Value>, path: &[PathSegment]) {
-        let name = path.last().map(|segment| if let PathSegment::Key(key) = segment { key.as_str() } else { "" });
+        let name = path.last().map(|segment| if let PathSegment::Key(key) = segment { &**key } else { "" });
         for key in fields.keys().filter(|key| keys::is_annotation(key)) {
             if matches!(name, None | Some("metadata" | "spec" | "template")) {
                 let what = format!("{key} has no effect here, because it is a field and not an annotation");

@@ -64,7 +64,7 @@ pub fn check_returned(
 pub fn relocate_returned(finding: Finding, returned: &Value, template: &Value) -> Finding {
     let mut at = finding.at.clone();
     if let [_, PathSegment::Key(list), PathSegment::Index(_), ..] = at.0.as_slice()
-        && matches!(list.as_str(), "containers" | "initContainers")
+        && matches!(&**list, "containers" | "initContainers")
     {
         let rest = at.0.split_off(3);
         let own = at.of(returned).and_then(|own| own["name"].as_str()).and_then(|name| find_container(template, name));

@@ -98,7 +98,7 @@ impl Tree {
         match step {
             PathSegment::Index(index) => children.get(*index).copied().filter(|(key, _)| key.is_none()),
             PathSegment::Key(name) => {
-                let own = children.iter().rfind(|(key, _)| self.key_text(*key) == Some(name)).copied();
+                let own = children.iter().rfind(|(key, _)| self.key_text(*key) == Some(&**name)).copied();
                 let mut merged = children.iter().filter(|(key, _)| depth < MERGE_DEPTH_MAX && self.is_merge(*key));
                 own.or_else(|| merged.find_map(|(_, value)| self.follow_merged(*value, step, depth)))
             }

@@ -106,10 +106,10 @@ impl Draft<'_> {
     fn find_entry(&self, node: usize, step: &PathSegment) -> Option<(usize, Option<usize>)> {
         let index = match (step, self.changed.get(&node)) {
             (PathSegment::Index(index), _) => *index,
-            (PathSegment::Key(key), Some(slots)) => slots.iter().rposition(|slot| slot.key.as_ref() == Some(key))?,
+            (PathSegment::Key(key), Some(slots)) => slots.iter().rposition(|slot| slot.key.as_deref() == Some(&**key))?,
             (PathSegment::Key(key), None) => {
                 let children = &self.tree.nodes[node].children;
-                children.iter().rposition(|(name, _)| self.tree.key_text(*name) == Some(key))?
+                children.iter().rposition(|(name, _)| self.tree.key_text(*name) == Some(&**key))?
             }
         };
         let from = match self.changed.get(&node) {
@@ -126,7 +126,7 @@ impl Draft<'_> {
         let Node { kind, children, .. } = &tree.nodes[object];
         let begins = |from: usize| children[from].0.is_some_and(|key| begins_line(text, tree.nodes[key].start));
         let flow = matches!(kind, NodeKind::Object { flow: true });
-        let follower = FIELD_ORDER.iter().find(|(new, _)| new == key).filter(|_| !flow);
+        let follower = FIELD_ORDER.iter().find(|(new, _)| *new == &**key).filter(|_| !flow);
         let slots = self.entries_mut(object);
         // The first field of a list item follows the dash. No field can be inserted before that first field.
         let index = follower.and_then(|(_, follower)| {
@@ -134,7 +134,7 @@ impl Draft<'_> {
         });
         slots.insert(
             index.unwrap_or(slots.len()),
-            DraftEntry { old_index: None, key: Some(key.clone()), is_rewritten: true },
+            DraftEntry { old_index: None, key: Some(key.to_string()), is_rewritten: true },
         );
     }
 
