@@ -1,7 +1,7 @@
 //! Tests of edits of a document's text.
 
 use super::yaml::{Pieces, Source};
-use podgate::order::edit::{Edit, Op, PathSegment, Place};
+use podgate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use serde_json::{Value, json};
 
 fn place(path: &str) -> Place {
@@ -38,7 +38,10 @@ fn edited(text: &str, edits: &[Edit]) -> String {
 fn in_pieces(source: &Source, templates: &[(&str, Vec<Edit>)]) -> Option<String> {
     let mut pieces = Pieces::new(&source.documents[0]);
     for (at, edits) in templates {
-        pieces.add(&if at.is_empty() { Place::root() } else { place(at) }, edits.clone());
+        let at = if at.is_empty() { Place::root() } else { place(at) };
+        let mut expected = at.of(&source.documents[0].value).cloned().unwrap_or_default();
+        edits.iter().for_each(|edit| _ = apply(&mut expected, edit));
+        pieces.add(&at, edits.clone(), &expected);
     }
     pieces.finish().ok()
 }

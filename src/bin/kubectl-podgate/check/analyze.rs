@@ -124,11 +124,11 @@ fn analyze_template<'a>(
     }
     let mut findings = Vec::from_iter(lint::check_sidecar_position(template).filter(|_| is_injected));
     let context = Context { kubernetes, workload: at.workload(&document.value) };
-    let mut own = Vec::new();
-    let outlook = plan_and_outlook(template, images, context, &mut findings, &mut own);
-    if !document.is_json {
+    let mut edited = (Value::Null, Vec::new());
+    let outlook = plan_and_outlook(template, images, context, &mut findings, &mut edited);
+    if !document.is_json && !edited.1.is_empty() {
         // JSON can always be edited.
-        pieces.add(&at.place, own);
+        pieces.add(&at.place, edited.1, &edited.0);
     }
     let namespace = at.object.to("metadata").to("namespace").of(&document.value);
     let account = Place::spec("serviceAccountName").of(template);
@@ -148,14 +148,14 @@ fn analyze_template<'a>(
     });
 }
 
-/// Returns the plan and the forecast of a template, and adds the edits of its injection to `edits`. Returns `None` and
-/// adds an error if no plan can be made.
+/// Returns the plan and the forecast of a template, and sets `edited` to the injected template and its edits. Returns
+/// `None` and adds an error if no plan can be made.
 pub(crate) fn plan_and_outlook(
     template: &Value,
     images: &ResolvedImages,
     context: Context<'_>,
     findings: &mut Vec<Finding>,
-    edits: &mut Vec<Edit>,
+    edited: &mut (Value, Vec<Edit>),
 ) -> Option<(Plan, LintReport)> {
     let stripped = inject::strip(template).map_err(|found| findings.extend(found)).ok()?;
     let plain = stripped.plain();
@@ -166,7 +166,7 @@ pub(crate) fn plan_and_outlook(
     // The image name does not affect the findings.
     let injected = stripped.inject(&Options::new("podgate"), &known).map_err(|found| findings.extend(found)).ok()?;
     findings.extend(injected.findings);
-    edits.extend(injected.edits);
+    *edited = (injected.value, injected.edits);
     let plan = match injected.plan {
         Some(plan) => plan,
         // `inject` makes no plan for an injected template that no longer declares an order.

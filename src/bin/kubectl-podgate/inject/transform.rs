@@ -89,7 +89,7 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
         let injected = result.unwrap_or_else(|findings| Injected { findings, ..Injected::default() });
         done.reports.extend(injected.findings.iter().map(|finding| report(&at.place, finding)));
         if !injected.edits.is_empty() {
-            pieces.add(&at.place, injected.edits);
+            pieces.add(&at.place, injected.edits, &injected.value);
             changed.push((at, image, injected.plan.and_then(|plan| plan.hold_requirement())));
         }
     }
@@ -160,6 +160,9 @@ fn template_edits(
             findings.append(&mut injected.findings);
             let context = Context { workload, ..Context::default() };
             findings.extend(lint::check_start(&value, &injected, context).into_iter().filter(|_| !annotate_only));
+            if *annotate_only {
+                injected.value = value;
+            }
             Ok(Injected { edits, findings, ..injected })
         }
         Err(more) => {

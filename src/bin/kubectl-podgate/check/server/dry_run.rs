@@ -92,7 +92,7 @@ fn check_order(
     let again = again.map_err(|errors| findings = errors);
     let last = again.ok().flatten().unwrap_or_else(|| returned.clone());
     if findings.is_empty() {
-        let outlook = plan_and_outlook(&last, images, checked.context, &mut findings, &mut Vec::new());
+        let outlook = plan_and_outlook(&last, images, checked.context, &mut findings, &mut Default::default());
         checked.outlook = checked.outlook.take().or(outlook);
     }
     let is_new =

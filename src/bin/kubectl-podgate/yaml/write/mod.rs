@@ -42,12 +42,10 @@ impl<'a> Pieces<'a> {
         Pieces { document, style: None, splices: Vec::new(), rest: Vec::new() }
     }
 
-    /// Adds the edits of the template at `at`, with places from the template.
-    pub(crate) fn add(&mut self, at: &Place, edits: Vec<Edit>) {
-        let mut expected = at.of(&self.document.value).cloned().unwrap_or_default();
-        let is_applied = !edits.is_empty() && edits.iter().all(|edit| apply(&mut expected, edit).is_ok());
+    /// Adds the edits of the template at `at`, with places from the template. `expected` is the edited template.
+    pub(crate) fn add(&mut self, at: &Place, edits: Vec<Edit>, expected: &Value) {
         let edits: Vec<Edit> = edits.into_iter().map(|edit| Edit { at: at.join(&edit.at), ..edit }).collect();
-        match is_applied.then(|| self.edit_template(at, &edits, &expected)).flatten() {
+        match self.edit_template(at, &edits, expected) {
             Some(splice) => self.splices.push(splice),
             None => self.rest.extend(edits),
         }
