@@ -309,6 +309,34 @@ fn edits_that_would_lose_a_comment_are_rejected() {
 }
 
 #[test]
+fn keys_are_found_in_each_notation() {
+    for (written, key) in [
+        ("b:", "b"),
+        ("b c :", "b c"),
+        ("it's:", "it's"),
+        ("\"b\":", "b"),
+        ("'b':", "b"),
+        ("'it''s':", "it's"),
+        ("'\\b':", "\\b"),
+        ("\"\\x62\\\"\" :", "b\""),
+        ("\"<<\":", "<<"),
+        ("&x \"b\":", "b"),
+        ("! b:", "b"),
+        ("? b\n:", "b"),
+        ("? b\n  c\n:", "b c"),
+        ("? \"b\n  c\"\n:", "b c"),
+        ("? |-\n  b\n  c\n:", "b\nc"),
+        ("? >-\n  b\n  c\n:", "b c"),
+    ] {
+        let source = Source::parse("f", format!("a: 2\n{written} 1\nc: 3\n"));
+        let document = &source.documents[0];
+        assert_eq!(document.value[key], 1, "{written}");
+        let span = document.span(&Place::root().to(key)).unwrap_or_else(|| panic!("{written}"));
+        assert_eq!(&document.text[span], "1", "{written}");
+    }
+}
+
+#[test]
 fn every_string_parses_back_to_itself() {
     let plain = "\
         a y No on TRUE null ~ 0755 1_000 1e3 .5 .inf -.inf 0x1f 12:30:00 2026-11-21 #a - -- --- ... a: = \

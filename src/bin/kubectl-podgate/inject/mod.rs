@@ -91,7 +91,7 @@ fn run(
         print_stderr(Level::Note, action.nothing_done_message());
     }
     let mut code = ExitCode::SUCCESS;
-    for changed in changed.iter().filter(|changed| args.check && changed.new_text != changed.source.text) {
+    for changed in changed.iter().filter(|changed| args.check && changed.new_text != changed.source.text()) {
         print_line(&format!("{}: would change", changed.source.name));
         code = EXIT_WOULD_CHANGE.into();
     }
@@ -106,7 +106,7 @@ fn run(
     }
     if let Action::Inject { sets_image: false, options, .. } = &action {
         let has_default = |text: &String| text.contains(&options.image);
-        if changed.iter().any(|file| has_default(&file.new_text) && !has_default(&file.source.text)) {
+        if changed.iter().any(|file| has_default(&file.new_text) && !has_default(&file.source.text())) {
             let image = &options.image;
             let message = format!("the Pods use podgate's default image {image}; set another one with --image");
             print_stderr(Level::Note, &message);

@@ -20,7 +20,8 @@ pub(super) struct FileChange {
 impl FileChange {
     /// Returns the change as a patch for `patch` and `git apply`. The patch is empty if nothing changes.
     pub(super) fn diff(&self) -> String {
-        let [old, new] = [&self.source.text, &self.new_text].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+        let old = self.source.text();
+        let [old, new] = [&old, &self.new_text].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
         let diff = TextDiff::configure().newline_terminated(true).diff_slices(&old, &new);
         diff.unified_diff().header(&self.source.name, &self.source.name).to_string()
     }
@@ -67,7 +68,7 @@ pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
 
 /// Rewrites each changed file atomically. Stops at the first error.
 pub(super) fn write_in_place(changed: &[FileChange]) -> Result<(), Vec<String>> {
-    for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text) {
+    for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text()) {
         let path = &changed.source.path;
         let failed = |error| vec![format!("{}: cannot write: {}", path.display(), error_chain(&error))];
         rewrite(path, &changed.new_text).map_err(failed)?;

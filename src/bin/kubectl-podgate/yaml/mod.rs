@@ -29,10 +29,10 @@ pub(crate) struct Source {
     pub(crate) path: PathBuf,
     /// The name for messages.
     pub(crate) name: String,
-    /// The whole text, including separators.
-    pub(crate) text: String,
     /// The documents in file order, including empty ones.
     pub(crate) documents: Vec<Document>,
+    /// The text after the last document.
+    end: String,
 }
 
 #[derive(Debug, Default)]
@@ -42,14 +42,14 @@ pub(crate) struct Document {
     /// The value as Kubernetes reads it; `Null` if the document is empty or unreadable.
     pub(crate) value: Value,
     pub(crate) error: Option<SourceError>,
-    /// Byte offset of the document in its source.
-    pub(crate) offset: usize,
+    /// The separator and other text before the document.
+    before: String,
     /// First line of the document in its source, from 1.
     pub(crate) line: usize,
     /// True if the file holds only JSON.
     pub(crate) is_json: bool,
     tree: OnceCell<Option<Tree>>,
-    /// Offsets with their positions in the file: each line, and each kibibyte of a line, which may have megabytes.
+    /// Offsets with their positions in the file, one for each kibibyte. A line may have megabytes.
     marks: OnceCell<Vec<(usize, Position)>>,
 }
 
@@ -61,6 +61,17 @@ pub(crate) struct Position {
 }
 
 impl Position {
+    /// Returns the position after `text`, which begins at this position.
+    fn after(self, text: &str) -> Position {
+        match text.rsplit_once('\n') {
+            Some((lines, last)) => {
+                let line = self.line + 1 + lines.matches('\n').count();
+                Position { line, column: 1 + last.chars().count() }
+            }
+            None => Position { column: self.column + text.chars().count(), ..self },
+        }
+    }
+
     /// Formats the position as `file:line:column`.
     pub(crate) fn in_file(self, file: &str) -> String {
         format!("{file}:{}:{}", self.line, self.column)
@@ -86,7 +97,7 @@ impl Source {
             Err(offset) => (vec![Range { start: 0, end: text.len() }], false, Some(offset)),
         };
         let mut documents = Vec::with_capacity(pieces.len());
-        let (mut line, mut counted) = (1, 0);
+        let (mut line, mut counted, mut end) = (1, 0, 0);
         for piece in pieces {
             line += text[counted..piece.start].matches('\n').count();
             counted = piece.start;
@@ -101,18 +112,19 @@ impl Source {
                 None => parse::yaml(body),
             };
             let (value, error) = value.map_or_else(|error| (Value::Null, Some(error)), |value| (value, None));
-            let (text, offset) = (body.to_owned(), piece.start);
-            documents.push(Document { text, value, offset, line, is_json, error, ..Document::default() });
+            let (text, before) = (body.to_owned(), text[end..piece.start].to_owned());
+            documents.push(Document { text, value, before, line, is_json, error, ..Document::default() });
+            end = piece.end;
         }
         let path = path.into();
-        Source { name: files::display_name(&path), path, text, documents }
+        Source { name: files::display_name(&path), path, documents, end: text[end..].to_owned() }
     }
 
     /// Returns a source for a file that cannot be read.
     pub(crate) fn unreadable(path: PathBuf, message: String) -> Source {
         let error = SourceError { offset: 0, message, fix: "" };
         let document = Document { error: Some(error), line: 1, ..Document::default() };
-        Source { name: files::display_name(&path), path, text: String::new(), documents: vec![document] }
+        Source { name: files::display_name(&path), path, documents: vec![document], end: String::new() }
     }
 
     /// Returns the unreadable documents with their errors.
@@ -123,16 +135,17 @@ impl Source {
     /// Returns the whole text with some documents replaced. `replaced` holds the index and new text of each replaced
     /// document, sorted by index.
     pub(crate) fn with_replaced(&self, replaced: &[(usize, String)]) -> String {
-        let (mut text, mut at) = (String::with_capacity(self.text.len()), 0);
-        let mut replaced = replaced.iter().peekable();
+        let (mut text, mut replaced) = (String::new(), replaced.iter().peekable());
         for (index, document) in self.documents.iter().enumerate() {
-            let Some((_, new)) = replaced.next_if(|(number, _)| *number == index) else { continue };
-            text.push_str(&self.text[at..document.offset]);
-            text.push_str(new);
-            at = document.offset + document.text.len();
+            text.push_str(&document.before);
+            text.push_str(replaced.next_if(|(number, _)| *number == index).map_or(&document.text, |(_, new)| new));
         }
-        text.push_str(&self.text[at..]);
-        text
+        text + &self.end
+    }
+
+    /// Returns the whole text, including separators.
+    pub(crate) fn text(&self) -> String {
+        self.with_replaced(&[])
     }
 }
 
@@ -153,16 +166,16 @@ impl Document {
     /// the definition.
     pub(crate) fn span(&self, place: &Place) -> Option<Range<usize>> {
         let tree = self.tree()?;
-        let (_, node, taken) = tree.nearest(place);
-        (taken == place.0.len()).then(|| tree.nodes[node].content.clone())
+        let (_, node, taken) = tree.nearest(&self.text, place);
+        (taken == place.0.len()).then(|| tree.nodes[node].content())
     }
 
     /// Returns the range to underline for `place`: the key of a field, or the first line of an item. For a missing
     /// value, returns the range of the nearest existing parent, at worst the first line of the document.
     pub(crate) fn highlight(&self, place: &Place) -> Range<usize> {
         let Some(tree) = self.tree() else { return 0..0 };
-        let (key, value, _) = tree.nearest(place);
-        let whole = tree.nodes[key.unwrap_or(value)].content.clone();
+        let (key, value, _) = tree.nearest(&self.text, place);
+        let whole = tree.nodes[key.unwrap_or(value)].content();
         // Underline only the first line of a collection.
         let first_line = self.text[whole.clone()].lines().next().unwrap_or_default().trim_end().len();
         whole.start..whole.start + first_line
@@ -192,24 +205,15 @@ impl Document {
     /// Converts a byte offset in [`Document::text`] to a position in the file.
     pub(crate) fn position(&self, offset: usize) -> Position {
         let marks = self.marks.get_or_init(|| {
-            let mut at = Position { line: self.line, column: 1 };
-            let mut marks: Vec<(usize, Position)> = Vec::new();
-            for (offset, c) in self.text.char_indices() {
-                if at.column == 1 || marks.last().is_none_or(|(last, _)| last + 1024 <= offset) {
-                    marks.push((offset, at));
-                }
-                at.column += 1;
-                if c == '\n' {
-                    at = Position { line: at.line + 1, column: 1 };
-                }
+            let mut marks = vec![(0, Position { line: self.line, column: 1 })];
+            while let Some((from, at)) = marks.last().filter(|(from, _)| *from < self.text.len()) {
+                let to = self.text.floor_char_boundary(from + 1024);
+                marks.push((to, at.after(&self.text[*from..to])));
             }
-            marks.push((self.text.len(), at));
             marks
         });
-        let offset = offset.min(self.text.len());
+        let offset = self.text.ceil_char_boundary(offset);
         let (from, at) = marks[marks.partition_point(|(mark, _)| *mark <= offset) - 1];
-        let is_character_start = |byte: &&u8| !(0x80..=0xbf).contains(*byte);
-        let characters = self.text.as_bytes()[from..offset].iter().filter(is_character_start).count();
-        Position { column: at.column + characters, ..at }
+        at.after(&self.text[from..offset])
     }
 }

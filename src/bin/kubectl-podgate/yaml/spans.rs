@@ -2,14 +2,19 @@
 
 use podgate::order::edit::{PathSegment, Place};
 use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, StructureStyle};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::iter;
 use std::ops::Range;
 
-/// Tree of all values and keys of a document, with their ranges.
+/// Tree of all values and keys of a document, with their ranges. Most of the memory of a large document is its nodes, so
+/// these have no texts and no lists of children.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     /// The nodes, parents before children. The id of a node is its index in this list.
     pub(crate) nodes: Vec<Node>,
+    /// Maps each list that is not empty to its items.
+    items: BTreeMap<usize, Vec<u32>>,
     /// Maps each anchored node to its aliases.
     aliases: BTreeMap<usize, Vec<usize>>,
 }
@@ -17,25 +22,40 @@ pub(crate) struct Tree {
 /// One value or key.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// The collection that contains the node.
-    pub(crate) parent: Option<usize>,
-    /// The first id after those of the node's descendants.
-    pub(crate) subtree_end: usize,
-    /// Start of the node, including its anchor and tag.
-    pub(crate) start: usize,
-    /// Range of the value itself, without anchor, tag, trailing comments and line breaks.
-    pub(crate) content: Range<usize>,
+    /// Id of the collection that contains the node; `u32::MAX` for the root.
+    parent: u32,
+    subtree_end: u32,
+    start: u32,
+    content: Range<u32>,
     pub(crate) kind: NodeKind,
-    /// The ids of the key and value of each field, or of the items, with `None` as the key.
-    pub(crate) children: Vec<(Option<usize>, usize)>,
+}
+
+impl Node {
+    /// Returns the collection that contains the node.
+    pub(crate) fn parent(&self) -> Option<usize> {
+        (self.parent != u32::MAX).then_some(self.parent as usize)
+    }
+
+    /// Returns the first id after those of the node's descendants.
+    pub(crate) fn subtree_end(&self) -> usize {
+        self.subtree_end as usize
+    }
+
+    /// Returns the start of the node, including its anchor and tag.
+    pub(crate) fn start(&self) -> usize {
+        self.start as usize
+    }
+
+    /// Returns the range of the value itself, without anchor, tag, trailing comments and line breaks.
+    pub(crate) fn content(&self) -> Range<usize> {
+        self.content.start as usize..self.content.end as usize
+    }
 }
 
 #[derive(Debug)]
 pub(crate) enum NodeKind {
-    /// A scalar with its parsed text. `block` is true for a scalar written with `|` or `>`.
+    /// A scalar. `block` is true for a scalar written with `|` or `>`.
     Scalar {
-        text: String,
-        quoted: bool,
         block: bool,
     },
     List {
@@ -45,8 +65,11 @@ pub(crate) enum NodeKind {
         flow: bool,
     },
     /// An alias (`*name`), with the id of the anchored node.
-    Alias(usize),
+    Alias(u32),
 }
+
+/// The id of the key, if the child is a field, and the id of the value.
+type Child = (Option<usize>, usize);
 
 /// Maximum number of merge keys to follow in a chain. An object may merge itself.
 const MERGE_DEPTH_MAX: usize = 16;
@@ -55,11 +78,14 @@ impl Tree {
     /// Id of the root, if the tree has nodes.
     pub(crate) const ROOT: usize = 0;
 
-    /// Parses a document. Returns `None` if the document is empty or invalid.
+    /// Parses a document. Returns `None` if the document is empty, invalid or too large.
     pub(crate) fn parse(text: &str) -> Option<Tree> {
-        let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 20 };
-        let mut build =
-            TreeBuilder { text, tree: Tree::default(), open_collections: Vec::new(), anchors: HashMap::new() };
+        u32::try_from(text.len()).ok()?;
+        // The parser reads a list or an object up to this limit, because it can be a key.
+        let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 16 };
+        // Reserved memory that is not used costs nothing; a list that grows has two copies for a moment.
+        let tree = Tree { nodes: Vec::with_capacity(text.len() / 8), ..Tree::default() };
+        let mut build = TreeBuilder { text, tree, open_collections: Vec::new(), anchors: HashMap::new() };
         for next in Parser::new_from_str_with_options(text, options) {
             let (event, span) = next.ok()?;
             build.on_event(&event, &span)?;
@@ -67,58 +93,91 @@ impl Tree {
         (!build.tree.nodes.is_empty() && build.open_collections.is_empty()).then_some(build.tree)
     }
 
+    /// Returns the fields of an object or the items of a list.
+    pub(crate) fn children(&self, id: usize) -> impl Iterator<Item = Child> {
+        let is_object = matches!(self.nodes[id].kind, NodeKind::Object { .. });
+        let (mut at, end) = (id + 1, self.nodes[id].subtree_end());
+        iter::from_fn(move || {
+            let key = (is_object && at < end).then_some(at);
+            let value = key.map_or(at, |key| self.nodes[key].subtree_end());
+            at = self.nodes[..end].get(value)?.subtree_end();
+            Some((key, value))
+        })
+    }
+
+    /// Returns the child at `index`.
+    pub(crate) fn child(&self, id: usize, index: usize) -> Option<Child> {
+        match self.items.get(&id) {
+            Some(items) => items.get(index).map(|item| (None, *item as usize)),
+            None => self.children(id).nth(index),
+        }
+    }
+
     /// Returns the aliases that refer to nodes in a range of ids.
     pub(crate) fn aliases(&self, ids: Range<usize>) -> impl Iterator<Item = usize> {
         self.aliases.range(ids).flat_map(|(_, aliases)| aliases.iter().copied())
     }
 
-    /// Returns the text of a field's key.
-    pub(crate) fn key_text(&self, key: Option<usize>) -> Option<&str> {
-        match &self.nodes[self.resolve_alias(key?)].kind {
-            NodeKind::Scalar { text, .. } => Some(text),
-            _ => None,
+    /// Returns the parsed text of a field's key. `text` is the text of the document.
+    pub(crate) fn key_text<'t>(&self, text: &'t str, key: Option<usize>) -> Option<Cow<'t, str>> {
+        let Node { kind: NodeKind::Scalar { .. }, content, .. } = &self.nodes[self.resolve_alias(key?)] else {
+            return None;
+        };
+        let written = &text[content.start as usize..content.end as usize];
+        let inner = written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(written);
+        if !inner.contains(['"', '\'', '\\', '\n']) {
+            return Some(inner.into());
         }
+        let mut events = Parser::new_from_str(written).filter_map(Result::ok);
+        events.find_map(|(event, _)| match event {
+            Event::Scalar(text, ..) => Some(text.into_owned().into()),
+            _ => None,
+        })
     }
 
     /// Returns the target of an alias, or the node itself if the node is not an alias. No alias has an anchor.
     fn resolve_alias(&self, id: usize) -> usize {
-        if let NodeKind::Alias(target) = self.nodes[id].kind { target } else { id }
+        if let NodeKind::Alias(target) = self.nodes[id].kind { target as usize } else { id }
     }
 
     /// Returns true for the key `<<`.
-    pub(crate) fn is_merge(&self, key: Option<usize>) -> bool {
-        let kind = key.map(|key| &self.nodes[key].kind);
-        matches!(kind, Some(NodeKind::Scalar { text, quoted: false, .. }) if text == "<<")
+    pub(crate) fn is_merge(&self, text: &str, key: Option<usize>) -> bool {
+        let key = key.map(|key| &self.nodes[key]);
+        key.is_some_and(|key| matches!(key.kind, NodeKind::Scalar { .. }) && &text[key.content()] == "<<")
     }
 
     /// Returns the child of `from` at `step`. If the child is a field, also returns the key. Follows aliases and merge
     /// keys. Of duplicate fields, returns the last.
-    fn follow_step(&self, from: usize, step: &PathSegment, depth: usize) -> Option<(Option<usize>, usize)> {
-        let children = &self.nodes[self.resolve_alias(from)].children;
+    fn follow_step(&self, text: &str, from: usize, step: &PathSegment, depth: usize) -> Option<Child> {
+        let from = self.resolve_alias(from);
         match step {
-            PathSegment::Index(index) => children.get(*index).copied().filter(|(key, _)| key.is_none()),
+            PathSegment::Index(index) => self.child(from, *index).filter(|(key, _)| key.is_none()),
             PathSegment::Key(name) => {
-                let own = children.iter().rfind(|(key, _)| self.key_text(*key) == Some(&**name)).copied();
-                let mut merged = children.iter().filter(|(key, _)| depth < MERGE_DEPTH_MAX && self.is_merge(*key));
-                own.or_else(|| merged.find_map(|(_, value)| self.follow_merged(*value, step, depth)))
+                let own =
+                    self.children(from).filter(|(key, _)| self.key_text(text, *key).is_some_and(|key| *key == **name));
+                let mut merged =
+                    self.children(from).filter(|(key, _)| depth < MERGE_DEPTH_MAX && self.is_merge(text, *key));
+                own.last().or_else(|| merged.find_map(|(_, value)| self.follow_merged(text, value, step, depth)))
             }
         }
     }
 
-    fn follow_merged(&self, value: usize, step: &PathSegment, depth: usize) -> Option<(Option<usize>, usize)> {
-        let Node { kind, children, .. } = &self.nodes[self.resolve_alias(value)];
-        match kind {
-            NodeKind::List { .. } => children.iter().find_map(|(_, item)| self.follow_step(*item, step, depth + 1)),
-            _ => self.follow_step(value, step, depth + 1),
+    fn follow_merged(&self, text: &str, value: usize, step: &PathSegment, depth: usize) -> Option<Child> {
+        let target = self.resolve_alias(value);
+        match self.nodes[target].kind {
+            NodeKind::List { .. } => {
+                self.children(target).find_map(|(_, item)| self.follow_step(text, item, step, depth + 1))
+            }
+            _ => self.follow_step(text, value, step, depth + 1),
         }
     }
 
     /// Returns the value at `place` or at the nearest existing parent of `place`, with the key if the value is a field.
     /// Also returns the number of steps that exist.
-    pub(crate) fn nearest(&self, place: &Place) -> (Option<usize>, usize, usize) {
+    pub(crate) fn nearest(&self, text: &str, place: &Place) -> (Option<usize>, usize, usize) {
         let (mut key, mut node) = (None, Tree::ROOT);
         for (taken, step) in place.0.iter().enumerate() {
-            match self.follow_step(node, step, 0) {
+            match self.follow_step(text, node, step, 0) {
                 Some((next_key, next)) => (key, node) = (next_key, next),
                 None => return (key, node, taken),
             }
@@ -131,7 +190,7 @@ impl Tree {
 struct TreeBuilder<'a> {
     text: &'a str,
     tree: Tree,
-    /// The open collections. Each has its last key, until the value of that key is added.
+    /// The open collections. Each has its last child.
     open_collections: Vec<(usize, Option<usize>)>,
     /// Maps the parser's anchor ids to nodes.
     anchors: HashMap<usize, usize>,
@@ -143,16 +202,14 @@ impl TreeBuilder<'_> {
         let tag = span.tag_span().and_then(|span| span.byte_range()).map(|range| range.start);
         let start = tag.unwrap_or(range.start);
         match event {
-            Event::Scalar(text, style, anchor, _) => {
+            Event::Scalar(_, style, anchor, _) => {
                 let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
-                let quoted = matches!(style, ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted);
                 let content = if block { self.block_scalar(&range) } else { range };
-                let kind = NodeKind::Scalar { text: text.to_string(), quoted, block };
-                self.add_node(start.min(content.start), content, *anchor, kind);
+                self.add_node(start.min(content.start), content, *anchor, NodeKind::Scalar { block });
             }
             Event::Alias(anchor) => {
                 let target = *self.anchors.get(anchor)?;
-                let alias = self.add_node(start, range, 0, NodeKind::Alias(target));
+                let alias = self.add_node(start, range, 0, NodeKind::Alias(target as u32));
                 self.tree.aliases.entry(target).or_default().push(alias);
             }
             Event::SequenceStart(style, anchor, _) | Event::MappingStart(style, anchor, _) => {
@@ -165,22 +222,21 @@ impl TreeBuilder<'_> {
                 self.open_collections.push((id, None));
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                let (id, _) = self.open_collections.pop()?;
-                let (until, last) = (self.tree.nodes.len(), self.tree.nodes[id].children.last());
-                let last = last.map(|(_, last)| self.tree.nodes[*last].content.end);
+                let (id, last) = self.open_collections.pop()?;
+                let last = last.map(|last| self.tree.nodes[last].content.end);
+                let until = self.tree.nodes.len() as u32;
                 let node = &mut self.tree.nodes[id];
                 let end = match node.kind {
                     NodeKind::List { flow: false } | NodeKind::Object { flow: false } => last?,
-                    _ => range.end.max(last.unwrap_or_default()),
+                    _ => last.unwrap_or_default().max(range.end as u32),
                 };
-                node.children.shrink_to_fit();
                 node.subtree_end = until;
                 node.content.end = end.max(node.content.start);
             }
             Event::Anchor(..) => {
                 // The parser sends the event of an anchor directly after the event of its node.
                 let node = self.tree.nodes.last_mut()?;
-                node.start = node.start.min(range.start);
+                node.start = node.start.min(range.start as u32);
             }
             _ => {}
         }
@@ -202,17 +258,17 @@ impl TreeBuilder<'_> {
 
     fn add_node(&mut self, start: usize, content: Range<usize>, anchor: usize, kind: NodeKind) -> usize {
         let id = self.tree.nodes.len();
-        let parent = self.open_collections.last().map(|(parent, _)| *parent);
-        self.tree.nodes.push(Node { parent, subtree_end: id + 1, start, content, kind, children: Vec::new() });
+        let content = content.start as u32..content.end as u32;
+        let mut parent = u32::MAX;
+        if let Some((collection, last)) = self.open_collections.last_mut() {
+            (parent, *last) = (*collection as u32, Some(id));
+            if matches!(self.tree.nodes[*collection].kind, NodeKind::List { .. }) {
+                self.tree.items.entry(*collection).or_default().push(id as u32);
+            }
+        }
+        self.tree.nodes.push(Node { parent, subtree_end: id as u32 + 1, start: start as u32, content, kind });
         if anchor != 0 {
             self.anchors.insert(anchor, id);
-        }
-        if let Some((parent, pending_key)) = self.open_collections.last_mut() {
-            let Node { kind, children, .. } = &mut self.tree.nodes[*parent];
-            match (kind, pending_key.take()) {
-                (NodeKind::Object { .. }, None) => *pending_key = Some(id),
-                (_, key) => children.push((key, id)),
-            }
         }
         id
     }

@@ -86,7 +86,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
     let given = args.file.as_ref().or(args.named.as_ref());
     let path = given.cloned().or_else(piped_input);
     let sources = path.as_ref().map(|path| read_sources(std::slice::from_ref(path), false)).unwrap_or_default();
-    let is_empty = sources.iter().all(|source| source.text.trim().is_empty() && source.errors().next().is_none());
+    let is_empty = sources.iter().all(|source| source.text().trim().is_empty() && source.errors().next().is_none());
     let Some(path) = path.filter(|_| given.is_some() || !is_empty) else {
         if args.workload.is_some() {
             return Err("--workload needs a manifest; pass FILE, or - for standard input".to_owned());

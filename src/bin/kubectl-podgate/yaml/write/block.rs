@@ -12,13 +12,13 @@ use std::ops::Range;
 
 impl Splicer<'_> {
     pub(super) fn object_splices(&self, object: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
-        let entries = self.tree.nodes[object].children.iter().map(|(key, value)| Some(((*key)?, *value)));
+        let entries = self.tree.children(object).map(|(key, value)| Some((key?, value)));
         let entries: Vec<(usize, usize)> = entries.collect::<Option<_>>()?;
-        let column = column(self.text, self.tree.nodes[entries.first()?.0].start)?;
+        let column = column(self.text, self.tree.nodes[entries.first()?.0].start())?;
         let lines = entries.iter().map(|(key, value)| {
             let name = &self.tree.nodes[*key];
-            let end = self.tree.nodes[*value].content.end.max(self.colon_end(*key).unwrap_or(name.content.end));
-            name.start..line_end(self.text, end)
+            let end = self.tree.nodes[*value].content().end.max(self.colon_end(*key).unwrap_or(name.content().end));
+            name.start()..line_end(self.text, end)
         });
         let lines: Vec<Range<usize>> = lines.collect();
         let mut out = self.removal_splices(&lines, &parts)?;
@@ -89,7 +89,7 @@ impl Splicer<'_> {
 
     /// Returns the end of the `:` that follows a key on the same line.
     fn colon_end(&self, key: usize) -> Option<usize> {
-        let end = self.tree.nodes[key].content.end;
+        let end = self.tree.nodes[key].content().end;
         let rest = &self.text[end..];
         let blanks = rest.len() - rest.trim_start_matches(' ').len();
         rest[blanks..].starts_with(':').then_some(end + blanks + 1)
@@ -97,9 +97,9 @@ impl Splicer<'_> {
 
     fn value_splices(&self, (key, value): (usize, usize), new: &Value) -> Option<Vec<Splice>> {
         let colon = self.colon_end(key)?;
-        let column = column(self.text, self.tree.nodes[key].start)?;
+        let column = column(self.text, self.tree.nodes[key].start())?;
         let old = &self.tree.nodes[value];
-        let (start, end) = (old.start.max(colon), old.content.end.max(colon));
+        let (start, end) = (old.start().max(colon), old.content().end.max(colon));
         let same_line = line_start(self.text, start) == line_start(self.text, colon);
         let rest = line_after(self.text, end);
         if !is_blank_or_comment(rest) && start != end {
@@ -116,19 +116,19 @@ impl Splicer<'_> {
             Some(new) if same_line => {
                 let comment = match old.kind {
                     _ if start == end => line_after(self.text, colon),
-                    NodeKind::Scalar { block: true, .. } => "",
+                    NodeKind::Scalar { block: true } => "",
                     _ => rest,
                 };
                 vec![(colon..lines.end, format!("{}{}{new}", comment.trim_end(), self.style.newline))]
             }
-            Some(new) if old.start == old.content.start => vec![(lines, new)],
+            Some(new) if old.start() == old.content().start => vec![(lines, new)],
             Some(_) => return None,
         })
     }
 
     pub(super) fn list_splices(&self, list: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
-        let items = &self.tree.nodes[list].children;
-        let lines = items.iter().map(|(_, item)| {
+        let items: Vec<usize> = self.tree.children(list).map(|(_, item)| item).collect();
+        let lines = items.iter().map(|item| {
             let dash = dash_position(self.text, &self.tree.nodes[*item])?;
             Some(dash..line_end(self.text, self.item_end(*item, dash)))
         });
@@ -147,7 +147,7 @@ impl Splicer<'_> {
                 continue;
             };
             if let Some(value) = part.new_value {
-                part.inner_splices.push(self.item_splice(items[index].1, &lines[index], value)?);
+                part.inner_splices.push(self.item_splice(items[index], &lines[index], value)?);
             }
             let new = std::mem::take(&mut new);
             if moved {
@@ -173,8 +173,9 @@ impl Splicer<'_> {
         let end = self.item_end(item, dash);
         let scalar = !matches!(node.kind, NodeKind::List { flow: false } | NodeKind::Object { flow: false });
         let simple = value.as_object().is_none_or(serde_json::Map::is_empty);
-        if scalar && simple && node.start < end && line_start(self.text, node.start) == line_start(self.text, dash) {
-            return Some((node.start..end, render::inline(value)));
+        if scalar && simple && node.start() < end && line_start(self.text, node.start()) == line_start(self.text, dash)
+        {
+            return Some((node.start()..end, render::inline(value)));
         }
         let column = column(self.text, dash)?;
         let mut new = render::item(value, column, self.style)[column..].to_owned();
@@ -191,6 +192,6 @@ impl Splicer<'_> {
     /// position.
     fn item_end(&self, item: usize, dash: usize) -> usize {
         let node = &self.tree.nodes[item];
-        if node.content.is_empty() { dash + 1 } else { node.content.end.max(dash + 1) }
+        if node.content().is_empty() { dash + 1 } else { node.content().end.max(dash + 1) }
     }
 }

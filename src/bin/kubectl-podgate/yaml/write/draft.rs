@@ -3,12 +3,13 @@
 //! An edit must change one place, not all places that share an anchor. If an edit goes through an alias or a merge key,
 //! or changes an anchored value, the draft replaces the affected aliases with copies of the value.
 
-use super::super::spans::{Node, NodeKind, Tree};
+use super::super::spans::{NodeKind, Tree};
 use super::edit_error;
 use super::lines::begins_line;
 use podgate::order::edit::{Edit, Op, PathSegment, Place};
 use podgate::order::finding::Finding;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -59,7 +60,7 @@ impl Draft<'_> {
             (Op::Move(to), PathSegment::Index(index)) => {
                 // A moved alias could end up before its anchor.
                 let tree = self.tree;
-                let list = node..tree.nodes[node].subtree_end;
+                let list = node..tree.nodes[node].subtree_end();
                 let mut moving = tree.aliases(0..usize::MAX).filter(|alias| list.contains(alias));
                 moving.try_for_each(|alias| self.expand_alias(alias))?;
                 self.expand_aliases(list, 0..0)?;
@@ -69,7 +70,7 @@ impl Draft<'_> {
             }
             (op, step) => match self.find_entry(node, step) {
                 Some((index, old)) => {
-                    let replaced = old.map_or(0..0, |old| old..self.tree.nodes[old].subtree_end);
+                    let replaced = old.map_or(0..0, |old| old..self.tree.nodes[old].subtree_end());
                     self.expand_aliases(replaced.clone(), replaced)?;
                     let slots = self.entries_mut(node);
                     match op {
@@ -106,26 +107,31 @@ impl Draft<'_> {
     fn find_entry(&self, node: usize, step: &PathSegment) -> Option<(usize, Option<usize>)> {
         let index = match (step, self.changed.get(&node)) {
             (PathSegment::Index(index), _) => *index,
-            (PathSegment::Key(key), Some(slots)) => slots.iter().rposition(|slot| slot.key.as_deref() == Some(&**key))?,
+            (PathSegment::Key(key), Some(slots)) => {
+                slots.iter().rposition(|slot| slot.key.as_deref() == Some(&**key))?
+            }
             (PathSegment::Key(key), None) => {
-                let children = &self.tree.nodes[node].children;
-                children.iter().rposition(|(name, _)| self.tree.key_text(*name) == Some(&**key))?
+                let children = self.tree.children(node).enumerate();
+                children
+                    .filter(|(_, (name, _))| self.tree.key_text(self.text, *name).is_some_and(|name| *name == **key))
+                    .last()?
+                    .0
             }
         };
         let from = match self.changed.get(&node) {
             Some(slots) => slots.get(index)?.old_index.filter(|_| !slots[index].is_rewritten),
             None => Some(index),
         };
-        Some((index, from.and_then(|from| Some(self.tree.nodes[node].children.get(from)?.1))))
+        Some((index, from.and_then(|from| Some(self.tree.child(node, from)?.1))))
     }
 
     /// Adds a field at the end, or at the position that [`FIELD_ORDER`] requires.
     fn add_field(&mut self, object: usize, step: &PathSegment) {
         let PathSegment::Key(key) = step else { return };
         let (text, tree) = (self.text, self.tree);
-        let Node { kind, children, .. } = &tree.nodes[object];
-        let begins = |from: usize| children[from].0.is_some_and(|key| begins_line(text, tree.nodes[key].start));
-        let flow = matches!(kind, NodeKind::Object { flow: true });
+        let key_of = |from: usize| tree.child(object, from)?.0;
+        let begins = |from: usize| key_of(from).is_some_and(|key| begins_line(text, tree.nodes[key].start()));
+        let flow = matches!(tree.nodes[object].kind, NodeKind::Object { flow: true });
         let follower = FIELD_ORDER.iter().find(|(new, _)| *new == &**key).filter(|_| !flow);
         let slots = self.entries_mut(object);
         // The first field of a list item follows the dash. No field can be inserted before that first field.
@@ -149,9 +155,8 @@ impl Draft<'_> {
     /// the merged fields.
     fn expand_alias(&mut self, alias: usize) -> Result<(), Finding> {
         let (mut merges, mut node) = (None, alias);
-        while let Some(parent) = self.tree.nodes[node].parent {
-            let mut entries = self.tree.nodes[parent].children.iter();
-            if entries.any(|(key, value)| *value == node && self.tree.is_merge(*key)) {
+        while let Some(parent) = self.tree.nodes[node].parent() {
+            if self.tree.children(parent).any(|(key, value)| value == node && self.tree.is_merge(self.text, key)) {
                 merges = Some(parent);
             }
             node = parent;
@@ -163,14 +168,14 @@ impl Draft<'_> {
                     self.add_field(object, &PathSegment::from(key.as_str()));
                 }
             }
-            let entries = &self.tree.nodes[object].children;
-            let is_merge = |from: usize| self.tree.is_merge(entries[from].0);
+            let key = |from: usize| self.tree.child(object, from)?.0;
+            let is_merge = |from: usize| self.tree.is_merge(self.text, key(from));
             let slots = self.entries(object).into_iter().filter(|slot| !slot.old_index.is_some_and(is_merge)).collect();
             self.changed.insert(object, slots);
             return Ok(());
         }
-        let Some(parent) = self.tree.nodes[alias].parent else { return Ok(()) };
-        let Some(index) = self.tree.nodes[parent].children.iter().position(|(_, value)| *value == alias) else {
+        let Some(parent) = self.tree.nodes[alias].parent() else { return Ok(()) };
+        let Some(index) = self.tree.children(parent).position(|(_, value)| value == alias) else {
             let message = "has a key that is an alias (*) of a changed value; write the key without an alias";
             return Err(edit_error(&self.place_of(parent), message));
         };
@@ -183,11 +188,14 @@ impl Draft<'_> {
     /// Returns the place of a node in the unedited value.
     pub(super) fn place_of(&self, mut node: usize) -> Place {
         let mut steps = Vec::new();
-        while let Some(parent) = self.tree.nodes[node].parent {
-            let children = &self.tree.nodes[parent].children;
-            let index = children.iter().position(|(_, value)| *value == node).unwrap_or_default();
-            let key = children.get(index).and_then(|(key, _)| self.tree.key_text(*key));
-            steps.push(key.map_or(PathSegment::Index(index), PathSegment::from));
+        while let Some(parent) = self.tree.nodes[node].parent() {
+            let mut children = self.tree.children(parent).enumerate();
+            let (index, key) = children
+                .find(|(_, (_, value))| *value == node)
+                .map(|(index, (key, _))| (index, key))
+                .unwrap_or_default();
+            let key = self.tree.key_text(self.text, key);
+            steps.push(key.map_or(PathSegment::Index(index), |key| PathSegment::from(&*key)));
             node = parent;
         }
         steps.reverse();
@@ -197,11 +205,11 @@ impl Draft<'_> {
     /// Returns the entries of a collection after the edits. Without edits, these are the old entries.
     pub(super) fn entries(&self, node: usize) -> Vec<DraftEntry> {
         let written = || {
-            let slot = |(from, (key, _)): (usize, &(Option<usize>, usize))| {
-                let key = self.tree.key_text(*key).map(str::to_owned);
+            let slot = |(from, (key, _))| {
+                let key = self.tree.key_text(self.text, key).map(Cow::into_owned);
                 DraftEntry { old_index: Some(from), key, is_rewritten: false }
             };
-            self.tree.nodes[node].children.iter().enumerate().map(slot).collect()
+            self.tree.children(node).enumerate().map(slot).collect()
         };
         self.changed.get(&node).cloned().unwrap_or_else(written)
     }

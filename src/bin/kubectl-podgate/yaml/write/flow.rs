@@ -1,6 +1,5 @@
 //! Edits in flow style and JSON: `[a, b]`, `{a: b}`, on one line or with one entry per line.
 
-use super::super::spans::{Node, NodeKind};
 use super::lines::line_before;
 use super::render::{self, FlowStyle};
 use super::splicer::{EntryEdit, Splice, Splicer, apply_splices};
@@ -22,12 +21,12 @@ struct FlowLayout<'a> {
 impl Splicer<'_> {
     /// Returns the splices for a collection in brackets, or `None` if a splice would remove a comment.
     pub(super) fn flow_splices(&self, node: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
-        let whole = self.tree.nodes[node].content.clone();
+        let whole = self.tree.nodes[node].content();
         // The object in `[a: b]` has no braces.
         self.text[whole.clone()].starts_with(['[', '{']).then_some(())?;
-        let elements = self.tree.nodes[node].children.iter().map(|(key, value)| {
-            let (start, end) = (self.tree.nodes[*value].start, self.tree.nodes[*value].content.end);
-            key.map(|key| &self.tree.nodes[key]).map_or(start..end, |key| key.start..key.content.end.max(end))
+        let elements = self.tree.children(node).map(|(key, value)| {
+            let (start, end) = (self.tree.nodes[value].start(), self.tree.nodes[value].content().end);
+            key.map(|key| &self.tree.nodes[key]).map_or(start..end, |key| key.start()..key.content().end.max(end))
         });
         let elements: Vec<Range<usize>> = elements.collect();
         let layout = self.flow_layout(node, elements.first().map_or(0, |first| first.start));
@@ -67,9 +66,10 @@ impl Splicer<'_> {
     }
 
     fn flow_layout(&self, node: usize, first: usize) -> FlowLayout<'_> {
-        let Node { content: whole, children, .. } = &self.tree.nodes[node];
-        let quoted = |key: usize| matches!(self.tree.nodes[key].kind, NodeKind::Scalar { quoted: true, .. });
-        let has_quoted_keys = !children.is_empty() && children.iter().all(|(key, _)| key.is_some_and(quoted));
+        let (whole, mut keys) =
+            (self.tree.nodes[node].content(), self.tree.children(node).map(|(key, _)| key).peekable());
+        let is_quoted = |key: usize| self.text[self.tree.nodes[key].content()].starts_with(['"', '\'']);
+        let has_quoted_keys = keys.peek().is_some() && keys.all(|key| key.is_some_and(is_quoted));
         let json = self.style.is_json || has_quoted_keys;
         let line = self.text[..first].trim_end_matches([' ', '\t']);
         let indent = (line.ends_with('\n') && first > whole.start).then(|| &self.text[line.len()..first]);

@@ -68,9 +68,9 @@ pub(crate) fn deeper_comments_end(text: &str, at: usize, column: usize) -> usize
 }
 
 pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
-    let start = node.start;
+    let start = node.start();
     let mut prefix = line_before(text, start);
-    if node.content.is_empty() {
+    if node.content().is_empty() {
         // The parser reports an empty item behind the comment on its line.
         prefix = prefix.split(" #").next().unwrap_or(prefix);
     }

@@ -55,15 +55,15 @@ impl<'a> Pieces<'a> {
     fn edit_template(&mut self, at: &Place, edits: &[Edit], expected: &Value) -> Option<Splice> {
         let Document { text, value, is_json, .. } = self.document;
         let tree = self.document.tree().filter(|tree| tree.aliases(0..usize::MAX).next().is_none())?;
-        let id = tree.nearest(at).1;
+        let id = tree.nearest(text, at).1;
         let node = &tree.nodes[id];
         let whole = match node.kind {
-            NodeKind::Object { flow: true } if *is_json => node.content.clone(),
-            NodeKind::Object { flow: false } if lines::begins_line(text, node.start) && text.ends_with('\n') => {
+            NodeKind::Object { flow: true } if *is_json => node.content(),
+            NodeKind::Object { flow: false } if lines::begins_line(text, node.start()) && text.ends_with('\n') => {
                 // Blank lines below can belong to a block scalar.
-                let end = lines::line_end(text, node.content.end);
+                let end = lines::line_end(text, node.content().end);
                 let blank = text[end..].split_inclusive('\n').take_while(|line| line.trim().is_empty());
-                lines::line_start(text, node.start)..end + blank.map(str::len).sum::<usize>()
+                lines::line_start(text, node.start())..end + blank.map(str::len).sum::<usize>()
             }
             _ => return None,
         };
@@ -139,17 +139,17 @@ fn edit_error(place: &Place, message: &str) -> Finding {
 
 /// Detects a document's style. Takes each property of the style from its first occurrence.
 fn detect_style(text: &str, tree: &Tree, json: bool) -> Style {
-    let objects = || tree.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Object { flow: false }));
-    let fields = || objects().flat_map(|node| &node.children).map(|(key, value)| (*key, &tree.nodes[*value]));
+    let is_block = |id: &usize| matches!(tree.nodes[*id].kind, NodeKind::Object { flow: false });
+    let fields = || (0..tree.nodes.len()).filter(is_block).flat_map(|id| tree.children(id));
     let from_key =
-        |key: Option<usize>, at| lines::column(text, at)?.checked_sub(lines::column(text, tree.nodes[key?].start)?);
-    let unit = fields().find_map(|(key, value)| match value.kind {
-        NodeKind::Object { flow: false } => from_key(key, value.content.start).filter(|unit| *unit > 0),
+        |key: Option<usize>, at| lines::column(text, at)?.checked_sub(lines::column(text, tree.nodes[key?].start())?);
+    let unit = fields().find_map(|(key, value)| match tree.nodes[value].kind {
+        NodeKind::Object { flow: false } => from_key(key, tree.nodes[value].content().start).filter(|unit| *unit > 0),
         _ => None,
     });
-    let list = fields().find_map(|(key, value)| match value.kind {
+    let list = fields().find_map(|(key, value)| match tree.nodes[value].kind {
         NodeKind::List { flow: false } => {
-            from_key(key, lines::dash_position(text, &tree.nodes[value.children.first()?.1])?)
+            from_key(key, lines::dash_position(text, &tree.nodes[tree.child(value, 0)?.1])?)
         }
         _ => None,
     });

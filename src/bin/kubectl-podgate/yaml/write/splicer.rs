@@ -45,7 +45,6 @@ impl Splicer<'_> {
 
     /// Returns the splices that turn a collection into `expected`.
     pub(super) fn collection_splices(&self, node: usize, expected: &Value) -> Result<Vec<Splice>, usize> {
-        let children = &self.tree.nodes[node].children;
         let mut parts = Vec::new();
         for (index, slot) in self.draft.entries(node).into_iter().enumerate() {
             let value = slot.key.as_ref().map_or_else(|| expected.get(index), |key| expected.get(key));
@@ -55,9 +54,9 @@ impl Splicer<'_> {
                 new_value: value.filter(|_| slot.is_rewritten),
                 inner_splices: Vec::new(),
             };
-            if let (Some(from), false, Some(value)) = (slot.old_index, slot.is_rewritten, value) {
-                let child = children[from].1;
-                let subtree = child..self.tree.nodes[child].subtree_end;
+            let old = slot.old_index.filter(|_| !slot.is_rewritten);
+            if let (Some((_, child)), Some(value)) = (old.and_then(|from| self.tree.child(node, from)), value) {
+                let subtree = child..self.tree.nodes[child].subtree_end();
                 if self.is_rewritten(child) {
                     part.new_value = Some(value);
                 } else if self.draft.changed.range(subtree).next().is_some() {
@@ -87,7 +86,7 @@ impl Splicer<'_> {
     /// Returns a node's range, extended to the end of the last line. The extended range includes trailing comments.
     fn line_range(&self, node: usize) -> Range<usize> {
         let node = &self.tree.nodes[node];
-        node.start..line_end(self.text, node.content.end)
+        node.start()..line_end(self.text, node.content().end)
     }
 
     /// Returns true if the whole collection must be rendered again, because the edits keep none of its old entries. For
@@ -97,7 +96,7 @@ impl Splicer<'_> {
         let kind = |node: usize| &self.tree.nodes[node].kind;
         let block =
             |node: usize| matches!(kind(node), NodeKind::Object { flow: false } | NodeKind::List { flow: false });
-        let filled = || !self.style.is_json && !slots.is_empty() && self.tree.nodes[node].parent.is_some_and(block);
+        let filled = || !self.style.is_json && !slots.is_empty() && self.tree.nodes[node].parent().is_some_and(block);
         slots.iter().all(|slot| slot.old_index.is_none()) && (block(node) || filled())
     }
 }
