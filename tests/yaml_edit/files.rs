@@ -2,7 +2,9 @@
 
 use super::{POD, done, run, write};
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 #[test]
 fn directories_give_one_stream_sorted_by_name() {
@@ -155,4 +157,39 @@ fn inject_reads_a_compose_order() {
     let run = run(&["inject", "--from", &from, "-"], &text);
     assert_eq!(run.code, 0, "{}", run.err);
     assert!(run.out.contains("podgate.io/") && run.out.contains("initContainers:"), "{}", run.out);
+}
+
+/// Returns the peak memory of `uninject` (RSS), in bytes.
+fn memory_of_uninject(path: &str) -> u64 {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
+    let mut child = command.args(["uninject", "-q", path]).stdout(Stdio::piped()).spawn().unwrap();
+    // The output fills the pipe, so the program does not end before its memory is read.
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut [0]).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB"));
+    out.read_to_end(&mut Vec::new()).unwrap();
+    assert!(child.wait().unwrap().success());
+    peak.unwrap().trim().parse::<u64>().unwrap() * 1024
+}
+
+/// `uninject` of 4,000 Deployments (27 MB as YAML, 19 MB as JSON) must need less than 300 MiB. This test measures how the
+/// memory grows with the number of Pods, because a development build and its allocator need more.
+#[test]
+fn large_lists_need_little_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let pod = done(&["inject", "-q", "-"], POD);
+    let item = format!("- {}\n", pod.trim_end().replace('\n', "\n  "));
+    let [small, large] = [100, 1000].map(|count| {
+        let text = format!("kind: List\nitems:\n{}", item.repeat(count));
+        let json = super::yaml::Source::parse("f", text.clone()).documents[0].value.to_string();
+        [("yaml", text), ("json", json)].map(|(end, text)| {
+            let path = write(directory.path(), &format!("{count}.{end}"), &text);
+            (memory_of_uninject(&path), text.len() as u64)
+        })
+    });
+    for ((small, large), limit) in small.into_iter().zip(large).zip([30.0, 20.0]) {
+        let growth = (large.0 - small.0) as f64 / (large.1 - small.1) as f64;
+        assert!(growth < limit, "{growth} bytes of memory for each byte of the input");
+    }
 }

@@ -4,6 +4,7 @@
 //! Only [`files`] does I/O. Everything else is pure functions of text and values.
 
 mod args;
+mod exact;
 pub(crate) mod files;
 mod parse;
 mod spans;

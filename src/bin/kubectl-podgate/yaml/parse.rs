@@ -1,5 +1,6 @@
 //! Parses one document as Kubernetes does. Scalars follow YAML 1.1, and duplicate keys are errors.
 
+use super::exact::Exact;
 use super::{SourceError, syntax};
 use serde_json::Value;
 use serde_saphyr::{Error, Options};
@@ -10,11 +11,11 @@ pub(crate) fn yaml(text: &str) -> Result<Value, SourceError> {
         let message = "Kubernetes rejects documents with a directive (%YAML, %TAG)".to_owned();
         return Err(SourceError { offset, message, fix: "remove it" });
     }
-    let mut documents: Vec<Value> =
+    let mut documents: Vec<Exact> =
         serde_saphyr::from_multiple_with_options(text, options(text)).map_err(|error| parse_error(text, &error))?;
     match documents.len() {
         0 => Ok(Value::Null),
-        1 => Ok(documents.remove(0)),
+        1 => Ok(documents.remove(0).0),
         // Should not happen: `split_documents` leaves no separator in `text`.
         _ => {
             let message = "more than one document without a separator".to_owned();
@@ -43,7 +44,7 @@ fn options(text: &str) -> Options {
 
 /// Returns the value of a JSON document.
 pub(crate) fn json(text: &str) -> Result<Value, SourceError> {
-    serde_json::from_str(text).map_err(|error| {
+    serde_json::from_str(text).map(|Exact(value)| value).map_err(|error| {
         let line_start: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
         let offset = (line_start + error.column().saturating_sub(1)).min(text.len());
         // Remove the position at the end of the message, because the caller reports the position itself.
