@@ -98,7 +98,7 @@ pub struct Report {
     pub stopping: PreStopState,
     /// Random id of this start of the gate.
     pub ticket: Option<String>,
-    /// Process of the gate. After `execve`, the same process runs the container's command.
+    /// Process of the gate, which later runs the container's command. In the report of a probe, process 1.
     pub process: Option<Process>,
     /// Containers that the agent keeps watching after the gate has opened, or [`ALL_CONTAINERS`].
     pub watched_containers: Vec<String>,

@@ -1,5 +1,6 @@
 //! The file of `--images`: commands of images, known without a registry.
 
+use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::plan::ImageCommand;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
@@ -23,7 +24,8 @@ pub fn commands(images: &ImageMap, template: &Value) -> BTreeMap<String, ImageCo
     let size = |word: &String| word.len() + size_of::<String>();
     let is_short = |of: &&ImageCommand| of.entrypoint.iter().chain(&of.cmd).map(size).sum::<usize>() <= COMMAND_MAX;
     let command = |image: &str| find(images, image).filter(is_short).cloned();
-    let all = template["spec"]["containers"].as_array().into_iter().flatten();
+    // A Pod with more containers is rejected later.
+    let all = template["spec"]["containers"].as_array().into_iter().flatten().take(CONTAINERS_MAX);
     all.filter_map(|own| Some((own["name"].as_str()?.to_owned(), command(own["image"].as_str()?)?))).collect()
 }
 

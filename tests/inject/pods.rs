@@ -42,11 +42,13 @@ fn probe() -> BoxedStrategy<Value> {
         Just(json!({"grpc": {"port": 9000, "service": "x"}})),
         Just(json!({"exec": {"command": ["pg_isready", "-q"]}})),
         Just(json!({"exec": {"command": ["sh", "-c", "test $(X)"]}})),
+        Just(json!({"exec": {"command": []}})),
     ];
-    let seconds = select(vec![json!(1), json!(7), json!(30), Value::Null]);
-    (handler, proptest::option::of(seconds.clone()), proptest::option::of(seconds))
-        .prop_map(|(mut probe, period, limit)| {
-            for (key, value) in [("periodSeconds", period), ("timeoutSeconds", limit)] {
+    let seconds = select(vec![json!(0), json!(1), json!(7), json!(30), Value::Null]);
+    let seconds = || proptest::option::of(seconds.clone());
+    (handler, seconds(), seconds(), seconds())
+        .prop_map(|(mut probe, period, limit, delay)| {
+            for (key, value) in [("periodSeconds", period), ("timeoutSeconds", limit), ("initialDelaySeconds", delay)] {
                 if let Some(value) = value {
                     probe[key] = value;
                 }

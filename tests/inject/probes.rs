@@ -78,7 +78,7 @@ fn exec_readiness_probe_is_wrapped_without_a_gate() {
         (json!({"timeoutSeconds": 1, "failureThreshold": 9}), &[], 306),
         (json!({"timeoutSeconds": 7}), &["--check-timeout", "7s"], 312),
         (json!({"initialDelaySeconds": 20}), &["--initial-delay", "20s"], 306),
-        (json!({"initialDelaySeconds": 0}), &[], 306),
+        (json!({"initialDelaySeconds": 0, "timeoutSeconds": 0, "failureThreshold": null}), &[], 306),
     ] {
         let probe = probe(more);
         let mut expected = probe.clone();

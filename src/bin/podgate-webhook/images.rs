@@ -17,7 +17,7 @@ pub(crate) fn load(path: &Path, state: &State) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the file again and again, forever. Logs an error once, not after each read.
+/// Reads the file every [`RELOAD_INTERVAL`]. Logs each new error once.
 pub(crate) async fn keep_current(path: PathBuf, state: Arc<State>) {
     let mut last = Ok(());
     loop {

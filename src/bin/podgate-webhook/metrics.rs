@@ -56,7 +56,11 @@ impl Default for Metrics {
         registry.register("certificate_expiry_timestamp", help, metrics.expiry.clone());
         let help = "Checks of the certificates, by result";
         registry.register("certificate_checks", help, metrics.certificate_checks.clone());
-        registry.register("image_file_reads", "Reads of --images again, by result", metrics.image_file_reads.clone());
+        registry.register(
+            "image_file_reads",
+            "Reads of the --images file after the start, by result",
+            metrics.image_file_reads.clone(),
+        );
         metrics
     }
 }

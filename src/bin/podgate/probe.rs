@@ -21,19 +21,26 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const SIDECAR_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: Probe) -> Result<(), Failure> {
-    let check = Argv::new(args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect())
-        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let check = Argv::new(args.command).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let check = Check::Exec(check);
     let sources = PodSources::new(args.board, None, POLL_INTERVAL);
     // Each start of the container has another process 1, unless the containers share their process namespace.
     let process = process::first_process();
-    let is_ready = |view: &PodView| matches!(view, PodView::Snapshot(snapshot, _) if snapshot.states.get(&args.container) == Some(&State::Ready));
-    let is_same_run = || read_report(&args.self_dir).is_ok_and(|report| report.process == process);
+    let is_ready = |view: &PodView| match view {
+        PodView::Snapshot(snapshot, _) => snapshot.states.get(&args.container) == Some(&State::Ready),
+        PodView::NoSnapshot { .. } => false,
+    };
+    // The kubelet may show a run that has passed as ready, so the kubelet must learn of a failure at once.
+    let has_passed = read_report(&args.self_dir).is_ok_and(|report| report.check_passed && report.process == process);
     let view = sources.view();
     // Without a sidecar, no container waits for the report.
-    if matches!(view, PodView::NoSnapshot { .. }) || is_ready(&view) && is_same_run() {
+    let is_alone = matches!(view, PodView::NoSnapshot { .. });
+    if is_alone || has_passed {
         // The child process prints the reason.
-        return check::run_once(&check, args.check_timeout, true).map_err(|_| Failure::new(Exit::NeverMet, ""));
+        check::run_once(&check, args.check_timeout, true).map_err(|_| Failure::new(Exit::NeverMet, ""))?;
+        if is_alone || is_ready(&view) {
+            return Ok(());
+        }
     }
 
     let since = now();

@@ -55,7 +55,7 @@ impl<'a> ContainerRef<'a> {
     /// Returns the probe in `field`, such as `readinessProbe`. `None` if the probe is absent or invalid.
     pub fn probe(&self, field: &str) -> Option<Probe> {
         let value = self.value.get(field).filter(|value| !value.is_null())?;
-        serde_json::from_value(value.clone()).ok()
+        serde_json::from_value(without_nulls(value)).ok()
     }
 
     /// Returns true if the startupProbe or the readinessProbe runs a command in the container.
@@ -233,5 +233,17 @@ impl<'a> Spec<'a> {
             format!("use one of {}{more}{hint}", some.join(", "))
         });
         Some(finding("unknown-container", format!("there is no container {name}")).fix(fix))
+    }
+}
+
+/// Returns `value` without null fields. The API treats null like an absent field.
+pub fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
     }
 }

@@ -187,7 +187,7 @@ impl ContainerLines<'_> {
     pub(super) fn probe(&self, probe: &Probe) -> (Vec<String>, u64) {
         let mut line = AgentCommand::new("probe");
         line.add_flag("--container", &self.planned.name);
-        if probe.timeout_seconds != 1 {
+        if probe.timeout_seconds > 1 {
             line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
         }
         if probe.initial_delay_seconds > 0 {
@@ -195,7 +195,7 @@ impl ContainerLines<'_> {
         }
         let mut words = with_added_flags(line, self.found, "readinessProbe");
         words.push("--".to_owned());
-        let limit = PROBE_LIMIT.as_secs() + EXTRA_SECONDS + u64::from(probe.timeout_seconds);
+        let limit = PROBE_LIMIT.as_secs() + EXTRA_SECONDS + u64::from(probe.timeout_seconds.max(1));
         (words, limit.min(i32::MAX as u64))
     }
 

@@ -13,6 +13,7 @@ pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-contai
 
 pub(super) use crate::order::declare::annotation_place;
 pub(super) use crate::order::declare::spec::SIDECAR_NAME as SIDECAR;
+pub use crate::order::declare::spec::without_nulls;
 pub(super) use crate::order::declare::spec::{find_container, string_list};
 /// Environment variable with the sidecar's list of containers.
 pub(super) const CONTAINERS_VARIABLE: &str = "PODGATE_CONTAINERS";
@@ -189,16 +190,4 @@ pub(super) fn sidecar(plan: &Plan, containers: &str, resources: Value, options: 
         },
         "volumeMounts": mounts,
     }))
-}
-
-/// Returns `value` without null fields. The API treats null like an absent field.
-pub fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let kept = fields.iter().filter(|(_, value)| !value.is_null());
-            kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect()
-        }
-        Value::Array(items) => items.iter().map(without_nulls).collect(),
-        other => other.clone(),
-    }
 }

@@ -4,7 +4,7 @@ use super::graph::Graph;
 use super::modes::{self, HookReason, ModeResolver};
 use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
 use super::{init_containers, list_order, stop_order};
-use crate::core::container::{Container, Probe};
+use crate::core::container::{Container, Handler, Probe};
 use crate::core::container_list;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -209,7 +209,8 @@ impl Planner<'_> {
         let is_wrapped = matches!(mode, PlannedMode::None | PlannedMode::Hold)
             && wanted.any(|(_, need)| need.until.want == WantedState::Ready)
             && modes::ready_check(self.declared, self.graph, own.name).is_none();
-        own.probe("readinessProbe").filter(|probe| is_wrapped && probe.is_exec())
+        own.probe("readinessProbe")
+            .filter(|probe| is_wrapped && matches!(&probe.handler, Handler::Exec(exec) if !exec.command.is_empty()))
     }
 
     /// Returns true if only the agent inside the container can tell that the container is Ready.

@@ -1,4 +1,4 @@
-//! Flags and help texts of the commands that wait.
+//! Flags of the commands that wait.
 
 use super::values::{
     ExitCodeSource, OnError, TetherMode, boolean, container_name, duration, exit_condition, interval, log_path,
@@ -13,139 +13,6 @@ use podgate::edge::log::Format;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-
-pub(super) const POST_START_HELP: &str = "\
-Example, in a Pod's spec: `api` follows `db` in the list and starts when `db` is Ready.
-  containers:
-  - name: db
-    lifecycle:
-      postStart:
-        exec:
-          command: [/podgate/bin/podgate, post-start, --container, db, --timeout, 2m]
-  - name: api
-
-While a postStart hook runs, the kubelet shows the Pod as ContainerCreating and runs no probes. The
-podgate sidecar probes the containers instead. If the hook fails or times out, the kubelet kills this
-container and starts the next one anyway. `kubectl describe pod` then shows the reason in the
-container's status and termination message.
-
-Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH,
-file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount point that answers).
-A check of file:///PATH fails for good if PATH.err exists.
-
-States of --until: Started, Ready, Completed, Exited. With --fail-fast, the hook fails as soon as a
-dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
-the hook gives up on no condition or check: it waits until its time limit.
-
-Exit codes:
-  0    released: the conditions are met, the Pod has started before or is being deleted, or the time
-       limit has passed with --on-timeout continue
-  64   invalid flag or argument
-  69   the condition cannot be met, or a container before this one has ended
-  75   timed out
-  78   invalid setup: no board or volume to read from, or unknown container
-  If the command of --then fails: its own exit code (128 + N for signal N).";
-
-pub(super) const ENTRYPOINT_HELP: &str = "\
-Example, in a Pod's spec: `api` runs its command when `db` is Ready, wherever `api` is in the list.
-  containers:
-  - name: api
-    command: [/podgate/bin/podgate, entrypoint, --until, db, --]
-    args: [/usr/bin/api, --port, \"8080\"]
-    startupProbe:
-      exec:
-        command: [/podgate/bin/podgate, opened, --wait, --check, \"http://127.0.0.1:8080/\"]
-      periodSeconds: 1
-      timeoutSeconds: 335
-
-When the conditions are met, podgate replaces itself with the command (execve): same process, same
-environment. With one of these flags it stays as the command's parent: --tether parent, --post-file,
---command-timeout, --on-error continue, --stdout, --stderr, --breakpoint, --stop-after,
---restart-with, --ready-check. As the parent it forwards signals, reaps orphans and
-exits with the command's exit code.
-
-With --tether exec the command inherits a file lock. The sidecar detects the command's end by the
-release of the lock. With --tether parent, podgate reports the exit code to the sidecar.
-
-Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH,
-file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount point that answers).
-A check of file:///PATH fails for good if PATH.err exists.
-
-States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate fails as soon as a
-dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
-the gate gives up on no condition or check: it waits until its time limit.
-
-The kubelet considers a waiting container running. Use `podgate opened --wait` as its startupProbe,
-so that its other probes start only after the command.
-
-Exit codes: those of the command once it runs, otherwise
-  64   invalid flag or argument
-  69   the condition cannot be met, or --restart-with ended the command
-  75   timed out, or --command-timeout ended the command
-  78   invalid setup: no board or volume to read from, unknown container, or a file that cannot be written
-  126  the command cannot be executed
-  127  the command was not found
-  143  SIGTERM, or the Pod's deletion, while waiting
-  128 + N  another signal N while waiting: one that ends a process by default, or SIGWINCH";
-
-pub(super) const PRE_STOP_HELP: &str = "\
-Example, in a Pod's spec: `db` keeps running until `api` has exited.
-  containers:
-  - name: db
-    lifecycle:
-      preStop:
-        exec:
-          command: [/podgate/bin/podgate, pre-stop, --until, api, --grace, 25s]
-
-When a Pod is deleted, the kubelet runs all preStop hooks at once. It stops each container after the
-container's hook has returned, so this hook keeps the container until those that depend on it have exited.
-The kubelet also runs the hook when it restarts only this container. In that case the hook returns after
-at most 1 s. Kubernetes reports the exit of a container too late. So the hook detects the exit by the
-container's tether (`podgate entrypoint`, or --tether in a hook) or its port (--check-closed).
-
-Exit codes:
-  0    all have exited, or only this container is restarted
-  64   invalid flag or argument
-  75   timed out; the kubelet stops the container anyway
-  If the command of --then fails: its own exit code (128 + N for signal N).";
-
-pub(super) const OPENED_HELP: &str = "\
-Example, in the spec of a container with a gate: the kubelet delays the other probes until the gate has
-opened and the program answers. With --wait, one process waits. Without it, the kubelet would start one
-each second. timeoutSeconds must be longer than --check-limit and the gate's time limit
-(here 300 s) together.
-  startupProbe:
-    exec:
-      command: [/podgate/bin/podgate, opened, --wait, --check, \"tcp://127.0.0.1:8080\"]
-    periodSeconds: 1
-    timeoutSeconds: 335
-
-After a kubelet restart, Kubernetes may treat a startupProbe as passed although it never was
-(kubernetes#142305). If you use `podgate opened` as a livenessProbe, add --or-waiting.
-
-Exit codes:
-  0    the gate has opened, and the checks pass
-  64   invalid flag or argument
-  69   the gate is still closed, or a check failed
-  78   no gate has reported: this container's own directory is not mounted";
-
-pub(super) const PROBE_HELP: &str = "\
-Example, in the spec of a container that others wait for. Its own probe is pg_isready:
-  readinessProbe:
-    exec:
-      command: [/podgate/bin/podgate, probe, --container, db, --, pg_isready, -U, app]
-    periodSeconds: 10
-    timeoutSeconds: 306
-
-While the container is not Ready, one process repeats the command until it passes, and the sidecar
-knows at once. The pause between two runs is 100 ms, ten times the duration of a run, or 5 % of the
-time waited, whichever is longest, and at most 10 s. A Ready container gets one run of the command for each probe, as
-without podgate. timeoutSeconds must be longer than --limit and --check-timeout together.
-
-Exit codes:
-  0    the command has passed
-  64   invalid flag or argument
-  69   the command has failed, or has not passed within --limit";
 
 /// Conditions, sources and time limits of a wait.
 #[derive(Debug, ClapArgs)]
@@ -334,7 +201,7 @@ pub(crate) struct Probe {
     pub(crate) self_dir: PathBuf,
     /// The container's own probe
     #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
+    pub(crate) command: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]

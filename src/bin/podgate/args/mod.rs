@@ -1,6 +1,7 @@
 //! The command line and its help texts.
 
 mod commands;
+mod help;
 mod values;
 
 pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop, Probe};
@@ -34,19 +35,19 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run as a postStart hook: wait until the container is Ready, to delay the containers after it
-    #[command(after_help = commands::POST_START_HELP)]
+    #[command(after_help = help::POST_START_HELP)]
     PostStart(Box<PostStart>),
     /// Run as a gate: wait until the conditions are met, then run the container's own command
-    #[command(after_help = commands::ENTRYPOINT_HELP)]
+    #[command(after_help = help::ENTRYPOINT_HELP)]
     Entrypoint(Box<Entrypoint>),
     /// Run as a preStop hook: keep the container until those that depend on it have exited
-    #[command(after_help = commands::PRE_STOP_HELP)]
+    #[command(after_help = help::PRE_STOP_HELP)]
     PreStop(Box<PreStop>),
     /// Run as a startupProbe: pass once this container's gate has opened
-    #[command(after_help = commands::OPENED_HELP)]
+    #[command(after_help = help::OPENED_HELP)]
     Opened(Opened),
     /// Run as a readinessProbe: repeat the container's own probe until it passes, and tell the sidecar at once
-    #[command(after_help = commands::PROBE_HELP)]
+    #[command(after_help = help::PROBE_HELP)]
     Probe(Probe),
     /// Copy this binary into a directory, atomically and executable by all users
     #[command(after_help = "Example:\n  podgate install /podgate/bin")]

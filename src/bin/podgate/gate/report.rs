@@ -24,7 +24,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Creates a reporter. `container` is the name of the container of a postStart hook.
+    /// Creates a reporter. `container` is the name of the container of a postStart hook or readinessProbe.
     pub(crate) fn new(directory: PathBuf, container: Option<String>, current: Report) -> Reporter {
         Reporter { directory, container, current, last_written: None, error: None }
     }

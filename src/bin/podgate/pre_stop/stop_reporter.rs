@@ -5,6 +5,7 @@ use podgate::core::names;
 use podgate::core::report::{PreStopState, Process, Report};
 use podgate::core::sandbox::SandboxId;
 use podgate::core::sources::PodView;
+use podgate::edge::process;
 use std::path::PathBuf;
 use tracing::warn;
 
@@ -27,8 +28,13 @@ impl StopReporter {
     /// Reports that the hook has started. Call this after each read of the board: the epoch or the report may have
     /// changed.
     pub(crate) fn report_stopping(&mut self, view: &PodView) {
-        let found = report::read_report(&self.directory).ok().filter(|report| report.is_from_sandbox(&self.sandbox));
-        // Replace a report from another sandbox. The container runs, because its preStop hook runs.
+        // Replace a report from another sandbox, and the report of a probe in an earlier run of the container.
+        let is_of_this_run = |report: &Report| {
+            let is_alive = report.ticket.is_some() || report.process.is_none_or(process::is_alive);
+            report.is_from_sandbox(&self.sandbox) && is_alive
+        };
+        let found = report::read_report(&self.directory).ok().filter(is_of_this_run);
+        // The container runs, because its preStop hook runs.
         let fresh = || Report { started: true, ..report::new_report(self.sandbox.clone(), &[]) };
         let now = found.clone().unwrap_or_else(fresh);
         if *self.author.get_or_insert_with(|| author(&now)) != author(&now) {

@@ -143,15 +143,23 @@ impl Writer<'_> {
     /// Puts `podgate probe` in front of the command of an exec readinessProbe. That process waits until the command
     /// passes, so the kubelet's time limit becomes longer, and the initial delay becomes a flag.
     fn wrap_probe(&mut self, own: &ContainerLines<'_>, probe: &Probe, place: &Place) -> Result<(), EditError> {
-        let (line, limit) = own.probe(probe);
+        // In a shared process namespace, the agent does not know the container's age.
+        let delay = if self.shares_processes() { 0 } else { probe.initial_delay_seconds };
+        let (line, limit) = own.probe(&Probe { initial_delay_seconds: delay, ..probe.clone() });
         for (at, word) in line.into_iter().enumerate() {
             self.editor.edit(place.to("exec").to("command").to(at), Op::Insert(word.into()))?;
         }
         self.editor.edit(place.to("timeoutSeconds"), Op::Set(limit.into()))?;
-        if probe.initial_delay_seconds > 0 {
+        if delay > 0 {
             self.editor.edit(place.to("initialDelaySeconds"), Op::Set(0.into()))?;
         }
         Ok(())
+    }
+
+    /// Returns true if `/proc/1` is no process of the container itself.
+    fn shares_processes(&self) -> bool {
+        let shared = ["shareProcessNamespace", "hostPID"];
+        shared.iter().any(|field| Place::spec(field).of(self.template) == Some(&json!(true)))
     }
 
     /// Writes the container's preStop hook, if it needs one. Returns true if the hook was written.
@@ -177,9 +185,7 @@ impl Writer<'_> {
         if outlives.is_empty() && then.is_none() && !takes_tether {
             then = Some(user_hooks::no_op());
         }
-        // `/proc/1` is a process of the container only if the container has its own process namespace.
-        let shared = ["shareProcessNamespace", "hostPID"];
-        let logs = !shared.iter().any(|field| Place::spec(field).of(self.template) == Some(&json!(true)));
+        let logs = !self.shares_processes();
         let takes = then.as_ref().and_then(|then| then.duration).unwrap_or_default();
         if takes >= grace && !outlives.is_empty() {
             let what = format!(

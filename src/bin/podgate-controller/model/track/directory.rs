@@ -14,15 +14,14 @@ impl ContainerTrack {
         // directory.
         let held = held && (self.spec.pre_stop || !matches!(self.spec.mode, Mode::None | Mode::Hold));
         let (before, had_ended) = (self.report().cloned(), self.has_ended());
-        let last = self.raw_report.as_ref();
         let process = |report: Option<&Report>| report.and_then(|report| report.process);
-        let is_other_run =
-            process(last).zip(process(report.as_ref())).is_some_and(|(last, new)| is_rewritten && last != new);
-        let is_withdrawn = !is_rewritten && last.is_some_and(|last| !last.check_passed);
-        self.raw_report = report.map(|report| {
-            let check_passed = report.check_passed && !is_withdrawn;
-            self.sanitize(Report { check_passed, ..report })
-        });
+        let is_other_run = process(self.raw_report.as_ref())
+            .zip(process(report.as_ref()))
+            .is_some_and(|(last, new)| is_rewritten && last != new);
+        // The same file may be read again after the end of its run, which has withdrawn a part of it.
+        if is_rewritten || self.raw_report.is_none() {
+            self.raw_report = report.map(|report| self.sanitize(report));
+        }
         let new_gate = self.on_ticket();
         let was_held = self.is_tether_held();
         self.on_tether(held, is_listening, epoch, now);
@@ -74,7 +73,6 @@ impl ContainerTrack {
 
     /// Decides if the directory's report belongs to the current incarnation. After `execve`, the agent cannot report
     /// again. The report of an open gate therefore counts while the tether is held, even after a restart of the sidecar.
-    ///
     pub(super) fn check_report(&mut self, epoch: &str) {
         let runs = matches!(self.life, Life::Held(_) | Life::Untethered);
         self.is_report_current = self.raw_report.as_ref().is_some_and(|report| match report.has_gate_opened() {

@@ -55,7 +55,7 @@ impl ContainerTrack {
     /// next incarnation's first probe.
     fn withdraw_passed_probe(&mut self) {
         if let Some(report) = self.raw_report.as_mut().filter(|_| self.gate.is_none()) {
-            report.check_passed = false;
+            (report.check_passed, report.process) = (false, None);
         }
     }
 

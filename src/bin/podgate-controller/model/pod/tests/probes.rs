@@ -48,7 +48,11 @@ fn passed_probe_does_not_outlive_its_incarnation() {
         pod.receive_report("db", Some(probe(2, false)));
         assert_eq!(pod.state_of("db"), State::Started);
         pod.receive_report("db", Some(probe(2, true)));
-        assert_eq!(pod.state_of("db"), State::Ready);
+        assert_eq!((pod.state_of("db"), pod.track("db").unwrap().restarts), (State::Ready, 1));
+        pod.receive_status("db", ended("d2", 1));
+        assert_eq!(pod.state_of("db"), State::Failed);
+        pod.receive_status("db", running("d3", false));
+        assert_eq!(pod.state_of("db"), State::Started);
     }
 }
 
