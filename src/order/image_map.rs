@@ -36,7 +36,7 @@ pub fn parse(text: &[u8]) -> Result<ImageMap, String> {
     images.map_err(|error| format!("{error}; write the file with kubectl podgate resolve-images"))
 }
 
-/// Reads the entries. Unlike serde's maps, rejects duplicates.
+/// Reads the entries, and rejects duplicates, which serde's own maps accept.
 struct Entries;
 
 impl<'de> Visitor<'de> for Entries {

@@ -41,7 +41,7 @@ fn passed_probe_does_not_outlive_its_incarnation() {
         assert_eq!(pod.state_of("db"), State::Ready);
         statuses.into_iter().for_each(|status| pod.receive_status("db", status));
         assert_eq!(pod.state_of("db"), State::Started);
-        // The same file is read again, for example after a change of the tether.
+        // The sidecar reads the same file again when the tether changes.
         let again = DirectoryState { is_rewritten: false, ..directory_state(probe(1, true), false) };
         pod.on_report("db", again, now());
         assert_eq!(pod.state_of("db"), State::Started);
