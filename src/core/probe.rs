@@ -18,8 +18,10 @@ pub fn interval(elapsed: Duration, period: Duration, min_interval: Duration) -> 
 /// Result of probing a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeVerdict {
-    /// The probes have not passed yet.
+    /// No probe has passed yet.
     NotYet,
+    /// The startup probe has passed, but the readiness probe has not.
+    StartupPassed,
     /// All probes have passed.
     Passed,
     /// All probes had passed, and the readiness probe fails now.
@@ -136,7 +138,7 @@ impl ProbeProgress {
             self.successes = 0;
             if self.stage_index + 1 < self.stages.len() {
                 self.stage_index += 1;
-                (self.attempted_at, self.counted_at) = (None, None);
+                (self.verdict, self.attempted_at, self.counted_at) = (ProbeVerdict::StartupPassed, None, None);
             } else {
                 self.verdict = ProbeVerdict::Passed;
             }

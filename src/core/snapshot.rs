@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub stuck: BTreeMap<String, String>,
     /// Ticket of each gate whose report the sidecar has read, by container name.
     pub heard_tickets: BTreeMap<String, String>,
+    /// Containers whose startupProbe has passed in the sidecar.
+    pub startup_passed: BTreeSet<String>,
     /// Containers whose preStop hook has started.
     pub stopping: BTreeSet<String>,
     /// Number of restarts of each restarted container.
@@ -79,6 +81,7 @@ impl Snapshot {
             order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
             stuck: BTreeMap::new(),
             heard_tickets: BTreeMap::new(),
+            startup_passed: BTreeSet::new(),
             stopping: BTreeSet::new(),
             restarts: BTreeMap::new(),
         }
@@ -121,6 +124,7 @@ impl Snapshot {
             order: list(names::SANDBOX_ORDER).map(str::to_owned).collect(),
             stuck: words(names::SANDBOX_STUCK),
             heard_tickets: words(names::SANDBOX_HEARD),
+            startup_passed: list(names::SANDBOX_STARTUP_PASSED).map(str::to_owned).collect(),
             stopping: list(names::SANDBOX_STOPPING).map(str::to_owned).collect(),
             restarts: pairs(names::SANDBOX_RESTARTS)
                 .filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)))
@@ -144,6 +148,7 @@ impl Snapshot {
         };
         put(names::SANDBOX_STUCK, self.stuck.iter().map(|(name, reason)| format!("{name}={reason}")).collect());
         put(names::SANDBOX_HEARD, self.heard_tickets.iter().map(|(name, ticket)| format!("{name}={ticket}")).collect());
+        put(names::SANDBOX_STARTUP_PASSED, self.startup_passed.iter().cloned().collect());
         put(names::SANDBOX_STOPPING, self.stopping.iter().cloned().collect());
         put(names::SANDBOX_RESTARTS, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
         out.extend(

@@ -104,7 +104,7 @@ fn help_lists_the_environment_variable_of_each_flag() {
     for (command, own, shared, count) in [
         ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 17),
         ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 12),
-        ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 6),
+        ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 8),
         ("probe", "PODGATE_PROBE_", Some("PODGATE_"), 6),
     ] {
         let help = podgate(&[command, "--help"]).stdout;

@@ -1,12 +1,13 @@
-//! Probes that the agent runs: exactly as declared in a hook, or at least as a TCP check behind a gate.
+//! Probes that the agent runs, in a hook or behind a gate. Behind a gate, the sidecar runs those that the agent cannot run.
 
 use super::injected;
 use podgate::core::command::AgentCommand;
 use serde_json::{Value, json};
 
 /// Injects two containers with a probe: `db` with a hook, and `api`, which waits in a gate. Returns the check of the
-/// readinessProbe in the hook, and the check of the startupProbe behind the gate.
-fn checks_for(probe: &Value) -> [Option<String>; 2] {
+/// readinessProbe in the hook, the check of the startupProbe behind the gate, and the container of that check by the
+/// sidecar.
+fn checks_for(probe: &Value) -> [Option<String>; 3] {
     let container = |name: &str, field: &str| {
         let ports = json!([{"name": "web", "containerPort": 8080}]);
         json!({"name": name, "image": "x", "command": ["x"], "ports": ports, field: probe})
@@ -28,6 +29,7 @@ fn checks_for(probe: &Value) -> [Option<String>; 2] {
     [
         check("post-start", container("db", "readinessProbe"), "/lifecycle/postStart/exec/command", "--fallback-check"),
         check("entrypoint", container("api", "startupProbe"), "/startupProbe/exec/command", "--check"),
+        check("entrypoint", container("api", "startupProbe"), "/startupProbe/exec/command", "--sidecar-check"),
     ]
 }
 
@@ -40,22 +42,38 @@ fn agent_runs_the_probes_that_it_supports() {
         (json!({"tcpSocket": {"port": "5432", "host": "localhost"}}), "tcp://localhost:5432"),
         (json!({"exec": {"command": ["pg_isready", "-q"]}}), r#"exec:["pg_isready","-q"]"#),
     ] {
-        assert_eq!(checks_for(&probe), [Some(url.to_owned()), Some(url.to_owned())]);
+        assert_eq!(checks_for(&probe), [Some(url.to_owned()), Some(url.to_owned()), None]);
     }
 }
 
 #[test]
-fn other_probes_become_tcp_checks_behind_a_gate() {
+fn sidecar_runs_other_probes_behind_a_gate() {
     for probe in [
         json!({"httpGet": {"port": "web", "scheme": "HTTPS"}}),
         json!({"httpGet": {"port": "web", "httpHeaders": [{"name": "Host", "value": "x"}]}}),
         json!({"httpGet": {"port": "web", "path": "/ä b"}}),
         json!({"grpc": {"port": 8080}}),
     ] {
-        assert_eq!(checks_for(&probe), [None, Some("tcp://127.0.0.1:8080".to_owned())], "{probe}");
+        assert_eq!(checks_for(&probe), [None, None, Some("api".to_owned())], "{probe}");
     }
-    for probe in [json!({"tcpSocket": {"port": "nameless"}}), json!({"exec": {"command": []}})] {
-        assert_eq!(checks_for(&probe), [None, None], "{probe}");
+    assert_eq!(checks_for(&json!({"exec": {"command": []}})), [None, None, None]);
+}
+
+/// A ready check replaces the probes in the sidecar's list, except a startupProbe that the sidecar runs for the gate.
+#[test]
+fn sidecar_runs_the_startup_probe_beside_a_ready_check() {
+    for (probe, listed) in [(json!({"grpc": {"port": 8080}}), true), (json!({"tcpSocket": {"port": 8080}}), false)] {
+        let annotations = json!({"podgate.io/order": "db, api, web", "ready.podgate.io/api": "tcp://127.0.0.1:9000"});
+        let container = |name| json!({"name": name, "image": "x", "command": ["x"]});
+        let mut api = container("api");
+        api["startupProbe"] = probe;
+        let spec = json!({"containers": [container("db"), api, container("web")]});
+        let done = injected(&json!({"metadata": {"annotations": annotations}, "spec": spec}));
+        let sidecar = done.value["spec"]["initContainers"][0]["env"].as_array().unwrap();
+        let list = sidecar.iter().find(|own| own["name"] == "PODGATE_CONTAINERS").unwrap()["value"].as_str().unwrap();
+        let list: Value = serde_json::from_str(list).unwrap();
+        assert_eq!(list[1].get("startupProbe").is_some(), listed, "{list}");
+        assert_eq!(list[1]["readinessProbe"]["tcpSocket"]["port"], 9000, "{list}");
     }
 }
 

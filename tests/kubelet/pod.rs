@@ -196,10 +196,12 @@ impl Container {
                 spec["command"] = json!(podgate(&gate, &[&flags[..], &separator].concat()));
                 spec["args"] = to_strings(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
                 if *has_startup_probe {
-                    // Only `--containers` declares the container's own startupProbe.
-                    patch.as_object_mut().expect("an object").remove("startupProbe");
-                    spec["startupProbe"] = json!({"exec": {"command": podgate(&["opened", "--wait"], &[])}, "periodSeconds": 1,
-                        "timeoutSeconds": 305});
+                    // Only `--containers` declares the container's own startupProbe, which the sidecar runs.
+                    let own = patch.as_object_mut().expect("an object").remove("startupProbe");
+                    let flags: &[&str] = if own.is_some() { &["--sidecar-check", &self.name] } else { &[] };
+                    let command = podgate(&["opened", "--wait"], &to_strings(flags).collect::<Vec<_>>());
+                    spec["startupProbe"] =
+                        json!({"exec": {"command": command}, "periodSeconds": 1, "timeoutSeconds": 335});
                 }
             }
         }

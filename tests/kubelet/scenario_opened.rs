@@ -55,6 +55,23 @@ fn gate_waits_longer_than_the_liveness_probe_allows() {
     assert!(run.log("bare").start_time() >= db.ready_time(), "order broken: bare started before db was ready");
 }
 
+/// The agent has no gRPC client, so the sidecar runs this startupProbe. Until it passes, the livenessProbe would restart
+/// the container.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn startup_probe_that_the_sidecar_runs_delays_the_liveness_probe() {
+    let scene = Scene::shared("opened-grpc");
+    scene.grant_pod_access();
+    let api = server("api").grpc(8002).ready_after("5s").gate(&["--until", "db"]);
+    let api = api.with(json!({"startupProbe": {"grpc": {"port": 8002}, "periodSeconds": 1, "failureThreshold": 30}}));
+    let api = api.with(liveness(json!({"grpc": {"port": 8002}})));
+    let containers = [server("db").http(8001).gate(&[]), api, server("web").http(8003).gate(&["--until", "api"])];
+    let run = scene.create(&Pod::new("opened-grpc", containers));
+    let up = run.wait_until_up();
+    run.assert_order(&["db", "api", "web"]);
+    assert_eq!(up.kubelet_status("api")["restartCount"], 0);
+}
+
 /// From Kubernetes 1.36 on, a restarted kubelet wrongly treats the startupProbe of a waiting container as passed. A
 /// liveness probe with `podgate opened --or-waiting` avoids the container restart that a plain `podgate opened` causes.
 /// The order is kept in both cases.

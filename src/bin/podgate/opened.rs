@@ -4,9 +4,11 @@ use crate::args::Opened;
 use crate::check::{self, Checks};
 use crate::clock::now;
 use crate::failure::Failure;
+use crate::gate::pod_sources::PodSources;
 use crate::gate::report;
 use podgate::core::exit::Exit;
 use podgate::core::report::{GateState, Report};
+use podgate::core::sources::PodView;
 use podgate::core::until::WaitCondition;
 use podgate::edge::process;
 use podgate::edge::watch::Watch;
@@ -61,16 +63,32 @@ fn wait(args: Opened) -> Result<(), Failure> {
     let elapsed = process::time_since_boot().saturating_sub(opened_at);
     let deadline = now() + args.check_limit.saturating_sub(elapsed);
     let mut checks = Checks::new(args.check, args.check_timeout, now());
+    // The board is newer than the opening of the gate, so it does not speak of an earlier incarnation.
+    let sources = PodSources::new(args.board, None, POLL_INTERVAL);
+    let has_passed = |view: &PodView, container: &String| match view {
+        PodView::Snapshot(snapshot, _) => snapshot.startup_passed.contains(container),
+        PodView::NoSnapshot { .. } => false,
+    };
+    if args.sidecar_check.is_some() {
+        watch = sources.watch();
+    }
     loop {
+        let by_sidecar =
+            args.sidecar_check.as_ref().filter(|container| !has_passed(&watch.read(|| sources.view()), container));
         let at = now();
         checks.run_due(at, deadline);
-        let Some(due) = checks.next_due() else { return Ok(()) };
+        let due = checks.next_due();
+        if due.is_none() && by_sidecar.is_none() {
+            return Ok(());
+        }
         if at >= deadline {
+            let mut pending = checks.pending();
+            pending.extend(by_sidecar.map(|container| format!("the startupProbe of {container} has not passed")));
             let limit = humantime::format_duration(args.check_limit);
-            let why = format!("{} within {limit} after the gate has opened", checks.pending().join("; "));
+            let why = format!("{} within {limit} after the gate has opened", pending.join("; "));
             return Err(Failure::new(Exit::NeverMet, why));
         }
-        let pause = due.min(deadline).saturating_duration_since(now());
+        let pause = due.map_or(deadline, |due| due.min(deadline)).saturating_duration_since(now());
         watch.wait(pause, checks.poll_fd().into_iter().collect()).map_err(Failure::setup_error("cannot wait"))?;
     }
 }

@@ -103,7 +103,7 @@ impl ContainerLines<'_> {
             self.add_timeout_flags(&mut line);
             self.add_ready_checks("--check", &mut line);
             let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
-            let by_probe = || checks::agent_check(self.container, probe?).url(false);
+            let by_probe = || Some(checks::agent_check(self.container, probe?).ok()?.to_string());
             if let Some(url) = self.planned.ready.as_ref().map(Check::to_string).or_else(by_probe) {
                 line.add_flag("--fallback-check", url);
             }
@@ -156,15 +156,20 @@ impl ContainerLines<'_> {
         let mut line = AgentCommand::new("opened");
         line.add_switch("--wait");
         let own = self.container.startup_probe.as_ref();
-        let url = own.and_then(|probe| checks::agent_check(self.container, probe).url(true));
         let allowed = own.map_or(0, |probe| {
             u64::from(probe.initial_delay_seconds)
                 + u64::from(probe.period_seconds) * u64::from(probe.failure_threshold)
         });
-        if let (Some(probe), Some(url)) = (own, url) {
-            line.add_flag("--check", url);
-            if probe.timeout_seconds > 1 {
-                line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
+        if let Some(probe) = own {
+            match checks::agent_check(self.container, probe) {
+                Ok(check) => {
+                    line.add_flag("--check", check.to_string());
+                    if probe.timeout_seconds > 1 {
+                        line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
+                    }
+                }
+                Err(_) if probe.is_exec() => {}
+                Err(_) => line.add_flag("--sidecar-check", &self.planned.name),
             }
             if allowed != OPENED_CHECK_LIMIT.as_secs() {
                 line.add_flag("--check-limit", compact_duration(Duration::from_secs(allowed)));
@@ -209,8 +214,10 @@ impl ContainerLines<'_> {
             return;
         }
         let commands: Vec<&Probe> = self.container.probes().filter(|probe| probe.is_exec()).collect();
-        let mut urls: Vec<String> =
-            commands.iter().filter_map(|probe| checks::agent_check(self.container, probe).url(false)).collect();
+        let mut urls: Vec<String> = commands
+            .iter()
+            .filter_map(|probe| Some(checks::agent_check(self.container, probe).ok()?.to_string()))
+            .collect();
         urls.dedup();
         for url in urls {
             line.add_flag(flag, url);

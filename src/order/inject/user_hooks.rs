@@ -6,7 +6,7 @@ use crate::core::container::{Container, HttpGet};
 use crate::core::defaults::THEN_TIMEOUT;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::checks::{self, AgentCheck};
+use crate::order::inject::checks;
 use crate::order::inject::parts;
 use crate::order::limits::parse_json;
 use serde_json::{Value, json};
@@ -87,10 +87,10 @@ pub(super) fn then_pre_stop(
     };
     let converted = match container.resolve_port(&get.port).filter(|port| *port != 0) {
         Some(port) => checks::http_check(&get, port),
-        None => AgentCheck::Unsupported("has no known port"),
+        None => Err("has no known port"),
     };
     match converted {
-        AgentCheck::Exact(check) => {
+        Ok(check) => {
             let seconds = format!("{}s", THEN_TIMEOUT.as_secs());
             let command = agent_command(&["check", "--check-timeout", &seconds, &check.to_string()]);
             let what = format!(
@@ -103,7 +103,7 @@ pub(super) fn then_pre_stop(
                 Some(Finding::note("own-pre-stop", at.clone(), what)),
             ))
         }
-        AgentCheck::PortOnly(_, why) | AgentCheck::Unsupported(why) => {
+        Err(why) => {
             let what = format!(
                 "the preStop hook of {} is an httpGet that podgate's hook cannot run, because it {why}",
                 container.name

@@ -106,7 +106,6 @@ pub const RULES: &[Rule] = &[
     rule("shared-processes", &[Warning], "With shared processes the sidecar cannot see when a container stops"),
     rule("short-grace", &[Warning], "The grace period is too short for the stop order"),
     rule("sidecar-not-first", &[Warning], "An init container comes before podgate's sidecar"),
-    rule("startup-probe-weaker", &[Warning], "A startupProbe is replaced by a weaker check"),
     rule("state-unused", &[Note], "A state has no effect on the last step"),
     rule("stops-too-early", &[Warning], "A container stops before a container that uses it"),
     rule("template-too-large", &[Error], "The Pod, its annotations or the order are too large"),

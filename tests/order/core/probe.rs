@@ -79,7 +79,7 @@ fn startup_probe_runs_first_and_only_once() {
     progress.record(ms(50), true);
     assert_eq!(
         (progress.verdict(), progress.probe().period_seconds, progress.next_due()),
-        (ProbeVerdict::NotYet, 3, ms(0))
+        (ProbeVerdict::StartupPassed, 3, ms(0))
     );
     progress.record(ms(51), true);
     assert_eq!(progress.verdict(), ProbeVerdict::Passed);

@@ -76,7 +76,7 @@ impl Publisher {
         let (Some(api), Some(snapshot)) = (&self.api, &pod.published) else { return };
         let limited = self.api_limiter.limit(snapshot, now());
         let mut annotations = self.annotations(&limited);
-        annotations.remove(names::SANDBOX_HEARD);
+        annotations.retain(|key, _| ![names::SANDBOX_HEARD, names::SANDBOX_STARTUP_PASSED].contains(&key.as_str()));
         if let Some(releases) = pod.releases() {
             // With the epoch, a restarted sidecar never repeats a value that the Pod already has.
             annotations.insert(names::SANDBOX_RELEASES.to_owned(), format!("{}.{releases}", snapshot.epoch));

@@ -215,12 +215,18 @@ pub(crate) struct Opened {
     /// Wait until the gate has opened and the checks pass, instead of failing
     #[arg(long, env = "PODGATE_OPENED_WAIT", value_parser = boolean)]
     pub(crate) wait: bool,
+    /// With --wait: also wait until the sidecar has run this container's own startupProbe, and it has passed
+    #[arg(long, value_name = "CONTAINER", env = "PODGATE_OPENED_SIDECAR_CHECK")]
+    pub(crate) sidecar_check: Option<String>,
     /// With --wait: fail if the checks do not pass within this time after the gate has opened
     #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_LIMIT", default_value = "30s", value_parser = duration)]
     pub(crate) check_limit: Duration,
     /// Also pass while the gate is waiting, for use as a livenessProbe; ignored with --wait
     #[arg(long, env = "PODGATE_OPENED_OR_WAITING", value_parser = boolean)]
     pub(crate) or_waiting: bool,
+    /// Read the board, the sidecar's volume, at this path, for --sidecar-check
+    #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
+    pub(crate) board: PathBuf,
     /// Read this container's report from this directory
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,

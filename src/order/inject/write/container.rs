@@ -32,7 +32,13 @@ impl Writer<'_> {
             replace_probes(&mut entry, check);
         }
         match &planned.mode {
-            PlannedMode::Gate(gate) => self.write_gate(&own, gate, &place)?,
+            PlannedMode::Gate(gate) => {
+                self.write_gate(&own, gate, &place)?;
+                // Without the startupProbe in its list, the sidecar cannot run it for the gate.
+                let by_sidecar = |probe: &&Probe| !probe.is_exec() && checks::agent_check(container, probe).is_err();
+                let startup_probe = container.startup_probe.as_ref().filter(by_sidecar);
+                entry.startup_probe = entry.startup_probe.or_else(|| startup_probe.cloned());
+            }
             PlannedMode::Hook(_) => self.write_post_start(&own, &place)?,
             PlannedMode::Hold => {
                 self.push(&place.to("env"), parts::hold_variable(&planned.name))?;
@@ -76,19 +82,6 @@ impl Writer<'_> {
         let own = &ContainerLines { container: &Container { startup_probe, ..own.container.clone() }, ..*own };
         let name = &own.planned.name;
         self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
-        if let Some(probe) = &own.container.startup_probe {
-            let (at, fix) = (place.to("startupProbe"), "use a plain httpGet, a tcpSocket or an exec");
-            let message = match checks::agent_check(own.container, probe) {
-                checks::AgentCheck::Exact(_) => None,
-                checks::AgentCheck::PortOnly(port, why) => Some(format!(
-                    "podgate replaces the startupProbe of {name} by a TCP check of port {port}, because the probe {why}"
-                )),
-                checks::AgentCheck::Unsupported(why) => Some(format!(
-                    "podgate replaces the startupProbe of {name} by a check that passes as soon as the gate opens, because the probe {why}"
-                )),
-            };
-            self.findings.extend(message.map(|what| Finding::warning("startup-probe-weaker", at, what).fix(fix)));
-        }
         if user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart")) != user_hooks::UserHook::None {
             let at = parts::field_place(place, "postStart");
             let what = format!("the postStart hook of {name} runs while its gate waits, before its command starts");

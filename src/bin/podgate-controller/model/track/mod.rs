@@ -119,6 +119,14 @@ impl ContainerTrack {
         self.answers.probe_verdict == Some(ProbeVerdict::Passed)
     }
 
+    /// Returns true if the sidecar has run the container's startupProbe, and it has passed. The startupProbe of an
+    /// entrypoint gate waits for this.
+    pub(crate) fn has_passed_startup(&self) -> bool {
+        let has_probe = self.spec.startup_probe.as_ref().is_some_and(|probe| !probe.is_exec());
+        let verdict = self.answers.probe_verdict;
+        has_probe && self.spec.mode == Mode::Entrypoint && verdict.is_some_and(|it| it != ProbeVerdict::NotYet)
+    }
+
     fn termination(&self) -> Option<&Termination> {
         if let Life::Ended(end) = &self.life { Some(end) } else { None }
     }

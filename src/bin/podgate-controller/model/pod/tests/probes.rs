@@ -81,3 +81,29 @@ fn container_without_exec_probe_cannot_report_a_passed_probe() {
     pod.receive_report("db", Some(probe(1, true)));
     assert_eq!(pod.state_of("db"), State::Waiting);
 }
+
+#[test]
+fn startup_probe_of_a_gate_passes_once_in_each_incarnation() {
+    let mut pod = new_pod(
+        false,
+        r#"[{"name":"api","mode":"entrypoint","startupProbe":{"grpc":{"port":1}},"readinessProbe":{"tcpSocket":{"port":2}}},
+        {"name":"web","mode":"none","startupProbe":{"grpc":{"port":3}}}]"#,
+    );
+    let passed = |pod: &mut PodModel| {
+        pod.update_snapshot();
+        pod.published.as_ref().unwrap().startup_passed.iter().cloned().collect::<Vec<_>>()
+    };
+    let gate = |ticket: &str, gate| Report { ticket: Some(ticket.to_owned()), gate: Some(gate), ..report() };
+    pod.receive_report("api", Some(gate("t1", GateState::Opened)));
+    assert_eq!((pod.state_of("api"), passed(&mut pod).len()), (State::Started, 0));
+    for name in ["api", "web"] {
+        pod.on_probe(name, ProbeVerdict::StartupPassed, true, now());
+    }
+    assert_eq!((pod.state_of("api"), passed(&mut pod)), (State::Started, vec!["api".to_owned()]));
+    pod.on_probe("api", ProbeVerdict::Passed, true, now());
+    assert_eq!((pod.state_of("api"), passed(&mut pod)), (State::Ready, vec!["api".to_owned()]));
+    pod.on_probe("api", ProbeVerdict::Failing, false, now());
+    assert_eq!(passed(&mut pod), ["api"]);
+    pod.receive_report("api", Some(gate("t2", GateState::Waiting)));
+    assert_eq!((pod.state_of("api"), passed(&mut pod).len()), (State::Waiting, 0));
+}
