@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # other sourced files set the variables
-# Installs Debian packages, and builds Kubernetes from its Go modules. Sourced by cluster.
+# Installs Debian packages, and builds Kubernetes and containerd from their Go modules. Sourced by cluster.
 
 packages=(etcd-server containerd runc containernetworking-plugins iproute2 busybox-static openssl jq procps)
 
@@ -11,6 +11,20 @@ choose_version() {
     k8s_full=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' "$module/go.mod")
     k8s_bin=$cache/k8s/$k8s_full-$(cat "$module/go.sum" "$here/k8s/main.go" | sha256sum | cut -c1-12)/bin
     tools_bin=$cache/tools/$(cat "$here"/tools/go.mod "$here"/tools/*/*.go | sha256sum | cut -c1-12)/bin
+}
+
+# choose_containerd VERSION: sets the directory of containerd, its shim and ctr: that of Debian's package, or the build of
+# one of the versions in containerd, built or not.
+choose_containerd() {
+    local module=$here/containerd/$1
+    if [[ $1 == debian ]]; then
+        containerd_bin=/usr/bin
+        return
+    fi
+    [[ -f $module/go.mod ]] || usage_error "unsupported containerd version $1; must be debian or one of: $(cd "$here/containerd" && echo */ | tr -d /)"
+    containerd_full=$(awk '$1 ~ "^github.com/containerd/containerd(/v2)?$" { print $1 "@" $2 }' "$module/go.mod")
+    containerd_package=${containerd_full%@*} containerd_full=${containerd_full#*@}
+    containerd_bin=$cache/containerd/$containerd_full-$(cat "$module"/go.* | sha256sum | cut -c1-12)/bin
 }
 
 install_packages() {
@@ -42,9 +56,9 @@ install_packages() {
     rm -f "$log"
 }
 
-need_go() {
+need_go() { # MODULE: fails if Go is missing
     command -v go >/dev/null ||
-        die "Go not found, needed to build Kubernetes: install it from https://go.dev/dl/ ($(sed -n 's/^go /at least /p' "$here/k8s/$1/go.mod")), or set KUBECONFIG to use your own cluster (for example, from kind or k3d)"
+        die "Go not found, needed to build the cluster: install it from https://go.dev/dl/ ($(sed -n 's/^go /at least /p' "$here/$1/go.mod")), or set KUBECONFIG to use your own cluster (for example, from kind or k3d)"
 }
 
 # A build runs in a temporary directory, which is removed if the build does not finish.
@@ -57,23 +71,26 @@ new_build_dir() { # FINAL: creates a temporary directory beside it
     mkdir -p "${1%/*}"
     find "${1%/*}" -maxdepth 1 -name '.building.*' -mmin +120 -exec rm -rf {} + # left by killed builds
     build_dir=$(mktemp -d "${1%/*}/.building.XXXXXX")
+    mkdir "$build_dir/src" "$build_dir/bin"
     chmod 755 "$build_dir"
 }
 finish_build_dir() { # FINAL
+    rm -rf "$build_dir/src" "$build_dir/log"
     # Another run may have finished the same build meanwhile: use that one.
     mv -T "$build_dir" "$1" 2>/dev/null || [[ -d $1/bin ]] || die "cannot move $build_dir to $1"
 }
 
-build() { # VERSION
-    local version=$1
-    choose_version "$version"
-    build_tools "$version"
-    build_k8s "$version"
+build() { # VERSION CONTAINERD
+    choose_version "$1"
+    choose_containerd "$2"
+    build_tools "$1"
+    build_k8s "$1"
+    build_containerd "$2"
 }
 
 build_tools() {
     [[ ! -d $tools_bin ]] || return 0
-    need_go "$1"
+    need_go "k8s/$1"
     new_build_dir "${tools_bin%/bin}"
     (cd "$here/tools" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$build_dir/bin/" ./...) ||
         die "building tests/cluster/tools failed (above)"
@@ -81,24 +98,42 @@ build_tools() {
 }
 
 build_k8s() {
-    local version=$1 minor flags link start status=0 pid count next=15
+    local package link flags=
     [[ ! -d $k8s_bin ]] || return 0
-    need_go "$version"
-    new_build_dir "${k8s_bin%/bin}"
-    mkdir "$build_dir/src" "$build_dir/bin"
-    cp "$here/k8s/main.go" "$here/k8s/$version/go.mod" "$here/k8s/$version/go.sum" "$build_dir/src"
-    say "building Kubernetes $k8s_full into ${k8s_bin%/bin}: once, 5 minutes on 2 cores, 2 GB of Go build cache"
-
-    minor=${version#1.}
-    flags="-s -w"
-    local package
+    need_go "k8s/$1"
     for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-        flags+=" -X $package.gitVersion=$k8s_full -X $package.gitMajor=1 -X $package.gitMinor=$minor"
+        flags+=" -X $package.gitVersion=$k8s_full -X $package.gitMajor=1 -X $package.gitMinor=${1#1.}"
     done
-    start=$SECONDS
+    new_build_dir "${k8s_bin%/bin}"
+    cp "$here/k8s/main.go" "$here/k8s/$1"/go.* "$build_dir/src"
+    say "building Kubernetes $k8s_full into ${k8s_bin%/bin}: once, 5 minutes on 2 cores, 2 GB of Go build cache"
+    compile "Kubernetes $k8s_full" 2700 "$flags" -o ../bin/k8s .
+    for link in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
+        ln -s k8s "$build_dir/bin/$link"
+    done
+    finish_build_dir "${k8s_bin%/bin}"
+}
+
+build_containerd() {
+    [[ ! -d $containerd_bin ]] || return 0
+    need_go "containerd/$1"
+    new_build_dir "${containerd_bin%/bin}"
+    cp "$here/containerd/$1"/go.* "$build_dir/src"
+    say "building containerd $containerd_full into ${containerd_bin%/bin}: once, 2 minutes on 2 cores"
+    # The go.mod names containerd, its shim and ctr as its tools. The cluster uses none of the snapshotters left out.
+    compile "containerd $containerd_full" 1000 "-X $containerd_package/version.Version=$containerd_full" \
+        -tags no_btrfs,no_devmapper,no_zfs,no_aufs -o ../bin/ tool
+    finish_build_dir "${containerd_bin%/bin}"
+}
+
+# compile WHAT PACKAGES LINK_FLAGS ARGUMENTS...: runs `go build ARGUMENTS` in src of the build directory. Shows how many
+# of about PACKAGES packages it has compiled.
+compile() {
+    local what=$1 packages=$2 flags=$3 start=$SECONDS status=0 pid count next=15
+    shift 3
     # -v prints each compiled package, which serves as progress.
     (cd "$build_dir/src" && CGO_ENABLED=0 exec go build -trimpath -buildvcs=false -mod=readonly -v \
-        -ldflags "$flags" -o ../bin/k8s .) >"$build_dir/log" 2>&1 &
+        -ldflags "-s -w $flags" "$@") >"$build_dir/log" 2>&1 &
     pid=$!
     # shellcheck disable=SC2064 # expand the pid now
     trap "kill $pid 2>/dev/null || true; wait $pid 2>/dev/null || true; drop_build_dir" EXIT
@@ -107,7 +142,7 @@ build_k8s() {
         sleep 0.5
         if ((SECONDS - start >= next)); then
             count=$(grep -cv '^go: ' "$build_dir/log" || true)
-            say "$((SECONDS - start)) s: $count of about 2700 packages compiled (cached ones are not counted)"
+            say "$((SECONDS - start)) s: $count of about $packages packages compiled (cached ones are not counted)"
             next=$((next + 15))
         fi
     done
@@ -116,12 +151,7 @@ build_k8s() {
     trap - INT TERM HUP
     if ((status)); then
         tail -n 20 "$build_dir/log" >&2
-        die "building Kubernetes $k8s_full failed (above); the modules come from GOPROXY=$(go env GOPROXY)"
+        die "building $what failed (above); the modules come from GOPROXY=$(go env GOPROXY)"
     fi
-    for link in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
-        ln -s k8s "$build_dir/bin/$link"
-    done
-    rm -rf "$build_dir/src" "$build_dir/log"
-    finish_build_dir "${k8s_bin%/bin}"
-    say "built Kubernetes $k8s_full in $((SECONDS - start)) s"
+    say "built $what in $((SECONDS - start)) s"
 }

@@ -70,6 +70,7 @@ END
 }
 
 write_settings() {
+    # containerd 2 converts this format to its own when it starts.
     cat >"$state/containerd.toml" <<END
 version = 2
 root = "$state/containerd"
@@ -78,6 +79,9 @@ oom_score = 0
 disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.aufs"]
 [grpc]
   address = "$containerd_socket"
+# From containerd 2, this is on by default, with files outside our directories.
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "$pause_image"
   # Inside a container, lowering oom_score_adj is not permitted.
@@ -135,8 +139,10 @@ start() { # COMPONENT: starts it with the feature gates of $feature_gates, and r
             --listen-peer-urls http://127.0.0.1:2380
         ;;
     containerd)
-        launch_inside containerd containerd --config "$state/containerd.toml" --log-level info
-        until_true 20 "containerd answers" containerd ctr -a "$containerd_socket" version
+        # It finds its shim by PATH.
+        PATH=$containerd_bin:$PATH launch_inside containerd containerd --config "$state/containerd.toml" \
+            --log-level info
+        until_true 20 "containerd answers" containerd ctr_ours version
         ;;
     kube-apiserver)
         # It listens on the service's own address and port, so pods reach it without kube-proxy. For the same
@@ -175,7 +181,7 @@ start() { # COMPONENT: starts it with the feature gates of $feature_gates, and r
             --hostname-override="$node" --node-ip="$node_ip" --maximum-dead-containers-per-container=50 "${gates[@]}"
         ;;
     events)
-        launch events ctr -a "$containerd_socket" -n k8s.io events
+        launch events "$containerd_bin/ctr" -a "$containerd_socket" -n k8s.io events
         ;;
     esac
 }
@@ -202,7 +208,12 @@ api_ready() { inside "$k8s_bin/kubectl" --kubeconfig "$kubeconfig_inside" get --
 
 kubectl_ours() { "$k8s_bin/kubectl" --kubeconfig "$kubeconfig" "$@"; }
 
-ctr_ours() { ctr -a "$containerd_socket" -n k8s.io "$@"; }
+containerd_version() { "$containerd_bin/containerd" --version | cut -d ' ' -f 3; }
+
+# ctr 2 would warn of cgroup v1 in each call.
+ctr_ours() {
+    CONTAINERD_SUPPRESS_DEPRECATION_WARNINGS=true "$containerd_bin/ctr" -a "$containerd_socket" -n k8s.io "$@"
+}
 
 make_images() {
     "$here/oci-image" --name "$pause_image" --file "$tools_bin/pause:/pause" --entrypoint /pause --user 65535:65535 \
@@ -213,8 +224,11 @@ make_images() {
 }
 
 load_image() {
+    local options=()
     [[ -f $1 ]] || die "no such file: $1"
-    ctr_ours images import "$1" >"$logs/import.log" 2>&1 ||
+    # Otherwise ctr 2 prints names with blanks instead of dashes. ctr 1.6 does not have the option.
+    [[ $containerd_bin == /usr/bin ]] || options=(--local)
+    ctr_ours images import "${options[@]}" "$1" >"$logs/import.log" 2>&1 ||
         die "containerd cannot import $1: $(tail -n 1 "$logs/import.log")"
     # One line for each image: "unpacking NAME (sha256:...)...done"
     sed -n 's/^unpacking \([^ ]*\) .*/cluster: loaded \1/p' "$logs/import.log" >&2
@@ -226,8 +240,8 @@ all_running() {
     for component in "${components[@]}"; do pid_of "$component" >/dev/null || return 1; done
 }
 
-up() { # VERSION
-    local version=$1 begin running
+up() { # VERSION CONTAINERD
+    local version=$1 begin record what
     if foreign; then
         up_foreign
         return
@@ -235,16 +249,18 @@ up() { # VERSION
     need_root
     [[ $(uname -s) == Linux ]] || die "works on Linux only; set KUBECONFIG to use a cluster of yours"
     choose_version "$version"
+    choose_containerd "$2"
     install_packages
-    build "$version"
+    build "$version" "$2"
+    record="$version $k8s_bin $tools_bin $containerd_bin"
+    what="Kubernetes $k8s_full (containerd $(containerd_version))"
     lock
     if all_running; then
-        read -r running <"$run/version"
-        if [[ $running == "$version $k8s_bin $tools_bin" ]] && kubectl_ours get --raw /readyz >/dev/null 2>&1; then
-            say "Kubernetes $k8s_full is already running; KUBECONFIG=$kubeconfig"
+        if [[ $(<"$run/version") == "$record" ]] && kubectl_ours get --raw /readyz >/dev/null 2>&1; then
+            say "$what is already running; KUBECONFIG=$kubeconfig"
             return
         fi
-        say "replacing the running cluster (Kubernetes ${running%% *}) with $k8s_full"
+        say "replacing the running cluster with $what"
     elif [[ -e $run || -e $state ]]; then
         say "removing the remains of an earlier run"
     fi
@@ -253,7 +269,7 @@ up() { # VERSION
     mkdir -p "$state" "$run" "$logs"
     chmod 755 "$state" "$run"
     # Written before anything starts, so that the next run also finds an interrupted start.
-    echo "$version $k8s_bin $tools_bin" >"$run/version"
+    echo "$record" >"$run/version"
     make_cgroups
     write_network
     write_credentials
@@ -272,7 +288,7 @@ up() { # VERSION
     # In short waits, so that a component that exits is noticed.
     until_true 60 "the node is Ready" kubelet kubectl_ours wait --for=condition=Ready "node/$node" --timeout=5s
     until_true 60 "the default service account exists" kube-controller-manager kubectl_ours get -n default serviceaccount default
-    say "Kubernetes $k8s_full is running after $(((${EPOCHREALTIME/./} - begin) / 1000)) ms; KUBECONFIG=$kubeconfig"
+    say "$what is running after $(((${EPOCHREALTIME/./} - begin) / 1000)) ms; KUBECONFIG=$kubeconfig"
 }
 
 up_foreign() {
