@@ -28,10 +28,11 @@ use tracing::{info, warn};
 /// Time during which changes are collected into one patch. The next container starts 0.1 to 0.3 s after a Ready, so the
 /// patch usually includes its start.
 const BATCH_WINDOW: Duration = Duration::from_millis(400);
-/// Time during which other changes are collected: minor changes, and all changes while a container is held. A patch
-/// that only reports started containers is not urgent. Each patch makes the kubelet sync the Pod, and such a sync can
-/// delay the release of a held container by up to 1 s.
+/// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
+/// Time during which all changes are collected while a container is held. Each patch makes the kubelet sync the Pod, and
+/// such a sync can delay the release of the container by up to 1 s.
+const HELD_BATCH_WINDOW: Duration = Duration::from_secs(30);
 /// Longest pause after a failed patch that releases a held container.
 const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Time limit for every request except the watch. The API server ends a watch after `WATCH_TIMEOUT_SECONDS`.
@@ -225,14 +226,16 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
 
 /// Waits for further changes and returns the patch for all of them; `None` if no change is left.
 async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
-    let mut until = now() + MINOR_BATCH_WINDOW;
+    let since = now();
+    let mut until = since + HELD_BATCH_WINDOW;
     loop {
         let patch = shared.patch(&desired.borrow_and_update())?;
         if is_release_patch(&patch) {
             return Some(patch);
         }
-        if !shared.is_deferring.get() && !is_minor(&patch) {
-            until = until.min(now() + BATCH_WINDOW);
+        if !shared.is_deferring.get() {
+            let window = if is_minor(&patch) { since + MINOR_BATCH_WINDOW } else { now() + BATCH_WINDOW };
+            until = until.min(window);
         }
         let more = tokio::time::timeout_at(until.into(), desired.changed()).await;
         if more.is_err() || now() >= until {
