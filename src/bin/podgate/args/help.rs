@@ -124,7 +124,7 @@ Example, in the spec of a container that others wait for. Its own probe is pg_is
     timeoutSeconds: 306
 
 Until the command has passed, one process repeats it, and then the sidecar knows at once. The pause
-between two runs is the longest of 100 ms, ten times the last run and 5 % of the time waited, at
+between two runs is the longest of 50 ms, ten times the last run and 2.5 % of the time waited, at
 most 10 s. After that, each probe runs the command once, as without podgate. timeoutSeconds must be
 longer than --limit and --check-timeout together.
 

@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 
 /// Maximum interval between two attempts.
 const PERIOD_MAX: Duration = Duration::from_secs(1);
-/// Minimum pause between two attempts that start a process.
-const EXEC_PERIOD_MIN: Duration = Duration::from_millis(100);
-/// Maximum pause between two attempts to run a command.
+/// Minimum interval between two child processes that look for a path or a host.
+const CHILD_PERIOD_MIN: Duration = Duration::from_millis(100);
+/// Limits of the pause between two attempts to run a command.
+const EXEC_PERIOD_MIN: Duration = Duration::from_millis(50);
 const EXEC_PERIOD_MAX: Duration = Duration::from_secs(10);
 /// Time limit for a network check, which blocks the agent.
 const NET_TIMEOUT: Duration = Duration::from_secs(1);
@@ -179,8 +180,8 @@ impl Checks {
     fn record_outcome(&mut self, index: usize, outcome: Result<(), String>, took: Duration, now: Instant) {
         let (check, waited) = (&self.entries[index].check, now.saturating_duration_since(self.since));
         let pause = match check {
-            Check::Exec(_) => (took * 10).max(waited / 20).clamp(EXEC_PERIOD_MIN, EXEC_PERIOD_MAX),
-            _ => self.interval(now, if needs_child(check) { EXEC_PERIOD_MIN } else { Duration::ZERO }),
+            Check::Exec(_) => (took * 10).max(waited / 40).clamp(EXEC_PERIOD_MIN, EXEC_PERIOD_MAX),
+            _ => self.interval(now, if needs_child(check) { CHILD_PERIOD_MIN } else { Duration::ZERO }),
         };
         let search_period = (waited / 10).clamp(PERIOD_MAX, SEARCH_PERIOD_MAX);
         let entry = &mut self.entries[index];
