@@ -2,8 +2,10 @@
 //! the node. Pods without podgate have an idle fourth container in place of the sidecar.
 //!
 //! ```text
-//! tests/kubelet/prepare && cargo bench --bench burst [-- ROUNDS [PODS]]
+//! tests/kubelet/prepare && cargo bench --bench burst [-- ROUNDS [PODS [WORDS...]]]
 //! ```
+//!
+//! WORDS limit the benchmark to rows whose label contains one of these words.
 
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/clock.rs"]
@@ -42,10 +44,13 @@ struct Row {
 
 fn main() {
     // Ignore the argument --bench, which cargo adds.
-    let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
-    let (rounds, count) = (numbers.first().copied().unwrap_or(3), numbers.get(1).copied().unwrap_or(30));
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let number = |at: usize, default| words.get(at).map_or(default, |word| word.parse().expect("a number"));
+    let (rounds, count) = (number(0, 3), number(1, 30));
+    let wanted = words.get(2..).unwrap_or_default();
+    let is_wanted = |label: &str| wanted.is_empty() || wanted.iter().any(|word| label.contains(word));
     cluster::install_manifests();
-    let rows = three::pods("100ms").into_iter().filter(|(label, _)| !label.contains("post-start"));
+    let rows = three::pods("100ms").into_iter().filter(|(label, _)| !label.contains("post-start") && is_wanted(label));
     let mut rows: Vec<Row> =
         rows.map(|(label, pod)| Row { label, pod: with_four_containers(pod), rounds: Vec::new() }).collect();
     for round in 1..=rounds {
@@ -54,6 +59,7 @@ fn main() {
             row.rounds.push(start(&row.pod, count));
         }
     }
+    let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
     println!(
         "Kubernetes 1.{}, {count} Pods at once, medians of {rounds} rounds, interleaved",
         cluster::minor_version()

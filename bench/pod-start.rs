@@ -6,8 +6,10 @@
 //! - memory and processor time of an idle sidecar
 //!
 //! ```text
-//! tests/kubelet/prepare && cargo bench --bench pod-start [-- ROUNDS]
+//! tests/kubelet/prepare && cargo bench --bench pod-start [-- ROUNDS [--image-volume]]
 //! ```
+//!
+//! `--image-volume` adds a row with the agent from an image volume, which needs Kubernetes 1.36 and containerd 2.1.
 
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/clock.rs"]
@@ -35,6 +37,8 @@ use std::fs;
 use std::time::Duration;
 
 const NAMESPACE: &str = "bench-pod-start";
+/// Label of the Pod with which the others are compared.
+const PLAIN: &str = "the Pod without podgate, with a volume";
 const NEXT: &str = "Ready to the next container's first instruction";
 const IDLE_PERIOD: Duration = Duration::from_secs(20);
 
@@ -67,7 +71,7 @@ fn main() {
         }
     }
     println!("{:<64} {:>8} {:>20}", "from `create` to the application's first instruction", "median", "");
-    let base = median(&times["the same Pod without podgate, with a volume"]);
+    let base = median(&times[PLAIN]);
     for (label, values) in &times {
         println!("  {label:<62} {} {:>+8.0}", figures(values), median(values) - base);
     }
@@ -78,17 +82,44 @@ fn main() {
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
 }
 
-fn variants() -> [(&'static str, Value); 3] {
+fn variants() -> Vec<(&'static str, Value)> {
     let with = |sidecar| Pod::new("app", [server("app")]).sidecar(sidecar).json();
     let mut plain = with(SidecarPlacement::Native);
     plain["spec"]["initContainers"] = json!([]);
     plain["spec"]["volumes"] = json!([{"name": "podgate", "emptyDir": {"medium": "Memory"}}]);
     plain["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "podgate", "mountPath": "/podgate"}]);
-    [
-        ("the same Pod without podgate, with a volume", plain),
-        ("with the sidecar as a native sidecar", with(SidecarPlacement::Native)),
-        ("with the sidecar as the first container", with(SidecarPlacement::FirstContainer)),
-    ]
+    let mut with_token = plain.clone();
+    with_token["spec"]["automountServiceAccountToken"] = true.into();
+    let mut idle = plain.clone();
+    let mut sidecar = idle["spec"]["containers"][0].clone();
+    (sidecar["name"], sidecar["restartPolicy"]) = ("idle".into(), "Always".into());
+    idle["spec"]["initContainers"] = json!([sidecar]);
+    let mut hooked = idle.clone();
+    hooked["spec"]["initContainers"][0]["lifecycle"] =
+        json!({"postStart": {"exec": {"command": ["/testserver", "check", "/testserver"]}}});
+    let native = with(SidecarPlacement::Native);
+    let mut without_hook = native.clone();
+    without_hook["spec"]["initContainers"][0]["lifecycle"].take();
+    // The agent comes from the image, so that no hook has to wait for its installation.
+    let mut by_image = without_hook.clone();
+    let image = by_image["spec"]["initContainers"][0]["image"].clone();
+    let volumes = by_image["spec"]["volumes"].as_array_mut().expect("volumes");
+    volumes.push(json!({"name": "agent", "image": {"reference": image, "pullPolicy": "Never"}}));
+    let mounts = by_image["spec"]["containers"][0]["volumeMounts"].as_array_mut().expect("mounts");
+    mounts.push(json!({"name": "agent", "mountPath": "/agent", "readOnly": true}));
+    let mut variants = vec![
+        (PLAIN, plain),
+        ("the same with a token volume", with_token),
+        ("with an idle native sidecar", idle),
+        ("with an idle native sidecar that has an exec postStart hook", hooked),
+        ("with podgate's sidecar as a native sidecar", native),
+        ("the same without its hook", without_hook),
+        ("with podgate's sidecar as the first container", with(SidecarPlacement::FirstContainer)),
+    ];
+    if std::env::args().any(|word| word == "--image-volume") {
+        variants.push(("without its hook, with an image volume", by_image));
+    }
+    variants
 }
 
 /// Returns the time from the request to the application's first instruction, in milliseconds.
