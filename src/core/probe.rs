@@ -1,8 +1,8 @@
 //! Probe semantics: the kubelet's thresholds and delays, but shorter intervals.
 //!
 //! The kubelet probes in whole seconds, and not at all while a postStart hook runs. [`ProbeProgress`] schedules earlier
-//! attempts: the interval is 0.8 % of the time since the container's start, at least 10 ms and at most the probe's
-//! period. All times are relative to the container's start.
+//! attempts: the interval is 0.8 % of the time since the container's start, and 2.5 % after 10 s. It is at least 10 ms
+//! and at most the probe's period. All times are relative to the container's start.
 
 use crate::core::container::Probe;
 use std::time::Duration;
@@ -10,9 +10,13 @@ use std::time::Duration;
 /// Minimum interval between two attempts.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Time after which attempts become rare. A longer wait costs the node more than it gains.
+const LONG_WAIT: Duration = Duration::from_secs(10);
+
 /// Returns the interval between attempts, `elapsed` after the container's start. `min_interval` is set by the user.
 pub fn interval(elapsed: Duration, period: Duration, min_interval: Duration) -> Duration {
-    (elapsed / 125).max(MIN_INTERVAL).max(min_interval).min(period.max(MIN_INTERVAL))
+    let share = if elapsed < LONG_WAIT { 125 } else { 40 };
+    (elapsed / share).max(MIN_INTERVAL).max(min_interval).min(period.max(MIN_INTERVAL))
 }
 
 /// Result of probing a container.

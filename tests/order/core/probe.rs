@@ -28,6 +28,7 @@ fn interval_grows_from_the_minimum_to_the_period() {
     let period = ms(10_000);
     assert_eq!(interval(ms(0), period, Duration::ZERO), ms(10));
     assert_eq!(interval(ms(5_000), period, Duration::ZERO), ms(40));
+    assert_eq!(interval(ms(20_000), period, Duration::ZERO), ms(500));
     assert_eq!(interval(ms(5_000_000), period, Duration::ZERO), period);
     assert_eq!(interval(ms(0), period, ms(200)), ms(200));
     assert_eq!(interval(ms(500_000), ms(1_000), ms(2_000)), ms(1_000));
