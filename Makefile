@@ -18,7 +18,7 @@ fuzz_limits_admission := -max_len=1048576 -timeout=5 -rss_limit_mb=128
 machine := $(shell uname -m)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image dockerfile try picture demo test e2e guarantees bench originals fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image release release-verify dockerfile try picture demo test e2e guarantees bench originals fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -51,6 +51,12 @@ krew: ## Write krew's manifest and the archive of kubectl-podgate for this machi
 image: ## Build the image archives without an image builder, and print their paths (the Dockerfile needs an image builder)
 	tests/kubelet/prepare --no-cluster
 	@ls "$$(tools/build --target-dir)"/e2e/podgate{,-webhook}.tar
+
+release: ## Build all files of a release into dist/release, from the last commit: VERSION=0.1.0 (10 minutes)
+	tools/release "$(VERSION)"
+
+release-verify: release ## Build the release a second time elsewhere, and compare all bytes: VERSION=0.1.0 (25 minutes)
+	tools/release --verify "$(VERSION)"
 
 dockerfile: ## Build both images with the Dockerfile and buildah, and check their content; needs root on Debian (20 minutes)
 	tests/cluster/buildah-check --keep
