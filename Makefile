@@ -54,6 +54,9 @@ image: ## Build the image archives without an image builder, and print their pat
 
 release: ## Build all files of a release into dist/release, from the last commit: VERSION=0.1.0 (10 minutes)
 	tools/release "$(VERSION)"
+	@rustup --quiet target add x86_64-pc-windows-gnu aarch64-apple-darwin
+	@echo "checking the types of kubectl-podgate for Windows and macOS (not built: macOS needs an SDK)"
+	tools/check-platforms
 
 release-verify: release ## Build the release a second time elsewhere, and compare all bytes: VERSION=0.1.0 (25 minutes)
 	tools/release --verify "$(VERSION)"
