@@ -52,13 +52,13 @@ image: ## Build the image archives without an image builder, and print their pat
 	tests/kubelet/prepare --no-cluster
 	@ls "$$(tools/build --target-dir)"/e2e/podgate{,-webhook}.tar
 
-release: ## Build all files of a release into dist/release, from the last commit: VERSION=0.1.0 (10 minutes)
+release: ## Build all files of a release into dist/release, from the last commit: VERSION=0.1.0 (20 minutes)
 	tools/release "$(VERSION)"
 	@rustup --quiet target add x86_64-pc-windows-gnu aarch64-apple-darwin
 	@echo "checking the types of kubectl-podgate for Windows and macOS (not built: macOS needs an SDK)"
 	tools/check-platforms
 
-release-verify: release ## Build the release a second time elsewhere, and compare all bytes: VERSION=0.1.0 (25 minutes)
+release-verify: release ## Build the release a second time elsewhere, and compare all bytes: VERSION=0.1.0 (40 minutes)
 	tools/release --verify "$(VERSION)"
 
 dockerfile: ## Build both images with the Dockerfile and buildah, and check their content; needs root on Debian (20 minutes)
