@@ -28,7 +28,8 @@ pub const SANDBOX_TIMES: &str = "sandbox.podgate.io/times";
 /// Ticket of each gate whose report the sidecar has read and whose conditions it has since evaluated:
 /// `api=3f2a9c1e,web=00d1f6c2`. Published only on the board.
 pub const SANDBOX_HEARD: &str = "sandbox.podgate.io/heard";
-/// Containers whose startupProbe the sidecar has run, and it has passed: `api,web`. Published only on the board.
+/// Ticket of each gate whose container's startupProbe has passed in the sidecar: `api=3f2a9c1e`. Published only on the
+/// board.
 pub const SANDBOX_STARTUP_PASSED: &str = "sandbox.podgate.io/startup-passed";
 /// Containers whose preStop hook has started: `app,envoy`.
 pub const SANDBOX_STOPPING: &str = "sandbox.podgate.io/stopping";

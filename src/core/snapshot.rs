@@ -28,8 +28,8 @@ pub struct Snapshot {
     pub stuck: BTreeMap<String, String>,
     /// Ticket of each gate whose report the sidecar has read, by container name.
     pub heard_tickets: BTreeMap<String, String>,
-    /// Containers whose startupProbe has passed in the sidecar.
-    pub startup_passed: BTreeSet<String>,
+    /// Ticket of each gate whose container has passed its startupProbe in the sidecar, by container name.
+    pub startup_passed: BTreeMap<String, String>,
     /// Containers whose preStop hook has started.
     pub stopping: BTreeSet<String>,
     /// Number of restarts of each restarted container.
@@ -81,7 +81,7 @@ impl Snapshot {
             order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
             stuck: BTreeMap::new(),
             heard_tickets: BTreeMap::new(),
-            startup_passed: BTreeSet::new(),
+            startup_passed: BTreeMap::new(),
             stopping: BTreeSet::new(),
             restarts: BTreeMap::new(),
         }
@@ -124,7 +124,7 @@ impl Snapshot {
             order: list(names::SANDBOX_ORDER).map(str::to_owned).collect(),
             stuck: words(names::SANDBOX_STUCK),
             heard_tickets: words(names::SANDBOX_HEARD),
-            startup_passed: list(names::SANDBOX_STARTUP_PASSED).map(str::to_owned).collect(),
+            startup_passed: words(names::SANDBOX_STARTUP_PASSED),
             stopping: list(names::SANDBOX_STOPPING).map(str::to_owned).collect(),
             restarts: pairs(names::SANDBOX_RESTARTS)
                 .filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)))
@@ -147,8 +147,10 @@ impl Snapshot {
             }
         };
         put(names::SANDBOX_STUCK, self.stuck.iter().map(|(name, reason)| format!("{name}={reason}")).collect());
-        put(names::SANDBOX_HEARD, self.heard_tickets.iter().map(|(name, ticket)| format!("{name}={ticket}")).collect());
-        put(names::SANDBOX_STARTUP_PASSED, self.startup_passed.iter().cloned().collect());
+        let tickets =
+            |of: &BTreeMap<String, String>| of.iter().map(|(name, ticket)| format!("{name}={ticket}")).collect();
+        put(names::SANDBOX_HEARD, tickets(&self.heard_tickets));
+        put(names::SANDBOX_STARTUP_PASSED, tickets(&self.startup_passed));
         put(names::SANDBOX_STOPPING, self.stopping.iter().cloned().collect());
         put(names::SANDBOX_RESTARTS, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
         out.extend(

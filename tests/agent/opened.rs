@@ -153,18 +153,17 @@ fn waiting_probe_fails_if_the_checks_do_not_pass_in_time() {
 #[test]
 fn waiting_probe_waits_for_the_startup_probe_that_the_sidecar_runs() {
     let mut scene = Scene::with_sidecar();
-    write_report(&scene, &opened_report());
-    let waiting =
-        || probe(&scene.self_directory).arg("--wait").flag("sidecar-check", "api").flag("board", &scene.board);
-    let late = "podgate opened: the startupProbe of api has not passed within 300ms after the gate has opened";
+    write_report(&scene, &Report { ticket: Some("t2".to_owned()), ..opened_report() });
+    let waiting = || probe(&scene.self_directory).arg("--wait").arg("--sidecar-check").flag("board", &scene.board);
+    let late = "podgate opened: the startupProbe has not passed in the sidecar within 300ms after the gate has opened";
     waiting().flag("check-limit", "300ms").run().assert_failed(69, late);
     let mut probe = waiting().flag("check-limit", "20s").spawn();
-    // Neither another container's startupProbe nor the state of this container counts.
-    scene.publish(|s| s.startup_passed = ["db".to_owned()].into());
+    // Neither an earlier start of the gate nor the state of this container counts.
+    scene.publish(|s| s.startup_passed = [("api".to_owned(), "t1".to_owned())].into());
     scene.set_state("api", State::Ready);
     std::thread::sleep(Duration::from_millis(50));
     assert!(probe.is_running());
-    scene.publish(|s| s.startup_passed = ["api".to_owned()].into());
+    scene.publish(|s| s.startup_passed = [("api".to_owned(), "t2".to_owned())].into());
     probe.wait().assert_released();
 }
 

@@ -198,7 +198,7 @@ impl Container {
                 if *has_startup_probe {
                     // Only `--containers` declares the container's own startupProbe, which the sidecar runs.
                     let own = patch.as_object_mut().expect("an object").remove("startupProbe");
-                    let flags: &[&str] = if own.is_some() { &["--sidecar-check", &self.name] } else { &[] };
+                    let flags: &[&str] = if own.is_some() { &["--sidecar-check"] } else { &[] };
                     let command = podgate(&["opened", "--wait"], &to_strings(flags).collect::<Vec<_>>());
                     spec["startupProbe"] =
                         json!({"exec": {"command": command}, "periodSeconds": 1, "timeoutSeconds": 335});

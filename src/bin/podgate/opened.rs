@@ -63,33 +63,38 @@ fn wait(args: Opened) -> Result<(), Failure> {
     let elapsed = process::time_since_boot().saturating_sub(opened_at);
     let deadline = now() + args.check_limit.saturating_sub(elapsed);
     let mut checks = Checks::new(args.check, args.check_timeout, now());
-    // The board is newer than the opening of the gate, so it does not speak of an earlier incarnation.
-    let sources = PodSources::new(args.board, None, POLL_INTERVAL);
-    let has_passed = |view: &PodView, container: &String| match view {
-        PodView::Snapshot(snapshot, _) => snapshot.startup_passed.contains(container),
-        PodView::NoSnapshot { .. } => false,
-    };
-    if args.sidecar_check.is_some() {
+    let sources = args.sidecar_check.then(|| PodSources::new(args.board, None, POLL_INTERVAL));
+    if let Some(sources) = &sources {
         watch = sources.watch();
     }
     loop {
-        let by_sidecar =
-            args.sidecar_check.as_ref().filter(|container| !has_passed(&watch.read(|| sources.view()), container));
+        let is_startup_pending =
+            sources.as_ref().is_some_and(|sources| !has_passed_startup(&watch.read(|| sources.view()), &report));
         let at = now();
         checks.run_due(at, deadline);
         let due = checks.next_due();
-        if due.is_none() && by_sidecar.is_none() {
+        if due.is_none() && !is_startup_pending {
             return Ok(());
         }
         if at >= deadline {
             let mut pending = checks.pending();
-            pending.extend(by_sidecar.map(|container| format!("the startupProbe of {container} has not passed")));
+            pending.extend(is_startup_pending.then(|| "the startupProbe has not passed in the sidecar".to_owned()));
             let limit = humantime::format_duration(args.check_limit);
             let why = format!("{} within {limit} after the gate has opened", pending.join("; "));
             return Err(Failure::new(Exit::NeverMet, why));
         }
         let pause = due.map_or(deadline, |due| due.min(deadline)).saturating_duration_since(now());
         watch.wait(pause, checks.poll_fd().into_iter().collect()).map_err(Failure::setup_error("cannot wait"))?;
+    }
+}
+
+/// Returns true if the board shows that the container's startupProbe has passed since this start of the gate.
+fn has_passed_startup(view: &PodView, report: &Report) -> bool {
+    match view {
+        PodView::Snapshot(snapshot, _) => {
+            report.ticket.as_ref().is_some_and(|own| snapshot.startup_passed.values().any(|ticket| ticket == own))
+        }
+        PodView::NoSnapshot { .. } => false,
     }
 }
 

@@ -169,7 +169,7 @@ impl ContainerLines<'_> {
                     }
                 }
                 Err(_) if probe.is_exec() => {}
-                Err(_) => line.add_flag("--sidecar-check", &self.planned.name),
+                Err(_) => line.add_switch("--sidecar-check"),
             }
             if allowed != OPENED_CHECK_LIMIT.as_secs() {
                 line.add_flag("--check-limit", compact_duration(Duration::from_secs(allowed)));

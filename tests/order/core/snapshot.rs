@@ -12,7 +12,7 @@ fn sample() -> Snapshot {
         revision: 7,
         stuck: BTreeMap::from([("api".to_owned(), "ImagePullBackOff".to_owned())]),
         heard_tickets: BTreeMap::from([("web".to_owned(), "00d1f6c2".to_owned())]),
-        startup_passed: BTreeSet::from(["api".to_owned(), "db".to_owned()]),
+        startup_passed: BTreeMap::from([("api".to_owned(), "00d1f6c2".to_owned())]),
         stopping: BTreeSet::from(["db".to_owned()]),
         restarts: BTreeMap::from([("db".to_owned(), 2)]),
         ..Snapshot::new("3f2a9c1e-4097-1a0c5f3b".parse().unwrap(), "e1", &states)

@@ -76,7 +76,9 @@ impl Publisher {
         let (Some(api), Some(snapshot)) = (&self.api, &pod.published) else { return };
         let limited = self.api_limiter.limit(snapshot, now());
         let mut annotations = self.annotations(&limited);
-        annotations.retain(|key, _| ![names::SANDBOX_HEARD, names::SANDBOX_STARTUP_PASSED].contains(&key.as_str()));
+        for key in [names::SANDBOX_HEARD, names::SANDBOX_STARTUP_PASSED] {
+            annotations.remove(key);
+        }
         if let Some(releases) = pod.releases() {
             // With the epoch, a restarted sidecar never repeats a value that the Pod already has.
             annotations.insert(names::SANDBOX_RELEASES.to_owned(), format!("{}.{releases}", snapshot.epoch));

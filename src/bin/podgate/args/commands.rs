@@ -216,8 +216,8 @@ pub(crate) struct Opened {
     #[arg(long, env = "PODGATE_OPENED_WAIT", value_parser = boolean)]
     pub(crate) wait: bool,
     /// With --wait: also wait until the sidecar has run this container's own startupProbe, and it has passed
-    #[arg(long, value_name = "CONTAINER", env = "PODGATE_OPENED_SIDECAR_CHECK")]
-    pub(crate) sidecar_check: Option<String>,
+    #[arg(long, env = "PODGATE_OPENED_SIDECAR_CHECK", value_parser = boolean)]
+    pub(crate) sidecar_check: bool,
     /// With --wait: fail if the checks do not pass within this time after the gate has opened
     #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_LIMIT", default_value = "30s", value_parser = duration)]
     pub(crate) check_limit: Duration,

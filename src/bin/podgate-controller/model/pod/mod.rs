@@ -250,13 +250,13 @@ impl PodModel {
             (reason != REASON_ENDED || track.has_ended()).then(|| (name(track), reason))
         });
         let heard = |track: &ContainerTrack| Some((name(track), track.acked_ticket()?.to_owned()));
-        let has_passed_startup = |track: &&ContainerTrack| track.has_passed_startup();
+        let startup_passed = |track: &ContainerTrack| Some((name(track), track.startup_ticket()?.to_owned()));
         let stops = |track: &&ContainerTrack| track.stopping() != PreStopState::NotBegun;
         Snapshot {
             stage,
             stuck: stuck.collect(),
             heard_tickets: self.tracks.iter().filter_map(heard).collect(),
-            startup_passed: self.tracks.iter().filter(has_passed_startup).map(name).collect(),
+            startup_passed: self.tracks.iter().filter_map(startup_passed).collect(),
             stopping: self.tracks.iter().filter(stops).map(name).collect(),
             restarts: self.tracks.iter().filter(|t| t.restarts > 0).map(|t| (name(t), t.restarts)).collect(),
             ..Snapshot::new(self.sandbox.clone(), &self.epoch.id, &states)

@@ -119,12 +119,11 @@ impl ContainerTrack {
         self.answers.probe_verdict == Some(ProbeVerdict::Passed)
     }
 
-    /// Returns true if the sidecar has run the container's startupProbe, and it has passed. The startupProbe of an
-    /// entrypoint gate waits for this.
-    pub(crate) fn has_passed_startup(&self) -> bool {
+    /// Returns the gate's ticket if the sidecar has run the container's startupProbe, and it has passed.
+    pub(crate) fn startup_ticket(&self) -> Option<&str> {
         let has_probe = self.spec.startup_probe.as_ref().is_some_and(|probe| !probe.is_exec());
-        let verdict = self.answers.probe_verdict;
-        has_probe && self.spec.mode == Mode::Entrypoint && verdict.is_some_and(|it| it != ProbeVerdict::NotYet)
+        let has_passed = self.answers.probe_verdict.is_some_and(|verdict| verdict != ProbeVerdict::NotYet);
+        self.gate.as_ref().filter(|_| has_probe && has_passed).map(|gate| gate.ticket.as_str())
     }
 
     fn termination(&self) -> Option<&Termination> {
