@@ -16,7 +16,7 @@ pub(crate) fn documents(text: &str) -> Vec<Value> {
     serde_saphyr::from_multiple::<Value>(text).unwrap().into_iter().filter(|value| !value.is_null()).collect()
 }
 
-fn by_name(documents: Vec<Value>) -> Objects {
+pub(crate) fn by_name(documents: Vec<Value>) -> Objects {
     let count = documents.len();
     let key = |object: &Value| {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -11,6 +11,7 @@ mod hang_guard;
 mod hostile;
 mod images;
 mod install;
+mod install_command;
 mod kubernetes_version;
 #[path = "../common/needs.rs"]
 mod needs;

@@ -1,6 +1,6 @@
 //! The top-level command line. Each command's arguments and help text are in its module.
 
-use crate::{check, completion, inject, overrides, resolve_images, status, timeline, try_run};
+use crate::{check, completion, inject, install, overrides, resolve_images, status, timeline, try_run};
 use clap::{Parser, Subcommand};
 
 const HELP: &str = "\
@@ -32,6 +32,7 @@ pub(crate) enum Command {
     Check(Box<check::Check>),
     Completion(completion::Completion),
     Inject(Box<inject::Inject>),
+    Install(install::Install),
     #[command(hide = true)]
     Man(completion::Man),
     Override(overrides::Override),

@@ -9,6 +9,7 @@ mod cluster;
 mod common_args;
 mod completion;
 mod inject;
+mod install;
 mod output;
 mod overrides;
 mod pod;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         cli::Command::Check(args) => or_fail(check::run(&args)),
         cli::Command::Completion(args) => completion::print_script(cli::Args::command(), &args),
         cli::Command::Inject(args) => or_fail(inject::inject(&args)),
+        cli::Command::Install(args) => or_fail(install::run(&args)),
         cli::Command::Man(args) => completion::write_man_pages(cli::Args::command(), &args),
         cli::Command::Override(args) => runtime::block_on(overrides::run(&args)),
         cli::Command::ResolveImages(args) => or_fail(resolve_images::run(&args)),

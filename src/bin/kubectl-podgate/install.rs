@@ -1,0 +1,95 @@
+//! `kubectl podgate install`: prints the manifests that this version needs in the cluster.
+
+use crate::output::print;
+use clap::Args;
+use podgate::core::names::is_container_name;
+use podgate::core::text::error_chain;
+use podgate::order::release;
+use std::io::Write;
+use std::process::{Command, ExitCode, Stdio};
+
+const HELP: &str = "\
+Prints the manifests of this version: the policies, the rights, and the webhook in the namespace podgate.
+Changes nothing in the cluster. Without --namespaces, no Pod may publish its states.
+
+Examples:
+  kubectl podgate install | kubectl apply -f -
+  kubectl podgate install --namespaces shop,bank --registry registry.example.com/mirror | kubectl apply -f -
+  kubectl podgate install --diff
+  kubectl podgate install --uninstall --namespaces shop,bank | kubectl delete -f -
+
+Exit codes:
+  0    printed; with --diff: no differences
+  1    the manifests could not be printed; with --diff: differences, or kubectl diff failed
+  64   wrong flag or argument";
+
+/// Print podgate's manifests for kubectl apply
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Install {
+    /// Take the images from this registry
+    #[arg(long, value_name = "HOST/PATH", default_value = release::IMAGE_REGISTRY, value_parser = parse_registry)]
+    registry: String,
+    /// Let the default service accounts of these namespaces publish states, separated by commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_namespace)]
+    namespaces: Vec<String>,
+    /// Reject or admit Pods with a key of podgate while the webhook does not answer
+    #[arg(long, value_name = "POLICY", default_value = "Fail", value_parser = ["Fail", "Ignore"])]
+    failure_policy: String,
+    /// Run `kubectl diff` to show what would change in the cluster
+    #[arg(long, conflicts_with = "uninstall")]
+    diff: bool,
+    /// Print the objects to delete: in reverse order, and without the namespace podgate
+    #[arg(long)]
+    uninstall: bool,
+}
+
+fn parse_registry(text: &str) -> Result<String, &'static str> {
+    let parsed = release::parse_image(&format!("{text}/podgate"));
+    parsed.map(|_| text.to_owned()).map_err(|_| "not a registry; write HOST/PATH, such as registry.example.com/podgate")
+}
+
+fn parse_namespace(text: &str) -> Result<String, &'static str> {
+    if is_container_name(text) { Ok(text.to_owned()) } else { Err("not the name of a namespace") }
+}
+
+/// Registry of the images in the manifests.
+const REGISTRY: &str = "ghcr.io/podgate/";
+const ROLE_BINDING: &str = include_str!("../../../manifests/rolebinding.yaml");
+macro_rules! manifests {
+    ($($file:literal),*) => { [$(include_str!(concat!("../../../manifests/", $file, ".yaml"))),*] };
+}
+
+pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
+    let mut objects = objects(args);
+    if args.uninstall {
+        // The webhook's configuration is then the first object: no Pod waits for a deleted webhook.
+        objects.retain(|object| !object.contains("\nkind: Namespace\n"));
+        objects.reverse();
+    }
+    let text = objects.join("---\n");
+    let failed = |error| vec![format!("cannot run kubectl diff: {}", error_chain(&error))];
+    if args.diff { diff(&text).map_err(failed) } else { Ok(print(&text)) }
+}
+
+/// Returns the objects in the order in which kubectl creates them. A policy must exist before the right that it limits.
+fn objects(args: &Install) -> Vec<String> {
+    let policies = manifests!["injector/namespace", "policy", "injector/policy", "injector/unknown-containers"];
+    let rights = manifests!["injector/networkpolicy", "rbac", "injector/rbac"];
+    let [deployment, webhook] = manifests!["injector/deployment", "injector/webhook"];
+    let files = policies.into_iter().chain(rights).map(str::to_owned);
+    let in_namespace = |name| ROLE_BINDING.replace("metadata:\n", &format!("metadata:\n  namespace: {name}\n"));
+    let webhook = webhook.replace("failurePolicy: Fail", &format!("failurePolicy: {}", args.failure_policy));
+    let files = files.chain(args.namespaces.iter().map(in_namespace)).chain([deployment.to_owned(), webhook]);
+    let text = files.collect::<Vec<_>>().join("---\n").replace(REGISTRY, &format!("{}/", args.registry));
+    // Remove the comments, which name other files.
+    let lines = text.split_inclusive('\n').filter(|line| !line.trim_start().starts_with('#'));
+    lines.collect::<String>().split("---\n").map(str::to_owned).collect()
+}
+
+fn diff(text: &str) -> std::io::Result<ExitCode> {
+    let mut kubectl = Command::new("kubectl").args(["diff", "-f", "-"]).stdin(Stdio::piped()).spawn()?;
+    // If kubectl does not read its input, it prints the reason and fails.
+    let _ = kubectl.stdin.take().map(|mut input| input.write_all(text.as_bytes()));
+    Ok(if kubectl.wait()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
