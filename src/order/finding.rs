@@ -61,6 +61,12 @@ impl Finding {
         self
     }
 
+    /// Returns the finding without its place: `LEVEL: MESSAGE; FIX [RULE]`.
+    pub fn line(&self) -> String {
+        let fix = if self.fix.is_empty() { String::new() } else { format!("; {}", self.fix) };
+        format!("{}: {}{fix} [{}]", self.level.as_str(), self.message, self.rule)
+    }
+
     /// Sets the byte range of the problem in the text at the finding's place.
     pub fn span(mut self, range: Range<usize>) -> Finding {
         self.span = Some(range);

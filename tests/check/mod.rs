@@ -6,6 +6,7 @@ mod errors;
 mod forecasts;
 mod keys;
 mod server;
+mod verify;
 
 use assert_cmd::Command;
 use serde_json::Value;

@@ -21,7 +21,7 @@ fn serve_with(minor: &'static str, allowed: &'static [&'static str], denies: boo
 }
 
 /// Returns the object of podgate's manifests at this path: `policies/NAME` or `policybindings/NAME`.
-fn shipped_policy(path: &str) -> Option<Value> {
+pub(crate) fn shipped_policy(path: &str) -> Option<Value> {
     let (kind, name) = path.split_once('/').unwrap();
     let texts = ["policy.yaml", "injector/unknown-containers.yaml"]
         .map(|file| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(file)).unwrap());

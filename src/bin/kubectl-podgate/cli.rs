@@ -1,6 +1,6 @@
 //! The top-level command line. Each command's arguments and help text are in its module.
 
-use crate::{check, completion, inject, install, overrides, resolve_images, status, timeline, try_run};
+use crate::{check, completion, inject, install, overrides, resolve_images, status, timeline, try_run, verify};
 use clap::{Parser, Subcommand};
 
 const HELP: &str = "\
@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Timeline(timeline::Timeline),
     Try(Box<try_run::Try>),
     Uninject(inject::Uninject),
+    Verify(verify::Verify),
     /// Print the version
     Version,
 }

@@ -20,6 +20,7 @@ mod status;
 mod terminal;
 mod timeline;
 mod try_run;
+mod verify;
 mod yaml;
 
 use clap::error::{ContextKind, ErrorKind};
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         cli::Command::Timeline(args) => runtime::block_on(timeline::run(&args)),
         cli::Command::Try(args) => try_run::run(&args),
         cli::Command::Uninject(args) => or_fail(inject::uninject(&args)),
+        cli::Command::Verify(args) => runtime::block_on(verify::run(&args)),
         cli::Command::Version => output::print(concat!("kubectl-podgate ", env!("CARGO_PKG_VERSION"), "\n")),
     }
 }

@@ -99,7 +99,7 @@ pub(crate) fn command_words(line: &str) -> Value {
 }
 
 /// Returns the init container or regular container `name` of a template, and its place.
-pub(crate) fn find_container<'a>(template: &'a Value, name: &str) -> Option<(Place, &'a Value)> {
+pub fn find_container<'a>(template: &'a Value, name: &str) -> Option<(Place, &'a Value)> {
     ["initContainers", "containers"].map(Place::spec).into_iter().find_map(|list| {
         let (at, own) = list.items(template).iter().enumerate().find(|(_, own)| own["name"] == name)?;
         Some((list.to(at), own))

@@ -5,7 +5,7 @@ mod args;
 mod json;
 mod locate;
 mod sarif;
-mod server;
+pub(crate) mod server;
 mod text;
 
 pub(crate) use args::Check;

@@ -7,10 +7,12 @@ pub(crate) use args::{ConnectionArgs, pod_name};
 
 use crate::pod::Pod;
 use k8s_openapi::api::core::v1;
-use kube::api::{Api, ApiResource};
+use kube::api::{Api, ApiResource, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::core::Request;
 use kube::{Client, Config};
 use podgate::core::text::error_chain;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Failure of a request. `Display` is the message for the user.
@@ -100,6 +102,13 @@ impl Cluster {
                 _ => ClusterError::NoAnswer(line),
             }
         })
+    }
+
+    /// Creates an object at `path`. Returns the object as the API server stores it, or would store it without a dry run.
+    pub(crate) async fn create(&self, path: &str, dry_run: bool, object: &Value) -> Result<Value, ClusterError> {
+        let parameters = PostParams { dry_run, ..PostParams::default() };
+        let request = Request::new(path).create(&parameters, object.to_string().into_bytes());
+        self.wait_for(async { self.client.request(request.map_err(kube::Error::BuildRequest)?).await }).await
     }
 
     /// Returns the message for a failed request about a Pod.

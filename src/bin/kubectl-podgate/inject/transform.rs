@@ -185,7 +185,6 @@ fn may_have_foreign_order(template: &Value, from: &migrate::MigrationSource) -> 
 pub(crate) fn finding_report(file: &str, document: &Document, template: &Place, finding: &Finding) -> Report {
     let place = template.join(&finding.at);
     let at = document.position(document.highlight_word(&place, finding.span.as_ref()).start);
-    let fix = if finding.fix.is_empty() { String::new() } else { format!("; {}", finding.fix) };
-    let line = format!("{}: {}: {}{fix} [{}]", at.in_file(file), finding.level.as_str(), finding.message, finding.rule);
+    let line = format!("{}: {}", at.in_file(file), finding.line());
     Report { rule: finding.rule, level: finding.level, at, line }
 }

@@ -4,10 +4,7 @@ use super::super::analyze::{CheckedTemplate, plan_and_outlook};
 use super::policy::UNKNOWN_CONTAINERS;
 use crate::cluster::{Cluster, ClusterError};
 use crate::registry::images::ResolvedImages;
-use kube::api::PostParams;
-use kube::core::Request;
 use podgate::core::names::is_container_name;
-use podgate::core::text::error_chain;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options, Stripped, without_nulls};
@@ -47,11 +44,8 @@ pub(super) async fn check_pod(
         unknown.push(skipped(why_not));
         return Ok(unknown);
     }
-    let body = serde_json::to_vec(&as_pod(checked, &sent)).map_err(|error| error_chain(&error))?;
-    let parameters = PostParams { dry_run: true, ..PostParams::default() };
-    let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods")).create(&parameters, body);
-    let request = request.map_err(|error| error_chain(&error))?;
-    match cluster.wait_for(cluster.client.request::<Value>(request)).await {
+    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    match cluster.create(&path, true, &as_pod(checked, &sent)).await {
         Ok(returned) => {
             let again = inject::inject_again(&returned, &known);
             let mut found = lint::check_returned(template, &sent, &returned, &again, &known);

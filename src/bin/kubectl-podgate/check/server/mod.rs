@@ -1,9 +1,9 @@
 //! `check --server`: checks manifests against a cluster.
 
 mod dry_run;
-mod policy;
-mod rbac;
-mod webhook;
+pub(crate) mod policy;
+pub(crate) mod rbac;
+pub(crate) mod webhook;
 
 use super::analyze::{self, Analysis, CheckedTemplate};
 use super::args::Check;

@@ -9,13 +9,13 @@ use kube::api::Api;
 use podgate::order::finding::{Finding, Level};
 
 /// Name of the policy that denies Pods with unknown containers, and of its binding.
-pub(super) const UNKNOWN_CONTAINERS: &str = "podgate-unknown-containers";
+pub(crate) const UNKNOWN_CONTAINERS: &str = "podgate-unknown-containers";
 /// Name of the policy that limits the sidecar's role to the sidecar's own Pod, and of its binding.
-pub(super) const OWN_POD: &str = "podgate-own-pod";
+pub(crate) const OWN_POD: &str = "podgate-own-pod";
 
 /// Returns a finding if the policy `name` or its binding is missing or has no effect. `effect` says what happens then;
 /// `finding` creates the finding from the message. If this cannot be checked, the finding is a note.
-pub(super) async fn check_policy(
+pub(crate) async fn check_policy(
     cluster: &Cluster,
     name: &str,
     effect: &str,

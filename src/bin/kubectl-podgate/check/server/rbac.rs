@@ -2,10 +2,9 @@
 
 use super::policy::{OWN_POD, check_policy};
 use crate::cluster::{Cluster, ClusterError};
-use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec};
-use kube::api::{Api, PostParams};
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
+use serde_json::json;
 
 /// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 2] = ["watch", "patch"];
@@ -14,7 +13,7 @@ const WIDER_VERB: &str = "update";
 
 /// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if this cannot be
 /// checked.
-pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Vec<Finding>, String> {
+pub(crate) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Vec<Finding>, String> {
     let at = Place::root().to("spec").to("serviceAccountName");
     let unknown = |why: &str| {
         let message = format!(
@@ -22,31 +21,18 @@ pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
         );
         Ok(vec![Finding::note("missing-rbac", at.clone(), message)])
     };
-    let api: Api<LocalSubjectAccessReview> = Api::namespaced(cluster.client.clone(), namespace);
+    let path = format!("/apis/authorization.k8s.io/v1/namespaces/{namespace}/localsubjectaccessreviews");
+    let user = format!("system:serviceaccount:{namespace}:{account}");
+    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
     let mut missing = Vec::new();
     for verb in VERBS.into_iter().chain([WIDER_VERB]) {
-        let review = LocalSubjectAccessReview {
-            metadata: kube::core::ObjectMeta { namespace: Some(namespace.to_owned()), ..Default::default() },
-            spec: SubjectAccessReviewSpec {
-                user: Some(format!("system:serviceaccount:{namespace}:{account}")),
-                groups: Some(vec![
-                    "system:serviceaccounts".to_owned(),
-                    format!("system:serviceaccounts:{namespace}"),
-                    "system:authenticated".to_owned(),
-                ]),
-                resource_attributes: Some(ResourceAttributes {
-                    namespace: Some(namespace.to_owned()),
-                    verb: Some(verb.to_owned()),
-                    resource: Some("pods".to_owned()),
-                    version: Some("v1".to_owned()),
-                    ..Default::default()
-                }),
-                ..Default::default()
-            },
-            ..Default::default()
-        };
-        match cluster.wait_for(api.create(&PostParams::default(), &review)).await {
-            Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
+        let attributes = json!({"namespace": namespace, "verb": verb, "resource": "pods", "version": "v1"});
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview", "metadata": {"namespace": namespace},
+            "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
+        });
+        match cluster.create(&path, false, &review).await {
+            Ok(answer) if answer["status"]["allowed"] == true => {}
             Ok(_) => missing.push(verb),
             Err(ClusterError::Rejected { code: 403, message, .. }) => return unknown(&message),
             Err(ClusterError::Rejected { code: 404, .. }) => {

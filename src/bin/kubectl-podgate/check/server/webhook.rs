@@ -14,17 +14,16 @@ const WEBHOOK_NAME: &str = "pods.podgate.io";
 /// Returns true if the cluster has podgate's webhook. Adds a finding if the webhook or its policy is missing, or if this
 /// cannot be checked.
 pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Finding>), String> {
-    let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let at = Place::root().to("metadata").to("annotations");
-    match cluster.wait_for(api.list(&ListParams::default())).await {
-        Ok(list) if list.items.iter().any(is_podgate_webhook) => {
+    match find_webhook(cluster).await {
+        Ok(Some(_)) => {
             // The webhook itself denies no Pod with an unknown container.
             let effect = "a Pod whose order names an unknown container starts in no order";
             let fix = "apply podgate's manifests/injector again, or upgrade its Helm chart";
             let finding = |what| Finding::warning("missing-policy", at.clone(), what).fix(fix);
             Ok((true, check_policy(cluster, UNKNOWN_CONTAINERS, effect, finding).await?))
         }
-        Ok(_) => {
+        Ok(None) => {
             let message = "the cluster does not have podgate's webhook: if you apply this manifest as it is, its containers start \
                            in no order";
             let fix = "apply the output of kubectl podgate inject, or install the webhook (podgate's manifests/injector, or its \
@@ -37,6 +36,13 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Fin
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Returns the configuration of podgate's webhook.
+pub(crate) async fn find_webhook(cluster: &Cluster) -> Result<Option<MutatingWebhookConfiguration>, ClusterError> {
+    let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
+    let list = cluster.wait_for(api.list(&ListParams::default())).await?;
+    Ok(list.items.into_iter().find(is_podgate_webhook))
 }
 
 /// Returns true for a configuration of podgate's webhook. The configuration's name is ignored, because users may choose

@@ -1,0 +1,346 @@
+//! Tests `kubectl podgate verify` against a fake API server.
+
+use super::server::{configuration, injected, shipped_policy};
+use crate::api_server::{Answer, FakeApiServer, Request, error_status};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use podgate::order::release;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+
+/// Answer of the API server to the Pod of the dry run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DryRun {
+    Injects,
+    DoesNotInject,
+    Rejects(u16, &'static str),
+}
+
+/// A cluster with podgate. By default, `verify` finds no error in it.
+#[derive(Debug, Clone)]
+struct Cluster {
+    pods: Vec<Value>,
+    configuration: Option<Value>,
+    secret: Option<Value>,
+    dry_run: DryRun,
+    has_policies: bool,
+    may_publish: bool,
+    /// Start of each path that the user may not read.
+    denied: &'static [&'static str],
+}
+
+const CA: &str = "-----BEGIN CERTIFICATE-----\nours\n-----END CERTIFICATE-----\n";
+
+fn encoded(text: &str) -> String {
+    BASE64_STANDARD.encode(text)
+}
+
+impl Default for Cluster {
+    fn default() -> Cluster {
+        let mut configuration = configuration();
+        // The webhook keeps the CA of an earlier certificate in front of the current one.
+        configuration["webhooks"][0]["clientConfig"]["caBundle"] = encoded(&(CA.replace("ours", "old") + CA)).into();
+        let secret = json!({"metadata": {"name": "podgate-webhook-tls"}, "data": {"ca.crt": encoded(CA)}});
+        Cluster {
+            pods: vec![webhook_pod("True"), ordered_pod("Deployment", "ordered", true)],
+            configuration: Some(configuration),
+            secret: Some(secret),
+            dry_run: DryRun::Injects,
+            has_policies: true,
+            may_publish: true,
+            denied: &[],
+        }
+    }
+}
+
+fn webhook_pod(ready: &str) -> Value {
+    json!({
+        "metadata": {"name": "podgate-webhook-1", "namespace": "podgate",
+            "labels": {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/component": "webhook"}},
+        "spec": {"containers": [{"name": "webhook", "image": release::image("podgate-webhook")}]},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": ready}]},
+    })
+}
+
+/// Returns a running Pod that declares an order. Its controller is an object `name` of this kind, or the ReplicaSet of
+/// a Deployment `name`; without a kind, it has no controller.
+fn ordered_pod(kind: &str, name: &str, has_sidecar: bool) -> Value {
+    let mut pod = json!({
+        "metadata": {"name": format!("{name}-x"), "namespace": "shop", "annotations": {"podgate.io/order": "a, b"}},
+        "spec": {"serviceAccountName": "worker", "containers": [{"name": "a"}, {"name": "b"}]},
+    });
+    let owner = |kind: &str, name: &str| json!([{"kind": "Other", "name": "o"}, {"kind": kind, "name": name, "controller": true}]);
+    match kind {
+        "" => {}
+        "Deployment" => {
+            pod["metadata"]["labels"] = json!({"pod-template-hash": "6bcbfd8758"});
+            pod["metadata"]["ownerReferences"] = owner("ReplicaSet", &format!("{name}-6bcbfd8758"));
+        }
+        kind => pod["metadata"]["ownerReferences"] = owner(kind, name),
+    }
+    if has_sidecar {
+        pod["spec"]["initContainers"] = json!([{"name": "podgate", "image": release::sidecar_image()}]);
+    }
+    pod
+}
+
+impl Cluster {
+    fn serve(self) -> FakeApiServer {
+        FakeApiServer::new(move |request| self.answer(request))
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        if self.denied.iter().any(|start| path.starts_with(start)) {
+            return error_status(403, "Forbidden", "you may not ask");
+        }
+        let found =
+            |object: Option<Value>| object.map_or(error_status(404, "NotFound", "none"), |it| Answer::Json(200, it));
+        let admission = "/apis/admissionregistration.k8s.io/v1/";
+        match (request.method.as_str(), path.strip_prefix(admission).unwrap_or(path)) {
+            ("GET", "/api/v1/pods") => {
+                assert!(
+                    query.contains("fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"),
+                    "{query}"
+                );
+                assert!(query.contains("limit="), "{query}");
+                // Each page has one Pod.
+                let at = query.split("continue=").nth(1).map_or(0, |at| at.parse::<usize>().unwrap());
+                let next = if at + 1 < self.pods.len() { (at + 1).to_string() } else { String::new() };
+                let page = self.pods.get(at).into_iter().collect::<Vec<_>>();
+                Answer::Json(
+                    200,
+                    json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": next}, "items": page}),
+                )
+            }
+            ("GET", "mutatingwebhookconfigurations") => Answer::Json(
+                200,
+                json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1",
+                       "metadata": {}, "items": Vec::from_iter(&self.configuration)}),
+            ),
+            ("GET", "/api/v1/namespaces/podgate/secrets/podgate-webhook-tls") => found(self.secret.clone()),
+            ("POST", "/api/v1/namespaces/shop/pods") => {
+                assert!(query.contains("dryRun=All"), "a real Pod must never be created: {query}");
+                let pod = serde_json::from_str(&request.body).unwrap();
+                match self.dry_run {
+                    DryRun::Injects => Answer::Json(201, injected(&pod)),
+                    DryRun::DoesNotInject => Answer::Json(201, pod),
+                    DryRun::Rejects(code, message) => error_status(code, "Rejected", message),
+                }
+            }
+            ("POST", "/apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews") => {
+                assert!(request.body.contains("\"system:serviceaccount:shop:worker\""), "{request:?}");
+                let is_allowed = self.may_publish && !request.body.contains("\"verb\":\"update\"");
+                Answer::Json(201, json!({"status": {"allowed": is_allowed}}))
+            }
+            ("GET", policy) if policy.starts_with("validatingadmission") => {
+                let policy = policy.strip_prefix("validatingadmission").unwrap();
+                found(shipped_policy(policy).filter(|_| self.has_policies))
+            }
+            _ => panic!("{request:?}"),
+        }
+    }
+
+    /// Runs `verify`. Returns the exit code, and level, rule, message and fix of each finding.
+    fn verify(self) -> (i32, Vec<[String; 4]>) {
+        let (code, out, err) = self.serve().run(&["verify", "-o", "json", "--request-timeout", "5s"]);
+        assert_eq!(err, "", "{out}");
+        let report: Value = serde_json::from_str(&out).unwrap();
+        let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
+        let findings = report["findings"].as_array().unwrap().iter();
+        (code, findings.map(|it| ["level", "rule", "message", "fix"].map(|field| text(it, field))).collect())
+    }
+
+    /// Runs `verify`. Returns the exit code, and the findings except the note on a successful dry run.
+    fn problems(self) -> (i32, Vec<[String; 4]>) {
+        let (code, mut findings) = self.verify();
+        findings.retain(|[_, rule, ..]| rule != "injected");
+        (code, findings)
+    }
+}
+
+#[test]
+fn working_installation_has_no_problem() {
+    let (code, findings) = Cluster::default().verify();
+    let [[level, rule, message, fix]] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!((code, level.as_str(), rule.as_str(), fix.as_str()), (0, "note", "injected", ""));
+    let start = "the webhook injects a Pod in the namespace shop: the dry run took ";
+    assert!(message.starts_with(start) && message.ends_with(" ms"), "{message}");
+    let (code, out, err) = Cluster::default().serve().run(&["verify"]);
+    assert_eq!((code, err.as_str(), out.lines().count()), (0, "", 1), "{out}");
+    assert!(out.starts_with(&format!("note: {start}")) && out.ends_with(" [injected]\n"), "{out}");
+}
+
+#[test]
+fn pods_without_their_sidecar_are_listed_with_the_command_that_restarts_them() {
+    let mut disabled = ordered_pod("Deployment", "disabled", false);
+    disabled["metadata"]["labels"]["podgate.io/inject"] = "disabled".into();
+    let mut terminating = ordered_pod("Deployment", "terminating", false);
+    terminating["metadata"]["deletionTimestamp"] = "2026-11-21T14:00:00Z".into();
+    let mut stop_only = ordered_pod("StatefulSet", "stop", false);
+    stop_only["metadata"]["annotations"] = json!({"podgate.io/stop-order": "reverse"});
+    let mut unordered = ordered_pod("Deployment", "unordered", false);
+    unordered["metadata"]["annotations"] = json!({"podgate.io/timeout": "5m"});
+    let again = "delete these Pods, and create those without a controller again";
+    let pods = [
+        ordered_pod("Deployment", "web", false),
+        ordered_pod("Deployment", "web", false),
+        ordered_pod("DaemonSet", "agent", false),
+        ordered_pod("ReplicaSet", "rollout-abc", false),
+        ordered_pod("", "bare", false),
+        disabled,
+        terminating,
+        stop_only,
+        unordered,
+    ];
+    let (code, findings) =
+        Cluster { pods: [Cluster::default().pods, pods.to_vec()].concat(), ..Cluster::default() }.problems();
+    assert_eq!(code, 1);
+    let expected = [
+        ("DaemonSet/agent", 1, "kubectl rollout restart daemonset/agent -n shop"),
+        ("Deployment/web", 2, "kubectl rollout restart deployment/web -n shop"),
+        ("Pod/bare-x", 1, again),
+        ("ReplicaSet/rollout-abc", 1, again),
+        ("StatefulSet/stop", 1, "kubectl rollout restart statefulset/stop -n shop"),
+    ];
+    let expected = expected.map(|(workload, count, fix)| {
+        let what = "running Pods declare an order but have no sidecar";
+        let message = format!("{what}: {workload} in the namespace shop (Pods: {count})");
+        ["error", "pod-without-sidecar", &message, fix].map(str::to_owned)
+    });
+    assert_eq!(findings, expected);
+}
+
+/// Each cluster with its findings: level, rule and a part of the message.
+fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
+    let ok = Cluster::default;
+    let mut foreign = configuration();
+    foreign["webhooks"][0]["clientConfig"]["caBundle"] = encoded("other").into();
+    let untrusted = ["error", "webhook-untrusted", "caBundle lacks the CA of the webhook's certificate"];
+    let not_ready = ["error", "webhook-not-ready", "the webhook has no ready replica"];
+    vec![
+        (
+            Cluster { pods: vec![ordered_pod("", "a", false)], ..ok() },
+            vec![["error", "pod-without-sidecar", "Pod/a-x"], not_ready],
+        ),
+        (Cluster { pods: vec![webhook_pod("False")], ..ok() }, vec![not_ready]),
+        (
+            Cluster { configuration: None, ..ok() },
+            vec![["error", "missing-webhook", "the cluster does not have podgate's webhook"]],
+        ),
+        (Cluster { configuration: Some(foreign), ..ok() }, vec![untrusted]),
+        (Cluster { configuration: Some(configuration()), ..ok() }, vec![untrusted]),
+        (Cluster { secret: Some(json!({"metadata": {}})), ..ok() }, vec![untrusted]),
+        (Cluster { secret: None, ..ok() }, vec![]),
+        (
+            Cluster { dry_run: DryRun::DoesNotInject, ..ok() },
+            vec![["error", "not-injected", "does not inject a Pod with an order in the namespace shop"]],
+        ),
+        (
+            Cluster { dry_run: DryRun::Rejects(500, "failed calling webhook \"pods.podgate.io\""), ..ok() },
+            vec![["error", "pod-rejected", "failed calling webhook"]],
+        ),
+        (
+            Cluster { dry_run: DryRun::Rejects(403, "cannot create resource \"pods\""), ..ok() },
+            vec![["note", "dry-run-skipped", "cannot create this Pod in a dry run"]],
+        ),
+        (
+            Cluster { has_policies: false, ..ok() },
+            vec![
+                [
+                    "error",
+                    "missing-policy",
+                    "ValidatingAdmissionPolicy podgate-own-pod: a sidecar with podgate's role may",
+                ],
+                ["error", "missing-policy", "ValidatingAdmissionPolicy podgate-unknown-containers: "],
+            ],
+        ),
+        (
+            Cluster { may_publish: false, ..ok() },
+            vec![["warning", "missing-rbac", "the service account worker in shop may not watch, patch pods"]],
+        ),
+        (
+            Cluster { denied: &["/api/v1/pods"], ..ok() },
+            vec![["note", "not-checked", "cannot check the Pods of all namespaces: you"]],
+        ),
+        (
+            Cluster { denied: &["/api/v1/namespaces/podgate/secrets"], ..ok() },
+            vec![["note", "not-checked", "cannot check the webhook's certificate: you may not ask"]],
+        ),
+        (
+            Cluster { denied: &["/apis/"], ..ok() },
+            vec![
+                ["note", "not-checked", "cannot check podgate's webhook: you may not ask"],
+                ["note", "missing-policy", "cannot check whether the cluster has the policy podgate-own-pod: "],
+                [
+                    "note",
+                    "missing-policy",
+                    "cannot check whether the cluster has the policy podgate-unknown-containers: ",
+                ],
+                ["note", "missing-rbac", "cannot check whether the service account worker in shop has"],
+            ],
+        ),
+    ]
+}
+
+#[test]
+fn problems_are_found() {
+    for (cluster, expected) in broken_clusters() {
+        let (code, findings) = cluster.clone().problems();
+        assert_eq!(findings.len(), expected.len(), "{cluster:?}: {findings:?}");
+        for ([level, rule, message, _], [expected_level, expected_rule, part]) in findings.iter().zip(&expected) {
+            assert_eq!((level.as_str(), rule.as_str()), (*expected_level, *expected_rule), "{findings:?}");
+            assert!(message.contains(part), "{message}");
+        }
+        let has_errors = expected.iter().any(|[level, ..]| *level == "error");
+        assert_eq!(code, i32::from(has_errors), "{findings:?}");
+        assert!(findings.iter().all(|[level, _, _, fix]| (level == "note") == fix.is_empty()), "{findings:?}");
+    }
+}
+
+#[test]
+fn board_needs_no_rights() {
+    let mut pod = ordered_pod("Deployment", "ordered", true);
+    pod["metadata"]["annotations"]["podgate.io/publish"] = "board".into();
+    let cluster = Cluster { pods: vec![webhook_pod("True"), pod], may_publish: false, ..Cluster::default() };
+    assert_eq!(cluster.problems(), (0, Vec::new()));
+}
+
+#[test]
+fn namespace_of_the_dry_run_is_a_flag() {
+    let cluster = Cluster { denied: &["/api/v1/namespaces/bank/pods"], ..Cluster::default() };
+    let (code, out, _) = cluster.serve().run(&["verify", "-n", "bank"]);
+    assert!(code == 1 && out.contains("error: the API server refuses this Pod: you may not ask; "), "{out}");
+}
+
+#[test]
+fn unreachable_cluster_gives_one_line() {
+    let server = FakeApiServer::new(|_| Answer::Disconnect);
+    let (code, out, err) = server.run(&["verify"]);
+    assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
+}
+
+/// A heading is the message of its finding, with `…` for the parts that vary.
+#[test]
+fn each_finding_has_its_section_in_the_troubleshooting_page() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/troubleshooting.md")).unwrap();
+    let sections: Vec<(&str, &str)> =
+        page.split("\n## ").skip(1).map(|section| section.split_once('\n').unwrap()).collect();
+    let is_about = |heading: &str, message: &str| {
+        let parts = heading.split('…').map(str::trim_end);
+        parts.into_iter().try_fold(message, |rest, part| rest.split_once(part).map(|(_, rest)| rest)).is_some()
+            && heading.split('…').next().is_some_and(|start| message.starts_with(start))
+    };
+    let mut used = BTreeSet::new();
+    let clusters = broken_clusters().into_iter().map(|(cluster, _)| cluster).chain([Cluster::default()]);
+    for [level, rule, message, _] in clusters.flat_map(|cluster| cluster.verify().1) {
+        let own: Vec<_> = sections.iter().filter(|(heading, _)| is_about(heading, &message)).collect();
+        let [(heading, text)] = own[..] else { panic!("{message}: {own:?}") };
+        let first = text.trim_start().lines().next().unwrap().to_lowercase();
+        assert!(first.contains(&format!("`{rule}`")) && first.contains(&level), "{heading}: {first}");
+        used.insert(*heading);
+    }
+    let unused: Vec<_> = sections.iter().filter(|(heading, _)| !used.contains(heading)).collect();
+    assert!(unused.is_empty(), "{unused:?}");
+}
