@@ -115,3 +115,12 @@ fn commands_for_ci_work() {
     let lines: Vec<Copied> = blocks.iter().flat_map(|block| block.text.lines().map(line)).collect();
     assert_eq!(lines.iter().map(run).count(), 2, "{lines:#?}");
 }
+
+#[test]
+fn commands_on_the_page_about_installation_work() {
+    let blocks = Page::read("docs/install.md").blocks("sh");
+    let line = |text: &str| Copied { text: text.to_owned(), ..blocks[0].clone() };
+    let lines: Vec<Copied> = blocks.iter().flat_map(|block| block.text.lines().map(line)).collect();
+    let local = lines.iter().filter(|line| !needs_a_cluster(&line.text));
+    assert_eq!(local.map(run).count(), 5, "{lines:#?}");
+}

@@ -53,7 +53,7 @@ fn pod(stage: &str) -> String {
 /// Run this test with `PODGATE_REGENERATE=1` to update the pages.
 #[test]
 fn help_matches_the_docs() {
-    let pages: [(&str, &[&[&str]]); 3] = [
+    let pages: [(&str, &[&[&str]]); 4] = [
         (
             "kubectl-podgate.md",
             &[
@@ -65,6 +65,7 @@ fn help_matches_the_docs() {
                 &["version", "--help"],
             ],
         ),
+        ("install.md", &[&["install", "--help"], &["verify", "--help"]]),
         ("resolve-images.md", &[&["resolve-images", "--help"]]),
         ("try.md", &[&["try", "--help"]]),
     ];
