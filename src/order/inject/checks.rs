@@ -6,19 +6,16 @@ use crate::core::container::{Container, Handler, HttpGet, Probe};
 /// Address of every container from inside the Pod, because the containers share one network namespace.
 const LOCALHOST: &str = "127.0.0.1";
 
-/// Returns the check by the agent with the same result as the probe, or the reason why the agent cannot run the probe.
-pub(super) fn agent_check(container: &Container, probe: &Probe) -> Result<Check, &'static str> {
-    let port = container.probe_port(probe).filter(|port| *port != 0);
-    match (&probe.handler, port) {
-        (Handler::Exec(exec), _) => {
-            Argv::new(exec.command.clone()).map(Check::Exec).map_err(|_| "has an empty command")
-        }
-        (_, None) => Err("has no known port"),
-        (Handler::HttpGet(get), Some(port)) => http_check(get, port),
-        (Handler::TcpSocket(tcp), Some(port)) => {
-            format!("tcp://{}:{port}", url_host(tcp.host.as_deref())).parse().map_err(|_| "has an invalid host")
-        }
-        (Handler::Grpc(_), Some(_)) => Err("uses gRPC"),
+/// Returns the check by the agent with the same result as the probe; `None` if the agent cannot run the probe.
+pub(super) fn agent_check(container: &Container, probe: &Probe) -> Option<Check> {
+    if let Handler::Exec(exec) = &probe.handler {
+        return Argv::new(exec.command.clone()).map(Check::Exec).ok();
+    }
+    let port = container.probe_port(probe).filter(|port| *port != 0)?;
+    match &probe.handler {
+        Handler::HttpGet(get) => http_check(get, port).ok(),
+        Handler::TcpSocket(tcp) => format!("tcp://{}:{port}", url_host(tcp.host.as_deref())).parse().ok(),
+        Handler::Exec(_) | Handler::Grpc(_) => None,
     }
 }
 

@@ -103,7 +103,7 @@ impl ContainerLines<'_> {
             self.add_timeout_flags(&mut line);
             self.add_ready_checks("--check", &mut line);
             let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
-            let by_probe = || Some(checks::agent_check(self.container, probe?).ok()?.to_string());
+            let by_probe = || Some(checks::agent_check(self.container, probe?)?.to_string());
             if let Some(url) = self.planned.ready.as_ref().map(Check::to_string).or_else(by_probe) {
                 line.add_flag("--fallback-check", url);
             }
@@ -162,14 +162,14 @@ impl ContainerLines<'_> {
         });
         if let Some(probe) = own {
             match checks::agent_check(self.container, probe) {
-                Ok(check) => {
+                Some(check) => {
                     line.add_flag("--check", check.to_string());
                     if probe.timeout_seconds > 1 {
                         line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
                     }
                 }
-                Err(_) if probe.is_exec() => {}
-                Err(_) => line.add_switch("--sidecar-check"),
+                None if probe.is_exec() => {}
+                None => line.add_switch("--sidecar-check"),
             }
             if allowed != OPENED_CHECK_LIMIT.as_secs() {
                 line.add_flag("--check-limit", compact_duration(Duration::from_secs(allowed)));
@@ -214,10 +214,8 @@ impl ContainerLines<'_> {
             return;
         }
         let commands: Vec<&Probe> = self.container.probes().filter(|probe| probe.is_exec()).collect();
-        let mut urls: Vec<String> = commands
-            .iter()
-            .filter_map(|probe| Some(checks::agent_check(self.container, probe).ok()?.to_string()))
-            .collect();
+        let mut urls: Vec<String> =
+            commands.iter().filter_map(|probe| Some(checks::agent_check(self.container, probe)?.to_string())).collect();
         urls.dedup();
         for url in urls {
             line.add_flag(flag, url);

@@ -57,7 +57,7 @@ pub(crate) struct ApiState {
     pub(crate) identity: PodIdentity,
     pub(crate) metrics: Rc<Metrics>,
     /// True while a container is held. Each patch that does not release the container then delays the release.
-    pub(crate) is_deferring: Cell<bool>,
+    pub(crate) has_held_container: Cell<bool>,
     failing_requests: RefCell<BTreeSet<&'static str>>,
     /// Podgate's annotations on the Pod, as last received from the API server. Empty before the first answer.
     actual: RefCell<Annotations>,
@@ -70,7 +70,7 @@ impl ApiState {
         Rc::new(ApiState {
             identity,
             metrics,
-            is_deferring: Cell::new(false),
+            has_held_container: Cell::new(false),
             failing_requests: RefCell::default(),
             actual: RefCell::default(),
             actual_version: Cell::default(),
@@ -233,7 +233,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
         if is_release_patch(&patch) {
             return Some(patch);
         }
-        if !shared.is_deferring.get() {
+        if !shared.has_held_container.get() {
             let window = if is_minor(&patch) { since + MINOR_BATCH_WINDOW } else { now() + BATCH_WINDOW };
             until = until.min(window);
         }

@@ -33,9 +33,9 @@ impl ApiTask {
         ApiTask { shared, desired, pod_updates, watch_task: None }
     }
 
-    /// Publishes `annotations`. `is_deferring` is true while a container is held.
-    pub(crate) fn publish(&self, annotations: Annotations, is_deferring: bool) {
-        self.shared.is_deferring.set(is_deferring);
+    /// Publishes `annotations`. `has_held_container` is true while a container is held.
+    pub(crate) fn publish(&self, annotations: Annotations, has_held_container: bool) {
+        self.shared.has_held_container.set(has_held_container);
         self.desired.send_replace(annotations);
     }
 

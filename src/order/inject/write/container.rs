@@ -35,7 +35,7 @@ impl Writer<'_> {
             PlannedMode::Gate(gate) => {
                 self.write_gate(&own, gate, &place)?;
                 // Without the startupProbe in its list, the sidecar cannot run it for the gate.
-                let by_sidecar = |probe: &&Probe| !probe.is_exec() && checks::agent_check(container, probe).is_err();
+                let by_sidecar = |probe: &&Probe| !probe.is_exec() && checks::agent_check(container, probe).is_none();
                 let startup_probe =
                     container.startup_probe.as_ref().filter(|_| planned.waits_in_gate()).filter(by_sidecar);
                 entry.startup_probe = entry.startup_probe.or_else(|| startup_probe.cloned());
