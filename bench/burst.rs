@@ -1,5 +1,5 @@
 //! Measures on a real kubelet how long it takes until Pods that are created at once are all Ready, and what that costs
-//! the node. Pods without podgate have an idle fourth container in place of the sidecar.
+//! the node.
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench burst [-- ROUNDS [PODS [WORDS...]]]
@@ -47,12 +47,9 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let number = |at: usize, default| words.get(at).map_or(default, |word| word.parse().expect("a number"));
     let (rounds, count) = (number(0, 3), number(1, 30));
-    let wanted = words.get(2..).unwrap_or_default();
-    let is_wanted = |label: &str| wanted.is_empty() || wanted.iter().any(|word| label.contains(word));
     cluster::install_manifests();
-    let rows = three::pods("100ms").into_iter().filter(|(label, _)| !label.contains("post-start") && is_wanted(label));
-    let mut rows: Vec<Row> =
-        rows.map(|(label, pod)| Row { label, pod: with_four_containers(pod), rounds: Vec::new() }).collect();
+    let rows = three::pods("100ms", words.get(2..).unwrap_or_default());
+    let mut rows: Vec<Row> = rows.into_iter().map(|(label, pod)| Row { label, pod, rounds: Vec::new() }).collect();
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
         for row in &mut rows {
@@ -81,18 +78,6 @@ fn main() {
             parts.join(", ")
         );
     }
-}
-
-/// Adds an idle container to a Pod without podgate's sidecar.
-fn with_four_containers(mut pod: Value) -> Value {
-    let has_sidecar = pod["spec"]["initContainers"].to_string().contains("\"podgate\"");
-    if !has_sidecar {
-        let idle = pod::server("idle").with(json!({"volumeMounts": []}));
-        let mut idle = pod::Pod::new("pod", [idle]).json()["spec"]["containers"][0].take();
-        idle["restartPolicy"] = "Always".into();
-        pod["spec"]["initContainers"].as_array_mut().expect("a list").insert(0, idle);
-    }
-    pod
 }
 
 fn start(pod: &Value, count: usize) -> [f64; 7] {

@@ -36,7 +36,6 @@ use clock::{eventually, wall_ms};
 use cluster::{BUSYBOX_IMAGE, TESTSERVER_IMAGE, kubectl, run_script, try_kubectl};
 use pod::{Container, Pod, server};
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::time::Duration;
 
 const NAMESPACE: &str = "bench-release";
@@ -77,9 +76,6 @@ impl Way {
     }
 }
 
-/// The mechanism of hold mode without podgate. This process patches the Pod when the gate file exists.
-const HOLD_BY_HAND: &str = "hold by hand: the same file, and `kubectl annotate`";
-
 /// One row of the table.
 struct Row {
     way: &'static Way,
@@ -106,11 +102,11 @@ struct Times {
 static WAYS: [Way; 14] = [
     Way::podgate("podgate, entrypoint: the server is Ready when it listens", "app", |ms| gates(ready_on_listen(ms))),
     Way::podgate("podgate, entrypoint: the server answers 503 at first", "app", |ms| gates(answers_503_first(ms))),
+    Way::podgate("podgate, entrypoint: exec probe every 10 s (default)", "app", gates_with_exec_probe),
     Way::podgate("podgate, post-start: the server is Ready when it listens", "db", |ms| hooks(ready_on_listen(ms))),
     Way::podgate("podgate, hold: the server is Ready when it listens", "podgate", |ms| holds(ready_on_listen(ms))),
     Way::podgate("podgate, hold: exec probe every second", "podgate", |ms| holds(exec_probe(ms, 1))),
     Way::podgate("podgate, hold: exec probe every 10 s (default)", "podgate", |ms| holds(exec_probe(ms, 10))),
-    Way::other(HOLD_BY_HAND, hold_by_hand),
     Way::other("hold by hand: a readinessProbe that waits and then writes the file", hold_by_probe),
     Way::other("postStart hook that waits for a file (inotify)", file_hook),
     Way::other("wrapper that waits for a file (inotify)", inotify_wrapper),
@@ -217,15 +213,27 @@ fn answers_503_first(ms: u64) -> Container {
     server("db").http(PORT).ready_after(&format!("{ms}ms"))
 }
 
+/// File that `db` creates when it is Ready, in a Pod with podgate.
+const SELF_READY_FILE: &str = "/podgate-self/ready";
+
 /// A server with the image's own command, and with a readiness probe that only the kubelet can run.
 fn exec_probe(ms: u64, period: u32) -> Container {
-    const FILE: &str = "/podgate-self/ready";
-    let db = server("db").ready_after(&format!("{ms}ms")).args(&["--touch", FILE]);
-    db.wrapped_probe(&["/testserver", "check", FILE]).with(json!({"readinessProbe": {"periodSeconds": period}}))
+    let db = server("db").ready_after(&format!("{ms}ms")).args(&["--touch", SELF_READY_FILE]);
+    db.wrapped_probe(&["/testserver", "check", SELF_READY_FILE])
+        .with(json!({"readinessProbe": {"periodSeconds": period}}))
 }
 
 fn gates(db: Container) -> Value {
     Pod::new("pod", [db.gate(&[]), server("app").gate(&["--until", "db"])]).json()
+}
+
+/// The gate's parent runs the exec probe of `db`.
+fn gates_with_exec_probe(ms: u64) -> Value {
+    let db = server("db").ready_after(&format!("{ms}ms")).args(&["--touch", SELF_READY_FILE]);
+    let db = db.probe(exec_check(SELF_READY_FILE)).with(json!({"readinessProbe": {"periodSeconds": 10}}));
+    let check = format!(r#"exec:["/testserver","check","{SELF_READY_FILE}"]"#);
+    Pod::new("pod", [db.gate(&["--tether", "parent", "--ready-check", &check]), server("app").gate(&["--until", "db"])])
+        .json()
 }
 
 fn hooks(db: Container) -> Value {
@@ -236,12 +244,6 @@ fn hooks(db: Container) -> Value {
 fn holds(db: Container) -> Value {
     let pod = Pod::new("pod", [db, server("app").held(&["--until", "db"])]);
     pod.sidecar_args(&["--log-format", "json"]).json()
-}
-
-fn hold_by_hand(ms: u64) -> Value {
-    let script = format!("{WRITE_GATE}; sleep 1000");
-    let writer = json!({"name": "writer", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", script]});
-    plain(json!([db(ms, &["--touch", READY_FILE]), writer, held_by_hand()]), Value::Null)
 }
 
 /// The kubelet syncs the Pod when the probe passes, and then creates `app`.
@@ -261,21 +263,6 @@ fn held_by_hand() -> Value {
     let from = json!({"volumeName": "shared", "path": "gate", "key": "OPEN"});
     app["env"] = json!([{"name": "GATE", "valueFrom": {"fileKeyRef": from}}]);
     app
-}
-
-/// Waits for the gate file of [`hold_by_hand`], and annotates the Pod.
-fn annotate_when_open(pod: &str) {
-    let uid = eventually("the Pod's uid", 10, || {
-        let uid = try_kubectl(&["-n", NAMESPACE, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}"]).ok()?;
-        (!uid.trim().is_empty()).then_some(uid)
-    });
-    let kubelet = PathBuf::from(run_script(&["kubeconfig"]).trim()).with_file_name("kubelet");
-    let gate = kubelet.join("pods").join(uid.trim()).join("volumes/kubernetes.io~empty-dir/shared/gate");
-    let end = wall_ms() + 10_000.0;
-    while !gate.exists() && wall_ms() < end {
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    kubectl(&["-n", NAMESPACE, "annotate", "pod", pod, "example.com/release=1"]);
 }
 
 /// File that `db` creates when it is Ready, in a Pod without podgate.
@@ -378,9 +365,6 @@ fn start_pods(row: &Row, names: &[String]) -> (Vec<Times>, f64) {
     let items: Vec<Value> = names.iter().map(create).collect();
     let before = steal::Time::now();
     cluster::create(NAMESPACE, &json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
-    if row.way.label == HOLD_BY_HAND {
-        names.iter().for_each(|name| annotate_when_open(name));
-    }
     // Do not poll before the start is over, because each kubectl call uses a processor for longer than the measured
     // time.
     let start_time = START_TIME * names.len().div_ceil(2) as u32;

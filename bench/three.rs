@@ -8,8 +8,9 @@ use std::fs;
 /// File that `db` creates when it is Ready.
 const READY_FILE: &str = "/podgate-self/ready";
 
-/// Returns Pods with the containers `db`, `api` and `web`, each with a label. `db` is Ready `after` its start.
-pub(crate) fn pods(after: &str) -> Vec<(&'static str, Value)> {
+/// Returns Pods with the containers `db`, `api` and `web`, each with a label that contains one of `words`, if there are
+/// any. `db` is Ready `after` its start.
+pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> {
     let others = |with: fn(Container, &[&str]) -> Container| {
         let others = [("api", 8002, &["--until", "db"][..]), ("web", 8003, &["--until", "db", "--until", "api"])];
         others.map(|(name, port, until)| with(server(name).http(port), until)).to_vec()
@@ -36,17 +37,29 @@ pub(crate) fn pods(after: &str) -> Vec<(&'static str, Value)> {
     spec["initContainers"] = early.into();
     let unwrapped = |db: Container, command: &[&str]| db.probe(json!({"exec": {"command": command}}));
     let hooked = [server("api").http(8002).hook(&[]), server("web").http(8003)].to_vec();
-    vec![
+    let mut rows = vec![
         ("the same Pods without an order", plain(pod(db(), others(unordered)))),
+        ("without an order, with an idle native sidecar", idle(plain(pod(db(), others(unordered))))),
         ("without an order, exec probe every 10 s", plain(pod(exec(unwrapped), others(unordered)))),
-        ("db and api as native sidecars", native),
+        ("db and api as native sidecars", native.clone()),
+        ("db and api as native sidecars, with an idle one", idle(native)),
         ("podgate, entrypoint", pod(db(), others(|container, until| container.gate(until)))),
         ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),
         ("podgate, hold, exec probe every 10 s", {
             pod(exec(|db, command| db.wrapped_probe(command)), others(|container, until| container.held(until)))
         }),
         ("podgate, post-start", pod(db().hook(&[]), hooked)),
-    ]
+    ];
+    rows.retain(|(label, _)| words.is_empty() || words.iter().any(|word| label.contains(word)));
+    rows
+}
+
+/// Adds an idle native sidecar in place of podgate's.
+fn idle(mut pod: Value) -> Value {
+    let idle = server("idle").with(json!({"volumeMounts": [], "restartPolicy": "Always"}));
+    let idle = Pod::new("pod", [idle]).json()["spec"]["containers"][0].take();
+    pod["spec"]["initContainers"].as_array_mut().expect("a list").insert(0, idle);
+    pod
 }
 
 /// Returns the processor time that the node's processes have used so far, with their ended children, in milliseconds.

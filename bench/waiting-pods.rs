@@ -3,8 +3,10 @@
 //! never becomes Ready.
 //!
 //! ```text
-//! tests/kubelet/prepare && cargo bench --bench waiting-pods [-- SECONDS]
+//! tests/kubelet/prepare && cargo bench --bench waiting-pods [-- SECONDS [WORDS...]]
 //! ```
+//!
+//! WORDS limit the benchmark to rows whose label contains one of these words.
 
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/clock.rs"]
@@ -38,14 +40,15 @@ const SETTLE_TIME: Duration = Duration::from_secs(15);
 
 fn main() {
     // Ignore the argument --bench, which cargo adds.
-    let seconds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(60);
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let seconds = words.first().map_or(60, |word| word.parse().expect("a number"));
     cluster::install_manifests();
     println!(
         "Kubernetes 1.{}, {PODS} Pods, {seconds} s; ms of processor time per second and Pod",
         cluster::minor_version()
     );
     let idle = measure(&Value::Null, seconds);
-    for (label, pod) in three::pods("1h") {
+    for (label, pod) in three::pods("1h", words.get(1..).unwrap_or_default()) {
         let cost = measure(&pod, seconds);
         let part = |kind: &str| (cost.get(kind).unwrap_or(&0.0) - idle.get(kind).unwrap_or(&0.0)) / PODS as f64;
         let [kubelet, containerd, shims, containers] = ["kubelet", "containerd", "shim", "container"].map(part);
