@@ -26,6 +26,8 @@ struct Cluster {
     dry_run: DryRun,
     has_policies: bool,
     may_publish: bool,
+    can_hold: bool,
+    kubelet: &'static str,
     /// Start of each path that the user may not read.
     denied: &'static [&'static str],
 }
@@ -49,6 +51,8 @@ impl Default for Cluster {
             dry_run: DryRun::Injects,
             has_policies: true,
             may_publish: true,
+            can_hold: true,
+            kubelet: "v1.35.0",
             denied: &[],
         }
     }
@@ -122,8 +126,13 @@ impl Cluster {
             ("GET", "/api/v1/namespaces/podgate/secrets/podgate-webhook-tls") => found(self.secret.clone()),
             ("POST", "/api/v1/namespaces/shop/pods") => {
                 assert!(query.contains("dryRun=All"), "a real Pod must never be created: {query}");
-                let pod = serde_json::from_str(&request.body).unwrap();
+                let pod: Value = serde_json::from_str(&request.body).unwrap();
+                let is_held = request.body.contains("fileKeyRef");
                 match self.dry_run {
+                    _ if is_held && self.can_hold => Answer::Json(201, pod),
+                    _ if is_held => {
+                        error_status(422, "Invalid", "env[0].valueFrom: Invalid value: must specify one of")
+                    }
                     DryRun::Injects => Answer::Json(201, injected(&pod)),
                     DryRun::DoesNotInject => Answer::Json(201, pod),
                     DryRun::Rejects(code, message) => error_status(code, "Rejected", message),
@@ -133,6 +142,16 @@ impl Cluster {
                 assert!(request.body.contains("\"system:serviceaccount:shop:worker\""), "{request:?}");
                 let is_allowed = self.may_publish && !request.body.contains("\"verb\":\"update\"");
                 Answer::Json(201, json!({"status": {"allowed": is_allowed}}))
+            }
+            ("GET", "/api/v1/nodes") => {
+                let node = |name: &str, version: &str| {
+                    json!({"metadata": {"name": name}, "status": {"nodeInfo": {
+                    "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+                    "kubeProxyVersion": "", "kubeletVersion": version, "machineID": "", "operatingSystem": "",
+                    "osImage": "", "systemUUID": ""}}})
+                };
+                let items = [node("new", "v1.36.3"), node("other", self.kubelet)];
+                Answer::Json(200, json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": items}))
             }
             ("GET", policy) if policy.starts_with("validatingadmission") => {
                 let policy = policy.strip_prefix("validatingadmission").unwrap();
@@ -218,6 +237,11 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
     let mut foreign = configuration();
     foreign["webhooks"][0]["clientConfig"]["caBundle"] = encoded("other").into();
     let untrusted = ["error", "webhook-untrusted", "caBundle lacks the CA of the webhook's certificate"];
+    let [mut other_webhook, mut other_sidecar] = [webhook_pod("True"), ordered_pod("Deployment", "ordered", true)];
+    other_webhook["spec"]["containers"][0]["image"] = "a:5000/podgate-webhook:0.0.9@sha256:0a".into();
+    other_sidecar["spec"]["initContainers"][0]["image"] = "podgate:0.2.0".into();
+    let mut digest = other_sidecar.clone();
+    digest["spec"]["initContainers"][0]["image"] = "a:5000/podgate@sha256:0a".into();
     let not_ready = ["error", "webhook-not-ready", "the webhook has no ready replica"];
     vec![
         (
@@ -259,6 +283,24 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
         (
             Cluster { may_publish: false, ..ok() },
             vec![["warning", "missing-rbac", "the service account worker in shop may not watch, patch pods"]],
+        ),
+        (
+            Cluster { pods: vec![other_webhook, other_sidecar, digest], ..ok() },
+            vec![
+                ["note", "version-differs", "podgate 0.2.0 runs in Pods, but this plugin is version"],
+                ["warning", "version-differs", "podgate-webhook 0.0.9 runs in Pods, but this plugin is version"],
+            ],
+        ),
+        (
+            Cluster { can_hold: false, kubelet: "v1.34.9-gke.1", ..ok() },
+            vec![
+                ["warning", "hold-not-possible", "hold mode is not possible: the API server does not know fileKeyRef"],
+                ["warning", "old-kubelet", "hold mode is not possible on nodes with a kubelet older than 1.35: other"],
+            ],
+        ),
+        (
+            Cluster { denied: &["/api/v1/nodes"], ..ok() },
+            vec![["note", "not-checked", "cannot check the nodes: you may not ask"]],
         ),
         (
             Cluster { denied: &["/api/v1/pods"], ..ok() },

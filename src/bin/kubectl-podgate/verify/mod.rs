@@ -11,13 +11,15 @@ use crate::common_args::OutputFormat;
 use crate::output::{print, to_json};
 use clap::Args;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::Api;
+use k8s_openapi::api::core::v1::{Node, Secret};
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
 use podgate::core::text::sanitize;
 use podgate::order::declare::keys;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level, has_errors};
 use podgate::order::inject::is_injected;
+use podgate::order::kubernetes_version::{Version, rejects_env_files};
 use podgate::order::lint::check_refusal;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -78,6 +80,8 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         let fix = "install it: kubectl podgate install | kubectl apply -f -";
         findings.push(finding(Level::Error, "missing-webhook", "the cluster does not have podgate's webhook", fix));
     }
+    findings.extend(pods.iter().flat_map(|pods| &pods.versions).filter_map(check_version));
+    findings.extend(check_hold_mode(cluster).await?);
     let fix = "apply the output of kubectl podgate install, or upgrade podgate's Helm chart";
     for (name, effect) in [
         (OWN_POD, "a sidecar with podgate's role may change every Pod of its namespace"),
@@ -89,6 +93,54 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
     for (namespace, account) in pods.iter().flat_map(|pods| &pods.accounts) {
         let rights = check_rights(cluster, namespace, account).await?;
         findings.extend(rights.into_iter().filter(|finding| finding.rule == "missing-rbac"));
+    }
+    Ok(findings)
+}
+
+/// Returns a finding if Pods run another version than this plugin.
+fn check_version(((program, tag), count): (&(&str, String), &usize)) -> Option<Finding> {
+    let own = env!("CARGO_PKG_VERSION");
+    let what = format!("{program} {tag} runs in Pods, but this plugin is version {own} (Pods: {count})");
+    let (level, fix) = match *program {
+        "podgate" => (Level::Note, ""),
+        _ => (Level::Warning, "install the same version of the plugin and the webhook"),
+    };
+    (tag != own).then(|| finding(level, "version-differs", what, fix))
+}
+
+/// Returns warnings if the API server or kubelets cannot hold containers.
+async fn check_hold_mode(cluster: &Cluster) -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    let from = json!({"fileKeyRef": {"volumeName": "v", "path": "p", "key": "K"}});
+    let mut pod = pod_of(&[container("held")]);
+    pod["metadata"]["labels"] = json!({keys::INJECT: "disabled"});
+    pod["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+    pod["spec"]["containers"][0]["env"] = json!([{"name": "K", "valueFrom": from}]);
+    if let Err(ClusterError::Rejected { code: 422, message, .. }) =
+        cluster.create(&pods_path(cluster), true, &pod).await
+        && rejects_env_files(&message)
+    {
+        let what = "hold mode is not possible: the API server does not know fileKeyRef";
+        let fix =
+            "it needs Kubernetes 1.35 and the feature gate EnvFiles; otherwise give the containers their commands";
+        findings.push(finding(Level::Warning, "hold-not-possible", what, fix));
+    }
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    let list = cluster.wait_for(nodes.list(&ListParams::default())).await;
+    let Some(nodes) = or_note("the nodes", list, &mut findings)? else { return Ok(findings) };
+    let is_old = |node: &Node| {
+        let kubelet = node.status.as_ref()?.node_info.as_ref()?.kubelet_version.parse::<Version>();
+        Some(kubelet.map_or(true, |version| version < Version::WITH_HOLD))
+    };
+    let old: Vec<String> = nodes.iter().filter(|node| is_old(node) == Some(true)).map(ResourceExt::name_any).collect();
+    if !old.is_empty() {
+        let what = format!("hold mode is not possible on nodes with a kubelet older than 1.35: {}", old.join(", "));
+        findings.push(finding(
+            Level::Warning,
+            "old-kubelet",
+            what,
+            "upgrade them, or give the containers their commands",
+        ));
     }
     Ok(findings)
 }
@@ -113,15 +165,9 @@ async fn check_certificate(
 /// Checks that the webhook injects a Pod that declares an order.
 async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
     let (namespace, since) = (&cluster.namespace, monotonic_time());
-    // This Pod meets the Pod Security Standard `restricted`.
-    let own = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
-    let container = |name| json!({"name": name, "image": "pause", "command": ["/pause"], "securityContext": own});
-    let security = json!({"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}});
-    let pod = json!({
-        "metadata": {"generateName": "podgate-verify-", "annotations": {keys::ORDER: "first=Started, second"}},
-        "spec": {"securityContext": security, "containers": [container("first"), container("second")]},
-    });
-    Ok(match cluster.create(&format!("/api/v1/namespaces/{namespace}/pods"), true, &pod).await {
+    let mut pod = pod_of(&[container("first"), container("second")]);
+    pod["metadata"]["annotations"] = json!({keys::ORDER: "first=Started, second"});
+    Ok(match cluster.create(&pods_path(cluster), true, &pod).await {
         Ok(pod) if is_injected(&pod) => {
             let time = since.elapsed().as_millis();
             let what = format!("the webhook injects a Pod in the namespace {namespace}: the dry run took {time} ms");
@@ -135,6 +181,24 @@ async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
         Err(ClusterError::Rejected { code, message, .. }) => check_refusal(code, &message),
         Err(error) => return Err(error),
     })
+}
+
+/// Returns a Pod that meets the Pod Security Standard `restricted`.
+fn pod_of(containers: &[Value]) -> Value {
+    let security = json!({"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}});
+    json!({
+        "metadata": {"generateName": "podgate-verify-"},
+        "spec": {"securityContext": security, "containers": containers},
+    })
+}
+
+fn container(name: &str) -> Value {
+    let own = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    json!({"name": name, "image": "pause", "command": ["/pause"], "securityContext": own})
+}
+
+fn pods_path(cluster: &Cluster) -> String {
+    format!("/api/v1/namespaces/{}/pods", cluster.namespace)
 }
 
 fn finding(level: Level, rule: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Finding {

@@ -17,6 +17,8 @@ pub(super) struct Pods {
     pub(super) accounts: BTreeSet<(String, String)>,
     /// Number of Pods without their sidecar, by their workload and the instruction that creates them again.
     pub(super) unordered: BTreeMap<(String, String), usize>,
+    /// Number of Pods by their program, `podgate` or `podgate-webhook`, and the tag of its image.
+    pub(super) versions: BTreeMap<(&'static str, String), usize>,
 }
 
 pub(super) async fn read(cluster: &Cluster) -> Result<Pods, ClusterError> {
@@ -40,12 +42,17 @@ impl Pods {
         let labels = ["name", "component"].map(|key| &metadata["labels"][format!("app.kubernetes.io/{key}")]);
         if labels == ["podgate", "webhook"] {
             let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            self.add_version("podgate-webhook", &pod["spec"]["containers"][0]);
             self.ready_webhooks += usize::from(conditions.any(|it| it["type"] == "Ready" && it["status"] == "True"));
         }
         if !is_declared(pod) || inject_label(pod) == Some("disabled") {
             return;
         }
-        match find_container(pod, SIDECAR_NAME) {
+        let sidecar = find_container(pod, SIDECAR_NAME);
+        if let Some((_, sidecar)) = &sidecar {
+            self.add_version("podgate", sidecar);
+        }
+        match sidecar {
             Some(_) if metadata["annotations"][keys::PUBLISH] != "board" => {
                 self.accounts.insert((text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"])));
             }
@@ -53,6 +60,14 @@ impl Pods {
                 *self.unordered.entry(workload(metadata)).or_default() += 1;
             }
             _ => {}
+        }
+    }
+
+    /// Counts the tag of the container's image, unless the image is given by digest only.
+    fn add_version(&mut self, program: &'static str, container: &Value) {
+        let image = container["image"].as_str().unwrap_or_default().split('@').next().unwrap_or_default();
+        if let Some((_, tag)) = image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')) {
+            *self.versions.entry((program, tag.to_owned())).or_default() += 1;
         }
     }
 }
