@@ -10,19 +10,43 @@ use podgate::order::release;
 use serde_json::{Value, json};
 use std::fs;
 
-/// Copies the repository's manifests. Replaces the images with those of this build, and restricts the webhook to the
-/// scene's namespace.
+/// The command of `README.md` that prints podgate's manifests.
+const PRINT: &str = "kubectl podgate install --namespaces shop";
+
+/// Changes in the files of `manifests/injector` for this cluster: file, old text and new text. The images are those of
+/// this build, and the webhook handles only the scene's namespace.
+fn changes() -> [(&'static str, String, String); 3] {
+    let selector = format!("{}{}", install::SELECTOR, install::NAMESPACE_SELECTOR);
+    [
+        ("deployment.yaml", release::image("podgate-webhook"), WEBHOOK_IMAGE.to_owned()),
+        ("deployment.yaml", release::sidecar_image(), IMAGE.to_owned()),
+        ("webhook.yaml", install::SELECTOR.to_owned(), selector),
+    ]
+}
+
+fn replace_once(text: &str, from: &str, to: &str) -> String {
+    assert_eq!(text.matches(from).count(), 1, "{from} in\n{text}");
+    text.replace(from, to)
+}
+
+/// Copies the repository's manifests, with the changes for this cluster.
 fn copy_manifests(reader: &Reader) {
     reader.run(&format!("cp -r {ROOT}/manifests ."));
-    let change = |name: &str, from: &str, to: &str| {
+    for (name, from, to) in changes() {
         let path = reader.path(&format!("manifests/injector/{name}"));
         let text = fs::read_to_string(&path).expect("a manifest");
-        assert_eq!(text.matches(from).count(), 1, "{from} in {name}");
-        fs::write(path, text.replace(from, to)).expect("a manifest");
-    };
-    change("deployment.yaml", &release::image("podgate-webhook"), WEBHOOK_IMAGE);
-    change("deployment.yaml", &release::sidecar_image(), IMAGE);
-    change("webhook.yaml", install::SELECTOR, &format!("{}{}", install::SELECTOR, install::NAMESPACE_SELECTOR));
+        fs::write(path, replace_once(&text, &from, &to)).expect("a manifest");
+    }
+}
+
+/// Runs [`PRINT`], and from then on replaces it by a command that prints the same manifests with the changes for this
+/// cluster.
+fn change_printed_manifests(reader: &mut Reader) {
+    let printed = reader.run(PRINT).stdout;
+    let changed = changes().iter().fold(printed, |text, (_, from, to)| replace_once(&text, from, to));
+    fs::write(reader.path("podgate.yaml"), changed).expect("the manifests");
+    let command = reader.with_replacements(PRINT);
+    reader.substitute(&command, "cat podgate.yaml");
 }
 
 /// Uninstalls the webhook on drop, even if the scenario fails.
@@ -98,12 +122,15 @@ fn readme_commands_work_as_written() {
     let mut reader = Reader::new(&scene);
     copy_manifests(&reader);
     reader.substitute("-n shop", &format!("-n {}", scene.namespace));
+    reader.substitute("--namespaces shop", &format!("--namespaces {}", scene.namespace));
     // Other scenarios need the role and the policy, so delete both only in a dry run.
     reader.substitute("delete -k manifests\n", "delete --dry-run=server -k manifests\n");
     let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
     reader.save("shop.yaml", shop);
     reader.run("kubectl apply -f shop.yaml && kubectl rollout status deployment/shop --timeout=3m");
 
+    assert!(by_webhook.starts_with(&format!("{PRINT} | ")), "{by_webhook}");
+    change_printed_manifests(&mut reader);
     let uninstall_guard = UninstallGuard(&reader);
     reader.run(by_webhook);
     reader.run(again);
