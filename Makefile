@@ -18,7 +18,7 @@ fuzz_limits_admission := -max_len=1048576 -timeout=5 -rss_limit_mb=128
 machine := $(shell uname -m)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image release release-verify dockerfile try picture demo test e2e guarantees bench originals fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image release release-verify dockerfile try picture demo test e2e guarantees upgrade bench originals fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -95,6 +95,10 @@ guarantees: ## Test every fault in every mode on both Kubernetes versions, and w
 		tests/kubelet/run guarantees::; \
 	done
 	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
+
+upgrade: ## Test the upgrade from OLD, a tag or commit, to this tree, and back, on a real kubelet (10 minutes)
+	tests/kubelet/prepare --k8s $(K8S) --no-clock --no-debian
+	tests/kubelet/upgrade "$(OLD)"
 
 bench: ## Run the benchmarks: size, memory, latency, added start time, waiting Pods, webhook (55 minutes)
 	$(cargo) bench --locked --no-default-features --bench agent
