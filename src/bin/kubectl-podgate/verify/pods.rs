@@ -9,7 +9,7 @@ use podgate::order::inject::inject_label;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Facts about podgate in all Pods that have not ended.
+/// Facts about podgate in all Pods that have not ended and are not being deleted.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
     pub(super) ready_webhooks: usize,
@@ -39,6 +39,9 @@ pub(super) async fn read(cluster: &Cluster) -> Result<Pods, ClusterError> {
 impl Pods {
     fn add(&mut self, pod: &Value) {
         let metadata = &pod["metadata"];
+        if !metadata["deletionTimestamp"].is_null() {
+            return;
+        }
         let labels = ["name", "component"].map(|key| &metadata["labels"][format!("app.kubernetes.io/{key}")]);
         if labels == ["podgate", "webhook"] {
             let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
@@ -48,18 +51,13 @@ impl Pods {
         if !is_declared(pod) || inject_label(pod) == Some("disabled") {
             return;
         }
-        let sidecar = find_container(pod, SIDECAR_NAME);
-        if let Some((_, sidecar)) = &sidecar {
-            self.add_version("podgate", sidecar);
-        }
-        match sidecar {
-            Some(_) if metadata["annotations"][keys::PUBLISH] != "board" => {
-                self.accounts.insert((text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"])));
-            }
-            None if metadata["deletionTimestamp"].is_null() => {
-                *self.unordered.entry(workload(metadata)).or_default() += 1;
-            }
-            _ => {}
+        let Some((_, sidecar)) = find_container(pod, SIDECAR_NAME) else {
+            *self.unordered.entry(workload(metadata)).or_default() += 1;
+            return;
+        };
+        self.add_version("podgate", sidecar);
+        if metadata["annotations"][keys::PUBLISH] != "board" {
+            self.accounts.insert((text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"])));
         }
     }
 
