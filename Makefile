@@ -97,6 +97,7 @@ guarantees: ## Test every fault in every mode on both Kubernetes versions, and w
 	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
 
 upgrade: ## Test the upgrade from OLD, a tag or commit, to this tree, and back, on a real kubelet (10 minutes)
+	@[[ -n "$(OLD)" ]] || { echo "make upgrade: set OLD to a tag or commit, such as OLD=v0.1.0" >&2 && exit 64; }
 	tests/kubelet/prepare --k8s $(K8S) --no-clock --no-debian
 	tests/kubelet/upgrade "$(OLD)"
 

@@ -1,8 +1,8 @@
 //! `kubectl podgate install`: prints the manifests that this version needs in the cluster.
 
+use crate::cluster::parse_namespace;
 use crate::output::print;
 use clap::Args;
-use podgate::core::names::is_container_name;
 use podgate::core::text::error_chain;
 use podgate::order::release;
 use std::io::Write;
@@ -16,7 +16,7 @@ Examples:
   kubectl podgate install | kubectl apply -f -
   kubectl podgate install --namespaces shop,bank --registry registry.example.com/mirror | kubectl apply -f -
   kubectl podgate install --diff
-  kubectl podgate install --uninstall --namespaces shop,bank | kubectl delete -f -
+  kubectl podgate install --uninstall --namespaces shop,bank | kubectl delete --ignore-not-found -f -
 
 Exit codes:
   0    printed; with --diff: no differences
@@ -47,10 +47,6 @@ pub(crate) struct Install {
 fn parse_registry(text: &str) -> Result<String, &'static str> {
     let parsed = release::parse_image(&format!("{text}/podgate"));
     parsed.map(|_| text.to_owned()).map_err(|_| "not a registry; write HOST/PATH, such as registry.example.com/podgate")
-}
-
-fn parse_namespace(text: &str) -> Result<String, &'static str> {
-    if is_container_name(text) { Ok(text.to_owned()) } else { Err("not the name of a namespace") }
 }
 
 /// Registry of the images in the manifests.

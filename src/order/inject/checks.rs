@@ -8,14 +8,12 @@ const LOCALHOST: &str = "127.0.0.1";
 
 /// Returns the check by the agent with the same result as the probe; `None` if the agent cannot run the probe.
 pub(super) fn agent_check(container: &Container, probe: &Probe) -> Option<Check> {
-    if let Handler::Exec(exec) = &probe.handler {
-        return Argv::new(exec.command.clone()).map(Check::Exec).ok();
-    }
-    let port = container.probe_port(probe).filter(|port| *port != 0)?;
-    match &probe.handler {
-        Handler::HttpGet(get) => http_check(get, port).ok(),
-        Handler::TcpSocket(tcp) => format!("tcp://{}:{port}", url_host(tcp.host.as_deref())).parse().ok(),
-        Handler::Exec(_) | Handler::Grpc(_) => None,
+    let port = container.probe_port(probe).filter(|port| *port != 0);
+    match (&probe.handler, port) {
+        (Handler::Exec(exec), _) => Argv::new(exec.command.clone()).map(Check::Exec).ok(),
+        (Handler::HttpGet(get), port) => http_check(get, port?).ok(),
+        (Handler::TcpSocket(tcp), port) => format!("tcp://{}:{}", url_host(tcp.host.as_deref()), port?).parse().ok(),
+        (Handler::Grpc(_), _) => None,
     }
 }
 

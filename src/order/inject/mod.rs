@@ -240,6 +240,6 @@ fn inject_plain(
 }
 
 /// Returns the version of podgate that has injected `template`.
-pub(crate) fn injected_version(template: &Value) -> Option<String> {
+pub fn injected_version(template: &Value) -> Option<String> {
     Some(Existing::read(template).ok()??.record.version)
 }

@@ -2,6 +2,7 @@
 
 use crate::common_args::duration;
 use clap::Args;
+use podgate::core::names::is_container_name;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConnectionArgs {
     /// Use this namespace; defaults to that of the kubeconfig context
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", value_parser = parse_namespace)]
     pub(crate) namespace: Option<String>,
     /// Use this kubeconfig context; defaults to the current context
     #[arg(long, value_name = "NAME")]
@@ -36,4 +37,9 @@ pub(crate) fn pod_name(text: &str) -> Result<String, &'static str> {
     } else {
         Err("not a Pod name; write NAME or pod/NAME")
     }
+}
+
+/// Returns the namespace, unless it could change the URL of a request.
+pub(crate) fn parse_namespace(text: &str) -> Result<String, &'static str> {
+    if is_container_name(text) { Ok(text.to_owned()) } else { Err("not the name of a namespace") }
 }

@@ -3,11 +3,11 @@
 mod args;
 pub(crate) mod follow;
 
-pub(crate) use args::{ConnectionArgs, pod_name};
+pub(crate) use args::{ConnectionArgs, parse_namespace, pod_name};
 
 use crate::pod::Pod;
 use k8s_openapi::api::core::v1;
-use kube::api::{Api, ApiResource, PostParams};
+use kube::api::{Api, ApiResource, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Request;
 use kube::{Client, Config};
@@ -80,6 +80,26 @@ impl Cluster {
     pub(crate) fn pods(&self) -> Api<Pod> {
         let pods = ApiResource::erase::<v1::Pod>(&());
         Api::namespaced_with(self.client.clone(), &self.namespace, &pods)
+    }
+
+    /// Calls `each` for all objects of the list at `path`, which it reads in pages.
+    pub(crate) async fn for_each(
+        &self,
+        path: &str,
+        mut parameters: ListParams,
+        mut each: impl FnMut(&Value),
+    ) -> Result<(), ClusterError> {
+        parameters.limit = Some(500);
+        loop {
+            let request = Request::new(path).list(&parameters);
+            let send = async { self.client.request(request.map_err(kube::Error::BuildRequest)?).await };
+            let page: Value = self.wait_for(send).await?;
+            page["items"].as_array().into_iter().flatten().for_each(&mut each);
+            match page["metadata"]["continue"].as_str() {
+                Some(token) if !token.is_empty() => parameters.continue_token = Some(token.to_owned()),
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// Returns the Pod `name` in the selected namespace.

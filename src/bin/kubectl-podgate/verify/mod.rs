@@ -3,7 +3,7 @@
 mod pods;
 
 use crate::check::server::policy::{OWN_POD, UNKNOWN_CONTAINERS, check_policy};
-use crate::check::server::rbac::check_rights;
+use crate::check::server::rbac::{lacks_verbs, missing_verbs};
 use crate::check::server::webhook::find_webhook;
 use crate::clock::monotonic_time;
 use crate::cluster::{Cluster, ClusterError, ConnectionArgs};
@@ -11,8 +11,7 @@ use crate::common_args::OutputFormat;
 use crate::output::{print, to_json};
 use clap::Args;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::{Node, Secret};
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
 use podgate::core::text::sanitize;
 use podgate::order::declare::keys;
@@ -61,88 +60,85 @@ pub(crate) async fn run(args: &Verify) -> Result<ExitCode, String> {
 
 async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
     let mut findings = Vec::new();
-    let pods = or_note("the Pods of all namespaces", pods::read(cluster).await, &mut findings)?;
-    let webhook = or_note("podgate's webhook", find_webhook(cluster).await, &mut findings)?;
+    let webhook = find_webhook(cluster).await;
+    if let Err(error) = webhook.as_ref()
+        && !matches!(error, ClusterError::Rejected { code: 403, .. })
+    {
+        return Err(error.to_string());
+    }
+    let webhook = or_note("podgate's webhook", webhook, &mut findings);
+    let pods = or_note("the Pods of all namespaces", pods::read(cluster).await, &mut findings);
     for ((workload, fix), count) in pods.iter().flat_map(|pods| &pods.unordered) {
         let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
         findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
     }
+    let apply = "apply the output of kubectl podgate install, or upgrade podgate's Helm chart";
+    let missing_policy = |what| finding(Level::Error, "missing-policy", what, apply);
+    let effect = "a sidecar with podgate's role may change every Pod of its namespace";
+    findings.extend(check_policy(cluster, OWN_POD, effect, missing_policy).await?);
     if let Some(Some(webhook)) = &webhook {
-        if pods.as_ref().is_some_and(|pods| pods.ready_webhooks == 0) {
+        let injection = or_note("the injection", check_injection(cluster).await, &mut findings);
+        let is_injected = injection.as_ref().is_some_and(|finding| finding.rule == "injected");
+        if !is_injected && pods.as_ref().is_some_and(|pods| pods.ready_webhooks == 0) {
             let fix = "see its Pods: kubectl describe pods -A -l app.kubernetes.io/name=podgate";
             findings.push(finding(Level::Error, "webhook-not-ready", "the webhook has no ready replica", fix));
         }
-        let checked = check_certificate(cluster, webhook).await;
-        let found = or_note("the webhook's certificate", checked, &mut findings)?;
+        findings.extend(injection);
+        let certificate = check_certificate(cluster, webhook).await;
+        let found = or_note("the webhook's certificate", certificate, &mut findings);
         findings.extend(found.flatten());
-        findings.push(check_injection(cluster).await?);
+        let effect = "a Pod whose order names an unknown container starts in no order";
+        findings.extend(check_policy(cluster, UNKNOWN_CONTAINERS, effect, missing_policy).await?);
     } else if webhook.is_some() {
         let fix = "install it: kubectl podgate install | kubectl apply -f -";
         findings.push(finding(Level::Error, "missing-webhook", "the cluster does not have podgate's webhook", fix));
     }
-    findings.extend(pods.iter().flat_map(|pods| &pods.versions).filter_map(check_version));
-    findings.extend(check_hold_mode(cluster).await?);
-    let fix = "apply the output of kubectl podgate install, or upgrade podgate's Helm chart";
-    for (name, effect) in [
-        (OWN_POD, "a sidecar with podgate's role may change every Pod of its namespace"),
-        (UNKNOWN_CONTAINERS, "a Pod whose order names an unknown container starts in no order"),
-    ] {
-        let missing = |what| finding(Level::Error, "missing-policy", what, fix);
-        findings.extend(check_policy(cluster, name, effect, missing).await?);
-    }
     for (namespace, account) in pods.iter().flat_map(|pods| &pods.accounts) {
-        let rights = check_rights(cluster, namespace, account).await?;
-        findings.extend(rights.into_iter().filter(|finding| finding.rule == "missing-rbac"));
+        let missing = missing_verbs(cluster, namespace, account).await;
+        let Some(missing) = or_note("the rights of service accounts", missing, &mut findings) else { break };
+        findings.extend(lacks_verbs(namespace, account, &missing));
     }
+    findings.extend(pods.iter().flat_map(|pods| &pods.versions).filter_map(check_version));
+    let found = or_note("hold mode", check_hold_mode(cluster).await, &mut findings);
+    findings.extend(found.flatten());
     Ok(findings)
 }
 
-/// Returns a finding if Pods run another version than this plugin.
-fn check_version(((program, tag), count): (&(&str, String), &usize)) -> Option<Finding> {
+/// Returns a note if Pods run another version than this plugin.
+fn check_version(((program, version), count): (&(&str, String), &usize)) -> Option<Finding> {
     let own = env!("CARGO_PKG_VERSION");
-    let what = format!("{program} {tag} runs in Pods, but this plugin is version {own} (Pods: {count})");
-    let (level, fix) = match *program {
-        "podgate" => (Level::Note, ""),
-        _ => (Level::Warning, "install the same version of the plugin and the webhook"),
-    };
-    (tag != own).then(|| finding(level, "version-differs", what, fix))
+    let what = format!("{program} {version} runs in Pods, but this plugin is version {own} (Pods: {count})");
+    (version != own).then(|| finding(Level::Note, "version-differs", what, ""))
 }
 
-/// Returns warnings if the API server or kubelets cannot hold containers.
-async fn check_hold_mode(cluster: &Cluster) -> Result<Vec<Finding>, String> {
-    let mut findings = Vec::new();
+/// Returns a warning if the API server or kubelets cannot hold containers.
+async fn check_hold_mode(cluster: &Cluster) -> Result<Option<Finding>, ClusterError> {
     let from = json!({"fileKeyRef": {"volumeName": "v", "path": "p", "key": "K"}});
     let mut pod = pod_of(&[container("held")]);
     pod["metadata"]["labels"] = json!({keys::INJECT: "disabled"});
     pod["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
     pod["spec"]["containers"][0]["env"] = json!([{"name": "K", "valueFrom": from}]);
+    let warning = |rule, what: String| {
+        Ok(Some(finding(Level::Warning, rule, what, "upgrade Kubernetes, or give the containers their commands")))
+    };
     if let Err(ClusterError::Rejected { code: 422, message, .. }) =
         cluster.create(&pods_path(cluster), true, &pod).await
         && rejects_env_files(&message)
     {
         let what = "hold mode is not possible: the API server does not know fileKeyRef";
-        let fix =
-            "it needs Kubernetes 1.35 and the feature gate EnvFiles; otherwise give the containers their commands";
-        findings.push(finding(Level::Warning, "hold-not-possible", what, fix));
+        return warning("hold-not-possible", what.to_owned());
     }
-    let nodes: Api<Node> = Api::all(cluster.client.clone());
-    let list = cluster.wait_for(nodes.list(&ListParams::default())).await;
-    let Some(nodes) = or_note("the nodes", list, &mut findings)? else { return Ok(findings) };
-    let is_old = |node: &Node| {
-        let kubelet = node.status.as_ref()?.node_info.as_ref()?.kubelet_version.parse::<Version>();
-        Some(kubelet.map_or(true, |version| version < Version::WITH_HOLD))
+    let mut old = Vec::new();
+    let add = |node: &Value| {
+        let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().parse::<Version>();
+        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        old.extend(version.is_ok_and(|version| version < Version::WITH_HOLD).then(|| name.to_owned()));
     };
-    let old: Vec<String> = nodes.iter().filter(|node| is_old(node) == Some(true)).map(ResourceExt::name_any).collect();
-    if !old.is_empty() {
-        let what = format!("hold mode is not possible on nodes with a kubelet older than 1.35: {}", old.join(", "));
-        findings.push(finding(
-            Level::Warning,
-            "old-kubelet",
-            what,
-            "upgrade them, or give the containers their commands",
-        ));
-    }
-    Ok(findings)
+    cluster.for_each("/api/v1/nodes", ListParams::default(), add).await?;
+    let Some(first) = old.first() else { return Ok(None) };
+    let what =
+        format!("hold mode is not possible on nodes with a kubelet older than 1.35: {first} (nodes: {})", old.len());
+    warning("old-kubelet", what)
 }
 
 /// Returns an error if the API server does not trust the CA of the webhook's certificate.
@@ -178,14 +174,19 @@ async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
             let fix = "pass another namespace with -n if it is excluded; otherwise see kubectl podgate install --diff";
             finding(Level::Error, "not-injected", what, fix)
         }
-        Err(ClusterError::Rejected { code, message, .. }) => check_refusal(code, &message),
+        Err(ClusterError::Rejected { code, message, .. }) => {
+            let found = check_refusal(code, &message);
+            // Another webhook or policy may refuse this Pod, but accept others.
+            let is_other = found.level == Level::Error && !message.contains("podgate.io");
+            Finding { level: if is_other { Level::Warning } else { found.level }, ..found }
+        }
         Err(error) => return Err(error),
     })
 }
 
 /// Returns a Pod that meets the Pod Security Standard `restricted`.
 fn pod_of(containers: &[Value]) -> Value {
-    let security = json!({"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}});
+    let security = json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
     json!({
         "metadata": {"generateName": "podgate-verify-"},
         "spec": {"securityContext": security, "containers": containers},
@@ -194,7 +195,9 @@ fn pod_of(containers: &[Value]) -> Value {
 
 fn container(name: &str) -> Value {
     let own = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
-    json!({"name": name, "image": "pause", "command": ["/pause"], "securityContext": own})
+    let resources = json!({"cpu": "10m", "memory": "16Mi"});
+    json!({"name": name, "image": "pause", "command": ["/pause"], "securityContext": own,
+        "resources": {"requests": resources, "limits": resources}})
 }
 
 fn pods_path(cluster: &Cluster) -> String {
@@ -205,9 +208,13 @@ fn finding(level: Level, rule: &'static str, message: impl Into<String>, fix: im
     Finding { level, ..Finding::note(rule, Place::root(), message).fix(fix) }
 }
 
-/// Returns the result of a request. Adds a note and returns `None` if the user has no permission for the request.
-fn or_note<T>(what: &str, result: Result<T, ClusterError>, to: &mut Vec<Finding>) -> Result<Option<T>, ClusterError> {
-    let Err(ClusterError::Rejected { code: 403, message, .. }) = result else { return result.map(Some) };
-    to.push(finding(Level::Note, "not-checked", format!("cannot check {what}: {message}"), ""));
-    Ok(None)
+/// Returns the result of a request. If the request failed, adds a finding and returns `None`.
+fn or_note<T>(what: &str, result: Result<T, ClusterError>, to: &mut Vec<Finding>) -> Option<T> {
+    let (level, why) = match result {
+        Ok(found) => return Some(found),
+        Err(ClusterError::Rejected { code: 403, message, .. }) => (Level::Note, message),
+        Err(error) => (Level::Error, error.to_string()),
+    };
+    to.push(finding(level, "not-checked", format!("cannot check {what}: {why}"), ""));
+    None
 }

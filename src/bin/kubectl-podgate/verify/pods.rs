@@ -2,10 +2,10 @@
 
 use crate::cluster::{Cluster, ClusterError};
 use kube::api::ListParams;
-use kube::core::Request;
 use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
 use podgate::order::declare::{is_declared, keys};
-use podgate::order::inject::inject_label;
+use podgate::order::inject::{Options, inject, inject_label, injected_version, is_injected};
+use podgate::order::plan::KnownFacts;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,27 +17,23 @@ pub(super) struct Pods {
     pub(super) accounts: BTreeSet<(String, String)>,
     /// Number of Pods without their sidecar, by their workload and the instruction that creates them again.
     pub(super) unordered: BTreeMap<(String, String), usize>,
-    /// Number of Pods by their program, `podgate` or `podgate-webhook`, and the tag of its image.
+    /// Number of Pods by their program, `podgate` or `podgate-webhook`, and its version or the tag of its image.
     pub(super) versions: BTreeMap<(&'static str, String), usize>,
 }
 
 pub(super) async fn read(cluster: &Cluster) -> Result<Pods, ClusterError> {
+    let mut disabled = BTreeSet::new();
+    let labels = ListParams::default().labels("podgate.io/inject=disabled");
+    cluster.for_each("/api/v1/namespaces", labels, |it| _ = disabled.insert(text(&it["metadata"]["name"]))).await?;
     let mut pods = Pods::default();
-    let mut parameters = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed").limit(500);
-    loop {
-        let request = Request::new("/api/v1/pods").list(&parameters);
-        let send = async { cluster.client.request(request.map_err(kube::Error::BuildRequest)?).await };
-        let page: Value = cluster.wait_for(send).await?;
-        page["items"].as_array().into_iter().flatten().for_each(|pod| pods.add(pod));
-        match page["metadata"]["continue"].as_str() {
-            Some(token) if !token.is_empty() => parameters.continue_token = Some(token.to_owned()),
-            _ => return Ok(pods),
-        }
-    }
+    let fields = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+    cluster.for_each("/api/v1/pods", fields, |pod| pods.add(pod, &disabled)).await?;
+    Ok(pods)
 }
 
 impl Pods {
-    fn add(&mut self, pod: &Value) {
+    /// `disabled` are the namespaces that the webhook skips.
+    fn add(&mut self, pod: &Value, disabled: &BTreeSet<String>) {
         let metadata = &pod["metadata"];
         if !metadata["deletionTimestamp"].is_null() {
             return;
@@ -45,27 +41,31 @@ impl Pods {
         let labels = ["name", "component"].map(|key| &metadata["labels"][format!("app.kubernetes.io/{key}")]);
         if labels == ["podgate", "webhook"] {
             let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-            self.add_version("podgate-webhook", &pod["spec"]["containers"][0]);
+            let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+            let mut images = containers.filter(|it| it["name"] == "webhook").filter_map(|it| it["image"].as_str());
+            // The colon of a port is followed by a path.
+            let tag = images.next().and_then(|image| image.split('@').next()?.rsplit_once(':'));
+            if let Some((_, tag)) = tag.filter(|(_, tag)| !tag.contains('/')) {
+                *self.versions.entry(("podgate-webhook", tag.to_owned())).or_default() += 1;
+            }
             self.ready_webhooks += usize::from(conditions.any(|it| it["type"] == "Ready" && it["status"] == "True"));
         }
         if !is_declared(pod) || inject_label(pod) == Some("disabled") {
             return;
         }
-        let Some((_, sidecar)) = find_container(pod, SIDECAR_NAME) else {
-            *self.unordered.entry(workload(metadata)).or_default() += 1;
+        if let Some(version) = injected_version(pod) {
+            *self.versions.entry(("podgate", version)).or_default() += 1;
+            if metadata["annotations"][keys::PUBLISH] != "board" {
+                self.accounts.insert((text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"])));
+            }
             return;
-        };
-        self.add_version("podgate", sidecar);
-        if metadata["annotations"][keys::PUBLISH] != "board" {
-            self.accounts.insert((text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"])));
         }
-    }
-
-    /// Counts the tag of the container's image, unless the image is given by digest only.
-    fn add_version(&mut self, program: &'static str, container: &Value) {
-        let image = container["image"].as_str().unwrap_or_default().split('@').next().unwrap_or_default();
-        if let Some((_, tag)) = image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')) {
-            *self.versions.entry((program, tag.to_owned())).or_default() += 1;
+        // An order that Kubernetes keeps by itself needs no sidecar.
+        let injected = inject(pod, &Options::new("podgate"), &KnownFacts::default());
+        let is_unneeded = injected.is_ok_and(|pod| !is_injected(&pod.value));
+        let has_sidecar = find_container(pod, SIDECAR_NAME).is_some();
+        if !is_unneeded && !has_sidecar && !disabled.contains(&text(&metadata["namespace"])) {
+            *self.unordered.entry(workload(metadata)).or_default() += 1;
         }
     }
 }

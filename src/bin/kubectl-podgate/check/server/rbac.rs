@@ -13,7 +13,7 @@ const WIDER_VERB: &str = "update";
 
 /// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if this cannot be
 /// checked.
-pub(crate) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Vec<Finding>, String> {
+pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Vec<Finding>, String> {
     let at = Place::root().to("spec").to("serviceAccountName");
     let unknown = |why: &str| {
         let message = format!(
@@ -21,42 +21,62 @@ pub(crate) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
         );
         Ok(vec![Finding::note("missing-rbac", at.clone(), message)])
     };
-    let path = format!("/apis/authorization.k8s.io/v1/namespaces/{namespace}/localsubjectaccessreviews");
-    let user = format!("system:serviceaccount:{namespace}:{account}");
-    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
-    let mut missing = Vec::new();
-    for verb in VERBS.into_iter().chain([WIDER_VERB]) {
-        let attributes = json!({"namespace": namespace, "verb": verb, "resource": "pods", "version": "v1"});
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview", "metadata": {"namespace": namespace},
-            "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
-        });
-        match cluster.create(&path, false, &review).await {
-            Ok(answer) if answer["status"]["allowed"] == true => {}
-            Ok(_) => missing.push(verb),
-            Err(ClusterError::Rejected { code: 403, message, .. }) => return unknown(&message),
-            Err(ClusterError::Rejected { code: 404, .. }) => {
-                return unknown(&format!("there is no namespace {namespace}"));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let missing = async {
+        let missing = missing_verbs(cluster, namespace, account).await?;
+        Ok((missing, !may_not(cluster, namespace, account, WIDER_VERB).await?))
+    };
+    let (missing, may_update) = match missing.await {
+        Ok(missing) => missing,
+        Err(ClusterError::Rejected { code: 403, message, .. }) => return unknown(&message),
+        Err(ClusterError::Rejected { code: 404, .. }) => return unknown(&format!("there is no namespace {namespace}")),
+        Err(error) => return Err(error.into()),
+    };
     let mut findings = Vec::new();
-    if missing.ends_with(&[WIDER_VERB]) && !missing.contains(&"patch") {
+    if !may_update && !missing.contains(&"patch") {
         let effect = format!("the service account {account} in {namespace} may change every Pod of the namespace");
         let fix = "apply podgate's manifests/policy.yaml, or upgrade its Helm chart";
         let finding = |what| Finding::error("missing-policy", at.clone(), what).fix(fix);
         findings.extend(check_policy(cluster, OWN_POD, &effect, finding).await?);
     }
-    missing.retain(|verb| *verb != WIDER_VERB);
-    if !missing.is_empty() {
-        let message = format!(
-            "the service account {account} in {namespace} may not {} pods: held containers start up to 90 s late, and states are \
-             not published",
-            missing.join(", ")
-        );
-        let fix = "bind podgate's role to the account (manifests/rolebinding.yaml), or set podgate.io/publish: board";
-        findings.push(Finding::warning("missing-rbac", at, message).fix(fix));
-    }
+    findings.extend(lacks_verbs(namespace, account, &missing));
     Ok(findings)
+}
+
+/// Returns the sidecar's verbs that the service account may not use on Pods.
+pub(crate) async fn missing_verbs(
+    cluster: &Cluster,
+    namespace: &str,
+    account: &str,
+) -> Result<Vec<&'static str>, ClusterError> {
+    let mut missing = Vec::new();
+    for verb in VERBS {
+        if may_not(cluster, namespace, account, verb).await? {
+            missing.push(verb);
+        }
+    }
+    Ok(missing)
+}
+
+async fn may_not(cluster: &Cluster, namespace: &str, account: &str, verb: &str) -> Result<bool, ClusterError> {
+    let path = format!("/apis/authorization.k8s.io/v1/namespaces/{namespace}/localsubjectaccessreviews");
+    let user = format!("system:serviceaccount:{namespace}:{account}");
+    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
+    let attributes = json!({"namespace": namespace, "verb": verb, "resource": "pods", "version": "v1"});
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview", "metadata": {"namespace": namespace},
+        "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
+    });
+    Ok(cluster.create(&path, false, &review).await?["status"]["allowed"] != true)
+}
+
+/// Returns a finding if the service account lacks verbs of the sidecar.
+pub(crate) fn lacks_verbs(namespace: &str, account: &str, missing: &[&str]) -> Option<Finding> {
+    let message = format!(
+        "the service account {account} in {namespace} may not {} pods: held containers start up to 90 s late, and states are \
+         not published",
+        missing.join(", ")
+    );
+    let fix = "bind podgate's role to the account (manifests/rolebinding.yaml), or set podgate.io/publish: board";
+    let at = Place::root().to("spec").to("serviceAccountName");
+    (!missing.is_empty()).then(|| Finding::warning("missing-rbac", at, message).fix(fix))
 }
