@@ -25,7 +25,6 @@ words! {
 
 impl WantedState {
     /// Returns true if a container in this state has exited.
-    #[must_use]
     pub fn is_exit(self) -> bool {
         matches!(self, WantedState::Completed | WantedState::Exited)
     }

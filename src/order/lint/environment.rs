@@ -1,6 +1,6 @@
 //! Checks of the containers' environment: network, processes, Kubernetes version, time limits of the workload.
 
-use super::context::Context;
+use super::Context;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Publish, annotation_place, keys};

@@ -1,6 +1,6 @@
 //! Checks of containers in hold mode, which the kubelet tries to create again and again while they are held.
 
-use super::context::Context;
+use super::Context;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
 use crate::order::declare::{annotation_place, keys};

@@ -1,6 +1,5 @@
 //! Checks a template for likely mistakes and surprises beyond errors in the order itself.
 
-mod context;
 mod document;
 mod environment;
 pub mod forecast;
@@ -14,7 +13,6 @@ mod server_pod;
 mod startup;
 
 pub use crate::order::kubernetes_version::Version;
-pub use context::Context;
 pub use document::misplaced_keys;
 pub use handwritten::check_handwritten;
 pub use hold::check_sidecar_position;
@@ -26,6 +24,15 @@ use crate::order::inject::{self, Injected};
 use crate::order::plan::Plan;
 use forecast::Forecast;
 use serde_json::Value;
+
+/// Facts that a check needs but the template does not contain.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Context<'a> {
+    /// Version of Kubernetes for which the manifest is checked; `None` skips the checks of the version.
+    pub kubernetes: Option<Version>,
+    /// The `spec` that contains the template, such as that of a Deployment or Job; `None` for a bare Pod.
+    pub workload: Option<&'a Value>,
+}
 
 /// Result of checking a template.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ pub(super) fn sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Valu
     {
         return None;
     }
-    let Waiters(waiters) = Waiters::of(plan);
+    let Waiters(waiters) = Waiters::of(&plan.containers);
     let is_ordered =
         |planned: &&ContainerPlan| !planned.after.is_empty() || waiters.contains_key(planned.name.as_str());
     let mut chain: Vec<&ContainerPlan> = plan.containers.iter().filter(is_ordered).collect();

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let (after, owners) = (Waiters::of(plan), PortOwners::of(spec, plan));
+    let (after, owners) = (Waiters::of(&plan.containers), PortOwners::of(spec, plan));
     for own in &spec.containers {
         let Some(planned) = plan.get(own.name) else { continue };
         if planned.ready.is_none() {
@@ -41,7 +41,7 @@ pub(super) fn check_dapr(template: &Value, spec: &Spec<'_>, plan: &Plan, finding
     let port = at.of(template).and_then(Value::as_str).and_then(|port| port.parse::<u16>().ok());
     let has_probe = plan.get("daprd").is_none_or(|daprd| daprd.ready.is_none());
     let Some(port) = port.filter(|port| *port > 0 && has_probe) else { return };
-    let waiters = Waiters::of(plan).transitive_waiters("daprd", |want| want == WantedState::Ready);
+    let waiters = Waiters::of(&plan.containers).transitive_waiters("daprd", |want| want == WantedState::Ready);
     let owners = PortOwners::of(spec, plan);
     let late = match owners.by_port.get(&port) {
         Some(_) => owners.late_owner(port, &waiters),

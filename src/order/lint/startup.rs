@@ -1,6 +1,6 @@
 //! Checks for containers that cannot start, cannot become Ready in time, or keep a Job from completing.
 
-use super::context::Context;
+use super::Context;
 use super::forecast::Forecast;
 use super::probes::{PortOwners, is_local};
 use crate::core::container::{Container, Handler, Probe};
@@ -89,7 +89,7 @@ fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             owners.entry(port).or_default().push(own.name);
         }
     }
-    let waiters = Waiters::of(plan);
+    let waiters = Waiters::of(&plan.containers);
     let later = |own: &ContainerPlan| waiters.transitive_waiters(&own.name, WantedState::is_exit);
     let later: BTreeMap<&str, BTreeSet<&str>> =
         plan.containers.iter().map(|own| (own.name.as_str(), later(own))).collect();
@@ -173,7 +173,7 @@ fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_
     if !spec.runs_to_completion() || !is_job {
         return;
     }
-    let Waiters(waiters) = Waiters::of(plan);
+    let Waiters(waiters) = Waiters::of(&plan.containers);
     let is_server = |own: &&ContainerRef<'_>| {
         let wanted = waiters.get(own.name).map_or(&[][..], Vec::as_slice);
         let stops = plan.get(own.name).is_some_and(|planned| !planned.stop_after.is_empty());

@@ -103,26 +103,6 @@ impl Graph {
         !self.needs(name).is_empty() || self.waiters(name).next().is_some()
     }
 
-    /// Returns a function that finds all waiters of the container at an index in `names`. The function returns one flag
-    /// for each name. A flag is true if that container waits for the given one, directly or indirectly.
-    pub(super) fn descendants<'a>(&'a self, names: &[&'a str]) -> impl Fn(usize) -> Vec<bool> + use<> {
-        let numbers: BTreeMap<&str, usize> = names.iter().enumerate().map(|(number, name)| (*name, number)).collect();
-        let waiters = |name: &&str| self.waiters(name).filter_map(|waiter| numbers.get(waiter).copied()).collect();
-        let waiters: Vec<Vec<usize>> = names.iter().map(waiters).collect();
-        move |of| {
-            let mut found = vec![false; waiters.len()];
-            let mut left = vec![of];
-            while let Some(next) = left.pop() {
-                for waiter in &waiters[next] {
-                    if !std::mem::replace(&mut found[*waiter], true) {
-                        left.push(*waiter);
-                    }
-                }
-            }
-            found
-        }
-    }
-
     /// Returns containers of which each waits for the next one, and the last for the first.
     fn find_cycle<'a>(&'a self) -> Option<Vec<String>> {
         let target = |need: &'a Need| need.until.container.as_str();

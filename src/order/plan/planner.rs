@@ -3,6 +3,7 @@
 use super::graph::Graph;
 use super::modes::{self, HookReason, ModeResolver};
 use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
+use super::waiters::Waiters;
 use super::{init_containers, list_order, stop_order};
 use crate::core::container::{Container, Handler, Probe};
 use crate::core::container_list;
@@ -66,7 +67,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         findings.push(Finding::error("order-broken", annotation_place(keys::ORDER), broken.to_string()));
         return Err(findings);
     }
-    add_notes(&containers, &graph, &mut findings);
+    add_notes(&containers, &mut findings);
     let grace = spec.grace_period();
     let Declaration { sidecar_placement, sidecar_resources, publish, .. } = declared;
     Ok(Plan { containers, init, sidecar_placement, sidecar_resources, publish, grace, findings })
@@ -312,7 +313,7 @@ impl Planner<'_> {
 }
 
 /// Adds notes about effects of the plan that the user may not expect.
-fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Finding>) {
+fn add_notes(containers: &[ContainerPlan], findings: &mut Vec<Finding>) {
     let at = Place::spec("containers");
     let names: Vec<&str> = containers.iter().map(|planned| planned.name.as_str()).collect();
     if !containers.is_sorted_by_key(|planned| planned.index) {
@@ -322,13 +323,11 @@ fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Fin
         );
         findings.push(Finding::note("containers-moved", at.clone(), what));
     }
-    let descendants = graph.descendants(&names);
-    for (number, planned) in containers.iter().enumerate() {
-        if !planned.is_blocking() {
-            continue;
-        }
-        let found = descendants(number);
-        let unasked: Vec<&str> = (number + 1..names.len()).filter(|later| !found[*later]).map(|at| names[at]).collect();
+    let waiters = Waiters::of(containers);
+    for (number, planned) in containers.iter().enumerate().filter(|(_, planned)| planned.is_blocking()) {
+        let waiting = waiters.transitive_waiters(&planned.name, |_| true);
+        let later = names[number + 1..].iter().copied();
+        let unasked: Vec<&str> = later.filter(|later| !waiting.contains(later)).collect();
         if !unasked.is_empty() {
             let what = format!(
                 "the hook of {name} also delays {}, which need not wait for {name}: the kubelet starts no container while a hook waits",

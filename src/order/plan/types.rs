@@ -156,7 +156,6 @@ impl Plan {
 
 impl ContainerPlan {
     /// Returns the mode's name in the API.
-    #[must_use]
     pub fn mode(&self) -> Mode {
         match self.mode {
             PlannedMode::None => Mode::None,
@@ -167,25 +166,21 @@ impl ContainerPlan {
     }
 
     /// Returns the gate in front of the container's command.
-    #[must_use]
     pub fn gate(&self) -> Option<&GatePlan> {
         if let PlannedMode::Gate(gate) = &self.mode { Some(gate) } else { None }
     }
 
     /// Returns the containers whose restart also restarts this one.
-    #[must_use]
     pub fn restarts_with(&self) -> &[String] {
         self.gate().map_or(&[], |gate| &gate.restarts_with)
     }
 
     /// Returns the checks that the container's gate runs before the command.
-    #[must_use]
     pub fn checks(&self) -> &[Check] {
         self.gate().map_or(&[], |gate| &gate.checks)
     }
 
     /// Returns the conditions of the gate or of the postStart hook.
-    #[must_use]
     pub fn until(&self) -> Vec<WaitCondition> {
         match self.mode {
             PlannedMode::None => Vec::new(),
@@ -207,7 +202,6 @@ impl ContainerPlan {
 
     /// Returns true if the postStart hook, or without one the preStop hook, must leave a tether (`--tether`), because
     /// another container outlives this one. A gate has a tether anyway.
-    #[must_use]
     pub fn needs_tether(&self) -> bool {
         self.is_outlived && self.gate().is_none()
     }

@@ -1,6 +1,6 @@
 //! Containers that wait for each container of a plan.
 
-use super::types::Plan;
+use super::types::ContainerPlan;
 use crate::core::until::WantedState;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Waiters<'a>(pub(crate) BTreeMap<&'a str, Vec<(&'a str, WantedState)>>);
 
 impl<'a> Waiters<'a> {
-    pub(crate) fn of(plan: &'a Plan) -> Waiters<'a> {
+    pub(crate) fn of(containers: &'a [ContainerPlan]) -> Waiters<'a> {
         let mut after: BTreeMap<&str, Vec<(&str, WantedState)>> = BTreeMap::new();
-        for planned in &plan.containers {
+        for planned in containers {
             for need in &planned.after {
                 after.entry(&need.container).or_default().push((&planned.name, need.want));
             }

@@ -94,7 +94,7 @@ impl Writer<'_> {
 
     /// Reads the containers with these names and places, with their original probes.
     fn read_all(&mut self, all: Vec<(&str, Place)>, policy: Option<&str>) -> Result<Vec<Container>, Vec<Finding>> {
-        let (mut list, mut findings, waiters) = (Vec::new(), Vec::new(), Waiters::of(self.plan));
+        let (mut list, mut findings, waiters) = (Vec::new(), Vec::new(), Waiters::of(&self.plan.containers));
         for (name, at) in all {
             match container_list::read_container(at.of(self.template).unwrap_or(&Value::Null), &at, policy) {
                 Ok(mut container) => {
