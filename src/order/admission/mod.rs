@@ -116,38 +116,20 @@ pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
     if request.uid.is_empty() || request.uid.len() > UID_MAX {
         return Err(BadReview(format!("request.uid must have 1 to {UID_MAX} bytes")));
     }
-    Ok(PodRequest::from_request(request).answer(inject))
+    Ok(request.answer(inject))
 }
 
-/// Parts of a request that determine the answer.
-struct PodRequest {
-    uid: String,
-    namespace: String,
-    name: String,
-    /// Pod to be created; `None` if the request does not create a Pod.
-    pod: Option<Value>,
-}
-
-impl PodRequest {
-    fn from_request(request: Request) -> PodRequest {
-        let is_pod = request.kind.is_some_and(|k| k.group.is_empty() && k.version == "v1" && k.kind == "Pod")
-            && request.sub_resource.unwrap_or_default().is_empty()
-            && request.operation.as_deref() == Some("CREATE");
-        let object = request.object.unwrap_or_default();
-        let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-        let namespace = given(request.namespace).unwrap_or_else(|| text("namespace"));
-        let name = given(request.name).or(given(Some(text("name")))).unwrap_or_else(|| text("generateName"));
-        PodRequest {
-            uid: request.uid,
-            namespace: truncate(&namespace, NAME_MAX).to_owned(),
-            name: truncate(&name, NAME_MAX).to_owned(),
-            pod: (is_pod && object.is_object()).then_some(object),
-        }
+impl Request {
+    /// Returns the Pod to be created; `None` if the request does not create a Pod.
+    fn pod(&self) -> Option<&Value> {
+        let is_pod = self.kind.as_ref().is_some_and(|k| k.group.is_empty() && k.version == "v1" && k.kind == "Pod")
+            && self.sub_resource.as_deref().unwrap_or_default().is_empty()
+            && self.operation.as_deref() == Some("CREATE");
+        self.object.as_ref().filter(|object| is_pod && object.is_object())
     }
 
-    fn answer(self, inject: Injector<'_>) -> Answer {
-        let Some(pod) = &self.pod else { return self.allow(Outcome::Passed, &[], None) };
+    fn answer(&self, inject: Injector<'_>) -> Answer {
+        let Some(pod) = self.pod() else { return self.allow(Outcome::Passed, &[], None) };
         let metadata = &pod["metadata"];
         let label = metadata["labels"]["podgate.io/inject"].as_str();
         // A mirror Pod must equal the static Pod that the kubelet read from a file.
@@ -224,11 +206,16 @@ impl PodRequest {
     }
 
     fn build_answer(&self, response: Value, outcome: Outcome, message: String) -> Answer {
+        let given = |key: &str| self.object.as_ref()?["metadata"][key].as_str();
+        let first = |texts: &[Option<&str>]| {
+            let text = texts.iter().flatten().find(|text| !text.is_empty());
+            truncate(text.copied().unwrap_or_default(), NAME_MAX).to_owned()
+        };
         Answer {
             body: json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
             outcome,
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
+            namespace: first(&[self.namespace.as_deref(), given("namespace")]),
+            name: first(&[self.name.as_deref(), given("name"), given("generateName")]),
             message,
         }
     }
