@@ -45,13 +45,11 @@ pub fn decide(
 ) -> Decision {
     let mut remaining = Vec::new();
     for until in conditions {
-        match view {
-            PodView::Snapshot(snapshot, _) => match snapshot.states.get(&until.container) {
-                Some(state) if !is_gone(*state, until.want) => remaining.push(format!("{until} (now {state})")),
-                // Don't wait for a container that the sidecar has not published.
-                _ => {}
-            },
-            PodView::NoSnapshot { .. } => remaining.push(format!("{until} (no state from the sidecar)")),
+        match view.snapshot().map(|snapshot| snapshot.states.get(&until.container)) {
+            None => remaining.push(format!("{until} (no state from the sidecar)")),
+            Some(Some(state)) if !is_gone(*state, until.want) => remaining.push(format!("{until} (now {state})")),
+            // Don't wait for a container that the sidecar has not published.
+            Some(_) => {}
         }
     }
     remaining.extend(open_ports.iter().cloned());
@@ -66,7 +64,7 @@ pub fn decide(
 
 /// Returns true if the whole pod stops: the pod is being deleted, or a container in `conditions` has begun to stop.
 pub fn is_pod_stopping(view: &PodView, conditions: &[WaitCondition]) -> bool {
-    let PodView::Snapshot(snapshot, _) = view else { return false };
+    let Some(snapshot) = view.snapshot() else { return false };
     snapshot.stage == Stage::Terminating || conditions.iter().any(|until| snapshot.stopping.contains(&until.container))
 }
 

@@ -30,6 +30,13 @@ pub enum PodView {
     },
 }
 
+impl PodView {
+    /// Returns the snapshot, if a source has one.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        if let PodView::Snapshot(snapshot, _) = self { Some(snapshot) } else { None }
+    }
+}
+
 /// Reason why a source has no usable snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {

@@ -12,7 +12,6 @@ use crate::gate::wait::Wait;
 use crate::tether_process;
 use podgate::core::gate::{GateKind, GateSpec};
 use podgate::core::report::Report;
-use podgate::core::sources::PodView;
 use podgate::core::until::{WaitCondition, WantedState};
 use std::process::ExitCode;
 use tracing::warn;
@@ -53,7 +52,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     if let Some(command) = &then {
         // The container's own postStart command may take long. Report first that the container runs.
         let view = sources.view();
-        if let PodView::Snapshot(..) = &view {
+        if view.snapshot().is_some() {
             reporter.refresh(&view, false);
         }
         hook_command::run("postStart", command, since + waits.timeout)?;

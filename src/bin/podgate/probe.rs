@@ -26,15 +26,13 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let sources = PodSources::new(args.board, None, POLL_INTERVAL);
     // Each start of the container has another process 1, unless the containers share their process namespace.
     let process = process::first_process();
-    let is_ready = |view: &PodView| match view {
-        PodView::Snapshot(snapshot, _) => snapshot.states.get(&args.container) == Some(&State::Ready),
-        PodView::NoSnapshot { .. } => false,
-    };
+    let state = |view: &PodView| view.snapshot()?.states.get(&args.container).copied();
+    let is_ready = |view: &PodView| state(view) == Some(State::Ready);
     // The kubelet may show a run that has passed as ready, so the kubelet must learn of a failure at once.
     let has_passed = read_report(&args.self_dir).is_ok_and(|report| report.check_passed && report.process == process);
     let view = sources.view();
     // Without a sidecar, no container waits for the report.
-    let is_alone = matches!(view, PodView::NoSnapshot { .. });
+    let is_alone = view.snapshot().is_none();
     if is_alone || has_passed {
         // The child process prints the reason.
         check::run_once(&check, args.check_timeout, true).map_err(|_| Failure::new(Exit::NeverMet, ""))?;
@@ -56,7 +54,7 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
         let at = now();
         checks.run_due(at, deadline);
         let pending = checks.pending();
-        if let PodView::Snapshot(..) = &view {
+        if view.snapshot().is_some() {
             reporter.refresh(&view, pending.is_empty());
         }
         let due = match checks.next_due() {

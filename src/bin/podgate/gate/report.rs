@@ -3,7 +3,9 @@
 use podgate::core::names;
 use podgate::core::report::{GateState, Report};
 use podgate::core::sandbox::SandboxId;
+use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::PodView;
+use podgate::core::state::State;
 use podgate::core::until::WaitCondition;
 use podgate::edge::files::{is_full, open_directory, read_beneath, replace_or_overwrite, size};
 use podgate::edge::process::time_since_boot;
@@ -46,14 +48,9 @@ impl Reporter {
         self.adopt_epoch(view);
         self.current.check_passed = check_passed;
         // The sidecar may attribute an earlier incarnation's end to this one. Correct that by writing the report again.
-        let occasion = match (view, &self.container) {
-            (PodView::Snapshot(snapshot, _), Some(own))
-                if snapshot.states.get(own).is_some_and(|it| it.has_ended()) =>
-            {
-                snapshot.revision
-            }
-            _ => 0,
-        };
+        let state = |snapshot: &Snapshot| snapshot.states.get(self.container.as_ref()?).copied();
+        let has_ended = |snapshot: &&Snapshot| state(snapshot).is_some_and(State::has_ended);
+        let occasion = view.snapshot().filter(has_ended).map_or(0, |snapshot| snapshot.revision);
         let is_same = |(report, at): &(Report, u64)| *report == self.current && (*at == occasion || occasion == 0);
         if self.error.is_some() || !self.last_written.as_ref().is_some_and(is_same) {
             self.write(occasion);
@@ -68,7 +65,7 @@ impl Reporter {
 
     /// Addresses the next report to the sidecar run that published `view`.
     pub(crate) fn adopt_epoch(&mut self, view: &PodView) {
-        if let PodView::Snapshot(snapshot, _) = view {
+        if let Some(snapshot) = view.snapshot() {
             self.current.epoch.clone_from(&snapshot.epoch);
         }
     }

@@ -10,7 +10,6 @@ use crate::signals;
 use podgate::core::exit::Exit;
 use podgate::core::gate::{self, Decision, GateSpec, Observations, Obstacle, OnTimeout, SETTLE_TIME, SidecarHealth};
 use podgate::core::names;
-use podgate::core::sources::PodView;
 use podgate::edge::lock;
 use podgate::edge::sys::SignalFd;
 use podgate::edge::watch::Watch;
@@ -80,7 +79,7 @@ impl Wait<'_> {
                 Decision::Closed(mut obstacles) => {
                     // Report only while waiting: a restarted container that is released at once must not wake an idle
                     // sidecar.
-                    if let PodView::Snapshot(..) = &view {
+                    if view.snapshot().is_some() {
                         let passed = !checks.is_empty() && observed.pending_checks.is_empty();
                         reporter.refresh(&view, passed);
                         obstacles.extend(reporter.error.clone().map(Obstacle::ReportFailed));

@@ -12,7 +12,6 @@ use crate::gate::pod_sources::PodSources;
 use crate::tether_process;
 use podgate::core::exit::Exit;
 use podgate::core::pre_stop::{self, Decision, STOP_SIGN_TIMEOUT};
-use podgate::core::sources::PodView;
 use podgate::core::until::WaitCondition;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -85,7 +84,7 @@ fn wait_for_others(
         }
         match decide(&ports.pending(), pod_stops) {
             Decision::Release(why) => {
-                if why == pre_stop::ReleaseReason::OnlyThisContainer && matches!(view, PodView::NoSnapshot { .. }) {
+                if why == pre_stop::ReleaseReason::OnlyThisContainer && view.snapshot().is_none() {
                     warn!(board = %sources.board.display(), "no state from the sidecar; not waiting");
                 }
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);

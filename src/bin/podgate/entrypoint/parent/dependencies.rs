@@ -53,7 +53,7 @@ impl Dependencies {
 
     /// Returns the reason why the command must end now; `None` if it may continue, or if `view` has no snapshot.
     pub(super) fn end_reason(&mut self, view: &PodView, now: Instant) -> Option<EndReason> {
-        let PodView::Snapshot(snapshot, _) = view else { return None };
+        let snapshot = view.snapshot()?;
         if !self.stop_after.is_empty() && self.have_exited(snapshot, now) {
             return Some(EndReason::AllExited);
         }
