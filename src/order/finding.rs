@@ -61,10 +61,14 @@ impl Finding {
         self
     }
 
+    /// Returns `MESSAGE; FIX`.
+    pub fn text(&self) -> String {
+        if self.fix.is_empty() { self.message.clone() } else { format!("{}; {}", self.message, self.fix) }
+    }
+
     /// Returns the finding without its place: `LEVEL: MESSAGE; FIX [RULE]`.
     pub fn line(&self) -> String {
-        let fix = if self.fix.is_empty() { String::new() } else { format!("; {}", self.fix) };
-        format!("{}: {}{fix} [{}]", self.level.as_str(), self.message, self.rule)
+        format!("{}: {} [{}]", self.level, self.text(), self.rule)
     }
 
     /// Sets the byte range of the problem in the text at the finding's place.
@@ -93,10 +97,6 @@ impl From<EditError> for Vec<Finding> {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.at, self.message)?;
-        if !self.fix.is_empty() {
-            write!(f, "; {}", self.fix)?;
-        }
-        Ok(())
+        write!(f, "{}: {}", self.at, self.text())
     }
 }

@@ -1,8 +1,8 @@
 //! Findings as SARIF 2.1.0 (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>), for code scanning.
 
 use super::analyze::Analysis;
-use super::locate::LocatedFinding;
 use crate::output;
+use crate::yaml::LocatedFinding;
 use podgate::order::lint::rules::{self, section_url};
 use podgate::order::release;
 use serde_json::{Value, json};
@@ -40,12 +40,11 @@ fn rule_object(id: &str) -> Value {
 
 fn result_object(located: &LocatedFinding<'_>, numbers: &BTreeMap<&str, usize>) -> Value {
     let finding = &located.finding;
-    let fix = if finding.fix.is_empty() { String::new() } else { format!("; {}", finding.fix) };
     json!({
         "ruleId": finding.rule,
         "ruleIndex": numbers.get(finding.rule),
         "level": finding.level.as_str(),
-        "message": message_object(&format!("{}{fix}", finding.message)),
+        "message": message_object(&finding.text()),
         "locations": [{
             "physicalLocation": {
                 "artifactLocation": {"uri": uri(located.file)},
