@@ -1,8 +1,7 @@
 //! Analysis of each template: plan, forecast and findings.
 
-use super::locate::{LocatedFinding, locate, locate_error};
 use crate::registry::images::ResolvedImages;
-use crate::yaml::{Document, Pieces, Position, Source};
+use crate::yaml::{Document, LocatedFinding, Pieces, Position, Source, locate, locate_error};
 use podgate::order::edit::{Edit, Place};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options};

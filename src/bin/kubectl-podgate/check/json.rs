@@ -1,8 +1,8 @@
 //! Findings and forecasts as one JSON object. docs/check.md documents the fields.
 
 use super::analyze::{Analysis, CheckedTemplate};
-use super::locate::LocatedFinding;
 use crate::output;
+use crate::yaml::LocatedFinding;
 use podgate::order::finding::Level;
 use podgate::order::lint::LintReport;
 use podgate::order::plan::ContainerPlan;

@@ -3,7 +3,6 @@
 mod analyze;
 mod args;
 mod json;
-mod locate;
 mod sarif;
 pub(crate) mod server;
 mod text;

@@ -1,8 +1,7 @@
 //! Text output: findings in the style of a compiler, then the forecast for each template.
 
 use super::analyze::{Analysis, CheckedTemplate};
-use super::locate::LocatedFinding;
-use crate::yaml::Position;
+use crate::yaml::{LocatedFinding, Position};
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level as SnippetLevel, Origin, Renderer, Snippet};
 use humantime::format_duration;

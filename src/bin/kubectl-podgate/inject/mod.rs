@@ -5,8 +5,6 @@ mod output;
 mod transform;
 
 pub(crate) use args::{Inject, Uninject};
-#[cfg(target_os = "linux")]
-pub(crate) use transform::finding_report;
 
 use crate::common_args::FindingArgs;
 use crate::output::{fail, print_line, print_stderr};
@@ -62,14 +60,14 @@ fn run(
         print_stderr(Level::Note, &line);
     }
     let action = action(&sources)?;
-    let (mut reports, mut changes, mut changed, mut any) = (Vec::new(), Vec::new(), Vec::new(), false);
-    for source in sources {
+    let (mut located, mut changes, mut changed, mut any) = (Vec::new(), Vec::new(), Vec::new(), false);
+    for source in &sources {
         let mut replaced = Vec::new();
         for (index, document) in source.documents.iter().enumerate() {
-            let mut done = transform::transform_document(&source.name, document, &action);
+            let mut done = transform::transform_document(source, document, &action);
             // In the order of `check`.
-            done.reports.sort_by_key(|report| report.at);
-            reports.extend(done.reports);
+            done.findings.sort_by_key(|one| one.start);
+            located.extend(done.findings);
             changes.extend(done.changes);
             any |= done.is_concerned;
             replaced.extend(done.new_text.map(|text| (index, text)));
@@ -77,11 +75,11 @@ fn run(
         let text = source.with_replaced(&replaced);
         changed.push(FileChange { source, new_text: text });
     }
-    reports.retain(|report| findings.includes(report.rule, report.level));
+    located.retain(|one| findings.includes(one.finding.rule, one.finding.level));
     let least = if args.quiet { Level::Warning } else { Level::Note };
-    reports.iter().filter(|report| report.level >= least).for_each(|report| print_line(&report.line));
+    located.iter().filter(|one| one.finding.level >= least).for_each(|one| print_line(&one.report()));
     let worst = if findings.strict { Level::Warning } else { Level::Error };
-    if reports.iter().any(|report| report.level >= worst) {
+    if located.iter().any(|one| one.finding.level >= worst) {
         return Ok(ExitCode::FAILURE);
     }
     if !any && findings.strict {

@@ -11,13 +11,13 @@ use tempfile::NamedTempFile;
 
 /// Input file with its new text.
 #[derive(Debug)]
-pub(super) struct FileChange {
-    pub(super) source: Source,
+pub(super) struct FileChange<'a> {
+    pub(super) source: &'a Source,
     /// The whole new text. Equal to the old text if nothing changes.
     pub(super) new_text: String,
 }
 
-impl FileChange {
+impl FileChange<'_> {
     /// Returns the change as a patch for `patch` and `git apply`. The patch is empty if nothing changes.
     pub(super) fn diff(&self) -> String {
         let old = self.source.text();
@@ -29,7 +29,7 @@ impl FileChange {
 
 /// Joins all files into one stream for `kubectl apply -f -`. Leaves a single file unchanged; adds separators between
 /// several files.
-pub(super) fn joined_stream(changed: &[FileChange]) -> String {
+pub(super) fn joined_stream(changed: &[FileChange<'_>]) -> String {
     if let [one] = changed {
         return one.new_text.clone();
     }
@@ -51,7 +51,7 @@ pub(super) fn joined_stream(changed: &[FileChange]) -> String {
 }
 
 /// Returns a file's text without the byte order mark. Splits a JSON file into one part per value.
-fn stream_parts(changed: &FileChange) -> Vec<&str> {
+fn stream_parts<'c>(changed: &'c FileChange<'_>) -> Vec<&'c str> {
     let text = changed.new_text.trim_start_matches('\u{feff}');
     split_json(text, 0).map_or(vec![text], |values| values.into_iter().map(|value| &text[value]).collect())
 }
@@ -67,7 +67,7 @@ pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
 }
 
 /// Rewrites each changed file atomically. Stops at the first error.
-pub(super) fn write_in_place(changed: &[FileChange]) -> Result<(), Vec<String>> {
+pub(super) fn write_in_place(changed: &[FileChange<'_>]) -> Result<(), Vec<String>> {
     for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text()) {
         let path = &changed.source.path;
         let failed = |error| vec![format!("{}: cannot write: {}", path.display(), error_chain(&error))];

@@ -1,7 +1,7 @@
 //! Injection into one document, or removal of an injection from one document.
 
 use crate::registry::images::{ResolvedImages, TemplateImages};
-use crate::yaml::{Document, Pieces, Position};
+use crate::yaml::{Document, LocatedFinding, Pieces, Source, locate};
 use podgate::order::edit::{Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
@@ -46,54 +46,46 @@ impl Action {
     }
 }
 
-/// Line about a document, for standard error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Report {
-    pub(crate) rule: &'static str,
-    pub(crate) level: Level,
-    /// Position of the problem.
-    pub(crate) at: Position,
-    pub(crate) line: String,
-}
-
 #[derive(Debug, Default)]
-pub(super) struct DocumentOutcome {
+pub(super) struct DocumentOutcome<'a> {
     pub(super) new_text: Option<String>,
     /// True if a template of the document declares an order or has been injected.
     pub(super) is_concerned: bool,
-    pub(super) reports: Vec<Report>,
+    pub(super) findings: Vec<LocatedFinding<'a>>,
     /// Lines about the changes, to print after the manifests are written.
     pub(super) changes: Vec<String>,
 }
 
-pub(super) fn transform_document(file: &str, document: &Document, action: &Action) -> DocumentOutcome {
+pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, action: &Action) -> DocumentOutcome<'a> {
     let mut done = DocumentOutcome::default();
     let (mut pieces, mut changed) = (Pieces::new(document), Vec::new());
-    let report = |place: &Place, finding: &Finding| finding_report(file, document, place, finding);
+    let at_place = |place: &Place, findings: Vec<Finding>| {
+        let locate = |finding| locate(finding, place, document, &source.name);
+        findings.into_iter().map(locate).collect::<Vec<_>>()
+    };
     let templates = pod_templates::templates(&document.value);
     if let Action::Inject { .. } = action {
         let misplaced = lint::misplaced_keys(&document.value, &templates);
-        done.reports.extend(misplaced.iter().map(|finding| report(&Place::root(), finding)));
+        done.findings.extend(at_place(&Place::root(), misplaced));
     }
     for at in templates {
         let Some(template) = at.place.of(&document.value) else { continue };
         let mut image = None;
         let Some(result) = template_edits(template, at.workload(&document.value), action, &mut image) else {
             if matches!(action, Action::Inject { .. }) && inject::inject_label(template) != Some("disabled") {
-                let findings = declare::check_undeclared(template);
-                done.reports.extend(findings.iter().map(|finding| report(&at.place, finding)));
+                done.findings.extend(at_place(&at.place, declare::check_undeclared(template)));
             }
             continue;
         };
         done.is_concerned = true;
         let injected = result.unwrap_or_else(|findings| Injected { findings, ..Injected::default() });
-        done.reports.extend(injected.findings.iter().map(|finding| report(&at.place, finding)));
+        done.findings.extend(at_place(&at.place, injected.findings));
         if !injected.edits.is_empty() {
             pieces.add(&at.place, injected.edits, &injected.value);
             changed.push((at, image, injected.plan.and_then(|plan| plan.hold_requirement())));
         }
     }
-    if changed.is_empty() || done.reports.iter().any(|report| report.level == Level::Error) {
+    if changed.is_empty() || done.findings.iter().any(|located| located.finding.level == Level::Error) {
         return done;
     }
     match pieces.finish() {
@@ -103,11 +95,15 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
                 let name = template.name(&document.value);
                 let image = image.map(|image| format!(", {image}")).unwrap_or_default();
                 let needs = needs.map(|needs| format!("; {needs}")).unwrap_or_default();
-                done.changes.push(format!("{}: {name}: {}{image}{needs}", at.in_file(file), action.past_tense()));
+                done.changes.push(format!(
+                    "{}: {name}: {}{image}{needs}",
+                    at.in_file(&source.name),
+                    action.past_tense()
+                ));
             }
             done.new_text = Some(text);
         }
-        Err(refused) => done.reports.push(report(&Place::root(), &refused)),
+        Err(refused) => done.findings.extend(at_place(&Place::root(), vec![refused])),
     }
     done
 }
@@ -179,12 +175,4 @@ fn may_have_foreign_order(template: &Value, from: &migrate::MigrationSource) -> 
     !matches!(from, migrate::MigrationSource::Kruise)
         || contains("apps.kruise.io/container-launch-priority")
         || contains("KRUISE_CONTAINER_PRIORITY")
-}
-
-/// Formats a finding as `file:line:column: level: message; fix [rule]`.
-pub(crate) fn finding_report(file: &str, document: &Document, template: &Place, finding: &Finding) -> Report {
-    let place = template.join(&finding.at);
-    let at = document.position(document.highlight_word(&place, finding.span.as_ref()).start);
-    let line = format!("{}: {}", at.in_file(file), finding.line());
-    Report { rule: finding.rule, level: finding.level, at, line }
 }

@@ -4,7 +4,6 @@ use super::args::RegistryArgs;
 use super::cache::CommandCache;
 use super::connection::{Connection, Error, build_http_client, host_name};
 use super::credentials::{Login, Logins};
-use super::image_config::parse_command;
 use oci_spec::distribution::Reference;
 use podgate::core::text::{error_chain, one_line};
 use podgate::order::plan::ImageCommand;
@@ -139,6 +138,20 @@ impl<'a> RegistryClient<'a> {
 
 fn parse_manifest(body: &[u8]) -> Result<Value, Error> {
     serde_json::from_slice(body).map_err(|error| Error::Refused(format!("invalid manifest: {error}")))
+}
+
+/// Parses the image configuration (<https://github.com/opencontainers/image-spec/blob/main/config.md>) of the image
+/// with this digest.
+fn parse_command(config: &str, digest: String) -> Option<ImageCommand> {
+    let config: Value = serde_json::from_str(config).ok()?;
+    // If an image sets no options, Docker omits `config` or writes null.
+    let words = |field: &str| match config.get("config").and_then(|config| config.get(field)) {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Array(words)) => words.iter().map(|word| word.as_str().map(str::to_owned)).collect(),
+        Some(_) => None,
+    };
+    config.is_object().then_some(())?;
+    Some(ImageCommand { entrypoint: words("Entrypoint")?, cmd: words("Cmd")?, digest })
 }
 
 /// Returns the digest of the first manifest for `platform`. A platform without a variant matches every variant:

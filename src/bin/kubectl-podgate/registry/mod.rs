@@ -5,7 +5,6 @@ mod cache;
 mod client;
 mod connection;
 mod credentials;
-mod image_config;
 pub(crate) mod images;
 
 pub(crate) use args::{ImageArgs, RegistryArgs};

@@ -4,8 +4,8 @@
 //! within that second, the sidecar's milliseconds are used. If the sidecar observed the event later, the whole second
 //! is used.
 
+use super::notes;
 use super::shape::{Bar, BarKind, Mark, Moment, Row, Source, Timeline};
-use super::{event, notes};
 use crate::pod::Pod;
 use crate::pod::shape::{PodContainer, Role};
 use crate::pod::view::{pod_containers, view};
@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Event;
 use podgate::core::container::Mode;
 use podgate::core::names;
 use podgate::core::times::{Milestone, Times};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Uncertainty of a time in whole seconds, in milliseconds.
 const SECOND_MS: i64 = 1000;
@@ -75,6 +75,29 @@ fn parse_millis(text: &str) -> Option<i64> {
     i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
+/// Returns true if the event has this reason and is about this container. `None` means the Pod as a whole.
+fn is_about(event: &Event, container: Option<&str>, reason: &str) -> bool {
+    // The field path names the container, such as `db` in `spec.containers{db}`.
+    let named = || event.involved_object.field_path.as_deref()?.split_once('{')?.1.strip_suffix('}');
+    named() == container && event.reason.as_deref() == Some(reason)
+}
+
+/// Returns the event's time. The scheduler's events have microseconds (`eventTime`), the kubelet's have whole seconds.
+fn event_moment(event: &Event) -> Option<Moment> {
+    let exact = event.event_time.as_ref().map(|time| time.0);
+    let at = exact.or(event.first_timestamp.as_ref().map(|time| time.0))?.as_millisecond();
+    Some(Moment { at, exact: exact.is_some(), by: Source::Event })
+}
+
+/// Returns the duration of an image pull in milliseconds. Reads the duration from messages such as
+/// `Successfully pulled image "x" in 1.2s (1.3s including waiting).`
+fn pull_ms(event: &Event) -> Option<i64> {
+    let (text, _) = event.message.as_deref()?.split_once(" including waiting")?;
+    let took = humantime::parse_duration(text.rsplit_once('(')?.1).ok()?;
+    // Ignore implausible durations of more than a day.
+    (took < Duration::from_secs(24 * 60 * 60)).then_some(took.as_millis() as i64)
+}
+
 /// Merges two records of the same event: `coarse` from the kubelet and `exact` from the sidecar.
 fn merge_moments(coarse: Option<Moment>, exact: Option<Moment>) -> Option<Moment> {
     match (coarse, exact) {
@@ -105,8 +128,8 @@ impl Evidence<'_> {
 
     /// Returns the first event with this reason for a container, or for the Pod if `container` is `None`.
     fn first_event(&self, container: Option<&str>, reason: &str) -> Option<Moment> {
-        let events = self.events.unwrap_or_default().iter().filter(|event| event::is_about(event, container, reason));
-        events.filter_map(event::moment).min_by_key(|moment| moment.at)
+        let events = self.events.unwrap_or_default().iter().filter(|event| is_about(event, container, reason));
+        events.filter_map(event_moment).min_by_key(|moment| moment.at)
     }
 
     fn row(&self, container: &PodContainer<'_>) -> Row {
@@ -145,13 +168,13 @@ impl Evidence<'_> {
             by_kubelet(&kubelet.finished_at).filter(|_| kubelet.restarts == 0),
             by_podgate(Milestone::Ended),
         );
-        let is_pull = |event: &&Event| event::is_about(event, Some(name), "Pulled");
+        let is_pull = |event: &&Event| is_about(event, Some(name), "Pulled");
         Row {
             name: name.to_owned(),
             role: container.role,
             mode,
             pulled: self.first_event(Some(name), "Pulled"),
-            pull_ms: self.events.unwrap_or_default().iter().filter(is_pull).find_map(event::pull_ms),
+            pull_ms: self.events.unwrap_or_default().iter().filter(is_pull).find_map(pull_ms),
             created,
             gate,
             opened,

@@ -2,7 +2,6 @@
 
 mod args;
 pub(crate) mod build;
-mod event;
 mod notes;
 mod scale;
 pub(crate) mod shape;

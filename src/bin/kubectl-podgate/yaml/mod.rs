@@ -6,6 +6,7 @@
 mod args;
 mod exact;
 pub(crate) mod files;
+mod locate;
 mod parse;
 mod spans;
 mod split;
@@ -13,6 +14,7 @@ mod syntax;
 mod write;
 
 pub(crate) use args::ManifestArgs;
+pub(crate) use locate::{LocatedFinding, locate, locate_error};
 pub(crate) use split::split_json;
 pub(crate) use write::Pieces;
 

@@ -1,10 +1,10 @@
 //! Reads the Pod or Pod template, and plans it as `inject` does.
 
 use super::example;
-use crate::inject::finding_report;
 use crate::output::print_stderr;
 use crate::try_run::args::{Fault, FaultKind, SIDECAR_NAMES, Try};
 use crate::yaml::files::{check_readable, display_name, ignored_message, read_sources};
+use crate::yaml::locate;
 use podgate::core::container::Container;
 use podgate::core::until::WantedState;
 use podgate::order::edit::Place;
@@ -99,17 +99,18 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
     let (mut found, mut misspelled) = (Vec::new(), Vec::new());
     for source in &sources {
         for document in &source.documents {
-            let mut report = |findings: &[Finding], place: &Place| {
-                misspelled.extend(findings.iter().map(|one| finding_report(&source.name, document, place, one).line));
+            let mut report = |findings: Vec<Finding>, place: &Place| {
+                let located = findings.into_iter().map(|one| locate(one, place, document, &source.name));
+                misspelled.extend(located.map(|one| one.report()));
             };
             let templates = pod_templates::templates(&document.value);
-            report(&lint::misplaced_keys(&document.value, &templates), &Place::root());
+            report(lint::misplaced_keys(&document.value, &templates), &Place::root());
             for at in templates {
                 let Some(template) = at.place.of(&document.value) else { continue };
                 if declare::is_declared(template) || inject::is_injected(template) {
                     found.push((at.name(&document.value), source, document, at.place, template));
                 } else {
-                    report(&declare::check_undeclared(template), &at.place);
+                    report(declare::check_undeclared(template), &at.place);
                 }
             }
         }
@@ -122,7 +123,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
     let file = display_name(&path);
     match (found.as_slice(), &args.workload) {
         ([(title, source, document, place, template)], _) => {
-            plan(title, template, |finding| finding_report(&source.name, document, place, finding).line)
+            plan(title, template, |finding| locate(finding.clone(), place, document, &source.name).report())
         }
         ([], Some(chosen)) if !all.is_empty() => Err(format!("{file}: no {chosen} with an order; the file has {all}")),
         ([], _) if !misspelled.is_empty() => Err(misspelled.join("\n")),

@@ -1,6 +1,6 @@
 //! Position of a finding in its file.
 
-use crate::yaml::{Document, Position, SourceError};
+use super::{Document, Position, SourceError};
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 use std::ops::Range;
@@ -13,6 +13,13 @@ pub(crate) struct LocatedFinding<'a> {
     pub(crate) start: Position,
     pub(crate) end: Position,
     pub(crate) line: SourceLine,
+}
+
+impl LocatedFinding<'_> {
+    /// Formats the finding as `file:line:column: level: message; fix [rule]`.
+    pub(crate) fn report(&self) -> String {
+        format!("{}: {}", self.start.in_file(self.file), self.finding.line())
+    }
 }
 
 /// The printed part of the source line on which a finding begins.
