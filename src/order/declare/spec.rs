@@ -131,25 +131,10 @@ impl<'a> Spec<'a> {
         } else if written > CONTAINERS_MAX {
             let what = format!("the Pod has {written} containers, but podgate supports at most {CONTAINERS_MAX}");
             findings.push(Finding::error("too-many-containers", at, what));
-        } else if spec.containers.len() < written {
-            // Report the place of the first container without a name.
-            let missing = spec.containers.iter().enumerate().find(|(index, own)| own.index != *index);
-            let at = at.to(missing.map_or(spec.containers.len(), |(index, _)| index));
-            let finding = Finding::error("bad-container", at, "a container has no name");
-            findings.push(finding.fix("give every container a name"));
         }
         spec.check_commands(findings);
-        let mut seen = BTreeSet::new();
-        for own in spec.containers.iter().take(CONTAINERS_MAX) {
-            let at = own.place().to("name");
-            if !names::is_container_name(own.name) {
-                let what = format!("{} is not a valid container name", quoted(own.name));
-                let fix = "use at most 63 lowercase letters, digits and hyphens; start and end with a letter or digit";
-                findings.push(Finding::error("bad-container", at, what).fix(fix));
-            } else if !seen.insert(own.name) {
-                let what = format!("two containers are named {}", own.name);
-                findings.push(Finding::error("doubled-container", at, what).fix("give each container its own name"));
-            }
+        for list in ["containers", "initContainers"] {
+            check_names(value, list, findings);
         }
         spec
     }
@@ -233,6 +218,27 @@ impl<'a> Spec<'a> {
             format!("use one of {}{more}{hint}", some.join(", "))
         });
         Some(finding("unknown-container", format!("there is no container {name}")).fix(fix))
+    }
+}
+
+/// Reports containers of a list without a valid name of their own.
+fn check_names(spec: &Value, list: &str, findings: &mut Vec<Finding>) {
+    let (list_at, mut seen) = (Place::spec(list), BTreeSet::new());
+    for (index, item) in spec[list].as_array().into_iter().flatten().enumerate() {
+        let at = list_at.to(index);
+        findings.push(match item["name"].as_str() {
+            None => Finding::error("bad-container", at, "a container has no name").fix("give every container a name"),
+            Some(name) if !names::is_container_name(name) => {
+                let what = format!("{} is not a valid container name", quoted(name));
+                let fix = "use at most 63 lowercase letters, digits and hyphens; start and end with a letter or digit";
+                Finding::error("bad-container", at.to("name"), what).fix(fix)
+            }
+            Some(name) if !seen.insert(name) => {
+                let what = format!("two containers are named {name}");
+                Finding::error("doubled-container", at.to("name"), what).fix("give each container its own name")
+            }
+            Some(_) => continue,
+        });
     }
 }
 

@@ -1,12 +1,10 @@
 //! Reports errors that prevent an injection, before podgate writes any part.
 
-use crate::core::names;
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
-use crate::order::inject::parts::{self, AGENT_FIELDS, MOUNT_PATHS, SIDECAR, VOLUMES};
+use crate::order::inject::parts::{self, AGENT_FIELDS, MOUNT_PATHS, VOLUMES};
 use crate::order::plan::Plan;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 fn wrong_type(at: Place, expected: &str) -> Finding {
     let what = match at.0.last() {
@@ -16,7 +14,7 @@ fn wrong_type(at: Place, expected: &str) -> Finding {
     Finding::error("wrong-type", at, what).fix("write the field as the Pod API defines it")
 }
 
-/// Returns errors that prevent every plan. The planner has already checked that regular containers have unique names.
+/// Returns errors that prevent every plan. The planner has already checked the containers' names.
 pub(super) fn check_template(template: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
     let metadata = Place::root().to("metadata");
@@ -82,30 +80,12 @@ fn windows_place(template: &Value) -> Option<Place> {
     })
 }
 
-/// Reports invalid and duplicate names, names that podgate uses, and parts of podgate that were added by hand.
+/// Reports names that podgate uses, and parts of podgate that were added by hand.
 fn check_names(template: &Value, found: &mut Vec<Finding>) {
     let fix = "rename it; if it is part of podgate and was added by hand, remove all such parts";
-    for field in ["initContainers", "containers"] {
-        let list = Place::spec(field);
-        let mut seen = BTreeSet::new();
-        for (at, item) in list.items(template).iter().enumerate() {
-            let place = || list.to(at).to("name");
-            found.push(match parts::item_name(item) {
-                Some(SIDECAR) => {
-                    let what = "a container is already named podgate, which is the name of podgate's sidecar";
-                    Finding::error("name-taken", place(), what).fix(fix)
-                }
-                Some(name) if names::is_container_name(name) && seen.insert(name) => continue,
-                Some(name) if names::is_container_name(name) => {
-                    let what = format!("two containers are named {name}");
-                    Finding::error("doubled-container", place(), what).fix("rename one of them")
-                }
-                _ => {
-                    let what = "this container has no name, or one that Kubernetes rejects";
-                    Finding::error("bad-container", list.to(at), what).fix("give it a valid name")
-                }
-            });
-        }
+    if let Some((place, _)) = parts::find_sidecar(template) {
+        let what = "a container is already named podgate, which is the name of podgate's sidecar";
+        found.push(Finding::error("name-taken", place.to("name"), what).fix(fix));
     }
     let volumes = Place::spec("volumes");
     for (at, item) in volumes.items(template).iter().enumerate() {

@@ -5,8 +5,7 @@ use super::modes::{self, HookReason, ModeResolver};
 use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
 use super::waiters::Waiters;
 use super::{init_containers, list_order, stop_order};
-use crate::core::container::{Container, Handler, Probe};
-use crate::core::container_list;
+use crate::core::container::{Handler, Probe};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{self, Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
@@ -54,17 +53,6 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     };
     let containers = planner.plan_containers(&mut findings);
     if has_errors(&findings) {
-        return Err(findings);
-    }
-    let entry = |planned: &ContainerPlan| Container {
-        name: planned.name.clone(),
-        mode: planned.mode(),
-        until: planned.until(),
-        ..Container::default()
-    };
-    let list: Vec<Container> = containers.iter().map(entry).collect();
-    if let Err(broken) = container_list::check_order(&list) {
-        findings.push(Finding::error("order-broken", annotation_place(keys::ORDER), broken.to_string()));
         return Err(findings);
     }
     add_notes(&containers, &mut findings);
