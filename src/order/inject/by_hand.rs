@@ -1,6 +1,7 @@
 //! Changes that a person made to injected parts: flags that the next injection keeps, and values that it writes again.
 
 use crate::core::command::AgentCommand;
+use crate::core::sandbox::fnv1a;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::merge::covers;
@@ -70,10 +71,8 @@ pub(super) fn digest(template: &Value) -> String {
     let lines: Vec<_> = lines.iter().map(|(key, (_, flags))| (key, flags)).collect();
     let sidecar = parts::find_sidecar(template)
         .map(|(_, own)| [&own["resources"], &own["securityContext"], &own["env"][0]["value"]]);
-    // 32-bit FNV-1a, so that all versions compute the same digest.
-    let text = json!([lines, sidecar]).to_string();
-    let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    format!("{hash:08x}")
+    // FNV-1a, so that all versions compute the same digest.
+    format!("{:08x}", fnv1a(json!([lines, sidecar]).to_string().as_bytes()))
 }
 
 /// Returns a warning for each part of `found`, an injected template, whose changes by a person are not in `new`, the
