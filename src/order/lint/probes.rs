@@ -18,9 +18,11 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let (after, owners) = (Waiters::of(&plan.containers), PortOwners::of(spec, plan));
     for own in &spec.containers {
         let Some(planned) = plan.get(own.name) else { continue };
-        if planned.ready.is_none() {
-            report_missing_probe(own, spec, planned, &after, findings);
-            report_unknown_port(own, &after, findings);
+        let mut waiters = after.0.get(own.name).into_iter().flatten();
+        let first = waiters.find(|(_, want)| *want == WantedState::Ready).filter(|_| planned.ready.is_none());
+        if let Some((first, _)) = first {
+            report_missing_probe(own, spec, planned, first, findings);
+            report_unknown_port(own, first, findings);
         }
         report_late_ports(own, Some(planned), &after, &owners, findings);
         let liveness = own.probe("livenessProbe").map(|probe| probe.handler);
@@ -131,16 +133,14 @@ impl<'a> PortOwners<'a> {
     }
 }
 
-/// Reports a container without a probe if another container waits for its Ready state.
+/// Reports a container without a probe. `first` is the first container that waits for its Ready state.
 fn report_missing_probe(
     own: &ContainerRef<'_>,
     spec: &Spec<'_>,
     planned: &ContainerPlan,
-    after: &Waiters<'_>,
+    first: &str,
     findings: &mut Vec<Finding>,
 ) {
-    let mut waiters = after.0.get(own.name).into_iter().flatten();
-    let Some((first, _)) = waiters.find(|(_, want)| *want == WantedState::Ready) else { return };
     let is_there = |field: &str| !own.value[field].is_null();
     if is_there("readinessProbe") || is_there("startupProbe") {
         return;
@@ -157,11 +157,9 @@ fn report_missing_probe(
     findings.push(Finding::warning("no-readiness-probe", own.place(), what).fix(fix));
 }
 
-/// Reports a probe with the name of a port that the container does not have, if another container waits for its Ready
-/// state. The kubelet then fails each attempt.
-fn report_unknown_port(own: &ContainerRef<'_>, after: &Waiters<'_>, findings: &mut Vec<Finding>) {
-    let mut waiters = after.0.get(own.name).into_iter().flatten();
-    let Some((first, _)) = waiters.find(|(_, want)| *want == WantedState::Ready) else { return };
+/// Reports a probe with the name of a port that the container does not have. The kubelet then fails each attempt.
+/// `first` is the first container that waits until this one is Ready.
+fn report_unknown_port(own: &ContainerRef<'_>, first: &str, findings: &mut Vec<Finding>) {
     let names: Vec<&str> =
         own.value["ports"].as_array().into_iter().flatten().filter_map(|port| port["name"].as_str()).collect();
     for field in ["startupProbe", "readinessProbe"] {
