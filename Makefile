@@ -16,6 +16,9 @@ fuzz_build_admission := --sanitizer none
 fuzz_limits_admission := -max_len=1048576 -timeout=5 -rss_limit_mb=128
 
 machine := $(shell uname -m)
+# The images of these names are those that the built manifests refer to (src/order/release.rs).
+registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
+version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
 
 .PHONY: help build agent controller webhook kubectl man krew image release release-verify dockerfile try picture demo test e2e guarantees upgrade bench originals fuzz lint docs-check cluster-up cluster-down \
@@ -49,8 +52,12 @@ krew: ## Write krew's manifest and the archive of kubectl-podgate for this machi
 	krew/package --out dist/krew linux-$(subst x86_64,amd64,$(subst aarch64,arm64,$(machine)))="$$(tools/build kubectl-podgate)"
 
 image: ## Build the image archives without an image builder, and print their paths (the Dockerfile needs an image builder)
-	tests/kubelet/prepare --no-cluster
-	@ls "$$(tools/build --target-dir)"/e2e/podgate{,-webhook}.tar
+	@rm -rf dist/images
+	@programs=$$(tools/build podgate podgate-controller podgate-webhook) && install -Dt dist/images/bin $$programs
+	@tests/cluster/images podgate --bin-dir dist/images/bin --name $(registry)/podgate:$(version) --output dist/images/podgate.tar
+	@tests/cluster/images webhook --bin-dir dist/images/bin --name $(registry)/podgate-webhook:$(version) --output dist/images/podgate-webhook.tar
+	@rm -r dist/images/bin
+	@ls dist/images/*.tar
 
 release: ## Build all files of a release into dist/release, from the last commit: VERSION=0.1.0 (20 minutes)
 	tools/release "$(VERSION)"
