@@ -25,7 +25,6 @@ kubeconfig_inside=$state/kubeconfig-inside # from the cluster's network
 audit_log=$state/audit.log
 containerd_socket=$run/containerd.sock
 pause_image=docker.io/podgate/pause:test
-busybox_image=docker.io/library/busybox:podgate-test
 
 # In start order.
 components=(etcd containerd kube-apiserver relay kube-controller-manager kube-scheduler kubelet events)

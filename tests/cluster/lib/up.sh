@@ -219,7 +219,7 @@ make_images() {
     "$here/oci-image" --name "$pause_image" --file "$tools_bin/pause:/pause" --entrypoint /pause --user 65535:65535 \
         --output "$state/pause.tar"
     load_image "$state/pause.tar"
-    "$here/images" busybox --file "$(command -v busybox)" --name "$busybox_image" --output "$state/busybox.tar"
+    "$here/images" busybox --file "$(command -v busybox)" --output "$state/busybox.tar"
     load_image "$state/busybox.tar"
 }
 
