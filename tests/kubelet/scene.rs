@@ -60,7 +60,7 @@ impl Scene {
     pub(crate) fn can_inject_faults(name: &str) -> bool {
         if !cluster::is_test_cluster() {
             print_line(&format!(
-                "{name}: skipped, because it injects faults; that needs a cluster of tests/cluster/cluster"
+                "{name}: skipped, because it affects the whole cluster; that needs a cluster of tests/cluster/cluster"
             ));
         }
         cluster::is_test_cluster()

@@ -8,7 +8,7 @@ mod install;
 mod pod;
 mod tutorial;
 
-use crate::cluster::{BUSYBOX_IMAGE, IMAGE, ROOT, run_script};
+use crate::cluster::{IMAGE, ROOT, run_script};
 use crate::scene::Scene;
 use page::Page;
 use serde_json::Value;
@@ -67,8 +67,7 @@ impl Reader {
         fs::write(at("kubeconfig"), config.to_string()).expect("the kubeconfig");
 
         let inject = (String::from("podgate inject "), format!("podgate inject --image {IMAGE} "));
-        let busybox = (String::from("docker.io/library/busybox:1.37"), String::from(BUSYBOX_IMAGE));
-        Reader { directory, replacements: vec![inject, busybox] }
+        Reader { directory, replacements: vec![inject] }
     }
 
     /// Replaces `from` by `to` in commands and files.
@@ -83,10 +82,6 @@ impl Reader {
     /// Writes `text` to a file, with the replacements made.
     pub(crate) fn save(&self, name: &str, text: &str) {
         fs::write(self.directory.path().join(name), self.with_replacements(text)).expect("a file");
-    }
-
-    pub(crate) fn link(&self, name: &str, to: &str) {
-        symlink(to, self.directory.path().join(name)).expect("a link");
     }
 
     /// Runs commands, and stops at the first failed command.
