@@ -63,7 +63,8 @@ impl Machine {
     /// Runs `try` with `manifest` on standard input.
     fn run_manifest(&self, manifest: &Value, arguments: &[&str]) -> Outcome {
         let mut child = self.command(&[&["-"], arguments].concat()).stdin(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(manifest.to_string().as_bytes()).unwrap();
+        // With wrong arguments, `try` ends before it reads the manifest.
+        let _ = child.stdin.take().unwrap().write_all(manifest.to_string().as_bytes());
         let output = child.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Outcome { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
