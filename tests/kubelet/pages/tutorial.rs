@@ -5,7 +5,6 @@ use crate::admission::install;
 use crate::cluster::{ROOT, kubectl, try_kubectl};
 use crate::scene::Scene;
 use podgate::order::release;
-use std::env;
 use std::process::Command;
 
 const NAMESPACE: &str = "podgate-tutorial";
@@ -37,16 +36,20 @@ fn run_block(reader: &Reader, block: &str) -> (Option<i32>, String) {
     );
     let mut command = Command::new("bash");
     command.args(["-c", &script]).current_dir(reader.directory.path());
-    // With the variables of `make e2e`, the tutorial's make prints further lines. With those of `cargo test`, its cargo
-    // builds again what `prepare` has built.
-    let others = ["KUBECONFIG", "MAKE", "MFLAGS", "CARGO_BIN_", "CARGO_MANIFEST_", "CARGO_PKG_"];
-    for (variable, _) in env::vars_os() {
-        if variable.to_str().is_some_and(|name| others.iter().any(|other| name.starts_with(other))) {
-            command.env_remove(variable);
-        }
-    }
-    let output = command.output().expect("bash");
+    let output = command.env_remove("KUBECONFIG").output().expect("bash");
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns commands that create the archives of `make image` from the programs that `prepare` has built.
+fn make_image() -> String {
+    let archive = |kind: &str, image: &str| {
+        format!(
+            "tests/cluster/images {kind} --bin-dir $(tools/build --target-dir)/e2e/bin --name {} --output dist/images/{image}.tar\n",
+            release::image(image)
+        )
+    };
+    let [sidecar, webhook] = [archive("podgate", "podgate"), archive("webhook", "podgate-webhook")];
+    format!("mkdir -p dist/images\n{sidecar}{webhook}ls dist/images/*.tar\n")
 }
 
 /// Returns true if the page may show `output` as `shown`. A line `...` stands for any lines.
@@ -115,13 +118,16 @@ fn tutorial_works_as_written_alone() {
     kubectl(&["delete", "-k", &format!("{ROOT}/manifests")]);
 
     let mut reader = Reader::new(&scene);
-    // The plugin is what `make kubectl` builds, and the namespace is what the commands name.
+    // The namespace is what the commands name.
     reader.save("bin/kubectl", &format!("#!/bin/sh\nexec {ROOT}/tests/cluster/cluster kubectl \"$@\"\n"));
     reader.save("state", &format!("export PATH={}:$PATH\n", reader.path("bin").display()));
     // A clone elsewhere would build everything again, because its path is a flag of the compiler.
     reader.substitute(&format!("git clone {}", release::REPOSITORY), &format!("ln -s {ROOT} podgate"));
+    // The release build takes minutes. `prepare` has built the same programs, the webhook as a debug build.
+    reader.substitute("$(make kubectl)", &reader.path("plugins/kubectl-podgate").display().to_string());
+    reader.substitute("make image\n", &make_image());
     // With its defaults, `up` would replace a cluster of another version.
-    reader.substitute("cluster up\n", "cluster status\n");
+    reader.substitute("cluster up\n", "cluster kubeconfig\n");
 
     let blocks = Page::read("docs/tutorial.md").fenced();
     let mut next = blocks.iter().map(|(info, block)| (info.as_str(), block)).peekable();
