@@ -180,7 +180,7 @@ fn large_lists_need_little_memory() {
     let directory = tempfile::tempdir().unwrap();
     let pod = done(&["inject", "-q", "-"], POD);
     let item = format!("- {}\n", pod.trim_end().replace('\n', "\n  "));
-    let [small, large] = [100, 1000].map(|count| {
+    let [small, large] = [300, 1000].map(|count| {
         let text = format!("kind: List\nitems:\n{}", item.repeat(count));
         let json = super::yaml::Source::parse("f", text.clone()).documents[0].value.to_string();
         [("yaml", text), ("json", json)].map(|(end, text)| {
