@@ -44,6 +44,10 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("db and api as native sidecars", native.clone()),
         ("db and api as native sidecars, with an idle one", idle(native)),
         ("podgate, entrypoint", pod(db(), others(|container, until| container.gate(until)))),
+        (
+            "podgate, entrypoint, without startupProbes",
+            pod(db(), others(|container, until| container.gate(until).without_startup_probe())),
+        ),
         ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),
         ("podgate, hold, exec probe every 10 s", {
             pod(exec(|db, command| db.wrapped_probe(command)), others(|container, until| container.held(until)))

@@ -1,5 +1,6 @@
 //! Version of Kubernetes.
 
+use serde_json::{Value, json};
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,6 +17,14 @@ impl Version {
     /// First version with hold mode: the kubelet reads environment variables from files
     /// (<https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/>).
     pub const WITH_HOLD: Version = Version { major: 1, minor: 35 };
+}
+
+/// Returns the spec of a Pod with a variable from a file, for a dry run. An API server that cannot hold containers rejects
+/// it ([`rejects_env_files`]).
+pub fn held_spec() -> Value {
+    let from = json!({"fileKeyRef": {"volumeName": "v", "path": "p", "key": "K"}});
+    let container = json!({"name": "c", "image": "i", "env": [{"name": "K", "valueFrom": from}]});
+    json!({"containers": [container], "volumes": [{"name": "v", "emptyDir": {}}]})
 }
 
 /// Returns true if this answer of an API server means that it cannot hold containers: it has dropped `fileKeyRef`,

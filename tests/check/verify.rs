@@ -207,6 +207,8 @@ fn pods_without_their_sidecar_are_listed_with_the_command_that_restarts_them() {
     excluded["metadata"]["namespace"] = "excluded".into();
     let mut unneeded = ordered_pod("Deployment", "unneeded", false);
     unneeded["metadata"]["annotations"] = json!({"podgate.io/order": "a"});
+    let mut copied = ordered_pod("Deployment", "copied", true);
+    copied["spec"]["initContainers"] = json!([]);
     let again = "delete these Pods, and create those without a controller again";
     let pods = [
         ordered_pod("Deployment", "web", false),
@@ -220,12 +222,14 @@ fn pods_without_their_sidecar_are_listed_with_the_command_that_restarts_them() {
         unordered,
         excluded,
         unneeded,
+        copied,
     ];
     let (code, findings) =
         Cluster { pods: [Cluster::default().pods, pods.to_vec()].concat(), ..Cluster::default() }.problems();
     assert_eq!(code, 1);
     let expected = [
         ("DaemonSet/agent", 1, "kubectl rollout restart daemonset/agent -n shop"),
+        ("Deployment/copied", 1, "kubectl rollout restart deployment/copied -n shop"),
         ("Deployment/web", 2, "kubectl rollout restart deployment/web -n shop"),
         ("Pod/bare-x", 1, again),
         ("ReplicaSet/rollout-abc", 1, again),

@@ -7,7 +7,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
 use kube::{Client, Config};
 use podgate::core::text::error_chain;
-use podgate::order::kubernetes_version::{Version, rejects_env_files};
+use podgate::order::kubernetes_version::{Version, held_spec, rejects_env_files};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -78,11 +78,8 @@ pub(crate) async fn read_facts(args: Args, state: Arc<State>) {
 /// the variable. Returns `None` if the webhook may not create PodTemplates. The API server drops fields of disabled
 /// features before it validates an object, so its answer to a user names no cause.
 async fn env_files_rejection(client: &Client, namespace: &str) -> Result<Option<String>, String> {
-    let from = json!({"fileKeyRef": {"volumeName": "v", "path": "p", "key": "K"}});
-    let container = json!({"name": "c", "image": "i", "env": [{"name": "K", "valueFrom": from}]});
-    let spec = json!({"containers": [container], "volumes": [{"name": "v", "emptyDir": {}}]});
     let template = json!({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "podgate-env-files"},
-        "template": {"metadata": {"labels": {"podgate.io/inject": "disabled"}}, "spec": spec}});
+        "template": {"metadata": {"labels": {"podgate.io/inject": "disabled"}}, "spec": held_spec()}});
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
     let request = Request::new(format!("/api/v1/namespaces/{namespace}/podtemplates"));
     let request =

@@ -221,10 +221,10 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Reports containers of a list without a valid name of their own.
+/// Reports containers of a list whose name is missing, invalid, or the name of an earlier container.
 fn check_names(spec: &Value, list: &str, findings: &mut Vec<Finding>) {
     let (list_at, mut seen) = (Place::spec(list), BTreeSet::new());
-    for (index, item) in spec[list].as_array().into_iter().flatten().enumerate() {
+    for (index, item) in spec[list].as_array().into_iter().flatten().take(CONTAINERS_MAX).enumerate() {
         let at = list_at.to(index);
         findings.push(match item["name"].as_str() {
             None => Finding::error("bad-container", at, "a container has no name").fix("give every container a name"),

@@ -18,7 +18,7 @@ use podgate::order::declare::keys;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level, has_errors};
 use podgate::order::inject::is_injected;
-use podgate::order::kubernetes_version::{Version, rejects_env_files};
+use podgate::order::kubernetes_version::{Version, held_spec, rejects_env_files};
 use podgate::order::lint::check_refusal;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -66,8 +66,8 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
     {
         return Err(error.to_string());
     }
-    let webhook = or_note("podgate's webhook", webhook, &mut findings);
-    let pods = or_note("the Pods of all namespaces", pods::read(cluster).await, &mut findings);
+    let webhook = or_finding("podgate's webhook", webhook, &mut findings);
+    let pods = or_finding("the Pods of all namespaces", pods::read(cluster).await, &mut findings);
     for ((workload, fix), count) in pods.iter().flat_map(|pods| &pods.unordered) {
         let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
         findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
@@ -75,9 +75,11 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
     let apply = "apply the output of kubectl podgate install, or upgrade podgate's Helm chart";
     let missing_policy = |what| finding(Level::Error, "missing-policy", what, apply);
     let effect = "a sidecar with podgate's role may change every Pod of its namespace";
-    findings.extend(check_policy(cluster, OWN_POD, effect, missing_policy).await?);
+    let policy = check_policy(cluster, OWN_POD, effect, missing_policy).await;
+    let found = or_finding("the policy podgate-own-pod", policy, &mut findings);
+    findings.extend(found.flatten());
     if let Some(Some(webhook)) = &webhook {
-        let injection = or_note("the injection", check_injection(cluster).await, &mut findings);
+        let injection = or_finding("the injection", check_injection(cluster).await, &mut findings);
         let is_injected = injection.as_ref().is_some_and(|finding| finding.rule == "injected");
         if !is_injected && pods.as_ref().is_some_and(|pods| pods.ready_webhooks == 0) {
             let fix = "see its Pods: kubectl describe pods -A -l app.kubernetes.io/name=podgate";
@@ -85,21 +87,23 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         }
         findings.extend(injection);
         let certificate = check_certificate(cluster, webhook).await;
-        let found = or_note("the webhook's certificate", certificate, &mut findings);
+        let found = or_finding("the webhook's certificate", certificate, &mut findings);
         findings.extend(found.flatten());
         let effect = "a Pod whose order names an unknown container starts in no order";
-        findings.extend(check_policy(cluster, UNKNOWN_CONTAINERS, effect, missing_policy).await?);
+        let policy = check_policy(cluster, UNKNOWN_CONTAINERS, effect, missing_policy).await;
+        let found = or_finding("the policy podgate-unknown-containers", policy, &mut findings);
+        findings.extend(found.flatten());
     } else if webhook.is_some() {
         let fix = "install it: kubectl podgate install | kubectl apply -f -";
         findings.push(finding(Level::Error, "missing-webhook", "the cluster does not have podgate's webhook", fix));
     }
     for (namespace, account) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;
-        let Some(missing) = or_note("the rights of service accounts", missing, &mut findings) else { break };
+        let Some(missing) = or_finding("the rights of service accounts", missing, &mut findings) else { break };
         findings.extend(lacks_verbs(namespace, account, &missing));
     }
     findings.extend(pods.iter().flat_map(|pods| &pods.versions).filter_map(check_version));
-    let found = or_note("hold mode", check_hold_mode(cluster).await, &mut findings);
+    let found = or_finding("hold mode", check_hold_mode(cluster).await, &mut findings);
     findings.extend(found.flatten());
     Ok(findings)
 }
@@ -113,11 +117,8 @@ fn check_version(((program, version), count): (&(&str, String), &usize)) -> Opti
 
 /// Returns a warning if the API server or kubelets cannot hold containers.
 async fn check_hold_mode(cluster: &Cluster) -> Result<Option<Finding>, ClusterError> {
-    let from = json!({"fileKeyRef": {"volumeName": "v", "path": "p", "key": "K"}});
-    let mut pod = pod_of(&[container("held")]);
-    pod["metadata"]["labels"] = json!({keys::INJECT: "disabled"});
-    pod["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
-    pod["spec"]["containers"][0]["env"] = json!([{"name": "K", "valueFrom": from}]);
+    let metadata = json!({"generateName": "podgate-verify-", "labels": {keys::INJECT: "disabled"}});
+    let pod = json!({"metadata": metadata, "spec": held_spec()});
     let warning = |rule, what: String| {
         Ok(Some(finding(Level::Warning, rule, what, "upgrade Kubernetes, or give the containers their commands")))
     };
@@ -161,8 +162,18 @@ async fn check_certificate(
 /// Checks that the webhook injects a Pod that declares an order.
 async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
     let (namespace, since) = (&cluster.namespace, monotonic_time());
-    let mut pod = pod_of(&[container("first"), container("second")]);
-    pod["metadata"]["annotations"] = json!({keys::ORDER: "first=Started, second"});
+    // This Pod meets the Pod Security Standard `restricted`, and quotas for CPU and memory.
+    let own = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    let resources = json!({"cpu": "10m", "memory": "16Mi"});
+    let container = |name| {
+        json!({"name": name, "image": "pause", "command": ["/pause"], "securityContext": own,
+            "resources": {"requests": resources, "limits": resources}})
+    };
+    let security = json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
+    let pod = json!({
+        "metadata": {"generateName": "podgate-verify-", "annotations": {keys::ORDER: "first=Started, second"}},
+        "spec": {"securityContext": security, "containers": [container("first"), container("second")]},
+    });
     Ok(match cluster.create(&pods_path(cluster), true, &pod).await {
         Ok(pod) if is_injected(&pod) => {
             let time = since.elapsed().as_millis();
@@ -184,22 +195,6 @@ async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
     })
 }
 
-/// Returns a Pod that meets the Pod Security Standard `restricted`.
-fn pod_of(containers: &[Value]) -> Value {
-    let security = json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
-    json!({
-        "metadata": {"generateName": "podgate-verify-"},
-        "spec": {"securityContext": security, "containers": containers},
-    })
-}
-
-fn container(name: &str) -> Value {
-    let own = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
-    let resources = json!({"cpu": "10m", "memory": "16Mi"});
-    json!({"name": name, "image": "pause", "command": ["/pause"], "securityContext": own,
-        "resources": {"requests": resources, "limits": resources}})
-}
-
 fn pods_path(cluster: &Cluster) -> String {
     format!("/api/v1/namespaces/{}/pods", cluster.namespace)
 }
@@ -209,7 +204,7 @@ fn finding(level: Level, rule: &'static str, message: impl Into<String>, fix: im
 }
 
 /// Returns the result of a request. If the request failed, adds a finding and returns `None`.
-fn or_note<T>(what: &str, result: Result<T, ClusterError>, to: &mut Vec<Finding>) -> Option<T> {
+fn or_finding<T>(what: &str, result: Result<T, ClusterError>, to: &mut Vec<Finding>) -> Option<T> {
     let (level, why) = match result {
         Ok(found) => return Some(found),
         Err(ClusterError::Rejected { code: 403, message, .. }) => (Level::Note, message),

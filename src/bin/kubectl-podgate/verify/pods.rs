@@ -53,8 +53,11 @@ impl Pods {
         if !is_declared(pod) || inject_label(pod) == Some("disabled") {
             return;
         }
-        if let Some(version) = injected_version(pod) {
-            *self.versions.entry(("podgate", version)).or_default() += 1;
+        // The record alone proves nothing: a manifest can contain a copy of it.
+        if find_container(pod, SIDECAR_NAME).is_some() {
+            if let Some(version) = injected_version(pod) {
+                *self.versions.entry(("podgate", version)).or_default() += 1;
+            }
             if metadata["annotations"][keys::PUBLISH] != "board" {
                 self.accounts.insert((text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"])));
             }
@@ -63,8 +66,7 @@ impl Pods {
         // An order that Kubernetes keeps by itself needs no sidecar.
         let injected = inject(pod, &Options::new("podgate"), &KnownFacts::default());
         let is_unneeded = injected.is_ok_and(|pod| !is_injected(&pod.value));
-        let has_sidecar = find_container(pod, SIDECAR_NAME).is_some();
-        if !is_unneeded && !has_sidecar && !disabled.contains(&text(&metadata["namespace"])) {
+        if !is_unneeded && !disabled.contains(&text(&metadata["namespace"])) {
             *self.unordered.entry(workload(metadata)).or_default() += 1;
         }
     }

@@ -20,7 +20,7 @@ pub(crate) async fn check_policy(
     name: &str,
     effect: &str,
     finding: impl FnOnce(String) -> Finding,
-) -> Result<Option<Finding>, String> {
+) -> Result<Option<Finding>, ClusterError> {
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client.clone());
     let both = async { tokio::try_join!(policies.get_opt(name), bindings.get_opt(name)) };
@@ -30,7 +30,7 @@ pub(crate) async fn check_policy(
             let what = format!("cannot check whether the cluster has the policy {name}: {message}");
             return Ok(Some(Finding { level: Level::Note, fix: String::new(), ..finding(what) }));
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     let problem = match (&policy, &binding) {
         (None, _) => format!("the cluster does not have the ValidatingAdmissionPolicy {name}"),
