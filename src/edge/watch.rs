@@ -6,21 +6,27 @@
 //! 3. polling, if inotify does not work or has no free instance (they are limited per user id across the whole node).
 //!
 //! Events carry no data: after each event, the agent reads the whole state again. Without events, the agent reads the
-//! state again after [`SLOW_REREAD`].
+//! state again after the [`reread_interval`].
 
 use crate::core::names;
 use crate::core::sources::{PodView, Source};
 use crate::core::words::words;
 use crate::edge::bell::Bell;
+use crate::edge::clock::now;
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Interval of the slow re-read: the maximum time between two reads.
+/// Shortest interval of the slow re-read, which finds a change if its event is lost.
 pub const SLOW_REREAD: Duration = Duration::from_secs(1);
+
+/// Returns the time until the next slow re-read, a tenth of the time without an event: 1 to 10 s.
+pub fn reread_interval(quiet: Duration) -> Duration {
+    (quiet / 10).clamp(SLOW_REREAD, SLOW_REREAD * 10)
+}
 
 /// Maximum number of immediate re-reads after reading a source that was not armed. The limit prevents a busy loop on a
 /// board that changes all the time.
@@ -56,6 +62,7 @@ pub struct Watch {
     /// The directories, each with its inotify watch.
     directories: Vec<(PathBuf, Option<WatchDescriptor>)>,
     poll_interval: Duration,
+    since: Instant,
     bell: Option<Bell>,
     inotify: Option<Inotify>,
     method: WatchMethod,
@@ -72,6 +79,7 @@ impl Watch {
             board,
             directories,
             poll_interval,
+            since: now(),
             bell: None,
             inotify: None,
             method: WatchMethod::Polling,
@@ -153,7 +161,10 @@ impl Watch {
             // Closing inotify takes milliseconds. Close it before the wait, not when the gate is about to open.
             self.close_inotify();
         }
-        let most = if self.method == WatchMethod::Polling { self.poll_interval.min(SLOW_REREAD) } else { SLOW_REREAD };
+        let most = match self.method {
+            WatchMethod::Polling => self.poll_interval.min(SLOW_REREAD),
+            WatchMethod::Bell | WatchMethod::Inotify => reread_interval(self.since.elapsed()),
+        };
         let timeout = Timespec::try_from(limit.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let count = others.len();
         let mut set = others;

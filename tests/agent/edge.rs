@@ -8,7 +8,7 @@ use podgate::edge::bell::Ringer;
 use podgate::edge::files::{may_exist, open_directory, overwrite, read_beneath, replace};
 use podgate::edge::install::install;
 use podgate::edge::tether::{Tether, is_held};
-use podgate::edge::watch::{WakeReason, Watch, WatchMethod};
+use podgate::edge::watch::{WakeReason, Watch, WatchMethod, reread_interval};
 use rustix::fs::{FileType, Mode};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -129,6 +129,12 @@ fn with_snapshot() -> PodView {
 
 fn without_snapshot() -> PodView {
     PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox }
+}
+
+#[test]
+fn slow_rereads_become_rare_but_never_stop() {
+    let at = |seconds| reread_interval(Duration::from_secs(seconds)).as_secs();
+    assert_eq!([0, 10, 30, 100, 100_000].map(at), [1, 1, 3, 10, 10]);
 }
 
 #[test]

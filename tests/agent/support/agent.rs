@@ -206,7 +206,7 @@ impl RunningAgent {
         status_field(self.id(), "voluntary_ctxt_switches:").unwrap()
     }
 
-    /// Asserts that without events the agent only wakes up for the slow re-read of the board, once per second.
+    /// Asserts that without events the agent only wakes up for the slow re-read of the board, at most once per second.
     pub(crate) fn assert_idle(&self) {
         std::thread::sleep(Duration::from_millis(50));
         let (since, before) = (Instant::now(), self.sleep_count());

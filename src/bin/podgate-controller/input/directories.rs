@@ -9,6 +9,7 @@ use inotify::{Inotify, WatchMask};
 use podgate::core::container::Container;
 use podgate::core::report::{Report, reserved_size};
 use podgate::edge::tether;
+use podgate::edge::watch::reread_interval;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::io;
@@ -18,9 +19,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::{debug, warn};
 
-/// Longest time between two checks of all directories, in case inotify loses an event.
-pub(crate) const REREAD_INTERVAL: Duration = Duration::from_secs(1);
-pub(crate) const IDLE_REREAD_INTERVAL: Duration = Duration::from_secs(10);
 /// Polling interval when inotify is not available or a directory cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Delays between an event and the further checks that follow. inotify reports a close slightly before the kernel
@@ -43,9 +41,11 @@ pub(crate) struct Directories {
     /// CPU time of this thread when the last event arrived; `None` if its handling is accounted for.
     handled_since: Option<Duration>,
     last_check: Instant,
+    /// Time of the last inotify event.
+    quiet_since: Instant,
     /// Time of the last attempt to watch the unwatched directories.
     last_retry: Instant,
-    /// Time of the last event, and the number of checks since that event.
+    /// Start of the further checks after an event, and their number so far.
     last_event: Option<(Instant, usize)>,
     /// Time of the next check of a container whose rate limit has delayed a change.
     retry_at: Option<Instant>,
@@ -80,6 +80,7 @@ impl Directories {
             budget: CpuBucket::default(),
             handled_since: None,
             last_check: now(),
+            quiet_since: now(),
             last_retry: now(),
             last_event: None,
             retry_at: None,
@@ -118,9 +119,10 @@ impl Directories {
         inotify.get_mut().watches().add(path, mask).map(|_| ())
     }
 
-    /// Waits until a container may have written its report or released its tether. Returns at most `reread` after the
-    /// last check, in case inotify loses an event. Cancel-safe.
-    pub(crate) async fn changed(&mut self, reread: Duration) {
+    /// Waits until a container may have written its report or released its tether. Returns without an event too, in case
+    /// inotify loses an event. Cancel-safe.
+    pub(crate) async fn changed(&mut self) {
+        let reread = reread_interval(self.quiet_since.elapsed());
         if let Some((at, rounds)) = self.last_event
             && let Some(pause) = RECHECK_DELAYS.get(rounds)
         {
@@ -143,6 +145,9 @@ impl Directories {
             () = self.timer.sleep_until(due) => false,
         };
         self.last_check = now();
+        if has_event {
+            self.quiet_since = self.last_check;
+        }
         self.handled_since = has_event.then(thread_cpu_time);
         if !has_event && is_polling && self.last_retry.elapsed() >= reread {
             self.last_retry = now();

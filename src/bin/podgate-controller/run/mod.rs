@@ -7,7 +7,7 @@ mod idle;
 use crate::api::task::ApiTask;
 use crate::args::RunArgs;
 use crate::clock::{now, wall_clock};
-use crate::input::directories::{Directories, IDLE_REREAD_INTERVAL, REREAD_INTERVAL};
+use crate::input::directories::Directories;
 use crate::input::pod_facts::PodFacts;
 use crate::model::exit_rule::ExitRule;
 use crate::model::milestones::MilestoneRecorder;
@@ -208,11 +208,10 @@ impl Controller {
                 return exit;
             }
             let timer = self.timers().into_iter().filter_map(|(due, _)| due).min();
-            let reread = if self.idling.is_idle { IDLE_REREAD_INTERVAL } else { REREAD_INTERVAL };
             tokio::select! {
                 Some(facts) = self.pod_updates.recv() => self.on_pod_update(&facts),
                 event = self.prober.next_event() => self.on_probe_event(event),
-                () = self.directories.changed(reread) => self.on_reports(),
+                () = self.directories.changed() => self.on_reports(),
                 () = sleep_until(timer.unwrap_or_else(now).into()), if timer.is_some() => self.tick(),
                 signal = signals.next() => {
                     self.close_gates();

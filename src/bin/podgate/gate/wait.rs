@@ -12,7 +12,7 @@ use podgate::core::gate::{self, Decision, GateSpec, Observations, Obstacle, OnTi
 use podgate::core::names;
 use podgate::edge::lock;
 use podgate::edge::sys::SignalFd;
-use podgate::edge::watch::Watch;
+use podgate::edge::watch::{SLOW_REREAD, Watch};
 use rustix::event::{PollFd, PollFlags};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -106,8 +106,10 @@ impl Wait<'_> {
                 }
                 return Err(Failure::new(Exit::TimedOut, why));
             }
-            let next =
-                checks.next_due().into_iter().chain(fallback.next_due().filter(|_| dead)).chain(message_due).min();
+            // The release of a dead sidecar's lock causes no event.
+            let reread = (!watch.is_controller_alive()).then(|| at + SLOW_REREAD);
+            let fallback_due = fallback.next_due().filter(|_| dead);
+            let next = [checks.next_due(), fallback_due, message_due, reread].into_iter().flatten().min();
             let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
             let signals = self.signals.map(|signals| PollFd::new(signals, PollFlags::IN));
             let others = checks.poll_fd().or_else(|| fallback.poll_fd()).into_iter().chain(signals);
