@@ -25,9 +25,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{info, warn};
 
-/// Time during which changes are collected into one patch. The next container starts 0.1 to 0.3 s after a Ready, so the
-/// patch usually includes its start.
-const BATCH_WINDOW: Duration = Duration::from_millis(400);
+/// Time during which changes are collected into one patch. Each patch costs the API server a write, and makes the kubelet
+/// sync the Pod.
+const BATCH_WINDOW: Duration = Duration::from_secs(1);
 /// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
 /// Time during which all changes are collected while a container is held. Each patch makes the kubelet sync the Pod, and
