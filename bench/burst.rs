@@ -32,14 +32,14 @@ use std::time::Duration;
 const NAMESPACE: &str = "bench-burst";
 
 /// Parts of the node, as in [`three::processor_time`]. The time of a process that has ended belongs to its parent.
-const PARTS: [&str; 4] = ["kubelet", "containerd", "shim", "container"];
+const PARTS: [&str; 5] = ["kubelet", "containerd", "shim", "podgate", "container"];
 
 struct Row {
     label: &'static str,
     pod: Value,
     /// For each round: seconds until all Pods were Ready, Events per Pod, and the node's processor time in seconds: in
     /// all, then of each part of [`PARTS`].
-    rounds: Vec<[f64; 7]>,
+    rounds: Vec<[f64; 8]>,
 }
 
 fn main() {
@@ -80,7 +80,7 @@ fn main() {
     }
 }
 
-fn start(pod: &Value, count: usize) -> [f64; 7] {
+fn start(pod: &Value, count: usize) -> [f64; 8] {
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
     run_script(&["namespace", NAMESPACE]);
     let group = format!("--group=system:serviceaccounts:{NAMESPACE}");
@@ -102,6 +102,6 @@ fn start(pod: &Value, count: usize) -> [f64; 7] {
     let events: Value = serde_json::from_str(&events).expect("JSON");
     let events: u64 =
         events["items"].as_array().expect("a list").iter().map(|it| it["count"].as_u64().unwrap_or(1)).sum();
-    let [kubelet, containerd, shims, containers] = used;
-    [took, events as f64 / count as f64, used.iter().sum(), kubelet, containerd, shims, containers]
+    let [kubelet, containerd, shims, podgate, containers] = used;
+    [took, events as f64 / count as f64, used.iter().sum(), kubelet, containerd, shims, podgate, containers]
 }

@@ -42,7 +42,8 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("without an order, with an idle native sidecar", idle(plain(pod(db(), others(unordered))))),
         ("without an order, exec probe every 10 s", plain(pod(exec(unwrapped), others(unordered)))),
         ("db and api as native sidecars", native.clone()),
-        ("db and api as native sidecars, with an idle one", idle(native)),
+        ("db and api as native sidecars, with an idle one", idle(native.clone())),
+        ("the same native sidecars, with three execs", three_execs(idle(native))),
         ("podgate, entrypoint", pod(db(), others(|container, until| container.gate(until)))),
         (
             "podgate, entrypoint, without startupProbes",
@@ -63,6 +64,15 @@ fn idle(mut pod: Value) -> Value {
     let idle = server("idle").with(json!({"volumeMounts": [], "restartPolicy": "Always"}));
     let idle = Pod::new("pod", [idle]).json()["spec"]["containers"][0].take();
     pod["spec"]["initContainers"].as_array_mut().expect("a list").insert(0, idle);
+    pod
+}
+
+/// Adds an `exec` hook that ends at once to the first three containers: as many execs as podgate needs in `entrypoint`
+/// mode.
+fn three_execs(mut pod: Value) -> Value {
+    for container in pod["spec"]["initContainers"].as_array_mut().expect("a list") {
+        container["lifecycle"] = json!({"postStart": {"exec": {"command": ["/testserver", "check", "/testserver"]}}});
+    }
     pod
 }
 
@@ -88,6 +98,7 @@ pub(crate) fn processor_time() -> BTreeMap<&'static str, f64> {
             "kubelet" => "kubelet",
             "containerd" => "containerd",
             name if is_shim(name) => "shim",
+            name if is_in_container && name.starts_with("podgate") => "podgate",
             _ if is_in_container => "container",
             _ => continue,
         };

@@ -1,6 +1,6 @@
-//! Measures on a real kubelet what waiting Pods cost the node: the processor time of the kubelet, containerd, the shims
-//! and all containers, in milliseconds per second and Pod. Each Pod has the containers `db`, `api` and `web`, and `db`
-//! never becomes Ready.
+//! Measures on a real kubelet what waiting Pods cost the node: the processor time of the kubelet, containerd, the shims,
+//! podgate and the other containers, in milliseconds per second and Pod. Each Pod has the containers `db`, `api` and
+//! `web`, and `db` never becomes Ready.
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench waiting-pods [-- SECONDS [WORDS...]]
@@ -51,10 +51,11 @@ fn main() {
     for (label, pod) in three::pods("1h", words.get(1..).unwrap_or_default()) {
         let cost = measure(&pod, seconds);
         let part = |kind: &str| (cost.get(kind).unwrap_or(&0.0) - idle.get(kind).unwrap_or(&0.0)) / PODS as f64;
-        let [kubelet, containerd, shims, containers] = ["kubelet", "containerd", "shim", "container"].map(part);
+        let [kubelet, containerd, shims, podgate, containers] =
+            ["kubelet", "containerd", "shim", "podgate", "container"].map(part);
         println!(
-            "  {label:<48} {:>6.1}   kubelet {kubelet:.1}, containerd {containerd:.1}, shims and runc {shims:.1}, containers {containers:.1}",
-            kubelet + containerd + shims + containers
+            "  {label:<48} {:>6.1}   kubelet {kubelet:.1}, containerd {containerd:.1}, shims and runc {shims:.1}, podgate {podgate:.1}, other containers {containers:.1}",
+            kubelet + containerd + shims + podgate + containers
         );
     }
 }
