@@ -21,7 +21,7 @@ registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
 version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image release release-verify dockerfile try picture demo test e2e guarantees upgrade bench originals fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image release release-verify dockerfile try picture demo test e2e guarantees matrix upgrade bench originals fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -102,6 +102,9 @@ guarantees: ## Test every fault in every mode on both Kubernetes versions, and w
 		tests/kubelet/run guarantees::; \
 	done
 	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
+
+matrix: ## Run all scenarios on each version of Kubernetes and of the runtime, and write docs/compatibility.md (2 hours): PLACES=1.37/2/crun for one
+	tests/kubelet/matrix $(PLACES) -- $(SCENARIO)
 
 upgrade: ## Test the upgrade from OLD, a tag or commit, to this tree, and back, on a real kubelet (10 minutes)
 	@[[ -n "$(OLD)" ]] || { echo "make upgrade: set OLD to a tag or commit, such as OLD=v0.1.0" >&2 && exit 64; }

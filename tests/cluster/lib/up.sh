@@ -94,6 +94,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       SystemdCgroup = false
+      BinaryName = "$runtime"
 END
     # All other settings are the kubelet's defaults. Nothing here changes how it treats a pod.
     cat >"$state/kubelet.yaml" <<END
@@ -240,8 +241,8 @@ all_running() {
     for component in "${components[@]}"; do pid_of "$component" >/dev/null || return 1; done
 }
 
-up() { # VERSION CONTAINERD
-    local version=$1 begin record what
+up() { # VERSION CONTAINERD RUNTIME
+    local version=$1 runtime=$3 begin record what
     if foreign; then
         up_foreign
         return
@@ -250,10 +251,12 @@ up() { # VERSION CONTAINERD
     [[ $(uname -s) == Linux ]] || die "works on Linux only; set KUBECONFIG to use a cluster of yours"
     choose_version "$version"
     choose_containerd "$2"
+    [[ $runtime == runc || $runtime == crun ]] || usage_error "unsupported runtime $runtime; must be runc or crun"
+    [[ $runtime == runc ]] || packages+=("$runtime")
     install_packages
     build "$version" "$2"
-    record="$version $k8s_bin $tools_bin $containerd_bin"
-    what="Kubernetes $k8s_full (containerd $(containerd_version))"
+    record="$version $k8s_bin $tools_bin $containerd_bin $runtime"
+    what="Kubernetes $k8s_full (containerd $(containerd_version), $runtime)"
     lock
     if all_running; then
         if [[ $(<"$run/version") == "$record" ]] && kubectl_ours get --raw /readyz >/dev/null 2>&1; then
