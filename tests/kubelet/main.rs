@@ -46,6 +46,7 @@ mod scenario_rights;
 mod scenario_rounds;
 mod scenario_steps;
 mod scenario_stop;
+mod scenario_strict;
 mod scenario_tethers;
 mod scenario_try;
 mod scenario_view;

@@ -1,0 +1,70 @@
+//! Pods as strict clusters have them.
+
+use crate::cluster::{create, kubectl, minor_version};
+use crate::pod::{Container, Pod, server};
+use crate::scene::{FollowedPod, Scene};
+use serde_json::json;
+
+/// File that `db` creates when it is Ready.
+const READY_FILE: &str = "/podgate-self/ready";
+
+/// Returns a Pod with a wrapped `exec` probe, a gate and, if this Kubernetes has hold mode, a held container.
+fn pod_of_all_modes(name: &str, patch: impl Fn(Container) -> Container) -> Pod {
+    let db = server("db").args(&["--touch", READY_FILE]).ready_after("1s");
+    let db = db.wrapped_probe(&["/testserver", "check", READY_FILE]);
+    let api = server("api").http(8002).gate(&["--until", "db"]);
+    let (web, until) = (server("web").http(8003), ["--until", "db", "--until", "api"]);
+    let web = if minor_version() < 35 { web.gate(&until) } else { web.held(&until) };
+    Pod::new(name, [db, api, web].map(patch))
+}
+
+fn assert_starts_in_order(run: &FollowedPod) {
+    let up = run.wait_until_up();
+    run.assert_order(&["db", "api", "web"]);
+    for name in ["podgate", "db", "api", "web"] {
+        assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
+    }
+}
+
+/// The namespace admits only "restricted" Pods, a LimitRange sets the resources, and a ResourceQuota counts them. The
+/// containers cannot write their root file system, and see each other's processes.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn restricted_pod_with_shared_processes_starts_in_order() {
+    let scene = Scene::shared("strict");
+    scene.grant_pod_access();
+    kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
+    let limits = json!({"type": "Container", "max": {"cpu": "1", "memory": "128Mi"}, "default": {"cpu": "500m", "memory": "64Mi"},
+        "min": {"cpu": "10m", "memory": "8Mi"}, "defaultRequest": {"cpu": "10m", "memory": "16Mi"}});
+    let hard = json!({"pods": "1", "requests.cpu": "100m", "requests.memory": "128Mi", "limits.memory": "256Mi"});
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "all"}, "spec": {"limits": [limits]}}),
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all"}, "spec": {"hard": hard}}),
+    ];
+    create(&scene.namespace, &json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string());
+    let read_only = |container: Container| container.with(json!({"securityContext": {"readOnlyRootFilesystem": true}}));
+    let pod = pod_of_all_modes("strict", read_only).with(json!({"spec": {"shareProcessNamespace": true}}));
+    let pod_json = pod.json();
+    assert_eq!(pod_json["spec"]["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    assert_eq!(pod_json["spec"]["initContainers"][0]["securityContext"]["readOnlyRootFilesystem"], true);
+    assert_starts_in_order(&scene.create(&pod));
+}
+
+/// Both Pods use the node's network namespace, so each sidecar sees the sockets of both.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn two_pods_on_the_host_network_start_in_order() {
+    let scene = Scene::shared("two-host-network");
+    scene.grant_pod_access();
+    let pod = |name: &str, ports: u16, after: &str| {
+        let containers = [
+            server("db").http(ports).ready_after(after),
+            server("api").http(ports + 1).gate(&["--until", "db"]),
+            server("web").http(ports + 2).gate(&["--until", "api"]),
+        ];
+        Pod::new(name, containers).with(json!({"spec": {"hostNetwork": true}}))
+    };
+    let runs = [("first", 28_011, "3s"), ("second", 28_021, "1s")]
+        .map(|(name, ports, after)| scene.create(&pod(name, ports, after)));
+    runs.iter().for_each(assert_starts_in_order);
+}
