@@ -69,6 +69,8 @@ restart() { # COMPONENT [--kill] [--no-wait]
     stop "$component" $signal
     start "$component"
     if [[ $component == kubelet && -z $no_wait ]]; then kubelet_up; fi
+    # It ends with containerd.
+    if [[ $component == containerd ]]; then stop events && start events; fi
     say "restarted $component (SIG$signal); new pid: $(pid_of "$component")"
 }
 

@@ -76,9 +76,12 @@ fn is_line_shown(shown: &str, line: &str) -> bool {
     line.ends_with(last)
 }
 
-/// Replaces the words that each run changes: numbers, times, ids, the bars of a chart, and the names of Pods.
+/// Replaces the words that each run changes: numbers, times, ids, the bars of a chart, and the names of Pods. A column of
+/// a table can be empty, so neighboring ones become one.
 fn without_numbers(line: &str) -> String {
-    let varies = |word: &str| word.contains(|c: char| c.is_ascii_digit() || !c.is_ascii()) || word.contains("/shop-");
+    let varies = |word: &str| {
+        word.contains(|c: char| c.is_ascii_digit() || !c.is_ascii()) || word.contains("/shop-") || word == "s"
+    };
     let mut words: Vec<&str> = line.split_whitespace().map(|word| if varies(word) { "#" } else { word }).collect();
     words.dedup_by(|next, word| *next == "#" && *word == "#");
     words.join(" ")

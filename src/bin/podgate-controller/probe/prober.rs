@@ -17,9 +17,11 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Limits of the interval between two checks for a listening socket, which is 0.1 % of the time since the start of
-/// probing.
-const LISTEN_CHECK_INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
+/// Returns the interval between two checks for a listening socket: 0.1 % of the time since the start of probing. On a
+/// busy node the sidecar wakes up late, and the checks become rarer, which leaves more processor time to the containers.
+pub(super) fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
+    (elapsed / 1000).max(late * 10).clamp(Duration::from_millis(1), Duration::from_millis(100))
+}
 
 /// Longest interval between attempts while a gate waits for a confirmation.
 const MAX_CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
@@ -243,9 +245,8 @@ impl Prober {
                     return Some(ProbeEvent::Listening(name.clone()));
                 }
                 Ok(false) => {
-                    let elapsed = here.saturating_duration_since(lane.since);
-                    let [shortest, longest] = LISTEN_CHECK_INTERVALS;
-                    lane.listen_check_at = Some(here + (elapsed / 1000).clamp(shortest, longest));
+                    let [elapsed, late] = [lane.since, at].map(|time| here.saturating_duration_since(time));
+                    lane.listen_check_at = Some(here + listen_check_interval(elapsed, late));
                 }
                 Err(error) => {
                     // The check only makes probing faster, so continue without the check.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::clock::now;
-use crate::probe::prober::{ProbeEvent, Prober};
+use crate::probe::prober::{ProbeEvent, Prober, listen_check_interval};
 use std::cell::Cell;
 
 /// Guard against a test that hangs.
@@ -11,6 +11,15 @@ const HANG: Duration = Duration::from_secs(30);
 fn container(name: &str, port: u16) -> Container {
     let probe = Probe { timeout_seconds: 600, ..probe(Handler::HttpGet(http_get(port, "/"))) };
     Container { name: name.to_owned(), readiness_probe: Some(probe), ..Container::default() }
+}
+
+#[test]
+fn checks_for_a_listening_socket_become_rare() {
+    let at = |elapsed_ms, late_us| {
+        listen_check_interval(Duration::from_millis(elapsed_ms), Duration::from_micros(late_us)).as_millis()
+    };
+    assert_eq!([at(0, 0), at(500, 90), at(5_000, 90), at(3_600_000, 90)], [1, 1, 5, 100]);
+    assert_eq!([at(0, 3_000), at(5_000, 3_000), at(5_000, 3_000_000)], [30, 30, 100], "on a busy node");
 }
 
 /// Starts a server that never finishes its response. Returns its port, the number of accepted connections, and the
