@@ -3,7 +3,7 @@
 //! To publish, the sidecar writes the annotations, replaces the FIFO with a new one, then closes the write end of the
 //! old FIFO. Every waiting agent wakes by `POLLHUP` within microseconds. Unlike an inotify instance, a FIFO is cheap to
 //! close. The bell carries no data, so tampering can only delay an agent until its next slow re-read
-//! (`watch::SLOW_REREAD`).
+//! (`watch::reread_interval`).
 
 use rustix::fs::{FileType, Mode, OFlags};
 use std::io;

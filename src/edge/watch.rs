@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 /// Shortest interval of the slow re-read, which finds a change if its event is lost.
 pub const SLOW_REREAD: Duration = Duration::from_secs(1);
 
-/// Returns the time until the next slow re-read, a tenth of the time without an event: 1 to 10 s.
-pub fn reread_interval(quiet: Duration) -> Duration {
-    (quiet / 10).clamp(SLOW_REREAD, SLOW_REREAD * 10)
+/// Returns the time until the next slow re-read: a tenth of `elapsed`, but 1 to 10 s.
+pub fn reread_interval(elapsed: Duration) -> Duration {
+    (elapsed / 10).clamp(SLOW_REREAD, SLOW_REREAD * 10)
 }
 
 /// Maximum number of immediate re-reads after reading a source that was not armed. The limit prevents a busy loop on a
@@ -62,6 +62,7 @@ pub struct Watch {
     /// The directories, each with its inotify watch.
     directories: Vec<(PathBuf, Option<WatchDescriptor>)>,
     poll_interval: Duration,
+    /// Creation of the watch.
     since: Instant,
     bell: Option<Bell>,
     inotify: Option<Inotify>,
@@ -196,7 +197,9 @@ impl Watch {
             self.inotify = Inotify::init().ok();
         }
         let Some(inotify) = &mut self.inotify else { return false };
-        let mask = WatchMask::MOVED_TO | WatchMask::DELETE_SELF | WatchMask::MOVE_SELF | WatchMask::ONLYDIR;
+        // On a full volume, podgate overwrites a file in place.
+        let changes = WatchMask::MOVED_TO | WatchMask::CLOSE_WRITE;
+        let mask = changes | WatchMask::DELETE_SELF | WatchMask::MOVE_SELF | WatchMask::ONLYDIR;
         let mut watching = false;
         for (path, watch) in &mut self.directories {
             if watch.is_none() {

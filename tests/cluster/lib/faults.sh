@@ -69,7 +69,7 @@ restart() { # COMPONENT [--kill] [--no-wait]
     stop "$component" $signal
     start "$component"
     if [[ $component == kubelet && -z $no_wait ]]; then kubelet_up; fi
-    # It ends with containerd.
+    # `ctr events` exits when containerd stops.
     if [[ $component == containerd ]]; then stop events && start events; fi
     say "restarted $component (SIG$signal); new pid: $(pid_of "$component")"
 }

@@ -76,8 +76,8 @@ fn is_line_shown(shown: &str, line: &str) -> bool {
     line.ends_with(last)
 }
 
-/// Replaces the words that each run changes: numbers, times, ids, the bars of a chart, and the names of Pods. A column of
-/// a table can be empty, so neighboring ones become one.
+/// Replaces the words that each run changes: numbers, times, ids, the bars of a chart, and the names of Pods. A duration such
+/// as `1.2 s` is two words. A column of a table can be empty, so neighboring words become one.
 fn without_numbers(line: &str) -> String {
     let varies = |word: &str| {
         word.contains(|c: char| c.is_ascii_digit() || !c.is_ascii()) || word.contains("/shop-") || word == "s"

@@ -41,12 +41,11 @@ pub(crate) struct Directories {
     /// CPU time of this thread when the last event arrived; `None` if its handling is accounted for.
     handled_since: Option<Duration>,
     last_check: Instant,
-    /// Time of the last inotify event.
-    quiet_since: Instant,
+    last_event: Instant,
     /// Time of the last attempt to watch the unwatched directories.
     last_retry: Instant,
     /// Start of the further checks after an event, and their number so far.
-    last_event: Option<(Instant, usize)>,
+    rechecks: Option<(Instant, usize)>,
     /// Time of the next check of a container whose rate limit has delayed a change.
     retry_at: Option<Instant>,
 }
@@ -80,9 +79,9 @@ impl Directories {
             budget: CpuBucket::default(),
             handled_since: None,
             last_check: now(),
-            quiet_since: now(),
+            last_event: now(),
             last_retry: now(),
-            last_event: None,
+            rechecks: None,
             retry_at: None,
         };
         if podinfo.is_dir() {
@@ -119,18 +118,18 @@ impl Directories {
         inotify.get_mut().watches().add(path, mask).map(|_| ())
     }
 
-    /// Waits until a container may have written its report or released its tether. Returns without an event too, in case
-    /// inotify loses an event. Cancel-safe.
+    /// Waits until a container may have written its report or released its tether. Returns after the [`reread_interval`]
+    /// too, in case inotify loses an event. Cancel-safe.
     pub(crate) async fn changed(&mut self) {
-        let reread = reread_interval(self.quiet_since.elapsed());
-        if let Some((at, rounds)) = self.last_event
+        let reread = reread_interval(self.last_event.elapsed());
+        if let Some((at, rounds)) = self.rechecks
             && let Some(pause) = RECHECK_DELAYS.get(rounds)
         {
             tokio::time::sleep_until((at + *pause).into()).await;
-            self.last_event = Some((at, rounds + 1));
+            self.rechecks = Some((at, rounds + 1));
             return;
         }
-        self.last_event = None;
+        self.rechecks = None;
         if let Some(before) = self.handled_since.take() {
             self.budget.charge(thread_cpu_time().saturating_sub(before), now());
         }
@@ -146,7 +145,7 @@ impl Directories {
         };
         self.last_check = now();
         if has_event {
-            self.quiet_since = self.last_check;
+            self.last_event = self.last_check;
         }
         self.handled_since = has_event.then(thread_cpu_time);
         if !has_event && is_polling && self.last_retry.elapsed() >= reread {
@@ -158,13 +157,13 @@ impl Directories {
         let may_be_released =
             |name: &String, seen: &LastSeen| seen.is_tether_held && (has_event || !tether::is_held(&self.root, name));
         if self.last_seen.iter().any(|(name, seen)| may_be_released(name, seen)) {
-            self.last_event = Some((now(), 0));
+            self.rechecks = Some((now(), 0));
         }
     }
 
     /// Returns true if another check follows soon for the event that triggered the last check.
     pub(crate) fn rechecks_soon(&self) -> bool {
-        self.last_event.is_some_and(|(_, rounds)| rounds < RECHECK_DELAYS.len())
+        self.rechecks.is_some_and(|(_, rounds)| rounds < RECHECK_DELAYS.len())
     }
 
     /// Returns the containers whose directories have changed since the last call. Treats an invalid report file as a

@@ -17,8 +17,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Returns the interval between two checks for a listening socket: 0.1 % of the time since the start of probing. On a
-/// busy node the sidecar wakes up late, and the checks become rarer, which leaves more processor time to the containers.
+/// Returns the interval between two checks for a listening socket: 0.1 % of the time since the start of probing or ten
+/// times the delay of this check, but 1 to 100 ms. A late check shows that the node is busy.
 pub(super) fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
     (elapsed / 1000).max(late * 10).clamp(Duration::from_millis(1), Duration::from_millis(100))
 }
