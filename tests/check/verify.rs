@@ -296,14 +296,18 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
             vec![["note", "dry-run-skipped", "cannot create this Pod in a dry run"]],
         ),
         (
+            Cluster { dry_run: DryRun::Rejects(404, "namespaces \"shop\" not found"), ..ok() },
+            vec![["error", "dry-run-skipped", "the namespace shop does not exist"]],
+        ),
+        (
             Cluster { has_policies: false, ..ok() },
             vec![
+                ["error", "missing-policy", "ValidatingAdmissionPolicy podgate-unknown-containers: "],
                 [
                     "error",
                     "missing-policy",
                     "ValidatingAdmissionPolicy podgate-own-pod: a sidecar with podgate's role may",
                 ],
-                ["error", "missing-policy", "ValidatingAdmissionPolicy podgate-unknown-containers: "],
             ],
         ),
         (

@@ -68,21 +68,13 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
     }
     let webhook = or_finding("podgate's webhook", webhook, &mut findings);
     let pods = or_finding("the Pods of all namespaces", pods::read(cluster).await, &mut findings);
-    for ((workload, fix), count) in pods.iter().flat_map(|pods| &pods.unordered) {
-        let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
-        findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
-    }
     let apply = "apply the output of kubectl podgate install, or upgrade podgate's Helm chart";
     let missing_policy = |what| finding(Level::Error, "missing-policy", what, apply);
-    let effect = "a sidecar with podgate's role may change every Pod of its namespace";
-    let policy = check_policy(cluster, OWN_POD, effect, missing_policy).await;
-    let found = or_finding("the policy podgate-own-pod", policy, &mut findings);
-    findings.extend(found.flatten());
     if let Some(Some(webhook)) = &webhook {
         let injection = or_finding("the injection", check_injection(cluster).await, &mut findings);
         let is_injected = injection.as_ref().is_some_and(|finding| finding.rule == "injected");
         if !is_injected && pods.as_ref().is_some_and(|pods| pods.ready_webhooks == 0) {
-            let fix = "see its Pods: kubectl describe pods -A -l app.kubernetes.io/name=podgate";
+            let fix = "see docs/troubleshooting.md: kubectl get deployments,pods -A -l app.kubernetes.io/name=podgate";
             findings.push(finding(Level::Error, "webhook-not-ready", "the webhook has no ready replica", fix));
         }
         findings.extend(injection);
@@ -94,8 +86,17 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         let found = or_finding("the policy podgate-unknown-containers", policy, &mut findings);
         findings.extend(found.flatten());
     } else if webhook.is_some() {
-        let fix = "install it: kubectl podgate install | kubectl apply -f -";
+        let fix =
+            format!("install it: kubectl podgate install --namespaces {} | kubectl apply -f -", cluster.namespace);
         findings.push(finding(Level::Error, "missing-webhook", "the cluster does not have podgate's webhook", fix));
+    }
+    let effect = "a sidecar with podgate's role may change every Pod of its namespace";
+    let policy = check_policy(cluster, OWN_POD, effect, missing_policy).await;
+    let found = or_finding("the policy podgate-own-pod", policy, &mut findings);
+    findings.extend(found.flatten());
+    for ((workload, fix), count) in pods.iter().flat_map(|pods| &pods.unordered) {
+        let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
+        findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
     }
     for (namespace, account) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;
@@ -184,6 +185,10 @@ async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
             let what = format!("the webhook does not inject a Pod with an order in the namespace {namespace}");
             let fix = "pass another namespace with -n if it is excluded; otherwise see kubectl podgate install --diff";
             finding(Level::Error, "not-injected", what, fix)
+        }
+        Err(ClusterError::Rejected { code: 404, .. }) => {
+            let what = format!("the namespace {namespace} does not exist, so the injection was not checked");
+            finding(Level::Error, "dry-run-skipped", what, "pass a namespace that exists with -n")
         }
         Err(ClusterError::Rejected { code, message, .. }) => {
             let found = check_refusal(code, &message);
