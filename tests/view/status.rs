@@ -154,7 +154,7 @@ fn conditions_describe_what_is_needed() {
 
 #[test]
 fn notes_explain_unusual_situations() {
-    let table: [(&str, Change); 14] = [
+    let table: [(&str, Change); 15] = [
         ("While the hook of db waits (at most 2m), the kubelet does not update", |_| {}),
         ("Nothing is published yet: the Pod has no node.", |pod| {
             pod["metadata"]["annotations"] = json!({});
@@ -174,6 +174,10 @@ fn notes_explain_unusual_situations() {
         }),
         ("The Pod has no podgate sidecar, hook or gate", |pod| {
             pod["metadata"]["annotations"] = json!({"a": "b"});
+            pod["spec"] = json!({"nodeName": "n", "containers": [{"name": "db"}]});
+        }),
+        ("The Pod declares an order, but was created without podgate's sidecar", |pod| {
+            pod["metadata"]["annotations"] = json!({"podgate.io/order": "db, api"});
             pod["spec"] = json!({"nodeName": "n", "containers": [{"name": "db"}]});
         }),
         ("The published state is invalid: sandbox.podgate.io/stage is missing or malformed.", |pod| {

@@ -7,6 +7,8 @@ use podgate::core::container::Mode;
 use podgate::core::names;
 use podgate::core::snapshot::{REASON_ENDED, Unreadable};
 use podgate::core::state::Stage;
+use podgate::order::declare::keys::is_declared;
+use serde_json::json;
 use std::time::{Duration, SystemTime};
 
 pub(crate) struct Facts<'a> {
@@ -72,7 +74,14 @@ fn uses_podgate(view: &View) -> bool {
 pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
     let view = facts.view;
     if !uses_podgate(view) {
-        return vec!["The Pod has no podgate sidecar, hook or gate: only the kubelet's status is shown.".to_owned()];
+        let annotations = facts.pod.metadata.annotations.as_ref();
+        let note = if is_declared(&json!({"metadata": {"annotations": annotations}})) {
+            "The Pod declares an order, but was created without podgate's sidecar, so it runs without its order: see \
+             kubectl podgate verify."
+        } else {
+            "The Pod has no podgate sidecar, hook or gate: only the kubelet's status is shown."
+        };
+        return vec![note.to_owned()];
     }
     let mut notes: Vec<String> = unpublished_note(facts).into_iter().collect();
     notes.extend(view.stale_reason.as_ref().map(|why| format!("The published state is ignored: {why}.")));
