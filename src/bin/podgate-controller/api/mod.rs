@@ -14,6 +14,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1;
 use kube::api::{Api, ApiResource, Patch, PatchParams, WatchEvent, WatchParams};
 use podgate::core::annotations::Annotations;
+use podgate::core::names;
 use podgate::core::snapshot::is_podgate_key;
 use podgate::core::text::error_chain;
 use serde_json::{Value, json};
@@ -28,6 +29,8 @@ use tracing::{info, warn};
 /// Time during which changes are collected into one patch. Each patch costs the API server a write, and makes the kubelet
 /// sync the Pod.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
+/// The same for the first patch. Until then, a person sees only the kubelet's status.
+const FIRST_BATCH_WINDOW: Duration = Duration::from_millis(400);
 /// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
 /// Time during which all changes are collected while a container is held. Each patch makes the kubelet sync the Pod, and
@@ -234,7 +237,11 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
             return Some(patch);
         }
         if !shared.has_held_container.get() {
-            let window = if is_minor(&patch) { since + MINOR_BATCH_WINDOW } else { now() + BATCH_WINDOW };
+            let window = match shared.actual.borrow().contains_key(names::SANDBOX_STAGE) {
+                false => now() + FIRST_BATCH_WINDOW,
+                true if is_minor(&patch) => since + MINOR_BATCH_WINDOW,
+                true => now() + BATCH_WINDOW,
+            };
             until = until.min(window);
         }
         let more = tokio::time::timeout_at(until.into(), desired.changed()).await;
