@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Shortest interval of the slow re-read, which finds a change if its event is lost.
 pub const SLOW_REREAD: Duration = Duration::from_secs(1);
 
-/// Returns the time until the next slow re-read: a tenth of `elapsed`, but 1 to 10 s.
+/// Returns the time until the next slow re-read: a tenth of `elapsed`, at least 1 s and at most 10 s.
 pub fn reread_interval(elapsed: Duration) -> Duration {
     (elapsed / 10).clamp(SLOW_REREAD, SLOW_REREAD * 10)
 }

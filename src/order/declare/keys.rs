@@ -104,7 +104,7 @@ pub fn is_annotation(key: &str) -> bool {
 
 /// Returns true if the annotation `key` declares an order. Its value is then a list of containers or checks. The other
 /// keys only adjust a declared order.
-pub(crate) fn is_declaring(key: &str) -> bool {
+pub fn is_declaring(key: &str) -> bool {
     matches!(key, ORDER | STOP_ORDER | JOB_SIDECARS) || key.starts_with(AFTER_PREFIX) || key.starts_with(CHECK_PREFIX)
 }
 

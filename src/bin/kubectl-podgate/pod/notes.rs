@@ -7,8 +7,7 @@ use podgate::core::container::Mode;
 use podgate::core::names;
 use podgate::core::snapshot::{REASON_ENDED, Unreadable};
 use podgate::core::state::Stage;
-use podgate::order::declare::keys::is_declared;
-use serde_json::json;
+use podgate::order::declare::keys::is_declaring;
 use std::time::{Duration, SystemTime};
 
 pub(crate) struct Facts<'a> {
@@ -74,8 +73,8 @@ fn uses_podgate(view: &View) -> bool {
 pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
     let view = facts.view;
     if !uses_podgate(view) {
-        let annotations = facts.pod.metadata.annotations.as_ref();
-        let note = if is_declared(&json!({"metadata": {"annotations": annotations}})) {
+        let mut annotations = facts.pod.metadata.annotations.iter().flatten();
+        let note = if annotations.any(|(key, _)| is_declaring(key)) {
             "The Pod declares an order, but was created without podgate's sidecar, so it runs without its order: see \
              kubectl podgate verify."
         } else {

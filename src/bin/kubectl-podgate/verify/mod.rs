@@ -74,17 +74,15 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         let injection = or_finding("the injection", check_injection(cluster).await, &mut findings);
         let is_injected = injection.as_ref().is_some_and(|finding| finding.rule == "injected");
         if !is_injected && pods.as_ref().is_some_and(|pods| pods.ready_webhooks == 0) {
-            let fix = "see docs/troubleshooting.md: kubectl get deployments,pods -A -l app.kubernetes.io/name=podgate";
+            let fix = "look for the cause: kubectl get deployments,pods -A -l app.kubernetes.io/name=podgate";
             findings.push(finding(Level::Error, "webhook-not-ready", "the webhook has no ready replica", fix));
         }
         findings.extend(injection);
         let certificate = check_certificate(cluster, webhook).await;
-        let found = or_finding("the webhook's certificate", certificate, &mut findings);
-        findings.extend(found.flatten());
+        add_finding("the webhook's certificate", certificate, &mut findings);
         let effect = "a Pod whose order names an unknown container starts in no order";
         let policy = check_policy(cluster, UNKNOWN_CONTAINERS, effect, missing_policy).await;
-        let found = or_finding("the policy podgate-unknown-containers", policy, &mut findings);
-        findings.extend(found.flatten());
+        add_finding("the policy podgate-unknown-containers", policy, &mut findings);
     } else if webhook.is_some() {
         let fix =
             format!("install it: kubectl podgate install --namespaces {} | kubectl apply -f -", cluster.namespace);
@@ -92,8 +90,7 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
     }
     let effect = "a sidecar with podgate's role may change every Pod of its namespace";
     let policy = check_policy(cluster, OWN_POD, effect, missing_policy).await;
-    let found = or_finding("the policy podgate-own-pod", policy, &mut findings);
-    findings.extend(found.flatten());
+    add_finding("the policy podgate-own-pod", policy, &mut findings);
     for ((workload, fix), count) in pods.iter().flat_map(|pods| &pods.unordered) {
         let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
         findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
@@ -104,8 +101,7 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         findings.extend(lacks_verbs(namespace, account, &missing));
     }
     findings.extend(pods.iter().flat_map(|pods| &pods.versions).filter_map(check_version));
-    let found = or_finding("hold mode", check_hold_mode(cluster).await, &mut findings);
-    findings.extend(found.flatten());
+    add_finding("hold mode", check_hold_mode(cluster).await, &mut findings);
     Ok(findings)
 }
 
@@ -206,6 +202,12 @@ fn pods_path(cluster: &Cluster) -> String {
 
 fn finding(level: Level, rule: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Finding {
     Finding { level, ..Finding::note(rule, Place::root(), message).fix(fix) }
+}
+
+/// Adds the finding of a check, or one that says why the check was not possible.
+fn add_finding(what: &str, result: Result<Option<Finding>, ClusterError>, to: &mut Vec<Finding>) {
+    let found = or_finding(what, result, to);
+    to.extend(found.flatten());
 }
 
 /// Returns the result of a request. If the request failed, adds a finding and returns `None`.

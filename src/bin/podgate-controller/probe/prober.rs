@@ -17,8 +17,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Returns the interval between two checks for a listening socket: 0.1 % of the time since the start of probing or ten
-/// times the delay of this check, but 1 to 100 ms. A late check shows that the node is busy.
+/// Returns the time until the next check for a listening socket, at least 1 ms and at most 100 ms. It is 0.1 % of the time
+/// since the start of probing. If the current check is late, the node is busy, and it is at least ten times the delay.
 pub(super) fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
     (elapsed / 1000).max(late * 10).clamp(Duration::from_millis(1), Duration::from_millis(100))
 }

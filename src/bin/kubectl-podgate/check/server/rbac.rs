@@ -76,7 +76,8 @@ pub(crate) fn lacks_verbs(namespace: &str, account: &str, missing: &[&str]) -> O
          not published",
         missing.join(", ")
     );
-    let fix = "bind podgate's role (kubectl podgate install --namespaces, or manifests/rolebinding.yaml), or set podgate.io/publish: board";
+    let fix = "bind podgate's role to the account (kubectl podgate install --namespaces, or manifests/rolebinding.yaml), or \
+         set podgate.io/publish: board";
     let at = Place::root().to("spec").to("serviceAccountName");
     (!missing.is_empty()).then(|| Finding::warning("missing-rbac", at, message).fix(fix))
 }
