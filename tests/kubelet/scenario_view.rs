@@ -74,21 +74,25 @@ pub(crate) fn time_in_row(row: &Value, what: &str) -> f64 {
     at.expect("a time after 1970").as_millis() as f64
 }
 
-/// Asserts that the timeline shows the containers of `lives` in order, with the times that the containers logged.
+/// Asserts that the timeline shows the containers of `lives` in order, with times between what the containers logged
+/// and what followed from it.
 fn assert_timeline(run: &FollowedPod, lives: &[IncarnationLog]) {
     let (code, text) = run_podgate(run, &["timeline", "-o", "json"]);
     assert_eq!(code, 0, "{text}");
+    let asked = crate::clock::wall_ms();
     let timeline: Value = serde_json::from_str(&text).expect("JSON");
     let mut before = 0.0;
-    for life in lives {
+    for (index, life) in lives.iter().enumerate() {
         let row = row(&timeline, &life.name);
         let (started, ready) = (time_in_row(row, "started"), time_in_row(row, "ready"));
         // A time that is not exact is rounded down to whole seconds.
         let latest = started + if row["started"]["exact"] == true { 0.0 } else { 1000.0 };
         assert!(before <= latest && started <= ready, "{} is out of order: {text}", life.name);
+        // The next container starts only after podgate has seen this one Ready.
+        let next = lives.get(index + 1).map_or(asked, IncarnationLog::start_time);
         for (what, shown, logged) in [("started", started, life.start_time()), ("ready", ready, life.ready_time())] {
             // A time can be up to one second early only because it is rounded down to whole seconds.
-            assert!((-1001.0..1500.0).contains(&(shown - logged)), "{} {what}: {shown} {logged}: {text}", life.name);
+            assert!(logged - 1001.0 < shown && shown <= next, "{} {what}: {logged} {shown} {next}: {text}", life.name);
         }
         assert_eq!(row["ready"]["by"], "podgate", "{text}");
         before = ready;
@@ -115,14 +119,15 @@ fn timeline_matches_a_pod_with_gates() {
     scene.grant_pod_access();
     let run = scene.create(&Pod::new("view-gates", gated_chain_containers("2s", &[])));
     run.wait_until_up();
-    assert_timeline(&run, &run.assert_order(&["db", "api", "web"]));
+    let lives = run.assert_order(&["db", "api", "web"]);
+    assert_timeline(&run, &lives);
     let (_, text) = run_podgate(&run, &["timeline", "-o", "json"]);
     let timeline: Value = serde_json::from_str(&text).expect("JSON");
     let (api, web) = (row(&timeline, "api"), row(&timeline, "web"));
     let (gate, opened, ready) = (time_in_row(web, "gate"), time_in_row(web, "opened"), time_in_row(api, "ready"));
     assert!(
-        gate < opened && (0.0..1000.0).contains(&(opened - ready)),
-        "web's gate must open when api is Ready: {text}"
+        gate < opened && ready <= opened && opened <= lives[2].start_time(),
+        "web's gate must open when api is Ready, and before web starts: {text}"
     );
     assert!(web["bars"].as_array().expect("bars").iter().any(|bar| bar["kind"] == "gate"), "{text}");
 }
