@@ -204,6 +204,20 @@ fn old_kubernetes_versions_are_rejected() {
 }
 
 #[test]
+fn startup_probe_of_a_native_sidecar_is_reported_where_kubelets_mishandle_it() {
+    let at = |version: &str| Context { kubernetes: Some(version.parse().unwrap()), ..Context::default() };
+    let proxy = |probe: &str| json!([{"name": "proxy", "image": "i", "restartPolicy": "Always", probe: {"tcpSocket": {"port": 1}}}]);
+    let mut pod = three_containers();
+    pod["spec"]["initContainers"] = proxy("startupProbe");
+    assert!(only_finding(&pod, at("1.35")).message.contains("1.35.0 to 1.35.3"));
+    assert!(findings_of(&pod, at("1.34")).is_empty() && findings_of(&pod, Context::default()).is_empty());
+    pod["spec"]["restartPolicy"] = json!("Never");
+    assert!(only_finding(&pod, at("1.36")).message.contains("kubernetes#132826"));
+    pod["spec"]["initContainers"] = proxy("readinessProbe");
+    assert!(findings_of(&pod, at("1.35")).is_empty());
+}
+
+#[test]
 fn forecast_shows_parallel_steps_and_the_longest_wait() {
     let of = |template: &Value| Forecast::of(&plan(template, &KnownFacts::default()).unwrap());
     let mut diamond =

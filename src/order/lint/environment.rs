@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// First version in which a regular container can have its own restartPolicy.
 const CONTAINER_POLICY_SINCE: Version = Version { major: 1, minor: 35 };
+/// Its patch releases before 1.35.4 have kubernetes#137146.
+const WITH_LOST_RESTARTS: Version = Version { major: 1, minor: 35 };
 /// Default of a Deployment's progressDeadlineSeconds.
 const DEFAULT_PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 
@@ -25,6 +27,7 @@ pub(super) fn check(
     findings: &mut Vec<Finding>,
 ) {
     check_version(spec, context, findings);
+    check_native_startup(spec, context, findings);
     check_host_network(spec, plan, findings);
     check_processes(spec, plan, findings);
     check_restarts(spec, plan, findings);
@@ -43,6 +46,26 @@ fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Findi
         let place = own.place().to("restartPolicy");
         findings
             .push(Finding::error("kubernetes-too-old", place, what).fix("remove it, or set the Pod's restartPolicy"));
+    }
+}
+
+/// Reports native sidecars whose startupProbe can keep the kubelet from starting the Pod's containers.
+fn check_native_startup(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
+    let never = spec.value["restartPolicy"] == "Never";
+    for own in spec.natives().filter(|own| own.value.get("startupProbe").is_some()) {
+        let (what, fix) = if never {
+            let what = "if it fails once, the kubelet never starts the containers of a Pod with restartPolicy Never \
+                        (kubernetes#132826)";
+            (what, "use a readinessProbe, and name the sidecar in the order; or set restartPolicy: OnFailure")
+        } else if context.kubernetes == Some(WITH_LOST_RESTARTS) {
+            let what = "after a restart of the kubelet, Kubernetes 1.35.0 to 1.35.3 never restarts containers that exit \
+                        (kubernetes#137146)";
+            (what, "update the nodes to 1.35.4, or use a readinessProbe and name the sidecar in the order")
+        } else {
+            continue;
+        };
+        let what = format!("{} is a native sidecar with a startupProbe: {what}", own.name);
+        findings.push(Finding::warning("native-startup", own.place().to("startupProbe"), what).fix(fix));
     }
 }
 
