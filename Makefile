@@ -5,9 +5,11 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
-# Kubernetes version of the test cluster, scenario to run, fuzz targets, seconds for each fuzz target.
+# Kubernetes version of the test cluster, scenarios to run, fuzz targets, seconds for each fuzz target.
 K8S ?= 1.36
 SCENARIO ?=
+# Further options of `cluster up`, such as --containerd 2.
+CLUSTER ?=
 FUZZ ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 TIME ?= 60
 # Time and memory are what an attack on the webhook aims at. The address sanitizer would multiply both. The API server
@@ -92,7 +94,7 @@ test: ## Run all tests that need neither a cluster nor root; list what this mach
 
 e2e: ## Run the tests on a real kubelet (installs what it needs): SCENARIO=name for some of them, K8S=1.34 for the older Kubernetes
 	@.ci/setup --for e2e --k8s $(K8S)
-	tests/kubelet/prepare --k8s $(K8S)
+	tests/kubelet/prepare --k8s $(K8S) $(CLUSTER)
 	tests/kubelet/run $(SCENARIO)
 
 guarantees: ## Test every fault in every mode on both Kubernetes versions, and write docs/guarantees.md (20 minutes)

@@ -80,11 +80,12 @@ pub(crate) fn is_test_cluster() -> bool {
     })
 }
 
-/// Returns the minor version of Kubernetes in the cluster.
+/// Returns the lowest minor version of the kubelets, which are never newer than the API server.
 pub(crate) fn minor_version() -> u32 {
-    let version = kubectl_json(&["version"]);
-    let minor = version["serverVersion"]["minor"].as_str().expect("a minor version").trim_end_matches('+');
-    minor.parse().expect("a number")
+    let nodes = kubectl_json(&["get", "nodes"]);
+    let nodes = nodes["items"].as_array().expect("a list").iter();
+    let version = |node: &Value| node["status"]["nodeInfo"]["kubeletVersion"].as_str()?.split('.').nth(1)?.parse().ok();
+    nodes.map(|node| version(node).expect("a version")).min().expect("a node")
 }
 
 /// Guard that stops the API server. Dropping the guard starts the API server again.

@@ -37,6 +37,7 @@ mod scenario_hold;
 mod scenario_hooks;
 mod scenario_hostile;
 mod scenario_jobs;
+mod scenario_kubernetes;
 mod scenario_manifests;
 mod scenario_opened;
 mod scenario_probes;

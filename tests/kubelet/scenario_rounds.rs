@@ -2,7 +2,7 @@
 
 use crate::cluster::{minor_version, run_script};
 use crate::orders::chain;
-use crate::pod::{Pod, server};
+use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene, print_line};
 use crate::watch::ObservedPod;
 use serde_json::json;
@@ -23,7 +23,7 @@ fn epoch(seen: &ObservedPod) -> String {
 
 /// Waits until the Pod has started, calls `restart` to make all containers start again, and asserts the order of both
 /// starts. Returns the observed Pod after the first start and after the second start.
-fn start_twice(run: &FollowedPod<'_>, restart: impl FnOnce()) -> (ObservedPod, ObservedPod) {
+pub(crate) fn start_twice(run: &FollowedPod<'_>, restart: impl FnOnce()) -> (ObservedPod, ObservedPod) {
     let first = run.wait_until_up();
     run.assert_order(&NAMES);
     let board = run.board_annotations("podgate").expect("a board");
@@ -76,6 +76,12 @@ fn order_survives_a_killed_sandbox_on_host_network() {
     scene.report(&format!("sandbox {first} -> {second}"));
 }
 
+/// Makes the kubelet restart all containers of the Pod when `web` receives SIGUSR1.
+pub(crate) fn web_that_restarts_all(web: Container) -> Container {
+    let rule = json!({"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}});
+    web.args(&["--exit-code", "88"]).with(json!({"restartPolicy": "Never", "restartPolicyRules": [rule]}))
+}
+
 /// `RestartAllContainers` (Kubernetes 1.36 and later) restarts all containers in the same sandbox, without back-off and
 /// preStop hooks.
 #[test]
@@ -90,14 +96,10 @@ fn order_survives_a_restart_of_all_containers() {
         return;
     }
     scene.grant_pod_access();
-    let rule = json!({"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}});
     let containers = [
         server("db").http(8001).ready_after("2s").hook(&[]),
         server("api").http(8002).ready_after("500ms").hook(&[]),
-        server("web")
-            .http(8003)
-            .args(&["--exit-code", "88"])
-            .with(json!({"restartPolicy": "Never", "restartPolicyRules": [rule]})),
+        web_that_restarts_all(server("web").http(8003)),
     ];
     let run = scene.create(&Pod::new("restart-all", containers));
     let (first, second) = start_twice(&run, || run.signal("web", "USR1"));

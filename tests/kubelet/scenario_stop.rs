@@ -9,21 +9,21 @@ use crate::pod::{Container, Pod, SidecarPlacement, server};
 use crate::scene::{FollowedPod, Scene};
 use serde_json::json;
 
-fn grace(seconds: u32) -> serde_json::Value {
+pub(crate) fn grace(seconds: u32) -> serde_json::Value {
     json!({"spec": {"terminationGracePeriodSeconds": seconds}})
 }
 
 /// Deletes the Pod. Returns the logs of its containers, and the duration of the deletion in milliseconds.
-fn delete(run: &FollowedPod, logs: &NodeLogs) -> (Vec<IncarnationLog>, f64) {
+pub(crate) fn delete(run: &FollowedPod, logs: &NodeLogs) -> (Vec<IncarnationLog>, f64) {
     let took = run.delete();
     (logs.logs_with_ends(), took)
 }
 
-fn log_of<'a>(lives: &'a [IncarnationLog], name: &str) -> &'a IncarnationLog {
+pub(crate) fn log_of<'a>(lives: &'a [IncarnationLog], name: &str) -> &'a IncarnationLog {
     lives.iter().rfind(|life| life.name == name).unwrap_or_else(|| panic!("{name} logged nothing"))
 }
 
-fn summary(lives: &[IncarnationLog], names: &[&str], zero: f64) -> String {
+pub(crate) fn summary(lives: &[IncarnationLog], names: &[&str], zero: f64) -> String {
     let format_one = |name: &&str| {
         let life = log_of(lives, name);
         let at = |ms: Option<f64>| ms.map_or("never".to_owned(), |ms| format!("{:+.2}", (ms - zero) / 1000.0));
@@ -33,7 +33,7 @@ fn summary(lives: &[IncarnationLog], names: &[&str], zero: f64) -> String {
 }
 
 /// Asserts that each container in `names` received SIGTERM only after the previous container had exited.
-fn assert_stop_order(lives: &[IncarnationLog], names: &[&str]) {
+pub(crate) fn assert_stop_order(lives: &[IncarnationLog], names: &[&str]) {
     for pair in names.windows(2) {
         let (dependent, provider) = (log_of(lives, pair[0]), log_of(lives, pair[1]));
         let end = dependent.end.unwrap_or_else(|| panic!("{} never exited: {dependent:?}", dependent.name));

@@ -2,7 +2,7 @@
 
 use crate::cluster::{create, kubectl, minor_version};
 use crate::pod::{Container, Pod, server};
-use crate::scene::{FollowedPod, Scene};
+use crate::scene::{FollowedPod, Scene, print_line};
 use serde_json::json;
 
 /// File that `db` creates when it is Ready.
@@ -45,6 +45,26 @@ fn restricted_pod_with_shared_processes_starts_in_order() {
     let read_only = |container: Container| container.with(json!({"securityContext": {"readOnlyRootFilesystem": true}}));
     let pod = pod_of_all_modes("strict", read_only).with(json!({"spec": {"shareProcessNamespace": true}}));
     assert_starts_in_order(&scene.create(&pod));
+}
+
+/// In a user namespace, the containers' users are others on the node, and the volumes are mounted with mapped ids.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn pod_in_a_user_namespace_starts_in_order() {
+    let scene = Scene::shared("user-namespace");
+    let features = kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].status.runtimeHandlers[*].features.userNamespaces}"]);
+    if !features.contains("true") {
+        print_line("user-namespace: skipped, because the node's runtime has no user namespaces (it needs runc 1.2)");
+        return;
+    }
+    scene.grant_pod_access();
+    let pod = pod_of_all_modes("user-namespace", |container| container).with(json!({"spec": {"hostUsers": false}}));
+    let run = scene.create(&pod);
+    assert_starts_in_order(&run);
+    if Scene::can_inject_faults("user-namespace") {
+        let map = std::fs::read_to_string(format!("/proc/{}/uid_map", run.pid("web").expect("web runs"))).expect("a map");
+        assert_ne!(map.split_whitespace().nth(1), Some("0"), "web runs in the node's user namespace: {map}");
+    }
 }
 
 /// Both Pods use the node's network namespace, so each sidecar sees the sockets of both.

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # other sourced files set the variables
-# Installs Debian packages, and builds Kubernetes and containerd from their Go modules. Sourced by cluster.
+# Installs Debian packages, and builds Kubernetes, containerd and runc from their Go modules. Sourced by cluster.
 
 packages=(etcd-server containerd runc containernetworking-plugins iproute2 busybox-static openssl jq procps)
 
@@ -25,6 +25,24 @@ choose_containerd() {
     containerd_full=$(awk '$1 ~ "^github.com/containerd/containerd(/v2)?$" { print $1 "@" $2 }' "$module/go.mod")
     containerd_package=${containerd_full%@*} containerd_full=${containerd_full#*@}
     containerd_bin=$cache/containerd/$containerd_full-$(cat "$module"/go.* | sha256sum | cut -c1-12)/bin
+}
+
+# choose_runtime NAME: sets the path of the OCI runtime: that of Debian's package, or the build of one of the versions in
+# runc, built or not.
+choose_runtime() {
+    local module=$here/runc/${1#runc-}
+    runtime_program=/usr/sbin/$1
+    case $1 in
+    runc) ;;
+    crun) packages+=(crun) runtime_program=/usr/bin/crun ;;
+    *)
+        [[ -f $module/go.mod ]] || usage_error "unsupported runtime $1; must be runc, crun or one of: $(cd "$here/runc" && printf 'runc-%s ' */ | tr -d /)"
+        # The default seccomp profile needs it.
+        packages+=(libseccomp-dev pkg-config gcc)
+        runc_full=$(awk '$1 == "github.com/opencontainers/runc" { print $2 }' "$module/go.mod")
+        runtime_program=$cache/runc/$runc_full-$(cat "$module"/go.* | sha256sum | cut -c1-12)/bin/runc
+        ;;
+    esac
 }
 
 install_packages() {
@@ -80,12 +98,23 @@ finish_build_dir() { # FINAL
     mv -T "$build_dir" "$1" 2>/dev/null || [[ -d $1/bin ]] || die "cannot move $build_dir to $1"
 }
 
-build() { # VERSION CONTAINERD
+# choose VERSION CONTAINERD RUNTIME KUBELET: sets the paths of all programs, built or not.
+choose() {
+    choose_version "$4"
+    kubelet_bin=$k8s_bin
     choose_version "$1"
     choose_containerd "$2"
+    choose_runtime "$3"
+}
+
+build() { # VERSION CONTAINERD RUNTIME KUBELET
+    choose_version "$4"
+    build_k8s "$4"
+    choose "$@"
     build_tools "$1"
     build_k8s "$1"
     build_containerd "$2"
+    build_runc "${3#runc-}"
 }
 
 build_tools() {
@@ -126,13 +155,25 @@ build_containerd() {
     finish_build_dir "${containerd_bin%/bin}"
 }
 
+build_runc() {
+    [[ ! -x $runtime_program ]] && [[ $runtime_program == "$cache"/* ]] || return 0
+    need_go "runc/$1"
+    install_packages
+    new_build_dir "${runtime_program%/bin/runc}"
+    cp "$here/runc/$1"/go.* "$build_dir/src"
+    say "building runc $runc_full into ${runtime_program%/bin/runc}: once, 1 minute on 2 cores"
+    # It enters namespaces in C.
+    cgo=1 compile "runc $runc_full" 300 "-X main.version=${runc_full#v}" -tags seccomp -o ../bin/ tool
+    finish_build_dir "${runtime_program%/bin/runc}"
+}
+
 # compile WHAT PACKAGES LINK_FLAGS ARGUMENTS...: runs `go build ARGUMENTS` in src of the build directory. Shows how many
 # of about PACKAGES packages it has compiled.
 compile() {
     local what=$1 packages=$2 flags=$3 start=$SECONDS status=0 pid count next=15
     shift 3
     # -v prints each compiled package, which serves as progress.
-    (cd "$build_dir/src" && CGO_ENABLED=0 exec go build -trimpath -buildvcs=false -mod=readonly -v \
+    (cd "$build_dir/src" && CGO_ENABLED=${cgo:-0} exec go build -trimpath -buildvcs=false -mod=readonly -v \
         -ldflags "-s -w $flags" "$@") >"$build_dir/log" 2>&1 &
     pid=$!
     # shellcheck disable=SC2064 # expand the pid now

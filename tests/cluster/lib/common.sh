@@ -14,10 +14,6 @@ logs=$state/log
 netns=/run/netns/$name
 
 node=podgate-node
-node_ip=10.95.0.1
-service_range=10.96.0.0/16
-service_ip=10.96.0.1
-pod_range=10.97.0.0/16
 port=${PODGATE_CLUSTER_PORT:-16443}
 
 kubeconfig=$state/kubeconfig               # from this machine, through the relay
@@ -25,6 +21,18 @@ kubeconfig_inside=$state/kubeconfig-inside # from the cluster's network
 audit_log=$state/audit.log
 containerd_socket=$run/containerd.sock
 pause_image=docker.io/podgate/pause:test
+
+# choose_addresses IPv4|IPv6: sets the addresses in the cluster's network.
+choose_addresses() {
+    addresses=$1
+    if [[ $addresses == IPv6 ]]; then
+        node_ip=fd00:95::1 service_range=fd00:96::/112 service_ip=fd00:96::1 pod_range=fd00:97::/64
+        service_host="[$service_ip]" any_address=::
+    else
+        node_ip=10.95.0.1 service_range=10.96.0.0/16 service_ip=10.96.0.1 pod_range=10.97.0.0/24
+        service_host=$service_ip any_address=0.0.0.0
+    fi
+}
 
 # In start order.
 components=(etcd containerd kube-apiserver relay kube-controller-manager kube-scheduler kubelet events)

@@ -5,20 +5,23 @@
 write_network() {
     ip netns add "$name"
     # The node's interface is a bridge without ports, because not every kernel has dummy interfaces. No outside access.
+    local ipv6=true
+    [[ $addresses == IPv4 ]] || ipv6='cd /proc/sys/net/ipv6/conf && echo 0 >default/accept_dad && echo 1 >all/forwarding'
     inside sh -c "
+        $ipv6 &&
         ip link set lo up &&
         ip link add node0 type bridge &&
-        ip address add $node_ip/24 dev node0 &&
-        ip address add $service_ip/32 dev node0 &&
+        ip address add $node_ip dev node0 &&
+        ip address add $service_ip dev node0 &&
         ip link set node0 up &&
-        ip route add default dev node0 &&
+        ip ${addresses/IPv/-} route add default dev node0 &&
         echo 1 >/proc/sys/net/ipv4/ip_forward" || die "cannot set up the network namespace $name (above)"
     mkdir -p "$state/cni"
     cat >"$state/cni/10-podgate.conflist" <<END
 {"cniVersion": "0.4.0", "name": "podgate", "plugins": [{
   "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
-  "ipam": {"type": "host-local", "ranges": [[{"subnet": "${pod_range%.*.*}.0.0/24"}]],
-           "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "$state/cni-addresses"}}]}
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": "$pod_range"}]],
+           "routes": [{"dst": "$any_address/0"}], "dataDir": "$state/cni-addresses"}}]}
 END
 }
 
@@ -63,10 +66,10 @@ $manager,system:kube-controller-manager,kcm,
 $scheduler,system:kube-scheduler,scheduler,
 END
     write_kubeconfig "$kubeconfig" "https://127.0.0.1:$port" "$admin"
-    write_kubeconfig "$kubeconfig_inside" "https://$service_ip" "$admin"
-    write_kubeconfig "$state/kubelet.kubeconfig" "https://$service_ip" "$kubelet"
-    write_kubeconfig "$state/manager.kubeconfig" "https://$service_ip" "$manager"
-    write_kubeconfig "$state/scheduler.kubeconfig" "https://$service_ip" "$scheduler"
+    write_kubeconfig "$kubeconfig_inside" "https://$service_host" "$admin"
+    write_kubeconfig "$state/kubelet.kubeconfig" "https://$service_host" "$kubelet"
+    write_kubeconfig "$state/manager.kubeconfig" "https://$service_host" "$manager"
+    write_kubeconfig "$state/scheduler.kubeconfig" "https://$service_host" "$scheduler"
 }
 
 write_settings() {
@@ -94,13 +97,13 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       SystemdCgroup = false
-      BinaryName = "$runtime"
+      BinaryName = "$runtime_program"
 END
     # All other settings are the kubelet's defaults. Nothing here changes how it treats a pod.
     cat >"$state/kubelet.yaml" <<END
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-address: $node_ip
+address: "$node_ip"
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 containerRuntimeEndpoint: unix://$containerd_socket
@@ -115,7 +118,7 @@ evictionHard: {memory.available: 50Mi, nodefs.available: "1%", nodefs.inodesFree
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 # There is no DNS. Nothing listens at this address, so a lookup fails at once instead of timing out.
-clusterDNS: [$node_ip]
+clusterDNS: ["$node_ip"]
 clusterDomain: cluster.local
 podLogsDir: $state/pod-logs
 volumePluginDir: $state/volume-plugins
@@ -150,7 +153,7 @@ start() { # COMPONENT: starts it with the feature gates of $feature_gates, and r
         # reason, aggregator routing makes it call webhooks by the addresses of their pods.
         launch_inside kube-apiserver "$k8s_bin/kube-apiserver" \
             --etcd-servers=http://127.0.0.1:2379 \
-            --bind-address=0.0.0.0 --secure-port=443 --advertise-address="$service_ip" \
+            --bind-address="$any_address" --secure-port=443 --advertise-address="$service_ip" \
             --service-cluster-ip-range="$service_range" --endpoint-reconciler-type=none \
             --tls-cert-file="$state/pki/apiserver.crt" --tls-private-key-file="$state/pki/apiserver.key" \
             --cert-dir="$state/pki" --token-auth-file="$state/tokens.csv" \
@@ -163,7 +166,7 @@ start() { # COMPONENT: starts it with the feature gates of $feature_gates, and r
         until_true 60 "the API server is ready" kube-apiserver api_ready
         ;;
     relay)
-        launch relay "$tools_bin/relay" "127.0.0.1:$port" "$netns" "$service_ip:443"
+        launch relay "$tools_bin/relay" "127.0.0.1:$port" "$netns" "$service_host:443"
         ;;
     kube-controller-manager)
         launch_inside kube-controller-manager "$k8s_bin/kube-controller-manager" \
@@ -177,7 +180,7 @@ start() { # COMPONENT: starts it with the feature gates of $feature_gates, and r
         ;;
     kubelet)
         # Keep dead containers until their pod is deleted, for container-times.
-        launch_inside kubelet "$k8s_bin/kubelet" --config="$state/kubelet.yaml" \
+        launch_inside kubelet "$kubelet_bin/kubelet" --config="$state/kubelet.yaml" \
             --kubeconfig="$state/kubelet.kubeconfig" --root-dir="$state/kubelet" --cert-dir="$state/pki/kubelet" \
             --hostname-override="$node" --node-ip="$node_ip" --maximum-dead-containers-per-container=50 "${gates[@]}"
         ;;
@@ -209,7 +212,21 @@ api_ready() { inside "$k8s_bin/kubectl" --kubeconfig "$kubeconfig_inside" get --
 
 kubectl_ours() { "$k8s_bin/kubectl" --kubeconfig "$kubeconfig" "$@"; }
 
-containerd_version() { "$containerd_bin/containerd" --version | cut -d ' ' -f 3; }
+version_of() { # .../v1.37.2-0123456789ab/bin
+    local name=${1%/bin}
+    name=${name##*/v}
+    echo "${name%-*}"
+}
+
+# Prints what runs, as `Kubernetes 1.37.2, containerd 2.4.2, runc 1.5.2, IPv4`. An older kubelet stands behind Kubernetes.
+versions() {
+    local k8s kubelet containerd runtime
+    k8s=$(version_of "$k8s_bin") kubelet=$(version_of "$kubelet_bin")
+    [[ $k8s == "$kubelet" ]] || k8s+=" (kubelet $kubelet)"
+    containerd=$("$containerd_bin/containerd" --version | cut -d ' ' -f 3)
+    runtime=$("$runtime_program" --version | sed -n '1s/.*version v\{0,1\}//p')
+    echo "Kubernetes $k8s, containerd ${containerd#v}, ${runtime_program##*/} $runtime, $addresses"
+}
 
 # ctr 2 would warn of cgroup v1 in each call.
 ctr_ours() {
@@ -241,22 +258,19 @@ all_running() {
     for component in "${components[@]}"; do pid_of "$component" >/dev/null || return 1; done
 }
 
-up() { # VERSION CONTAINERD RUNTIME
-    local version=$1 runtime=$3 begin record what
+up() { # VERSION CONTAINERD RUNTIME KUBELET
+    local version=$1 begin record what
     if foreign; then
         up_foreign
         return
     fi
     need_root
     [[ $(uname -s) == Linux ]] || die "works on Linux only; set KUBECONFIG to use a cluster of yours"
-    choose_version "$version"
-    choose_containerd "$2"
-    [[ $runtime == runc || $runtime == crun ]] || usage_error "unsupported runtime $runtime; must be runc or crun"
-    [[ $runtime == runc ]] || packages+=("$runtime")
+    choose "$@"
     install_packages
-    build "$version" "$2"
-    record="$version $k8s_bin $tools_bin $containerd_bin $runtime"
-    what="Kubernetes $k8s_full (containerd $(containerd_version), $runtime)"
+    build "$@"
+    record="$version $k8s_bin $tools_bin $containerd_bin $runtime_program $kubelet_bin $addresses"
+    what=$(versions)
     lock
     if all_running; then
         if [[ $(<"$run/version") == "$record" ]] && kubectl_ours get --raw /readyz >/dev/null 2>&1; then

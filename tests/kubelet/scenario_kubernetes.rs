@@ -1,0 +1,145 @@
+//! Cases of Kubernetes' own end-to-end tests of native sidecars and of the Pod's lifecycle, for ordered Pods.
+
+use crate::clock::wall_ms;
+use crate::cluster::{CLOCK_IMAGE, TESTSERVER_IMAGE, create, incarnations, kubectl, minor_version, restart_kubelet};
+use crate::node_logs::NodeLogs;
+use crate::orders::{chain_containers, gated_chain_containers};
+use crate::pod::{Pod, server};
+use crate::scenario_rounds::{start_twice, web_that_restarts_all};
+use crate::scenario_stop::{assert_stop_order, delete, grace, log_of, summary};
+use crate::scene::{FollowedPod, Scene, print_line};
+use serde_json::json;
+
+const NAMES: [&str; 3] = ["db", "api", "web"];
+
+/// Deletes a Pod that never starts, and whose grace period is 3 s, in each phase of its start. One program ignores
+/// SIGTERM, so the kubelet kills it at the end of the grace period.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn pod_is_gone_within_its_grace_while_it_starts() {
+    let scene = Scene::shared("gone");
+    scene.grant_pod_access();
+    let stubborn = |db: crate::pod::Container| db.args(&["--ignore-term"]);
+    let [db, api, web] = gated_chain_containers("10m", &[]);
+    let gated = Pod::new("gone-gates", [stubborn(db), api, web]);
+    let [db, api, web] = chain_containers("10m", &[]);
+    let hooked = Pod::new("gone-hooks", [stubborn(db), api, web]);
+    let held = [stubborn(server("db").http(8001).ready_after("10m")), server("api").held(&["--until", "db"])];
+    let held = (minor_version() >= 35).then(|| Pod::new("gone-held", held));
+    let mut pods: Vec<_> = [gated, hooked].into_iter().chain(held).map(|pod| (pod.json(), "db")).collect();
+    // An init container runs after podgate's sidecar, and before the ordered containers.
+    let mut initializes = Pod::new("gone-init", gated_chain_containers("0s", &[])).json();
+    let init = json!({"name": "migrate", "image": TESTSERVER_IMAGE, "args": ["--ignore-term"],
+        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}});
+    initializes["spec"]["initContainers"].as_array_mut().expect("init containers").push(init);
+    pods.push((initializes, "migrate"));
+    for (mut pod, stubborn) in pods {
+        pod["spec"]["terminationGracePeriodSeconds"] = json!(3);
+        let run = scene.follow(pod["metadata"]["name"].as_str().expect("a name"));
+        create(&scene.namespace, &pod.to_string());
+        run.wait_for_start(stubborn, 1);
+        let took = run.delete() / 1000.0;
+        scene.report(&format!("{}: gone {took:.2} s after the deletion", run.pod));
+        // With the default grace period, it would be 30 s.
+        assert!(took < 15.0, "{}: {took}", run.pod);
+        let ran = incarnations(&scene.namespace, &run.pod).into_iter().filter(|life| life.container == "web");
+        assert_eq!(ran.filter(|life| life.started.is_some()).count(), 0, "{}: web ran", run.pod);
+    }
+}
+
+/// The user's preStop command of `api` never returns. podgate ends it in time for `db` to stop after `api`.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn pre_stop_command_that_does_not_return_keeps_the_stop_order() {
+    let scene = Scene::shared("stop-hangs");
+    if !Scene::can_inject_faults("stop-hangs") {
+        return;
+    }
+    scene.grant_pod_access();
+    let [db, api, web] = gated_chain_containers("0s", &[]);
+    let containers = [
+        db.pre_stop(&["--until", "api", "--grace", "12s"]),
+        api.pre_stop(&["--until", "web", "--grace", "6s", "--then", r#"["/testserver"]"#]),
+        web,
+    ];
+    let run = scene.create(&Pod::new("stop-hangs", containers).with(grace(20)));
+    let logs = NodeLogs::follow(&scene.namespace, "stop-hangs");
+    run.wait_until_up();
+    let begin = wall_ms();
+    let (lives, took) = delete(&run, &logs);
+    scene.report(&format!("{}; pod gone {:+.2}", summary(&lives, &["web", "api", "db"], begin), took / 1000.0));
+    assert_stop_order(&lives, &["web", "api", "db"]);
+    assert_eq!(run.killed(), "", "all must end within the grace period");
+    let waited = log_of(&lives, "api").expect_time_of("term") - log_of(&lives, "web").expect_time_of("term");
+    assert!(waited >= 4000.0, "the command of api had only {waited:.0} ms");
+}
+
+fn set_image(run: &FollowedPod, container: &str) {
+    let image = format!("{container}={CLOCK_IMAGE}");
+    kubectl(&["-n", &run.scene.namespace, "set", "image", &format!("pod/{}", run.pod), &image]);
+}
+
+/// The kubelet ends a container whose image changes, and starts it again, also while the Pod starts. It does not start
+/// it again while the Pod terminates.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn image_update_during_start_and_termination_keeps_the_order() {
+    let scene = Scene::shared("image-update");
+    if !Scene::can_inject_faults("image-update") {
+        return;
+    }
+    scene.grant_pod_access();
+    let [db, api, web] = gated_chain_containers("6s", &[]);
+    let containers = [
+        db.pre_stop(&["--until", "api", "--grace", "9s"]),
+        api.pre_stop(&["--until", "web", "--grace", "5s"]),
+        web.args(&["--ignore-term"]),
+    ];
+    let run = scene.create(&Pod::new("image-update", containers).with(grace(12)));
+    let logs = NodeLogs::follow(&scene.namespace, "image-update");
+    run.watch.wait_until("api waits for db", 60, |seen| {
+        seen.podgate_state("db") == Some("Started") && seen.podgate_state("api") == Some("Waiting")
+    });
+    ["db", "api"].iter().for_each(|name| set_image(&run, name));
+    let up = run.watch.wait_until("the pod is up with the new images", 120, |seen| {
+        seen.is_up() && ["db", "api"].iter().all(|name| seen.kubelet_status(name)["image"] == CLOCK_IMAGE)
+    });
+    run.assert_order(&NAMES);
+    let restarts = NAMES.map(|name| up.kubelet_status(name)["restartCount"].clone());
+    assert_eq!(restarts, [1, 1, 0], "the restart counts of {NAMES:?}");
+
+    let deletion = std::thread::scope(|scope| {
+        let deletion = scope.spawn(|| delete(&run, &logs));
+        run.watch.wait_until("the pod terminates", 30, |seen| seen.pod["metadata"]["deletionTimestamp"].is_string());
+        set_image(&run, "web");
+        deletion.join().expect("the deletion")
+    });
+    let (lives, took) = deletion;
+    scene.report(&format!("pod gone {:+.2}", took / 1000.0));
+    assert_stop_order(&lives, &["api", "db"]);
+    assert_eq!(lives.iter().filter(|life| life.name == "web").count(), 1, "web has started again: {lives:?}");
+}
+
+/// The kubelet restarts while it restarts all containers. The volumes stay, and no preStop hook runs.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn restart_of_all_containers_survives_a_kubelet_restart_alone() {
+    let Some(scene) = Scene::exclusive("restart-all-kubelet") else { return };
+    if minor_version() < 36 {
+        print_line("restart-all-kubelet: skipped, because this Kubernetes has no RestartAllContainers");
+        return;
+    }
+    scene.grant_pod_access();
+    let [db, api, web] = gated_chain_containers("2s", &[]);
+    let said = r#"["/testserver","say","then"]"#;
+    let containers = [db.pre_stop(&["--until", "api", "--then", said]), api, web_that_restarts_all(web)];
+    let run = scene.create(&Pod::new("restart-all-kubelet", containers));
+    let logs = NodeLogs::follow(&scene.namespace, "restart-all-kubelet");
+    // The kept volumes let the sidecar continue its revisions, which `start_twice` checks.
+    start_twice(&run, || {
+        run.signal("web", "USR1");
+        restart_kubelet();
+    });
+    let lives = logs.of_container("db");
+    assert!(lives.len() >= 2 && lives.iter().all(|life| life.time_of("then").is_none()), "{lives:?}");
+}
