@@ -42,7 +42,7 @@ fn begin_held<'a>(scene: &'a Scene, name: &str) -> FollowedPod<'a> {
     run
 }
 
-fn make_ready(run: &FollowedPod) {
+pub(crate) fn make_ready(run: &FollowedPod) {
     eventually("db listens", 60, || run.log("db").time_of("listening"));
     run.signal("db", "USR2");
 }

@@ -5,10 +5,11 @@ use crate::cluster::{CLOCK_IMAGE, TESTSERVER_IMAGE, create, incarnations, kubect
 use crate::node_logs::NodeLogs;
 use crate::orders::{chain_containers, gated_chain_containers};
 use crate::pod::{Pod, server};
+use crate::scenario_hold::make_ready;
 use crate::scenario_rounds::{start_twice, web_that_restarts_all};
 use crate::scenario_stop::{assert_stop_order, delete, grace, log_of, summary};
 use crate::scene::{FollowedPod, Scene, print_line};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const NAMES: [&str; 3] = ["db", "api", "web"];
 
@@ -89,9 +90,9 @@ fn image_update_during_start_and_termination_keeps_the_order() {
         return;
     }
     scene.grant_pod_access();
-    let [db, api, web] = gated_chain_containers("6s", &[]);
+    let [db, api, web] = gated_chain_containers("0s", &[]);
     let containers = [
-        db.pre_stop(&["--until", "api", "--grace", "9s"]),
+        db.args(&["--ready-on-signal"]).pre_stop(&["--until", "api", "--grace", "9s"]),
         api.pre_stop(&["--until", "web", "--grace", "5s"]),
         web.args(&["--ignore-term"]),
     ];
@@ -101,9 +102,12 @@ fn image_update_during_start_and_termination_keeps_the_order() {
         seen.podgate_state("db") == Some("Started") && seen.podgate_state("api") == Some("Waiting")
     });
     ["db", "api"].iter().for_each(|name| set_image(&run, name));
-    let up = run.watch.wait_until("the pod is up with the new images", 120, |seen| {
-        seen.is_up() && ["db", "api"].iter().all(|name| seen.kubelet_status(name)["image"] == CLOCK_IMAGE)
+    run.watch.wait_until("db and api run with the new image", 120, |seen| {
+        let updated = |status: &Value| status["image"] == CLOCK_IMAGE && status["state"]["running"].is_object();
+        ["db", "api"].iter().all(|name| updated(seen.kubelet_status(name)))
     });
+    make_ready(&run);
+    let up = run.wait_until_up();
     run.assert_order(&NAMES);
     let restarts = NAMES.map(|name| up.kubelet_status(name)["restartCount"].clone());
     assert_eq!(restarts, [1, 1, 0], "the restart counts of {NAMES:?}");

@@ -52,7 +52,8 @@ fn restricted_pod_with_shared_processes_starts_in_order() {
 #[ignore = "needs a cluster: make e2e"]
 fn pod_in_a_user_namespace_starts_in_order() {
     let scene = Scene::shared("user-namespace");
-    let features = kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].status.runtimeHandlers[*].features.userNamespaces}"]);
+    let features =
+        kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].status.runtimeHandlers[*].features.userNamespaces}"]);
     if !features.contains("true") {
         print_line("user-namespace: skipped, because the node's runtime has no user namespaces (it needs runc 1.2)");
         return;
@@ -62,7 +63,8 @@ fn pod_in_a_user_namespace_starts_in_order() {
     let run = scene.create(&pod);
     assert_starts_in_order(&run);
     if Scene::can_inject_faults("user-namespace") {
-        let map = std::fs::read_to_string(format!("/proc/{}/uid_map", run.pid("web").expect("web runs"))).expect("a map");
+        let map =
+            std::fs::read_to_string(format!("/proc/{}/uid_map", run.pid("web").expect("web runs"))).expect("a map");
         assert_ne!(map.split_whitespace().nth(1), Some("0"), "web runs in the node's user namespace: {map}");
     }
 }

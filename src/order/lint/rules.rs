@@ -70,7 +70,11 @@ pub const RULES: &[Rule] = &[
     inject_rule("mount-not-visible", &[Error, Warning], "A check waits for a mount that the container may not see"),
     rule("name-taken", &[Error], "A container or volume has one of podgate's names"),
     rule("native-lost", &[Error], "A webhook removes the restartPolicy of a native sidecar"),
-    inject_rule("native-startup", &[Warning], "The startupProbe of a native sidecar can keep the containers from starting"),
+    inject_rule(
+        "native-startup",
+        &[Warning],
+        "The startupProbe of a native sidecar can keep the containers from starting",
+    ),
     rule("native-would-do", &[Note], "Native sidecars can keep this order without podgate"),
     inject_rule("needs-process-1", &[Warning], "The command may refuse to run with a parent process"),
     rule("no-containers", &[Error], "The Pod has no containers"),
