@@ -10,6 +10,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +98,10 @@ async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signa
     let mut moment = Moment::now();
     for (port, protocol) in ports {
         let Some(port) = port else { continue };
-        let listener = TcpListener::bind(("0.0.0.0", port)).await?;
+        // All addresses of both families, or those of IPv4 if the kernel has no IPv6.
+        let any =
+            [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()].map(|ip| SocketAddr::new(ip, port));
+        let listener = TcpListener::bind(&any[..]).await?;
         tokio::spawn(accept(listener, protocol, ready.clone()));
     }
     if ports.iter().any(|(port, _)| port.is_some()) {
