@@ -39,8 +39,8 @@ fn checks_for(probe: &Value) -> [Option<String>; 3] {
 #[test]
 fn agent_runs_the_probes_that_it_supports() {
     for (probe, url) in [
-        (json!({"httpGet": {"port": "web", "path": "/x?y=1"}}), "http://127.0.0.1:8080/x?y=1"),
-        (json!({"httpGet": {"port": 80, "path": "x"}}), "http://127.0.0.1:80/x"),
+        (json!({"httpGet": {"port": "web", "path": "/x?y=1"}}), "http://localhost:8080/x?y=1"),
+        (json!({"httpGet": {"port": 80, "path": "x"}}), "http://localhost:80/x"),
         (json!({"httpGet": {"port": 80, "host": "::1", "scheme": "HTTP"}}), "http://[::1]:80/"),
         (json!({"tcpSocket": {"port": "5432", "host": "localhost"}}), "tcp://localhost:5432"),
         (json!({"exec": {"command": ["pg_isready", "-q"]}}), r#"exec:["pg_isready","-q"]"#),

@@ -336,6 +336,6 @@ fn users_hooks_are_kept_or_rejected() {
     let quit = with_hook("preStop", &json!({"httpGet": {"port": 8080, "path": "/quit"}}));
     let done = check_injection(&quit, &options(), &KnownFacts::default()).expect("an injected Pod");
     let line = done.value["spec"]["containers"][0]["lifecycle"]["preStop"].to_string();
-    assert!(line.contains("http://127.0.0.1:8080/quit"), "{line}");
+    assert!(line.contains("http://localhost:8080/quit"), "{line}");
     assert!(done.findings.iter().any(|finding| finding.level == Level::Note), "{}", lines(&done.findings));
 }

@@ -57,7 +57,7 @@ fn sidecar_runs_the_original_probe_of_a_native_sidecar() {
 fn gate_checks_the_rewritten_startup_probe() {
     let done = webhook(&ordered("istio-default.after", "db, api"));
     let words = container(&done.value, "api")["startupProbe"]["exec"]["command"].to_string();
-    assert!(words.contains("http://127.0.0.1:15020/app-health/api/startupz"), "{words}");
+    assert!(words.contains("http://localhost:15020/app-health/api/startupz"), "{words}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn unknown_original_of_a_native_sidecar_is_reported() {
 fn delayed_pre_stop_hook_asks_the_container_itself() {
     let quit = r#"{"/app-lifecycle/db/prestopz": {"httpGet": {"path": "/quit", "port": 91}}}"#;
     for (originals, url) in
-        [(quit, "http://127.0.0.1:91/quit"), ("", "http://127.0.0.1:15020/app-lifecycle/db/prestopz")]
+        [(quit, "http://localhost:91/quit"), ("", "http://localhost:15020/app-lifecycle/db/prestopz")]
     {
         let mut pod = ordered("istio-default.after", "db, api");
         set_originals(&mut pod, Some(originals));

@@ -206,7 +206,7 @@ fn old_kubernetes_versions_are_rejected() {
 #[test]
 fn startup_probe_of_a_native_sidecar_is_reported_where_kubelets_mishandle_it() {
     let at = |version: &str| Context { kubernetes: Some(version.parse().unwrap()), ..Context::default() };
-    let proxy = |probe: &str| json!([{"name": "proxy", "image": "i", "restartPolicy": "Always", probe: {"tcpSocket": {"port": 1}}}]);
+    let proxy = |probe: &str| json!([{"name": "proxy", "image": "i", "restartPolicy": "Always", probe: {"tcpSocket": {"port": 15021}}}]);
     let mut pod = three_containers();
     pod["spec"]["initContainers"] = proxy("startupProbe");
     assert!(only_finding(&pod, at("1.35")).message.contains("1.35.0 to 1.35.3"));

@@ -3,8 +3,9 @@
 use crate::core::argv::{Argv, Check};
 use crate::core::container::{Container, Handler, HttpGet, Probe};
 
-/// Address of every container from inside the Pod, because the containers share one network namespace.
-const LOCALHOST: &str = "127.0.0.1";
+/// Host of every container from inside the Pod, because the containers share one network namespace. The agent tries
+/// 127.0.0.1 and ::1, because a server may listen only on addresses of one family.
+const LOCALHOST: &str = "localhost";
 
 /// Returns the check by the agent with the same result as the probe; `None` if the agent cannot run the probe.
 pub(super) fn agent_check(container: &Container, probe: &Probe) -> Option<Check> {
