@@ -8,7 +8,8 @@ cache=${PODGATE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/podgate}
 # One cluster per machine, always in the same directories, so that a later run of any checkout
 # finds what an earlier run left.
 name=${PODGATE_CLUSTER_NAME:-podgate-test-cluster}
-state=/var/lib/$name # needs a real file system: etcd, containerd, the kubelet
+# Needs a real file system: etcd, containerd, the kubelet.
+state=${PODGATE_CLUSTER_STATE:-/var/lib}/$name
 run=/run/$name       # must not survive a reboot: pid files and sockets
 logs=$state/log
 netns=/run/netns/$name
@@ -166,7 +167,8 @@ until_true() {
 cgroup_roots() {
     awk '$3 ~ /^cgroup2?$/ && $2 ~ "^/sys/fs/cgroup" { print $2 }' /proc/mounts
 }
-if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
+cgroup_version() { if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then echo v2; else echo v1; fi; }
+if [[ $(cgroup_version) == v2 ]]; then
     our_cgroup=/sys/fs/cgroup/$name
 else
     our_cgroup=/sys/fs/cgroup/pids/$name

@@ -73,6 +73,9 @@ END
 }
 
 write_settings() {
+    local cgroup_v1=
+    # By default, the kubelet refuses cgroup v1 since 1.35.
+    [[ $(cgroup_version) != v1 ]] || cgroup_v1="failCgroupV1: false"
     # containerd 2 converts this format to its own when it starts.
     cat >"$state/containerd.toml" <<END
 version = 2
@@ -110,7 +113,7 @@ containerRuntimeEndpoint: unix://$containerd_socket
 cgroupDriver: cgroupfs
 cgroupRoot: /$name
 failSwapOn: false
-failCgroupV1: false
+$cgroup_v1
 enforceNodeAllocatable: []
 oomScoreAdj: 0
 evictionHard: {memory.available: 50Mi, nodefs.available: "1%", nodefs.inodesFree: "1%", imagefs.available: "1%"}
@@ -146,7 +149,7 @@ start() { # COMPONENT: starts it with the feature gates of $feature_gates, and r
         # It finds its shim by PATH.
         PATH=$containerd_bin:$PATH launch_inside containerd containerd --config "$state/containerd.toml" \
             --log-level info
-        until_true 20 "containerd answers" containerd ctr_ours version
+        until_true 300 "containerd answers" containerd ctr_ours version
         ;;
     kube-apiserver)
         # It listens on the service's own address and port, so pods reach it without kube-proxy. For the same
@@ -163,7 +166,7 @@ start() { # COMPONENT: starts it with the feature gates of $feature_gates, and r
             --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
             --allow-privileged --kubelet-preferred-address-types=InternalIP --enable-aggregator-routing \
             --audit-policy-file="$state/audit.yaml" --audit-log-path="$audit_log" "${gates[@]}"
-        until_true 60 "the API server is ready" kube-apiserver api_ready
+        until_true 300 "the API server is ready" kube-apiserver api_ready
         ;;
     relay)
         launch relay "$tools_bin/relay" "127.0.0.1:$port" "$netns" "$service_host:443"
@@ -218,14 +221,14 @@ version_of() { # .../v1.37.2-0123456789ab/bin
     echo "${name%-*}"
 }
 
-# Prints what runs, as `Kubernetes 1.37.2, containerd 2.4.2, runc 1.5.2, IPv4`. An older kubelet stands behind Kubernetes.
+# Prints what runs, as `Kubernetes 1.37.2, containerd 2.4.2, runc 1.5.2, IPv4, cgroup v1`. An older kubelet stands behind Kubernetes.
 versions() {
     local k8s kubelet containerd runtime
     k8s=$(version_of "$k8s_bin") kubelet=$(version_of "$kubelet_bin")
     [[ $k8s == "$kubelet" ]] || k8s+=" (kubelet $kubelet)"
     containerd=$("$containerd_bin/containerd" --version | cut -d ' ' -f 3)
     runtime=$("$runtime_program" --version | sed -n '1s/.*version v\{0,1\}//p')
-    echo "Kubernetes $k8s, containerd ${containerd#v}, ${runtime_program##*/} $runtime, $addresses"
+    echo "Kubernetes $k8s, containerd ${containerd#v}, ${runtime_program##*/} $runtime, $addresses, cgroup $(cgroup_version)"
 }
 
 # ctr 2 would warn of cgroup v1 in each call.
@@ -300,11 +303,11 @@ up() { # VERSION CONTAINERD RUNTIME KUBELET
     for component in relay kube-controller-manager kube-scheduler kubelet events; do start "$component"; done
     wait $images || die "creating the images failed (above)"
     kubelet_up
-    until_true 60 "the relay reaches the API server (if port $port is in use, set PODGATE_CLUSTER_PORT)" relay kubectl_ours get --raw /readyz
-    until_true 60 "the node is registered" kubelet kubectl_ours get node "$node"
+    until_true 300 "the relay reaches the API server (if port $port is in use, set PODGATE_CLUSTER_PORT)" relay kubectl_ours get --raw /readyz
+    until_true 300 "the node is registered" kubelet kubectl_ours get node "$node"
     # In short waits, so that a component that exits is noticed.
-    until_true 60 "the node is Ready" kubelet kubectl_ours wait --for=condition=Ready "node/$node" --timeout=5s
-    until_true 60 "the default service account exists" kube-controller-manager kubectl_ours get -n default serviceaccount default
+    until_true 300 "the node is Ready" kubelet kubectl_ours wait --for=condition=Ready "node/$node" --timeout=5s
+    until_true 300 "the default service account exists" kube-controller-manager kubectl_ours get -n default serviceaccount default
     say "$what is running after $(((${EPOCHREALTIME/./} - begin) / 1000)) ms; KUBECONFIG=$kubeconfig"
 }
 
