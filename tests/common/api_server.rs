@@ -24,6 +24,8 @@ pub(crate) enum Answer {
     Text(u16, String),
     /// Sends each text from the channel to the client as part of a watch. The watch ends when the sender is dropped.
     Watch(Receiver<String>),
+    /// Status 429, as from a busy API server: plain text, and the seconds to wait in `Retry-After`.
+    Busy(u64),
     /// Closes the connection without a response.
     Disconnect,
 }
@@ -151,6 +153,10 @@ fn send_answer(stream: &mut impl Write, answer: Answer) -> std::io::Result<()> {
             write!(stream, "HTTP/1.1 200 OK\r\n{head}\r\n")?;
             lines.into_iter().try_for_each(|line| stream.write_all(line.as_bytes()))
         }
+        Answer::Busy(seconds) => write!(
+            stream,
+            "HTTP/1.1 429 X\r\nRetry-After: {seconds}\r\nConnection: close\r\nContent-Length: 8\r\n\r\ntoo busy"
+        ),
         Answer::Disconnect => Ok(()),
     }
 }

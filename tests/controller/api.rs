@@ -33,6 +33,8 @@ struct Stored {
     pod: Value,
     version: u64,
     watches: Vec<Sender<String>>,
+    /// Seconds for `Retry-After`, if the server is too busy for the next watch.
+    busy: Option<u64>,
 }
 
 impl Stored {
@@ -67,10 +69,15 @@ impl Api {
         let tls = Arc::new(tls.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap());
         let wrap =
             move |stream| rustls::StreamOwned::new(rustls::ServerConnection::new(Arc::clone(&tls)).unwrap(), stream);
-        let stored = Arc::new(Mutex::new(Stored { pod, version: 100, watches: Vec::new() }));
+        let stored = Arc::new(Mutex::new(Stored { pod, version: 100, watches: Vec::new(), busy: None }));
         let known = Arc::clone(&stored);
         let server = FakeApiServer::wrapped(wrap, move |request: &Request| {
             let mut stored = known.lock().unwrap();
+            if request.method == "GET"
+                && let Some(seconds) = stored.busy.take()
+            {
+                return Answer::Busy(seconds);
+            }
             if request.method == "PATCH" {
                 stored.change(&serde_json::from_str(&request.body).unwrap());
                 let kind = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"});
@@ -94,8 +101,13 @@ impl Api {
     /// Replaces the Pod by an older version and ends all watches, like a restore of etcd.
     pub(crate) fn restore(&self, pod: &Value) {
         let mut stored = self.stored.lock().unwrap();
-        *stored = Stored { pod: pod.clone(), version: 1, watches: Vec::new() };
+        *stored = Stored { pod: pod.clone(), version: 1, watches: Vec::new(), busy: None };
         stored.change(&json!({}));
+    }
+
+    /// Answers the next watch with 429 and `Retry-After`.
+    pub(crate) fn refuse_watch_once(&self, seconds: u64) {
+        self.stored.lock().unwrap().busy = Some(seconds);
     }
 
     pub(crate) fn annotation(&self, key: &str) -> Option<String> {

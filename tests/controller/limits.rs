@@ -49,6 +49,20 @@ fn one_container_cannot_flood_the_api_server_or_delay_others() {
 }
 
 #[test]
+fn busy_api_server_sets_the_time_of_the_next_watch() {
+    let (pod, api) = (Pod::new(), Api::new(gated()));
+    api.refuse_watch_once(3);
+    let start = Instant::now();
+    let Some(sidecar) = api.sidecar(&pod, "true") else { return };
+    until("the sidecar watches again", || api.count("GET") == 2);
+    let waited = start.elapsed();
+    let log = stderr(&sidecar.end(Signal::TERM));
+    assert!(log.contains("429"), "{log}");
+    // The back-off alone takes at most 0.4 s.
+    assert!(waited > Duration::from_secs(3), "{waited:?}: {log}");
+}
+
+#[test]
 fn annotations_are_written_again_after_a_restore_of_etcd() {
     let (pod, api) = (Pod::new(), Api::new(gated()));
     let Some(_sidecar) = api.sidecar(&pod, "true") else { return };

@@ -3,11 +3,11 @@
 //! `kube::Client::try_from` would add 2 MB to the binary for features that the sidecar never needs: kubeconfig files,
 //! credential plugins, proxies and identity providers.
 
-use hyper::Request;
-use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
+use hyper::{Request, Response};
 use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
 use rustls::pki_types::CertificateDer;
@@ -21,6 +21,8 @@ const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without data after which the kernel sends TCP keepalive probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+/// Longest wait for `Retry-After`. It must be below the time limit for a request.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(8);
 
 /// Creates a client without connecting to the API server. Fails if no service account is mounted in this container.
 pub(crate) fn in_cluster() -> Result<kube::Client, Box<dyn Error>> {
@@ -45,6 +47,7 @@ pub(crate) fn in_cluster() -> Result<kube::Client, Box<dyn Error>> {
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .map_request(authorize)
+        .and_then(wait_if_busy)
         .service(Client::builder(TokioExecutor::new()).build(connector));
     Ok(kube::Client::new(service, config.default_namespace))
 }
@@ -59,4 +62,11 @@ fn authorize(mut request: Request<Body>) -> Request<Body> {
         request.headers_mut().insert(AUTHORIZATION, value);
     }
     request
+}
+
+/// Waits as long as a busy API server demands. The caller's back-off follows, so that not all sidecars retry at once.
+async fn wait_if_busy<B>(response: Response<B>) -> Result<Response<B>, ClientError> {
+    let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    tokio::time::sleep(Duration::from_secs(seconds.unwrap_or(0)).min(RETRY_AFTER_MAX)).await;
+    Ok(response)
 }

@@ -45,6 +45,8 @@ const WATCH_TIMEOUT_SECONDS: u32 = 290;
 pub(crate) const WATCH_REQUEST: &str = "watch";
 /// Minimum duration of a watch that resets the back-off.
 const STABLE_WATCH: Duration = Duration::from_secs(5);
+/// Time over which the sidecars of a cluster open new watches after an API server has cut them all at once.
+const RECONNECT_SPREAD: Duration = Duration::from_secs(12);
 
 #[derive(Debug, Clone)]
 pub(crate) struct PodIdentity {
@@ -123,6 +125,12 @@ fn backoff() -> impl Iterator<Item = Duration> {
     builder.with_max_delay(Duration::from_secs(30)).without_max_times().with_jitter().build()
 }
 
+/// Returns a random pause below `RECONNECT_SPREAD`: the jitter of a back-off.
+fn reconnect_pause() -> Duration {
+    let random = ExponentialBuilder::default().with_min_delay(RECONNECT_SPREAD).with_jitter().build().next();
+    random.unwrap_or_default().saturating_sub(RECONNECT_SPREAD)
+}
+
 fn error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} {}", status.code, status.message),
@@ -135,16 +143,19 @@ fn error_message(error: &kube::Error) -> String {
 /// A watch from version 0 with a field selector and without bookmarks needs the fewest permissions, starts with the
 /// current Pod, and works with every API server.
 pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFacts>) {
-    let mut pause = backoff();
+    let (mut pause, mut is_cut) = (backoff(), false);
     loop {
         let since = now();
         if let Err(error) = watch_once(&shared, &updates).await {
             shared.on_failure(WATCH_REQUEST, &error);
         }
-        if since.elapsed() > STABLE_WATCH {
+        let lasted = since.elapsed();
+        if lasted > STABLE_WATCH {
             pause = backoff();
+            is_cut = lasted < Duration::from_secs(u64::from(WATCH_TIMEOUT_SECONDS));
         }
-        tokio::time::sleep(pause.next().unwrap_or(STABLE_WATCH)).await;
+        let spread = if is_cut { reconnect_pause() } else { Duration::ZERO };
+        tokio::time::sleep(pause.next().unwrap_or(STABLE_WATCH) + spread).await;
     }
 }
 
