@@ -141,20 +141,29 @@ pub(crate) struct Incarnation {
     pub(crate) attempt: u32,
     pub(crate) started: Option<f64>,
     pub(crate) finished: Option<f64>,
+    pub(crate) exit_code: Option<i64>,
+    /// containerd's id of the Pod sandbox.
+    pub(crate) sandbox: String,
 }
 
 /// Returns all incarnations of all containers of a Pod in creation order. Works without the API server.
 pub(crate) fn incarnations(namespace: &str, pod: &str) -> Vec<Incarnation> {
-    let lines = run_script(&["container-times", namespace, pod]);
+    try_incarnations(namespace, pod).unwrap_or_else(|error| panic!("container-times: {error}"))
+}
+
+pub(crate) fn try_incarnations(namespace: &str, pod: &str) -> Result<Vec<Incarnation>, String> {
+    let lines = try_script(&["container-times", namespace, pod], "")?;
     let ms = |value: &Value| value.as_f64().map(|ns| ns / 1e6);
     let read = |line| -> Incarnation {
         let value: Value =
             serde_json::from_str(line).unwrap_or_else(|error| panic!("container-times: {error}: {line}"));
         let container = value["container"].as_str().expect("a container's name").to_owned();
         let attempt = value["attempt"].as_u64().and_then(|n| n.try_into().ok()).expect("an attempt number");
-        Incarnation { container, attempt, started: ms(&value["started_ns"]), finished: ms(&value["finished_ns"]) }
+        let sandbox = value["sandbox"].as_str().expect("a sandbox").to_owned();
+        let (started, finished) = (ms(&value["started_ns"]), ms(&value["finished_ns"]));
+        Incarnation { container, attempt, started, finished, exit_code: value["exit_code"].as_i64(), sandbox }
     };
-    lines.lines().map(read).collect()
+    Ok(lines.lines().map(read).collect())
 }
 
 /// Waits until `container` has started for the `count`th time, and returns the start time. Works without the API

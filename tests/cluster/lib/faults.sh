@@ -119,10 +119,11 @@ container_times() {
             --arg id "$id" --arg ticks "$(start_time "$(jq '.Pid // .pid // 0' "$dir/status")" || true)" '
             ($status[0] | with_entries(.key |= ascii_downcase)) as $s |
             def moment: if . == 0 then null else . end;
+            (.Extensions."io.cri-containerd.container.metadata".value | @base64d | fromjson | .Metadata) as $m |
             {container: .Labels."io.kubernetes.container.name",
              pod_uid: .Labels."io.kubernetes.pod.uid",
-             attempt: (.Extensions."io.cri-containerd.container.metadata".value | @base64d | fromjson
-                       | .Metadata.Config.metadata.attempt // 0),
+             sandbox: $m.SandboxID,
+             attempt: ($m.Config.metadata.attempt // 0),
              id: $id, pid: $s.pid,
              created_ns: ($s.createdat | moment),
              process_ns: (if $ticks == "" then null else $boot + ($ticks | tonumber) * 10000000 end),
