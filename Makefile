@@ -5,9 +5,11 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
-# Kubernetes version of the test cluster, scenarios to run, fuzz targets, seconds for each fuzz target.
+# Kubernetes version of the test cluster, scenarios to run, seed of the soak test, fuzz targets, seconds for each fuzz
+# target.
 K8S ?= 1.36
 SCENARIO ?=
+SEED ?=
 # Further options of `cluster up`, such as --containerd 2.
 CLUSTER ?=
 FUZZ ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
@@ -23,7 +25,7 @@ registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
 version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image release release-verify dockerfile try picture demo test e2e guarantees matrix upgrade bench originals fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image release release-verify dockerfile try picture demo test e2e soak guarantees matrix upgrade bench originals fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -96,6 +98,12 @@ e2e: ## Run the tests on a real kubelet (installs what it needs): SCENARIO=name 
 	@.ci/setup --for e2e --k8s $(K8S)
 	tests/kubelet/prepare --k8s $(K8S) $(CLUSTER)
 	tests/kubelet/run $(SCENARIO)
+
+soak: TIME = 40m
+soak: ## Run random Pods under random faults for TIME=40m, with the choices of SEED=1; writes violations to target/tmp/soak
+	@.ci/setup --for e2e --k8s $(K8S)
+	tests/kubelet/prepare --k8s $(K8S) $(CLUSTER) --no-debian
+	PODGATE_SOAK_TIME=$(TIME) PODGATE_SOAK_SEED=$(SEED) PODGATE_TRIES=1 tests/kubelet/run soak::
 
 guarantees: ## Test every fault in every mode on both Kubernetes versions, and write docs/guarantees.md (20 minutes)
 	rm -rf "$$(tools/build --target-dir)/tmp/guarantees"

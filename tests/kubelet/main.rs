@@ -25,6 +25,7 @@ mod orders;
 mod pages;
 mod pod;
 mod scene;
+mod soak;
 mod watch;
 
 mod scenario_chain;

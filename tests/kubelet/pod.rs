@@ -252,7 +252,7 @@ fn flag_values(flags: &[String], flag: &str) -> Vec<String> {
 }
 
 /// Makes the programs of this container read a clock that is `seconds` ahead while [`STEP_FILE`] exists.
-fn add_stepping_clock(container: &mut Value, seconds: i64) {
+pub(crate) fn add_stepping_clock(container: &mut Value, seconds: i64) {
     container["image"] = CLOCK_IMAGE.into();
     if container["env"].is_null() {
         container["env"] = json!([]);

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 
 /// The mechanism with which podgate enforces the Pod's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     PostStart,
     Entrypoint,
     Hold,
 }
 
 impl Mode {
-    pub(super) const ALL: [Mode; 3] = [Mode::Entrypoint, Mode::Hold, Mode::PostStart];
+    pub(crate) const ALL: [Mode; 3] = [Mode::Entrypoint, Mode::Hold, Mode::PostStart];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Mode::PostStart => "post-start",
             Mode::Entrypoint => "entrypoint",

@@ -7,13 +7,14 @@ mod deletion;
 mod fault_run;
 mod node;
 mod rounds;
-mod sidecar;
+pub(crate) mod sidecar;
 mod start;
 mod table;
 
 use crate::cluster::minor_version;
 use crate::scene::Scene;
-use cell::{Cell, Mode, Order};
+pub(crate) use cell::Mode;
+use cell::{Cell, Order};
 use fault_run::CellSetup;
 
 /// A fault, which is one row of the tables.

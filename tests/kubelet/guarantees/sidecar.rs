@@ -86,7 +86,7 @@ pub(super) fn board_full(setup: &CellSetup<'_>) -> Cell {
 }
 
 /// Writes to `file` until the volume is full. Returns the error of the last write.
-fn fill_file(file: &Path) -> io::Result<()> {
+pub(crate) fn fill_file(file: &Path) -> io::Result<()> {
     let mut file = File::create(file)?;
     for length in [1 << 16, 1 << 10, 1] {
         let mut outcome = Ok(());
