@@ -209,12 +209,13 @@ fn startup_probe_of_a_native_sidecar_is_reported_where_kubelets_mishandle_it() {
     let proxy = |probe: &str| json!([{"name": "proxy", "image": "i", "restartPolicy": "Always", probe: {"tcpSocket": {"port": 15021}}}]);
     let mut pod = three_containers();
     pod["spec"]["initContainers"] = proxy("startupProbe");
-    assert!(only_finding(&pod, at("1.35")).message.contains("1.35.0 to 1.35.3"));
+    assert!(only_finding(&pod, at("1.35")).message.contains("before 1.35.4"));
     assert!(findings_of(&pod, at("1.34")).is_empty() && findings_of(&pod, Context::default()).is_empty());
     pod["spec"]["restartPolicy"] = json!("Never");
-    assert!(only_finding(&pod, at("1.36")).message.contains("kubernetes#132826"));
+    assert!(only_finding(&pod, at("1.34")).message.contains("kubernetes#132826"));
+    assert!(findings_of(&pod, at("1.36")).is_empty());
     pod["spec"]["initContainers"] = proxy("readinessProbe");
-    assert!(findings_of(&pod, at("1.35")).is_empty());
+    assert!(findings_of(&pod, at("1.34")).is_empty());
 }
 
 #[test]

@@ -51,21 +51,22 @@ fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Findi
 
 /// Reports native sidecars whose startupProbe can keep the kubelet from starting the Pod's containers.
 fn check_native_startup(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
-    let never = spec.value["restartPolicy"] == "Never";
+    let Some(version) = context.kubernetes else { return };
+    let (what, fixed) = if version == WITH_LOST_RESTARTS {
+        let what = "after a restart of the kubelet, Kubernetes before 1.35.4 never restarts containers that exit \
+                    (kubernetes#137146)";
+        (what, "1.35.4")
+    } else if version < WITH_LOST_RESTARTS && spec.value["restartPolicy"] == "Never" {
+        let what = "if it fails once, Kubernetes before 1.33.6 and 1.34.2 never starts the containers of a Pod with \
+                    restartPolicy Never (kubernetes#132826)";
+        (what, "1.33.6 or 1.34.2")
+    } else {
+        return;
+    };
+    let fix = format!("update the nodes to {fixed}, or use a readinessProbe and name the sidecar in the order");
     for own in spec.natives().filter(|own| own.value.get("startupProbe").is_some()) {
-        let (what, fix) = if never {
-            let what = "if it fails once, the kubelet never starts the containers of a Pod with restartPolicy Never \
-                        (kubernetes#132826)";
-            (what, "use a readinessProbe, and name the sidecar in the order; or set restartPolicy: OnFailure")
-        } else if context.kubernetes == Some(WITH_LOST_RESTARTS) {
-            let what = "after a restart of the kubelet, Kubernetes 1.35.0 to 1.35.3 never restarts containers that exit \
-                        (kubernetes#137146)";
-            (what, "update the nodes to 1.35.4, or use a readinessProbe and name the sidecar in the order")
-        } else {
-            continue;
-        };
         let what = format!("{} is a native sidecar with a startupProbe: {what}", own.name);
-        findings.push(Finding::warning("native-startup", own.place().to("startupProbe"), what).fix(fix));
+        findings.push(Finding::warning("native-startup", own.place().to("startupProbe"), what).fix(&fix));
     }
 }
 
