@@ -77,7 +77,7 @@ fn chain_of_held_containers_starts_in_order() {
     }
 }
 
-/// A change in a later kubelet could put held containers into a back-off. The release would then take minutes.
+/// A change in a later kubelet could put held containers into a back-off. It would be 80 s by then.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn container_held_for_90_s_has_no_back_off() {
@@ -86,7 +86,7 @@ fn container_held_for_90_s_has_no_back_off() {
     sleep(Duration::from_secs(90));
     make_ready(&run);
     let took = release_time(&run);
-    assert!((0.0..FIRST_BACK_OFF_MS).contains(&took), "released {took:.0} ms after Ready");
+    assert!((0.0..4.0 * FIRST_BACK_OFF_MS).contains(&took), "released {took:.0} ms after Ready");
     scene.report(&format!("released {took:.0} ms after Ready"));
 }
 
