@@ -238,7 +238,7 @@ impl<'a> Soak<'a> {
         let resource = if pod.plan.goal == Goal::Succeeded { "job" } else { "pod" };
         let name = format!("{resource}/{}", pod.plan.name);
         if try_kubectl(&["-n", &self.shared.namespace, "delete", &name, "--wait=false", "--ignore-not-found"]).is_ok() {
-            (pod.deleted_at, pod.was_up) = (Some(at), pod.reached.is_some());
+            (pod.deleted_at, pod.was_up, pod.hung) = (Some(at), pod.reached.is_some(), false);
         }
     }
 
