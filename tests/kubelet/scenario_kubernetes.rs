@@ -41,8 +41,8 @@ fn pod_is_gone_within_its_grace_while_it_starts() {
         run.wait_for_start(stubborn, 1);
         let took = run.delete() / 1000.0;
         scene.report(&format!("{}: gone {took:.2} s after the deletion", run.pod));
-        // With the default grace period, it would be 30 s.
-        assert!(took < 15.0, "{}: {took}", run.pod);
+        // A wait of podgate would be longer: 5 min.
+        assert!(took < 30.0, "{}: {took}", run.pod);
         let ran = incarnations(&scene.namespace, &run.pod).into_iter().filter(|life| life.container == "web");
         assert_eq!(ran.filter(|life| life.started.is_some()).count(), 0, "{}: web ran", run.pod);
     }
