@@ -52,7 +52,7 @@ fn downward_api_volume_does_not_change_while_a_hook_runs() {
         return;
     }
     scene.grant_pod_access();
-    let db = server("db").http(8001).hook(&["--board", "/nonexistent", "--timeout", "8s"]);
+    let db = server("db").http(8001).hook(&["--board", "/nonexistent", "--timeout", "20s"]);
     let run = scene.create(&Pod::new("frozen-volume", [db, server("api").http(8002)]));
     run.watch.wait_until("the API server has the state", 60, |seen| seen.podgate_state("db") == Some("Ready"));
     assert!(run.agent_pid("db", "post-start").is_some(), "the hook of db has ended");
