@@ -14,6 +14,8 @@ SEED ?=
 CLUSTER ?=
 FUZZ ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 TIME ?= 60
+# Parts of `make scale`: admissions, sidecars, burst, each with an optional number of Pods.
+PARTS ?=
 # Time and memory are what an attack on the webhook aims at. The address sanitizer would multiply both. The API server
 # waits 5 s for an answer.
 fuzz_build_admission := --sanitizer none
@@ -25,7 +27,7 @@ registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
 version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image release release-verify dockerfile try picture demo test e2e soak guarantees matrix upgrade bench originals fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image release release-verify dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -131,6 +133,11 @@ bench: ## Run the benchmarks: size, memory, latency, added start time, waiting P
 	$(cargo) bench --locked --bench webhook
 	$(cargo) bench --locked --bench webhook -- --search 60
 	$(cargo) bench --locked --bench webhook -- --flood 30
+
+scale: ## Compare 10,000 admissions, 1,000 sidecars and 100 Pods at once with the ranges in bench/scale/ranges (40 minutes): PARTS="sidecars=100"
+	tests/kubelet/prepare --k8s $(K8S) --no-clock --no-debian
+	tools/build podgate-webhook podgate-controller
+	$(cargo) bench --locked --bench scale -- $(PARTS)
 
 originals: ## Compare the Pods of tests/neighbors with the products' git repositories in PODGATE_ORIGINALS=DIRECTORY
 	$(cargo) test --locked --test manifests originals -- --ignored

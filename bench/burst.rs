@@ -16,6 +16,7 @@ mod cluster;
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/pod.rs"]
 mod pod;
+mod pods_at_once;
 mod three;
 
 /// Prints messages of the cluster's helpers to standard error.
@@ -25,20 +26,15 @@ mod scene {
     }
 }
 
-use cluster::{kubectl, run_script, try_kubectl};
-use serde_json::{Value, json};
-use std::time::Duration;
+use pods_at_once::PARTS;
+use serde_json::Value;
 
 const NAMESPACE: &str = "bench-burst";
-
-/// Parts of the node, as in [`three::processor_time`]. The time of a process that has ended belongs to its parent.
-const PARTS: [&str; 5] = ["kubelet", "containerd", "shim", "podgate", "container"];
 
 struct Row {
     label: &'static str,
     pod: Value,
-    /// For each round: seconds until all Pods were Ready, Events per Pod, and the node's processor time in seconds: in
-    /// all, then of each part of [`PARTS`].
+    /// Results of each round, as in [`pods_at_once::start`].
     rounds: Vec<[f64; 8]>,
 }
 
@@ -53,10 +49,10 @@ fn main() {
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
         for row in &mut rows {
-            row.rounds.push(start(&row.pod, count));
+            row.rounds.push(pods_at_once::start(NAMESPACE, &row.pod, count));
         }
     }
-    let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
+    pods_at_once::end(NAMESPACE);
     println!(
         "Kubernetes 1.{}, {count} Pods at once, medians of {rounds} rounds, interleaved",
         cluster::minor_version()
@@ -78,30 +74,4 @@ fn main() {
             parts.join(", ")
         );
     }
-}
-
-fn start(pod: &Value, count: usize) -> [f64; 8] {
-    let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
-    run_script(&["namespace", NAMESPACE]);
-    let group = format!("--group=system:serviceaccounts:{NAMESPACE}");
-    kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
-    std::thread::sleep(Duration::from_secs(3));
-    let named = |number: usize| {
-        let mut pod = pod.clone();
-        pod["metadata"]["name"] = format!("pod-{number}").into();
-        pod
-    };
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": (0..count).map(named).collect::<Vec<_>>()});
-    let (before, since) = (three::processor_time(), clock::wall_ms());
-    cluster::create(NAMESPACE, &list.to_string());
-    kubectl(&["-n", NAMESPACE, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=300s"]);
-    let (took, after) = ((clock::wall_ms() - since) / 1000.0, three::processor_time());
-    let used = PARTS.map(|part| (after.get(part).unwrap_or(&0.0) - before.get(part).unwrap_or(&0.0)) / 1000.0);
-    std::thread::sleep(Duration::from_secs(3));
-    let events = kubectl(&["-n", NAMESPACE, "get", "events", "-o", "json"]);
-    let events: Value = serde_json::from_str(&events).expect("JSON");
-    let events: u64 =
-        events["items"].as_array().expect("a list").iter().map(|it| it["count"].as_u64().unwrap_or(1)).sum();
-    let [kubelet, containerd, shims, podgate, containers] = used;
-    [took, events as f64 / count as f64, used.iter().sum(), kubelet, containerd, shims, podgate, containers]
 }

@@ -16,6 +16,7 @@ mod awake;
 #[path = "../tests/webhook/client.rs"]
 mod client;
 mod costly;
+mod shop;
 mod steal;
 
 /// Substitute for the tests' module `program`, which `client` imports.
@@ -24,7 +25,7 @@ mod program {
 }
 
 use client::{Client, Stream};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ fn main() {
     let (seconds, rate) = (number(0, 60), number(1, 200));
     let files = Files::new();
     let webhook = Webhook::start(&files);
-    let body = review().to_string();
+    let body = client::review("705ab4f5-6393-11e8-b7cc-42010a800002", &shop::pod()).to_string();
     let client = Client::new(webhook.address, &files.ca);
     let has = |flag: &str| std::env::args().any(|word| word == flag);
     if has("--search") {
@@ -144,47 +145,6 @@ fn request(body: &[u8]) -> Vec<u8> {
         "POST /inject?timeout=5s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     );
     [head.as_bytes(), body].concat()
-}
-
-/// Returns a review of a Pod with five containers, environment variables and a token volume. The Pod has the fields
-/// that a ReplicaSet and the API server set.
-fn review() -> Value {
-    let mount = json!({"name": "kube-api-access-x7k2p", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});
-    let container = |(n, name): (usize, &&str)| {
-        let env: Vec<Value> =
-            (0..12).map(|n| json!({"name": format!("SETTING_{n}"), "value": "a value of some length"})).collect();
-        json!({
-            "name": name, "image": format!("registry.example/shop/{name}:1.2.3"), "command": ["/bin/server"], "args": ["--listen", ":8080"],
-            "ports": [{"name": "http", "containerPort": 8080 + n, "protocol": "TCP"}], "env": env,
-            "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080 + n, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
-            "livenessProbe": {"httpGet": {"path": "/live", "port": 8080 + n, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
-            "resources": {"limits": {"cpu": "1", "memory": "512Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
-            "volumeMounts": [mount], "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File", "imagePullPolicy": "IfNotPresent",
-        })
-    };
-    let names = ["db", "cache", "api", "web", "proxy"];
-    let containers: Vec<Value> = names.iter().enumerate().map(container).collect();
-    let token = json!({"name": "kube-api-access-x7k2p", "projected": {"sources": [
-        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
-    ], "defaultMode": 420}});
-    let object = json!({
-        "kind": "Pod", "apiVersion": "v1",
-        "metadata": {
-            "generateName": "shop-6d4cf56db6-", "namespace": "shop", "creationTimestamp": null,
-            "labels": {"app": "shop", "pod-template-hash": "6d4cf56db6", "podgate.io/inject": "enabled"},
-            "annotations": {"podgate.io/order": "db & cache, api, web, proxy"},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop-6d4cf56db6", "uid": "9d1e7c9e-98ef-4f0d-93b6-4e3c6a1a4d0a", "controller": true, "blockOwnerDeletion": true}],
-        },
-        "spec": {
-            "volumes": [token], "containers": containers, "restartPolicy": "Always", "terminationGracePeriodSeconds": 30,
-            "dnsPolicy": "ClusterFirst", "serviceAccountName": "default", "serviceAccount": "default", "securityContext": {},
-            "schedulerName": "default-scheduler", "enableServiceLinks": true, "preemptionPolicy": "PreemptLowerPriority", "priority": 0,
-        },
-        "status": {},
-    });
-    client::review("705ab4f5-6393-11e8-b7cc-42010a800002", &object)
 }
 
 /// Files with a certificate and its private key.

@@ -120,6 +120,8 @@ evictionHard: {memory.available: 50Mi, nodefs.available: "1%", nodefs.inodesFree
 # Never collect images: without a registry they cannot be pulled again.
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
+# The default is 110. The addresses of the node suffice for 253.
+maxPods: 220
 # There is no DNS. Nothing listens at this address, so a lookup fails at once instead of timing out.
 clusterDNS: ["$node_ip"]
 clusterDomain: cluster.local
