@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Number of connections, and of requests at the same time.
+/// Number of connections. Each of them sends one request at a time.
 const CONNECTIONS: usize = 8;
 
 /// A request to the API server.
@@ -43,7 +43,7 @@ impl Api {
         Api { client: Client::new(address, &ca), ca, token: text(&config["users"][0]["user"]["token"]) }
     }
 
-    /// Sends all requests, and returns the answers in no particular order.
+    /// Sends all requests. Returns the answers in the order in which they arrive.
     pub(crate) fn send(&self, requests: &[Request]) -> Vec<Answer> {
         let next = Mutex::new(requests.iter().enumerate());
         let work = || {

@@ -29,7 +29,7 @@ mod storm;
 #[path = "../three.rs"]
 mod three;
 
-/// Substitute for the tests' module `program`, which `client` imports.
+/// Replaces the module `program` of the webhook's tests: `client` uses its constant.
 mod program {
     /// Name in the certificate of the API server.
     pub(crate) const NAME: &str = "kubernetes";

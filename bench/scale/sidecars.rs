@@ -63,7 +63,9 @@ pub(crate) fn measure(count: usize) -> Results {
     kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
     let begin = clock::wall_ms();
     let sidecars = Sidecars::start(count);
-    let requests = |verb: &str, since| storm::requests(NAMESPACE, since).iter().filter(|it| it.verb == verb).count();
+    let requests = |verb: &str, since| {
+        storm::requests(NAMESPACE, since).iter().filter(|(_, request)| request.verb == verb).count()
+    };
     clock::eventually("each sidecar watches and has patched its Pod", 300, || {
         std::thread::sleep(Duration::from_secs(1));
         (requests("watch", begin) >= count && requests("patch", begin) >= count).then_some(())
@@ -173,7 +175,7 @@ impl Sidecars {
         sidecars
     }
 
-    /// Returns medians in MB: the proportional set size, and what belongs to one process alone.
+    /// Returns medians in MiB: the proportional set size, and what belongs to one process alone.
     fn memory(&self) -> (f64, f64) {
         let mut values = [Vec::new(), Vec::new()];
         for pid in &self.pids {

@@ -84,8 +84,12 @@ pub(crate) fn is_test_cluster() -> bool {
 pub(crate) fn minor_version() -> u32 {
     let nodes = kubectl_json(&["get", "nodes"]);
     let nodes = nodes["items"].as_array().expect("a list").iter();
-    let version = |node: &Value| node["status"]["nodeInfo"]["kubeletVersion"].as_str()?.split('.').nth(1)?.parse().ok();
-    nodes.map(|node| version(node).expect("a version")).min().expect("a node")
+    // Simulated nodes have other versions, such as `kwok-v0.8.0`.
+    let version = |node: &Value| {
+        let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str()?.strip_prefix("v1.")?;
+        version.split('.').next()?.parse().ok()
+    };
+    nodes.filter_map(version).min().expect("a node with a kubelet")
 }
 
 /// Guard that stops the API server. Dropping the guard starts the API server again.
@@ -185,7 +189,10 @@ pub(crate) fn pid(namespace: &str, pod: &str, container: &str) -> Option<u32> {
 pub(crate) struct AuditedRequest {
     pub(crate) verb: String,
     pub(crate) uri: String,
+    /// 0 until the API server has sent the status of its answer.
     pub(crate) code: u64,
+    /// Time at which the API server received the request, in RFC 3339.
+    pub(crate) received: String,
 }
 
 /// Returns the requests for Pods that the sidecars of `namespace` made, oldest first.
@@ -195,16 +202,18 @@ pub(crate) fn requests_of(namespace: &str) -> Vec<AuditedRequest> {
     let user = format!("system:serviceaccount:{namespace}:default");
     let mut requests = std::collections::BTreeMap::new();
     for line in log.lines().filter(|line| line.contains(&user)) {
-        let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("audit log: {error}: {line}"));
+        // The last line may be incomplete.
+        let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
         if event["user"]["username"] == user.as_str() {
             let text = |key: &str| event[key].as_str().unwrap_or("").to_owned();
             let code = event["responseStatus"]["code"].as_u64().unwrap_or(0);
             // The log has two entries with the same audit ID for each watch: one at the start and one at the end.
-            let request = AuditedRequest { verb: text("verb"), uri: text("requestURI"), code };
-            requests.insert(text("auditID"), (text("requestReceivedTimestamp"), request));
+            let received = text("requestReceivedTimestamp");
+            let request = AuditedRequest { verb: text("verb"), uri: text("requestURI"), code, received };
+            requests.insert(text("auditID"), request);
         }
     }
     let mut requests: Vec<_> = requests.into_values().collect();
-    requests.sort_by(|a, b| a.0.cmp(&b.0));
-    requests.into_iter().map(|(_, request)| request).collect()
+    requests.sort_by(|a: &AuditedRequest, b| a.received.cmp(&b.received));
+    requests
 }

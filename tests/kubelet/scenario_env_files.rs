@@ -49,8 +49,8 @@ fn api_server_without_env_files_rejects_held_pods_alone() {
     assert!(output.contains("EnvFiles"), "{output}");
 }
 
-/// The API server accepts the Pod, but the kubelet of its node does not know the variable: it is older, or its feature
-/// gate is off.
+/// The API server accepts the Pod, but the node's kubelet does not support the variable. The kubelet is older, or its
+/// feature gate is off.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn kubelet_without_env_files_starts_no_held_container_alone() {

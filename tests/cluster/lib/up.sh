@@ -223,7 +223,8 @@ version_of() { # .../v1.37.2-0123456789ab/bin
     echo "${name%-*}"
 }
 
-# Prints what runs, as `Kubernetes 1.37.2, containerd 2.4.2, runc 1.5.2, IPv4, cgroup v1`. An older kubelet stands behind Kubernetes.
+# Prints what runs, such as `Kubernetes 1.37.2 (kubelet 1.34.4), containerd 2.4.2, runc 1.5.2, IPv4, cgroup v1`. The
+# kubelet is left out if it has the version of the API server.
 versions() {
     local k8s kubelet containerd runtime
     k8s=$(version_of "$k8s_bin") kubelet=$(version_of "$kubelet_bin")

@@ -98,9 +98,9 @@ impl<'a> Judge<'a> {
         self.shared.strikes_between(&self.pod.pod, from, to).is_empty()
     }
 
-    /// Returns true if hooks keep the order at this start: it is the first one in its sandbox, no fault has made the
-    /// kubelet pass over a hook (`docs/guarantees.md`), and no container is in back-off, because the kubelet passes over
-    /// such a container too.
+    /// Returns true if hooks guarantee the order of this start (`docs/guarantees.md`). The container must start for the
+    /// first time in its sandbox. No fault may have made the kubelet skip a hook. No container may be in back-off, because
+    /// the kubelet skips such a container too.
     fn is_under_hooks(&self, life: &Life, start: f64) -> bool {
         let before = || self.lives.iter().filter(|other| other.log.time_of("start").is_some_and(|other| other < start));
         let (inside, outside): (Vec<&Life>, Vec<&Life>) = before().partition(|other| other.shares_sandbox(life));

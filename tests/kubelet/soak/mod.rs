@@ -129,7 +129,7 @@ impl<'a> Soak<'a> {
         }
     }
 
-    /// Lets faults strike, or stops them until all Pods have recovered.
+    /// Ends the storm of faults when its time is over, or starts the next one when all Pods have recovered.
     fn switch_phase(&mut self) {
         let now = wall_ms();
         if self.shared.storm.load(Ordering::Relaxed) {
@@ -242,7 +242,7 @@ impl<'a> Soak<'a> {
         }
     }
 
-    /// Finds Pods that have not reached their goal, or are not gone, long after the last fault.
+    /// Reports Pods that hang: long after the last fault, a Pod has not reached its goal, or a deleted Pod still exists.
     fn find_hung(&mut self) {
         let (now, last) = (wall_ms(), self.shared.last_end());
         for index in 0..self.pods.len() {
