@@ -6,6 +6,8 @@ use crate::cluster::{ROOT, kubectl, try_kubectl};
 use crate::scene::Scene;
 use podgate::order::release;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const NAMESPACE: &str = "podgate-tutorial";
 
@@ -139,18 +141,24 @@ fn tutorial_works_as_written_alone() {
             continue;
         }
         let shown = next.next_if(|(info, _)| *info == "text").map(|(_, shown)| shown);
-        let (code, output) = run_block(&reader, &block.text);
-        let expected = shown.map_or(0, |shown| exit_code(&shown.text));
-        assert_eq!(code, Some(expected), "{}: {}\n{output}", block.at, block.text);
-        if let Some(shown) = shown {
-            let [page, seen] = [&shown.text, &output].map(|text| text.lines().collect::<Vec<_>>());
-            assert!(
-                is_shown(&page, &seen),
-                "{}: the page shows\n{}\nbut the output is\n{output}",
-                shown.at,
-                shown.text
-            );
+        let (at, page) = shown.map_or((&block.at, ""), |shown| (&shown.at, shown.text.as_str()));
+        let is_as_shown = |(code, output): &(Option<i32>, String)| {
+            let [page_lines, lines] = [page, output].map(|text| text.lines().collect::<Vec<_>>());
+            *code == Some(exit_code(page)) && (shown.is_none() || is_shown(&page_lines, &lines))
+        };
+        let mut result = run_block(&reader, &block.text);
+        // The published states can be a few seconds old.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while block.text.contains("podgate status") && !is_as_shown(&result) && Instant::now() < deadline {
+            sleep(Duration::from_secs(1));
+            result = run_block(&reader, &block.text);
         }
+        let (code, output) = &result;
+        assert!(
+            is_as_shown(&result),
+            "{at}: the page shows\n{page}\nbut the exit code is {code:?}, and the output of\n{}\nis\n{output}",
+            block.text
+        );
     }
     install::assert_nothing_left();
     let gone = try_kubectl(&["get", "namespace", NAMESPACE]);
