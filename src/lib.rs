@@ -11,12 +11,13 @@
 //!                                   core  (protocol and decisions)
 //! ```
 //!
-//! `podgate-webhook` also uses the clocks, the log and a read of small files from `edge`.
+//! `podgate-webhook` also uses the log and a read of small files from `edge`.
 //!
 //! `core` and `order` are pure: they use no clock, file, socket or environment variable. `edge` does light I/O on Linux
 //! without an async runtime. `tests/pure/purity.rs` checks these boundaries.
 #![warn(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+pub mod clock;
 pub mod core;
 #[cfg(target_os = "linux")]
 pub mod edge;

@@ -1,7 +1,7 @@
 //! Log lines as text or JSON, with UTC timestamps. This formatter is smaller than that of tracing-subscriber.
 
+use crate::clock::wall_clock;
 use crate::core::words::words;
-use crate::edge::clock::wall_clock;
 use crate::edge::watch::wait_until_ready;
 use rustix::event::PollFlags;
 use std::fmt::{self, Write as _};

@@ -2,7 +2,6 @@
 //! and makes no decisions.
 
 pub mod bell;
-pub mod clock;
 pub mod files;
 pub mod install;
 pub mod lock;

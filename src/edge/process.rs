@@ -59,20 +59,14 @@ pub fn random_id(bytes: usize) -> io::Result<String> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Returns the identity of this process, or `None` if `/proc` cannot be read.
-pub fn current_process() -> Option<Process> {
-    let pid = std::process::id();
+/// Returns the identity of the process `pid` of this process namespace, or `None` if `/proc` cannot be read.
+pub fn identify(pid: u32) -> Option<Process> {
     Some(Process { pid, start_ticks: start_ticks(pid)? })
 }
 
 /// Returns the time since the node's boot, including the time in suspend. Processes of all containers can compare it.
 pub fn time_since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
-}
-
-/// Returns the identity of process 1 of the process namespace, or `None` if `/proc` cannot be read.
-pub fn first_process() -> Option<Process> {
-    Some(Process { pid: 1, start_ticks: start_ticks(1)? })
 }
 
 /// Returns the time since `process` started.

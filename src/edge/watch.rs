@@ -8,11 +8,11 @@
 //! Events carry no data: after each event, the agent reads the whole state again. Without events, the agent reads the
 //! state again after the [`reread_interval`].
 
+use crate::clock::now;
 use crate::core::names;
 use crate::core::sources::{PodView, Source};
 use crate::core::words::words;
 use crate::edge::bell::Bell;
-use crate::edge::clock::now;
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;

@@ -25,17 +25,8 @@ pub const WAITS_MAX: usize = 2_500;
 /// Maximum number of findings about labels and annotations.
 pub const FINDINGS_MAX: usize = 100;
 
-/// Checks the size of a template without injected parts.
-pub fn check(template: &Value) -> Result<(), Finding> {
-    check_size(template, false)
-}
-
-/// Checks the size of an injected template.
-pub(crate) fn check_injected(template: &Value) -> Result<(), Finding> {
-    check_size(template, true)
-}
-
-fn check_size(template: &Value, is_injected: bool) -> Result<(), Finding> {
+/// Checks the size of a template, with or without injected parts.
+pub(crate) fn check(template: &Value, is_injected: bool) -> Result<(), Finding> {
     let (pod, items_max, values_max) = match is_injected {
         true => ("the injected Pod", usize::MAX, INJECTED_VALUES_MAX),
         false => ("the Pod", ITEMS_MAX, VALUES_MAX),

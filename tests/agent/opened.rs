@@ -74,7 +74,7 @@ fn write_report(scene: &Scene, report: &Report) {
 
 /// Returns the report of an open gate whose process is this test.
 fn opened_report() -> Report {
-    Report { gate: Some(GateState::Opened), process: process::current_process(), ..Report::default() }
+    Report { gate: Some(GateState::Opened), process: process::identify(std::process::id()), ..Report::default() }
 }
 
 fn open_gate() -> Scene {
@@ -194,7 +194,7 @@ fn http_check_failure_names_the_status_code() {
 #[test]
 fn a_reused_or_unknown_pid_never_passes() {
     let scene = open_gate();
-    let this_process = process::current_process().unwrap();
+    let this_process = process::identify(std::process::id()).unwrap();
     // The first pid now belongs to another process. The second pid belongs to no process.
     for exited in [
         Process { start_ticks: this_process.start_ticks + 1, ..this_process },

@@ -78,6 +78,11 @@ fn assert_not_named(module: &str, directories: &[&str]) {
 }
 
 #[test]
+fn core_and_order_use_no_clock_of_podgate() {
+    assert_not_named("clock", &["src/core", "src/order"]);
+}
+
+#[test]
 fn only_the_plugin_and_the_webhook_use_order() {
     assert_not_named("order", &["src/core", "src/edge", "src/bin/podgate", "src/bin/podgate-controller"]);
 }

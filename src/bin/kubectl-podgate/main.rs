@@ -4,7 +4,6 @@
 
 mod check;
 mod cli;
-mod clock;
 mod cluster;
 mod common_args;
 mod completion;
@@ -25,6 +24,7 @@ mod yaml;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser};
+use podgate::clock;
 use podgate::core::exit::Exit;
 use std::process::ExitCode;
 

@@ -15,9 +15,9 @@ mod setup;
 mod signals;
 
 use clap::Parser;
+use podgate::clock;
 use podgate::core::exit::Exit;
 use podgate::core::names;
-use podgate::edge::clock;
 use std::path::Path;
 use std::process::ExitCode;
 

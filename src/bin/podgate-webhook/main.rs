@@ -18,8 +18,8 @@ mod tls;
 mod tls_server;
 
 use clap::Parser;
+use podgate::clock;
 use podgate::core::exit::Exit;
-use podgate::edge::clock;
 use std::process::ExitCode;
 
 /// musl's allocator returns memory to the kernel and requests memory hundreds of times per injected Pod. That makes an

@@ -16,9 +16,9 @@ mod tether_process;
 
 use failure::Failure;
 use gate::output;
+use podgate::clock;
 use podgate::core::exit::Exit;
 use podgate::core::names;
-use podgate::edge::clock;
 use podgate::edge::install;
 use std::io::Write;
 use std::path::Path;

@@ -25,7 +25,7 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let check = Check::Exec(check);
     let sources = PodSources::new(args.board, None, POLL_INTERVAL);
     // Each start of the container has another process 1, unless the containers share their process namespace.
-    let process = process::first_process();
+    let process = process::identify(1);
     let state = |view: &PodView| view.snapshot()?.states.get(&args.container).copied();
     let is_ready = |view: &PodView| state(view) == Some(State::Ready);
     // The kubelet may show a run that has passed as ready, so the kubelet must learn of a failure at once.

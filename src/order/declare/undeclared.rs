@@ -15,7 +15,7 @@ pub fn check_undeclared(template: &Value) -> Vec<Finding> {
     let mut keys = maps.iter().filter_map(|at| at.of(template)?.as_object()).flat_map(serde_json::Map::keys);
     let mut findings = Vec::new();
     if keys.any(|key| concerns_podgate(key)) {
-        if let Err(finding) = limits::check(template) {
+        if let Err(finding) = limits::check(template, false) {
             return finding.into();
         }
         let spec = Spec::read(template, &mut Vec::new());

@@ -83,7 +83,7 @@ impl Record {
             let what = format!("podgate's record in this annotation is not valid: {why}");
             Finding::error("injected-unreadable", at.clone(), what).fix("use the manifest from before the injection")
         };
-        limits::check_injected(template)?;
+        limits::check(template, true)?;
         let text = found.as_str().ok_or_else(|| broken("not a string".to_owned()))?;
         let record: Record = serde_json::from_str(text).map_err(|_| broken("not in podgate's format".to_owned()))?;
         if record.order.len().max(record.containers.len()) > CONTAINERS_MAX {

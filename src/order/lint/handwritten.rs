@@ -25,7 +25,7 @@ pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     if listed.is_empty() && lines.iter().all(is_unused) {
         return None;
     }
-    if let Err(finding) = limits::check(template) {
+    if let Err(finding) = limits::check(template, false) {
         return Some(finding.into());
     }
     for (own, lines) in spec.containers.iter().zip(&lines) {

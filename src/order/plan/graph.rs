@@ -98,11 +98,6 @@ impl Graph {
         waiters.filter_map(|(waiter, number)| Some((waiter.as_str(), self.needs(waiter).get(*number)?)))
     }
 
-    /// Returns true if `name` waits for a container or a container waits for `name`.
-    pub(super) fn has_edges(&self, name: &str) -> bool {
-        !self.needs(name).is_empty() || self.waiters(name).next().is_some()
-    }
-
     /// Returns containers of which each waits for the next one, and the last for the first.
     fn find_cycle<'a>(&'a self) -> Option<Vec<String>> {
         let target = |need: &'a Need| need.until.container.as_str();

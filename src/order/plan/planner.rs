@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// # Errors
 /// Returns all findings, at least one of them an error.
 pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> {
-    limits::check(template)?;
+    limits::check(template, false)?;
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);
     if has_errors(&findings) {
@@ -78,7 +78,8 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     fn is_involved(&self, name: &str) -> bool {
-        self.graph.has_edges(name)
+        !self.graph.needs(name).is_empty()
+            || self.graph.waiters(name).next().is_some()
             || self.outlives.contains_key(name)
             || self.outlived.contains(name)
             || self.sidecars.contains(name)

@@ -37,7 +37,7 @@ fn backoff_delays() -> impl Iterator<Item = Duration> {
 pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<String>, sender: Sender<PodEvent>) {
     let (mut version, mut may_watch, mut delays) = (version, true, backoff_delays());
     loop {
-        let since = clock::monotonic_time();
+        let since = clock::now();
         let ended = match version.take() {
             Some(version) if may_watch => {
                 watch_pod(&cluster, &name, &version, &sender).await.map(|is_permitted| may_watch = is_permitted)

@@ -25,7 +25,7 @@ pub(crate) async fn run(args: &Override) -> Result<ExitCode, String> {
     }
     let cluster = Cluster::from_args(&args.connection).await?;
     let pod = cluster.get_pod(&args.pod).await?;
-    let now = clock::wall_time();
+    let now = clock::wall_clock();
     let plan = match args.remove {
         true => change::plan_removal(&pod, &args.targets)?,
         false => change::plan_set(&pod, &cluster.namespace, &args.targets, now)?,

@@ -20,7 +20,7 @@ pub(crate) async fn run(args: &Status) -> Result<ExitCode, String> {
     if args.watch || args.until_started {
         return watch::watch(args, cluster, pod).await;
     }
-    let view = view::view(&pod, &cluster.namespace, clock::wall_time());
+    let view = view::view(&pod, &cluster.namespace, clock::wall_clock());
     let text = match args.output {
         OutputFormat::Text => text::render(&view),
         OutputFormat::Json => to_json(&view)?,

@@ -47,7 +47,7 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
     let mut pod = first;
     let mut outage: Option<(String, Instant)> = None;
     loop {
-        let view = view::view(&pod, &namespace, clock::wall_time());
+        let view = view::view(&pod, &namespace, clock::wall_clock());
         let has_reader = printer.print(&view, &pod, outage.as_ref())?;
         // In these phases, all containers have exited, and no container will start again.
         let has_ended = matches!(view.pod_phase.as_deref(), Some("Succeeded" | "Failed"));
@@ -66,7 +66,7 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
                     if outage.is_none() && !is_live {
                         print_stderr(Level::Warning, &format!("{error}; retrying"));
                     }
-                    let since = outage.map_or_else(clock::monotonic_time, |(_, since)| since);
+                    let since = outage.map_or_else(clock::now, |(_, since)| since);
                     outage = Some((error, since));
                 }
                 Some(PodEvent::Gone) | None => {
@@ -103,7 +103,7 @@ impl StatusPrinter {
                 write_stdout(&live.draw(&text, terminal::size().unwrap_or((80, 24))))
             }
             StatusPrinter::Lines(lines) => {
-                let now = humantime::format_rfc3339_seconds(clock::wall_time()).to_string();
+                let now = humantime::format_rfc3339_seconds(clock::wall_clock()).to_string();
                 write_stdout(&lines.changed_lines(view, &now))
             }
             StatusPrinter::Json(last) => {

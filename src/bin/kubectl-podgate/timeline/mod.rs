@@ -22,7 +22,7 @@ pub(crate) async fn run(args: &Timeline) -> Result<ExitCode, String> {
     let cluster = Cluster::from_args(&args.connection).await?;
     let pod = cluster.get_pod(&args.pod).await?;
     let events = events(&cluster, pod.metadata.uid.as_deref().unwrap_or_default()).await;
-    let timeline = build::build(&pod, events.as_deref(), &cluster.namespace, clock::wall_time());
+    let timeline = build::build(&pod, events.as_deref(), &cluster.namespace, clock::wall_clock());
     write_stdout(&render(&timeline, args.output, args.width)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ mod pods;
 use crate::check::server::policy::{OWN_POD, UNKNOWN_CONTAINERS, check_policy};
 use crate::check::server::rbac::{lacks_verbs, missing_verbs};
 use crate::check::server::webhook::find_webhook;
-use crate::clock::monotonic_time;
+use crate::clock::now;
 use crate::cluster::{Cluster, ClusterError, ConnectionArgs};
 use crate::common_args::OutputFormat;
 use crate::output::{print, to_json};
@@ -158,7 +158,7 @@ async fn check_certificate(
 
 /// Checks that the webhook injects a Pod that declares an order.
 async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
-    let (namespace, since) = (&cluster.namespace, monotonic_time());
+    let (namespace, since) = (&cluster.namespace, now());
     // This Pod meets the Pod Security Standard `restricted`, and quotas for CPU and memory.
     let own = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
     let resources = json!({"cpu": "10m", "memory": "16Mi"});

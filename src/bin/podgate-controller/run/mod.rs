@@ -161,7 +161,7 @@ impl Controller {
             declared_containers: declared,
             podinfo: args.podinfo.clone(),
             status_trust: StatusTrust::new(
-                wall_clock() - process::current_process().map(process::age).unwrap_or_default(),
+                wall_clock() - process::identify(std::process::id()).map(process::age).unwrap_or_default(),
             ),
             pod,
             publisher: Publisher::new(board, api, metrics, milestones),

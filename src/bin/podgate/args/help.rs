@@ -40,7 +40,7 @@ Example, in a Pod's spec: `api` runs its command when `db` is Ready, wherever `a
     args: [/usr/bin/api, --port, \"8080\"]
     startupProbe:
       exec:
-        command: [/podgate/bin/podgate, opened, --wait, --check, \"http://127.0.0.1:8080/\"]
+        command: [/podgate/bin/podgate, opened, --wait, --check, \"http://localhost:8080/\"]
       periodSeconds: 1
       timeoutSeconds: 335
 
@@ -102,7 +102,7 @@ each second. timeoutSeconds must be longer than --check-limit and the gate's tim
 (here 300 s) together.
   startupProbe:
     exec:
-      command: [/podgate/bin/podgate, opened, --wait, --check, \"tcp://127.0.0.1:8080\"]
+      command: [/podgate/bin/podgate, opened, --wait, --check, \"tcp://localhost:8080\"]
     periodSeconds: 1
     timeoutSeconds: 335
 

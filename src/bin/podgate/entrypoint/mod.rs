@@ -16,7 +16,7 @@ use crate::signals;
 use podgate::core::gate::{GateKind, GateSpec};
 use podgate::core::report::{GateState, Report};
 use podgate::edge::log::Target;
-use podgate::edge::process::{current_process, random_id};
+use podgate::edge::process::{identify, random_id};
 use podgate::edge::sys::SignalFd;
 use podgate::edge::tether::Tether;
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let report = Report {
         gate: Some(GateState::Waiting),
         ticket: Some(ticket.clone()),
-        process: current_process(),
+        process: identify(std::process::id()),
         ..new_report(sources.sandbox.clone(), &args.waits.until)
     };
     let mut reporter = Reporter::new(args.waits.self_dir.clone(), None, report);

@@ -20,6 +20,6 @@ pub(crate) use stand_in::run as run_stand_in;
 
 /// Returns the wall-clock time in milliseconds since 1970. All processes of a run share this clock.
 fn now_ms() -> i64 {
-    let since = crate::clock::wall_time().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = crate::clock::wall_clock().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

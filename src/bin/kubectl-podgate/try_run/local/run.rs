@@ -8,7 +8,7 @@ use super::screen::{self, Screen};
 use super::script::{self, Script};
 use super::supervisor::{Message, Supervised};
 use super::{guard, now_ms, source};
-use crate::clock::monotonic_time;
+use crate::clock::now;
 use crate::output::fail_all;
 use crate::try_run::args::{Fault, FaultKind, Try};
 use podgate::core::exit::Exit;
@@ -96,7 +96,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(args: &'a Try, script: &'a Script, sender: &SyncSender<Message>) -> Run<'a> {
-        let (zero, now) = (now_ms(), monotonic_time());
+        let (zero, now) = (now_ms(), now());
         let supervise = |task: &script::Task| Supervised::new(task.clone(), sender.clone());
         let mut containers: Vec<Supervised> = script.tasks.iter().map(supervise).collect();
         containers[0].start_at = Some(now);
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
         loop {
             let first = messages.recv_timeout(TICK).ok();
             let received: Vec<Message> = first.into_iter().chain(messages.try_iter().take(MESSAGES_MAX)).collect();
-            let now = monotonic_time();
+            let now = now();
             self.poll_processes(now)?;
             // Before the messages: a gate's opening is on the board before another container starts because of it.
             self.read_board()?;
@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
             }
             Message::Interrupt => {
                 self.screen.event(now_ms(), "", "Ctrl-C or a signal: stopping in order; the next one stops at once");
-                self.judge(monotonic_time());
+                self.judge(now());
             }
         }
     }
