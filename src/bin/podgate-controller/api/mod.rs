@@ -20,6 +20,7 @@ use podgate::core::text::error_chain;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -45,8 +46,9 @@ const WATCH_TIMEOUT_SECONDS: u32 = 290;
 pub(crate) const WATCH_REQUEST: &str = "watch";
 /// Minimum duration of a watch that resets the back-off.
 const STABLE_WATCH: Duration = Duration::from_secs(5);
-/// Time over which the sidecars of a cluster open new watches after an API server has cut them all at once.
-const RECONNECT_SPREAD: Duration = Duration::from_secs(12);
+/// Time over which the sidecars of a cluster open new watches after an API server has cut them all at once, in
+/// milliseconds.
+const RECONNECT_SPREAD_MS: u64 = 12_000;
 
 #[derive(Debug, Clone)]
 pub(crate) struct PodIdentity {
@@ -122,13 +124,8 @@ impl ApiState {
 
 fn backoff() -> impl Iterator<Item = Duration> {
     let builder = ExponentialBuilder::default().with_min_delay(Duration::from_millis(200));
-    builder.with_max_delay(Duration::from_secs(30)).without_max_times().with_jitter().build()
-}
-
-/// Returns a random pause below `RECONNECT_SPREAD`: the jitter of a back-off.
-fn reconnect_pause() -> Duration {
-    let random = ExponentialBuilder::default().with_min_delay(RECONNECT_SPREAD).with_jitter().build().next();
-    random.unwrap_or_default().saturating_sub(RECONNECT_SPREAD)
+    // The jitter can double a pause.
+    builder.with_max_delay(Duration::from_secs(15)).without_max_times().with_jitter().build()
 }
 
 fn error_message(error: &kube::Error) -> String {
@@ -154,7 +151,8 @@ pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFac
             pause = backoff();
             is_cut = lasted < Duration::from_secs(u64::from(WATCH_TIMEOUT_SECONDS));
         }
-        let spread = if is_cut { reconnect_pause() } else { Duration::ZERO };
+        let random = RandomState::new().hash_one(()) % RECONNECT_SPREAD_MS;
+        let spread = Duration::from_millis(if is_cut { random } else { 0 });
         tokio::time::sleep(pause.next().unwrap_or(STABLE_WATCH) + spread).await;
     }
 }
