@@ -245,10 +245,12 @@ fn forecast_shows_parallel_steps_and_the_longest_wait() {
 
 #[test]
 fn native_sidecars_are_advised_for_simple_chains() {
-    let advice = |pod: &Value| {
-        let plan = plan(pod, &KnownFacts::default()).unwrap();
-        check_template(pod, &plan, Context::default()).native_advice
+    let advice_for = |pod: &Value, kubernetes: Option<&str>| {
+        let context =
+            Context { kubernetes: kubernetes.map(|version| version.parse().unwrap()), ..Context::default() };
+        check_template(pod, &plan(pod, &KnownFacts::default()).unwrap(), context).native_advice
     };
+    let advice = |pod: &Value| advice_for(pod, None);
     let mut proxied = pod("proxy, app", &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
     let found = advice(&proxied).unwrap();
     let probe = json!({"tcpSocket": {"port": 2}, "periodSeconds": 1, "failureThreshold": 300, "successThreshold": 1});
@@ -265,7 +267,11 @@ fn native_sidecars_are_advised_for_simple_chains() {
     job["spec"]["restartPolicy"] = json!("Never");
     assert_eq!(advice(&job), None, "proxy may run to completion");
     job["metadata"]["annotations"]["podgate.io/job-sidecars"] = json!("proxy");
-    assert!(advice(&job).is_some());
+    // The rule native-startup reports the advised startupProbe for the other versions.
+    for (version, is_advised) in [(None, true), (Some("1.34"), false), (Some("1.35"), false), (Some("1.36"), true)] {
+        assert_eq!(advice_for(&job, version).is_some(), is_advised, "{version:?}");
+    }
+    assert!(advice_for(&three_containers(), Some("1.34")).is_some());
 }
 
 #[test]

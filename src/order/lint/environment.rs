@@ -49,24 +49,28 @@ fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Findi
     }
 }
 
-/// Reports native sidecars whose startupProbe can keep the kubelet from starting the Pod's containers.
+/// Describes the defect of this Kubernetes version by which the startupProbe of a native sidecar can keep the Pod's
+/// containers from starting.
+pub(super) fn startup_defect(spec: &Spec<'_>, context: Context<'_>) -> Option<&'static str> {
+    match context.kubernetes? {
+        WITH_LOST_RESTARTS => Some(
+            "after a restart of the kubelet, Kubernetes before 1.35.4 never restarts containers that exit \
+             (kubernetes#137146)",
+        ),
+        version if version < WITH_LOST_RESTARTS && spec.value["restartPolicy"] == "Never" => Some(
+            "if it fails once, Kubernetes before 1.33.6 and 1.34.2 never starts the containers of a Pod with restartPolicy \
+             Never (kubernetes#132826)",
+        ),
+        _ => None,
+    }
+}
+
 fn check_native_startup(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
-    let Some(version) = context.kubernetes else { return };
-    let (what, fixed) = if version == WITH_LOST_RESTARTS {
-        let what = "after a restart of the kubelet, Kubernetes before 1.35.4 never restarts containers that exit \
-                    (kubernetes#137146)";
-        (what, "1.35.4")
-    } else if version < WITH_LOST_RESTARTS && spec.value["restartPolicy"] == "Never" {
-        let what = "if it fails once, Kubernetes before 1.33.6 and 1.34.2 never starts the containers of a Pod with \
-                    restartPolicy Never (kubernetes#132826)";
-        (what, "1.33.6 or 1.34.2")
-    } else {
-        return;
-    };
-    let fix = format!("update the nodes to {fixed}, or use a readinessProbe and name the sidecar in the order");
-    for own in spec.natives().filter(|own| own.value.get("startupProbe").is_some()) {
-        let what = format!("{} is a native sidecar with a startupProbe: {what}", own.name);
-        findings.push(Finding::warning("native-startup", own.place().to("startupProbe"), what).fix(&fix));
+    let Some(defect) = startup_defect(spec, context) else { return };
+    for own in spec.natives().filter(|own| !own.value["startupProbe"].is_null()) {
+        let what = format!("{} is a native sidecar with a startupProbe: {defect}", own.name);
+        let fix = "update the nodes, or use a readinessProbe and name the sidecar in the order";
+        findings.push(Finding::warning("native-startup", own.place().to("startupProbe"), what).fix(fix));
     }
 }
 

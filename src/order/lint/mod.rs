@@ -67,7 +67,8 @@ pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> Li
     mounts::check(&spec, plan, &mut findings);
     hold::check(template, &spec, plan, context, &mut findings);
     environment::check(&spec, plan, context, forecast.longest_wait, &mut findings);
-    let native = native::sidecars(&spec, plan);
+    let is_safe = environment::startup_defect(&spec, context).is_none();
+    let native = native::sidecars(&spec, plan).filter(|_| is_safe);
     findings.extend(native.as_deref().map(native::advice));
     LintReport { findings, forecast, native_advice: native }
 }
