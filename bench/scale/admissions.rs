@@ -101,8 +101,6 @@ pub(crate) fn measure(count: usize) -> Results {
     let request = |form: &Form| median(&form.requests);
     let slowest = |form: &Form| quantile(&form.requests, 0.99);
     vec![
-        ("empty-to-plain-api-server", ratio(&empty, &plain, api_server)),
-        ("empty-to-plain-request", ratio(&empty, &plain, request)),
         ("podgate-to-plain-api-server", ratio(&podgate, &plain, api_server)),
         ("podgate-to-plain-etcd", ratio(&podgate, &plain, etcd)),
         ("podgate-to-plain-request", ratio(&podgate, &plain, request)),

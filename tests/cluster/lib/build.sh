@@ -135,7 +135,7 @@ build_k8s() {
     done
     new_build_dir "${k8s_bin%/bin}"
     cp "$here/k8s/main.go" "$here/k8s/$1"/go.* "$build_dir/src"
-    say "building Kubernetes $k8s_full into ${k8s_bin%/bin}: once, 5 minutes on 2 cores, 2 GB of Go build cache"
+    say "building Kubernetes $k8s_full into ${k8s_bin%/bin}: once, 9 minutes on 2 cores, 2 GB of Go build cache"
     compile "Kubernetes $k8s_full" 2700 "$flags" -o ../bin/k8s .
     for link in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
         ln -s k8s "$build_dir/bin/$link"

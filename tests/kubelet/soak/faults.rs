@@ -114,7 +114,13 @@ pub(super) fn strike_node(shared: &Shared, random: &mut Random) {
 
 /// Repeats a repair, because the next faults need it.
 fn repair(repair: impl Fn() -> Result<(), String>) -> Result<(), String> {
-    (0..10).find(|_| repair().inspect_err(|_| sleep(Duration::from_secs(1))).is_ok()).map_or_else(repair, |_| Ok(()))
+    for _ in 0..10 {
+        if repair().is_ok() {
+            return Ok(());
+        }
+        sleep(Duration::from_secs(1));
+    }
+    repair()
 }
 
 fn api_fault(shared: &Shared, objects: &str, time: Duration) -> Result<(), String> {
