@@ -118,6 +118,11 @@ fn each_mode_has_its_own_text() {
         waiting("    podgate.io/on-timeout: continue\n", "")
             .contains("held: the kubelet creates the container although its conditions are not met\n")
     );
+    let own = waiting("    on-timeout.podgate.io/web: continue\n", known);
+    assert!(
+        own.contains("a gate times out\n  timeout  gate (api): exits with 75") && own.contains("gate (web): starts"),
+        "{own}"
+    );
     assert_eq!(waiting("    podgate.io/stop-order: none\n", known).matches("hook").count(), 0);
 }
 

@@ -115,17 +115,18 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
     let want = || select(vec!["", "", "", "", "", "", "", "=Ready", "=Started", "=Completed", "=Exited"]);
     // Only some Pods have these init containers.
     let first_step = select(vec!["", "", "mesh?, ", "mesh? = Started & setup?, "]);
-    let order = (subset(&names), vec((want(), select(vec![", ", ",", " & "])), NAMES.len()), first_step).prop_map(
-        |(names, joins, first_step)| {
+    let has_star = proptest::bool::weighted(0.2);
+    let order = (subset(&names), vec((want(), select(vec![", ", ",", " & "])), NAMES.len()), first_step, has_star)
+        .prop_map(|(names, joins, first_step, has_star)| {
             let mut text = first_step.to_owned();
             for (n, name) in names.iter().enumerate() {
+                let name = if has_star && n == 0 { "*" } else { *name };
                 let (want, join) = joins[n];
                 let join = if n == 0 { "" } else { join };
                 text.push_str(&format!("{join}{name}{want}"));
             }
             text
-        },
-    );
+        });
     let mode = || select(vec![json!("auto"), json!("post-start"), json!("entrypoint"), json!("hold")]);
     let rarely = |values: BoxedStrategy<Value>| prop_oneof![4 => Just(None), 1 => values.prop_map(Some)].boxed();
     let first = names[0];
@@ -152,6 +153,7 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
         .prop_map(move |(order, mut all, has_order, has_command, check, ready)| {
             if let Some(check) = check {
                 all[format!("check.podgate.io/{first}")] = check;
+                all[format!("on-timeout.podgate.io/{first}")] = json!("continue");
             }
             if let Some(ready) = ready {
                 all[format!("ready.podgate.io/{first}")] = ready;

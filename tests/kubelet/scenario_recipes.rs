@@ -216,6 +216,28 @@ fn recipe_of_redis() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
+fn recipe_of_a_cache() {
+    let redis = ("redis", Log("Redis is starting"), Log("Ready to accept connections"));
+    run_recipe("cache", None, &[redis, APP]);
+}
+
+/// Redis never becomes Ready. `app` starts at its time limit, but `worker` keeps waiting.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn recipe_of_a_cache_that_is_missing() {
+    let Some(scene) = recipe_scene("cache-missing") else { return };
+    apply_recipe(&scene, "cache.yaml", Some((r#"redis-server, --save, """#, "sleep, infinity")));
+    let run = scene.follow("shop");
+    let up = run.watch.wait_until("app is Ready", 60, |seen| seen.kubelet_status("app")["ready"] == true);
+    assert_eq!(up.podgate_state("worker"), Some("Waiting"));
+    assert_eq!(up.kubelet_status("app")["restartCount"], 0);
+    let waited = APP.2.time(&run, "app") - run.wait_for_start("redis", 1);
+    scene.report(&format!("app {waited:.0} ms after the start of redis"));
+    assert!(waited >= 8000.0, "app must wait for its time limit: {waited:.0} ms");
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
 fn recipe_of_a_certificate() {
     let certificate = File("/certs/tls.crt");
     run_recipe("certificate", None, &[("certs", certificate, certificate), NGINX]);

@@ -38,6 +38,8 @@ fn reads_every_annotation() {
         ("timeout.podgate.io/web", "1h 30m"),
         ("podgate.io/on-timeout", "continue"),
         ("podgate.io/fail-fast", "true"),
+        ("on-timeout.podgate.io/web", "fail"),
+        ("fail-fast.podgate.io/api", "false"),
         ("command.podgate.io/web", r#"["/usr/bin/web","-v"]"#),
         ("podgate.io/stop-order", "web, api=Exited"),
         ("podgate.io/job-sidecars", "cache"),
@@ -50,10 +52,11 @@ fn reads_every_annotation() {
     assert_eq!(findings, []);
     let edges: Vec<String> = declared.edges.iter().map(|e| format!("{} after {}", e.waiter, e.until)).collect();
     assert_eq!(edges, ["web after api=Ready", "web after db=Started", "api after db=Ready", "api after cache=Started"]);
-    assert_eq!(declared.mode, RequestedMode::Entrypoint);
-    assert_eq!(declared.modes["db"], RequestedMode::PostStart);
-    assert_eq!((declared.timeout.as_secs(), declared.timeouts["web"].as_secs()), (120, 5400));
-    assert!(declared.continue_on_timeout && declared.fail_fast);
+    assert_eq!(declared.mode.of("api"), RequestedMode::Entrypoint);
+    assert_eq!(declared.mode.of("db"), RequestedMode::PostStart);
+    assert_eq!((declared.timeout.of("db").as_secs(), declared.timeout.of("web").as_secs()), (120, 5400));
+    assert!(declared.continue_on_timeout.of("db") && declared.fail_fast.of("db"));
+    assert!(!declared.continue_on_timeout.of("web") && !declared.fail_fast.of("api"));
     assert_eq!(declared.commands["web"], ["/usr/bin/web", "-v"]);
     assert!(matches!(&declared.stop_order, StopOrder::Steps(steps) if steps.len() == 2));
     assert_eq!(declared.sidecars[0].until.container, "cache");
@@ -68,6 +71,7 @@ fn list_rejects_names_of_other_containers_with_a_fix() {
         ("db, debug", "ephemeral-container", "running Pod", "remove it"),
         ("podgate, db", "condition-never-met", "podgate's own sidecar", "remove it"),
         ("db, api, db", "doubled-container", "container db is listed twice (again at character 10)", "once"),
+        ("*, db, *", "doubled-container", "* is listed twice (again at character 8)", "once"),
         ("db, api=ready, web", "bad-order", "(character 9)", "write db, api=Ready, web"),
     ] {
         let found = only_finding("podgate.io/order", text);
@@ -83,6 +87,32 @@ fn list_rejects_names_of_other_containers_with_a_fix() {
 }
 
 #[test]
+fn star_stands_for_the_containers_that_the_list_does_not_name() {
+    let edges = |order: &str| {
+        let (declared, findings) = read_template(&template(&[("podgate.io/order", order)]));
+        assert_eq!(findings, [], "{order}");
+        declared.edges.iter().map(|edge| format!("{} after {}", edge.waiter, edge.until)).collect::<Vec<_>>()
+    };
+    // Init containers and native sidecars do not belong to it.
+    assert_eq!(edges("*=Started, db & cache & api"), edges("web=Started, db & cache & api"));
+    let named = ["api after db=Ready", "cache after db=Ready", "web after db=Ready", "web after cache=Ready"];
+    assert_eq!(edges("db, cache & *, web")[..2], ["cache after db=Ready", "api after db=Ready"]);
+    assert!(named.iter().all(|edge| edges("db, cache & *, web").contains(&(*edge).to_owned())));
+    assert_eq!(edges("db, cache, api, web, *"), edges("db, cache, api, web"));
+    assert_eq!(edges("db, *"), edges("db, cache & api & web"));
+    assert_eq!(edges("*=Completed"), [""; 0]);
+
+    let stop = [("podgate.io/stop-order", "web, *"), ("podgate.io/stop-order", "web, db & cache & api")];
+    let [star, names] = stop.map(|annotation| match read_template(&template(&[annotation])).0.stop_order {
+        StopOrder::Steps(steps) => {
+            steps.iter().map(|step| step.iter().map(|item| item.until.clone()).collect()).collect::<Vec<Vec<_>>>()
+        }
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(star, names);
+}
+
+#[test]
 fn bad_values_are_rejected_with_a_fix() {
     for (key, value, what, fix) in [
         ("podgate.io/mode", "poststart", "\"poststart\" is not one of auto, ", "did you mean post-start?"),
@@ -95,6 +125,8 @@ fn bad_values_are_rejected_with_a_fix() {
         ("timeout.podgate.io/db", "99999999years", "longer than a year", "such as 90s"),
         ("podgate.io/on-timeout", "ignore", "not one of fail, continue", "write one of"),
         ("podgate.io/fail-fast", "yes", "not one of false, true", "write one of"),
+        ("on-timeout.podgate.io/db", "contine", "not one of fail, continue", "did you mean continue?"),
+        ("fail-fast.podgate.io/db", "1", "not one of false, true", "write one of"),
         ("command.podgate.io/db", "/usr/bin/db", "is not a command", "write [\"/usr/bin/program\""),
         ("command.podgate.io/db", "[]", "is not a command", "write ["),
         ("podgate.io/stop-order", "revers", "no container revers", "use one of"),

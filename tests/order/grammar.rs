@@ -19,6 +19,7 @@ fn parses_steps_and_parallel_containers() {
     let (steps, _) = parse_list("mesh? = Started & db, DB?", ORDER);
     let found: Vec<_> = steps.iter().flatten().map(|item| (item.until.to_string(), item.is_optional)).collect();
     assert_eq!(found, [("mesh=Started".to_owned(), true), ("db=Ready".to_owned(), false)]);
+    assert_eq!(parsed_steps("mesh, *=Started & db, logs")[1], ["*=Started", "db=Ready"]);
     let (_, errors) = parse_list("MESH? -> db", ORDER);
     assert_eq!(errors[0].fix.as_deref(), Some("write mesh?, db"));
 }
@@ -54,6 +55,11 @@ fn reports_each_error_with_its_position_and_the_corrected_text() {
         ("=Ready", ORDER, 0..6, "not a container name", None),
         ("db & api", AFTER, 0..8, "\"db & api\" is not a container name", Some("db, api")),
         ("db=Ready, web", STOP, 3..8, "not allowed in a stop order", Some("db, web")),
+        ("db, *?", ORDER, 4..6, "* cannot have a ? (character 5)", Some("db, *")),
+        ("*?=Started", STOP, 0..10, "* cannot have a ?", Some("*")),
+        ("db, *", AFTER, 4..5, "* is only for an order and a stop order (character 5)", None),
+        ("*", SIDECARS, 0..1, "* is only for", None),
+        ("db*", ORDER, 0..3, "\"db*\" is not a container name", None),
         ("db=Ready", SIDECARS, 3..8, "a state is not allowed", Some("db")),
     ] {
         let (_, errors) = parse_list(text, grammar);

@@ -246,8 +246,7 @@ fn forecast_shows_parallel_steps_and_the_longest_wait() {
 #[test]
 fn native_sidecars_are_advised_for_simple_chains() {
     let advice_for = |pod: &Value, kubernetes: Option<&str>| {
-        let context =
-            Context { kubernetes: kubernetes.map(|version| version.parse().unwrap()), ..Context::default() };
+        let context = Context { kubernetes: kubernetes.map(|version| version.parse().unwrap()), ..Context::default() };
         check_template(pod, &plan(pod, &KnownFacts::default()).unwrap(), context).native_advice
     };
     let advice = |pod: &Value| advice_for(pod, None);

@@ -438,6 +438,31 @@ fn settings_without_effect_are_reported() {
     );
 }
 
+#[test]
+fn limits_of_one_container_need_a_gate_or_hook_that_waits() {
+    let findings = |containers: &[&str], mode: &str| {
+        let own = ["on-timeout.podgate.io/db", "on-timeout.podgate.io/api", "fail-fast.podgate.io/api"];
+        let mut annotations: Vec<_> = own.into_iter().zip(["continue", "continue", "true"]).collect();
+        annotations.extend([("podgate.io/order", "db, api"), ("podgate.io/mode", mode)]);
+        let plan = plan(&template(containers, &annotations), &KnownFacts::default());
+        let findings = plan.map_or_else(|findings| findings, |plan| plan.findings);
+        findings.into_iter().map(|finding| format!("{} {}", finding.rule, finding.at)).collect::<Vec<_>>()
+    };
+    let unused = |key: &str| format!("unused-annotation metadata.annotations[\"{key}\"]");
+    let conflict = "mode-conflict metadata.annotations[\"fail-fast.podgate.io/api\"]".to_owned();
+    assert_eq!(findings(&["db", "api"], "entrypoint"), [unused("on-timeout.podgate.io/db")]);
+    assert_eq!(findings(&["db", "api!"], "auto"), [unused("on-timeout.podgate.io/db"), conflict]);
+    // In the other mode, the hook of db waits.
+    let of_api = ["on-timeout.podgate.io/api", "fail-fast.podgate.io/api"].map(unused);
+    assert_eq!(findings(&["db", "api"], "post-start"), of_api);
+
+    let own = [("on-timeout.podgate.io/web", "continue"), ("fail-fast.podgate.io/api", "true")];
+    let plan =
+        plan_of(&template(&["db", "api", "web"], &[&own[..], &[("podgate.io/order", "db, api & web")]].concat()));
+    let limits = plan.containers.iter().map(|own| (own.name.as_str(), own.continue_on_timeout, own.fail_fast));
+    assert_eq!(limits.collect::<Vec<_>>(), [("db", false, false), ("api", false, true), ("web", true, false)]);
+}
+
 /// Without the API server, podgate holds no container. One that waits for nothing is not held.
 #[test]
 fn container_that_waits_for_nothing_needs_no_hold_mode() {

@@ -1,6 +1,6 @@
 //! Reads an order, and corrects lists that the user wrote in another syntax, such as `[db, api]` or `db -> api`.
 
-use super::grammar::{Grammar, Item, SyntaxError, WRONG_SEPARATORS, find_foreign_syntax, parse_steps};
+use super::grammar::{Grammar, Item, OTHERS, SyntaxError, WRONG_SEPARATORS, find_foreign_syntax, parse_steps};
 use super::nearest::nearest;
 use crate::core::until::WantedState;
 
@@ -38,7 +38,7 @@ fn corrected(text: &str, grammar: Grammar) -> Option<String> {
     if !plain.contains([',', '&', '=', ':']) {
         plain = plain.split_whitespace().filter(|word| *word != "-").collect::<Vec<_>>().join(",");
     }
-    if !grammar.may_be_parallel {
+    if !grammar.has_steps {
         plain = plain.replace('&', ",");
     }
     let step = |step: &str| {
@@ -53,7 +53,7 @@ fn corrected(text: &str, grammar: Grammar) -> Option<String> {
 fn corrected_item(item: &str, grammar: Grammar) -> String {
     let bare = item.replace('?', " ");
     let (name, state) = bare.split_once(['=', ':']).unwrap_or((&bare, ""));
-    let mark = if item.contains('?') { "?" } else { "" };
+    let mark = if item.contains('?') && name.trim() != OTHERS { "?" } else { "" };
     let (name, state) = (name.trim().to_lowercase().replace('_', "-") + mark, state.trim());
     match known_state(state) {
         Some(want) if grammar.states.contains(&want) => format!("{name}={}", want.as_str()),

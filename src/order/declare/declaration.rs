@@ -79,27 +79,45 @@ words! {
     }
 }
 
+/// A setting of the Pod and of single containers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Setting<T> {
+    /// Value for the whole Pod, such as that of `podgate.io/timeout`.
+    pub pod: T,
+    /// Values for one container, such as that of `timeout.podgate.io/api`, by container.
+    pub own: BTreeMap<String, T>,
+}
+
+impl<T: Copy> Setting<T> {
+    /// Returns the value for the container `name`. Its own value overrides the Pod's.
+    pub fn of(&self, name: &str) -> T {
+        *self.own.get(name).unwrap_or(&self.pod)
+    }
+
+    /// Returns the key of the annotation that sets the value for `name`; `key` is the key for the whole Pod.
+    pub(crate) fn key(&self, key: &str, name: &str) -> String {
+        match key.split_once('/') {
+            Some((domain, word)) if self.own.contains_key(name) => format!("{word}.{domain}/{name}"),
+            _ => key.to_owned(),
+        }
+    }
+}
+
 /// All settings that a template's annotations declare.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Declaration {
     /// Waits declared by `podgate.io/order` and all `after.podgate.io/…`.
     pub edges: Vec<Edge>,
-    /// Value of `podgate.io/mode`.
-    pub mode: RequestedMode,
-    /// Values of `mode.podgate.io/…`, by container.
-    pub modes: BTreeMap<String, RequestedMode>,
-    /// Value of `podgate.io/timeout`.
-    pub timeout: Duration,
-    /// Values of `timeout.podgate.io/…`, by container.
-    pub timeouts: BTreeMap<String, Duration>,
-    /// True if `podgate.io/on-timeout` is `continue`.
-    pub continue_on_timeout: bool,
-    /// True if `podgate.io/fail-fast` is `true`.
-    pub fail_fast: bool,
-    /// True if `podgate.io/on-dependency-restart` is `restart`.
-    pub restart_with_dependency: bool,
-    /// Values of `on-dependency-restart.podgate.io/…`, by container: true for `restart`.
-    pub restarts_with_dependency: BTreeMap<String, bool>,
+    /// Values of `podgate.io/mode` and `mode.podgate.io/…`.
+    pub mode: Setting<RequestedMode>,
+    /// Values of `podgate.io/timeout` and `timeout.podgate.io/…`.
+    pub timeout: Setting<Duration>,
+    /// Values of `podgate.io/on-timeout` and `on-timeout.podgate.io/…`: true for `continue`.
+    pub continue_on_timeout: Setting<bool>,
+    /// Values of `podgate.io/fail-fast` and `fail-fast.podgate.io/…`.
+    pub fail_fast: Setting<bool>,
+    /// Values of `podgate.io/on-dependency-restart` and `on-dependency-restart.podgate.io/…`: true for `restart`.
+    pub restart_with_dependency: Setting<bool>,
     /// Values of `check.podgate.io/…`, by container.
     pub checks: BTreeMap<String, Vec<Check>>,
     /// Values of `ready.podgate.io/…`, by container.

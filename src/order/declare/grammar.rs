@@ -1,14 +1,18 @@
-//! Grammar of an order: `,` separates steps, `&` joins parallel containers. Each item is `CONTAINER[?][=STATE]`.
+//! Grammar of an order: `,` separates steps, `&` joins parallel containers. Each item is `CONTAINER[?][=STATE]` or
+//! `*[=STATE]`.
 
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
 use std::ops::Range;
 
+/// Stands for all containers of the Pod that the list does not name.
+pub(super) const OTHERS: &str = "*";
+
 /// One entry of a list: a container and a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The container and the state that later containers wait for.
+    /// The container, or [`OTHERS`], and the state that later containers wait for.
     pub until: WaitCondition,
     /// True if the name ends in `?`: without such a container, podgate ignores the entry.
     pub is_optional: bool,
@@ -32,20 +36,20 @@ pub struct SyntaxError {
 /// Rules for the list in one kind of annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grammar {
-    /// True if `&` is allowed.
-    pub may_be_parallel: bool,
+    /// True if the list has steps, so that `&` and `*` are allowed.
+    pub has_steps: bool,
     /// States that can follow `=`. Empty if a state is not allowed.
     pub states: &'static [WantedState],
 }
 
 /// Grammar of `podgate.io/order`.
-pub const ORDER: Grammar = Grammar { may_be_parallel: true, states: &WantedState::ALL };
+pub const ORDER: Grammar = Grammar { has_steps: true, states: &WantedState::ALL };
 /// Grammar of `after.podgate.io/CONTAINER`.
-pub const AFTER: Grammar = Grammar { may_be_parallel: false, states: &WantedState::ALL };
+pub const AFTER: Grammar = Grammar { has_steps: false, states: &WantedState::ALL };
 /// Grammar of `podgate.io/stop-order`.
-pub const STOP: Grammar = Grammar { may_be_parallel: true, states: &[WantedState::Exited] };
+pub const STOP: Grammar = Grammar { has_steps: true, states: &[WantedState::Exited] };
 /// Grammar of `podgate.io/job-sidecars`.
-pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[] };
+pub const SIDECARS: Grammar = Grammar { has_steps: false, states: &[] };
 
 /// Separators that users write instead of a comma.
 pub(super) const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"];
@@ -87,7 +91,7 @@ pub(super) fn parse_steps(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<
     }
     for step in split_range(text, 0..text.len(), ',') {
         let mut items = Vec::new();
-        let words = if grammar.may_be_parallel { split_range(text, step, '&') } else { vec![step] };
+        let words = if grammar.has_steps { split_range(text, step, '&') } else { vec![step] };
         for word in words {
             match parse_item(text, word, grammar) {
                 Ok(item) => items.push(item),
@@ -134,9 +138,12 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
     let required = text[name.clone()].strip_suffix('?').map(str::trim_end);
     let (name, is_optional) =
         (required.map_or(name.clone(), |bare| name.start..name.start + bare.len()), required.is_some());
-    if !names::is_container_name(&text[name.clone()]) {
+    let is_others = &text[name.clone()] == OTHERS;
+    if !(is_others && grammar.has_steps && !is_optional) && !names::is_container_name(&text[name.clone()]) {
         let place = character_number(text, word.start);
         let what = match written {
+            _ if is_others && grammar.has_steps => format!("* cannot have a ? (character {place})"),
+            _ if is_others => format!("* is only for an order and a stop order (character {place})"),
             _ if written.starts_with('?') => format!("a container name is missing before ? (character {place})"),
             _ if written.contains(':') => {
                 format!("{} has a colon (character {place}); put = before a state", quoted(written))

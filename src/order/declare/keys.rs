@@ -48,6 +48,10 @@ pub const IMAGE_PREFIX: &str = "image.podgate.io/";
 pub const CHECK_PREFIX: &str = "check.podgate.io/";
 /// Check that replaces the probes of one container as podgate's evidence that the container is Ready.
 pub const READY_PREFIX: &str = "ready.podgate.io/";
+/// [`ON_TIMEOUT`] for one container.
+pub const ON_TIMEOUT_PREFIX: &str = "on-timeout.podgate.io/";
+/// [`FAIL_FAST`] for one container.
+pub const FAIL_FAST_PREFIX: &str = "fail-fast.podgate.io/";
 /// [`ON_DEPENDENCY_RESTART`] for one container.
 pub const ON_DEPENDENCY_RESTART_PREFIX: &str = "on-dependency-restart.podgate.io/";
 
@@ -67,7 +71,7 @@ pub const POD_KEYS: [&str; 12] = [
     INJECTED,
 ];
 /// Prefixes of keys that apply to one container. The container's name follows the prefix.
-pub const CONTAINER_PREFIXES: [&str; 8] = [
+pub const CONTAINER_PREFIXES: [&str; 10] = [
     AFTER_PREFIX,
     MODE_PREFIX,
     TIMEOUT_PREFIX,
@@ -75,6 +79,8 @@ pub const CONTAINER_PREFIXES: [&str; 8] = [
     IMAGE_PREFIX,
     CHECK_PREFIX,
     READY_PREFIX,
+    ON_TIMEOUT_PREFIX,
+    FAIL_FAST_PREFIX,
     ON_DEPENDENCY_RESTART_PREFIX,
 ];
 

@@ -15,13 +15,16 @@ use crate::order::limits::FINDINGS_MAX;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Values of `podgate.io/on-dependency-restart` and of the annotation for one container.
+/// Values of the settings that are flags, for the whole Pod and for one container: first the one for false.
+const ON_TIMEOUT: [&str; 2] = ["fail", "continue"];
+const FAIL_FAST: [&str; 2] = ["false", "true"];
 const RESTARTS: [&str; 2] = ["ignore", "restart"];
 
 /// Reads the annotations of `template`; `spec` is the spec of that template. Adds problems to `findings`. The result
 /// contains all valid settings.
 pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Finding>) -> Declaration {
-    let declaration = Declaration { timeout: defaults::TIMEOUT, ..Declaration::default() };
+    let mut declaration = Declaration::default();
+    declaration.timeout.pod = defaults::TIMEOUT;
     let annotations = Place::metadata("annotations").of(template).and_then(Value::as_object);
     let lists = annotations.into_iter().flatten().filter(|(key, _)| keys::is_declaring(key));
     let items = lists.flat_map(|(_, list)| grammar::parse_steps(list.as_str().unwrap_or_default(), grammar::ORDER).0);
@@ -135,11 +138,11 @@ impl Reader<'_, '_> {
         let Reader { values, declaration, .. } = self;
         match key {
             keys::ORDER => self.read_order(text, &at),
-            keys::MODE => declaration.mode = values.word(text, &at),
-            keys::TIMEOUT => declaration.timeout = values.timeout(text, &at),
-            keys::ON_TIMEOUT => declaration.continue_on_timeout = values.flag(text, &at, ["fail", "continue"]),
-            keys::FAIL_FAST => declaration.fail_fast = values.flag(text, &at, ["false", "true"]),
-            keys::ON_DEPENDENCY_RESTART => declaration.restart_with_dependency = values.flag(text, &at, RESTARTS),
+            keys::MODE => declaration.mode.pod = values.word(text, &at),
+            keys::TIMEOUT => declaration.timeout.pod = values.timeout(text, &at),
+            keys::ON_TIMEOUT => declaration.continue_on_timeout.pod = values.flag(text, &at, ON_TIMEOUT),
+            keys::FAIL_FAST => declaration.fail_fast.pod = values.flag(text, &at, FAIL_FAST),
+            keys::ON_DEPENDENCY_RESTART => declaration.restart_with_dependency.pod = values.flag(text, &at, RESTARTS),
             keys::STOP_ORDER => declaration.stop_order = values.stop_order(text, &at),
             keys::JOB_SIDECARS => {
                 declaration.sidecars = values.list(text, &at, grammar::SIDECARS).into_iter().flatten().collect();
@@ -167,12 +170,16 @@ impl Reader<'_, '_> {
                 };
                 declaration.edges.extend(items.map(edge));
             }
-            keys::MODE_PREFIX => _ = declaration.modes.insert(own, values.word(text, &at)),
-            keys::TIMEOUT_PREFIX => _ = declaration.timeouts.insert(own, values.timeout(text, &at)),
-            keys::IMAGE_PREFIX => _ = declaration.images.insert(own, text.trim().to_owned()),
-            keys::ON_DEPENDENCY_RESTART_PREFIX => {
-                _ = declaration.restarts_with_dependency.insert(own, values.flag(text, &at, RESTARTS))
+            keys::MODE_PREFIX => _ = declaration.mode.own.insert(own, values.word(text, &at)),
+            keys::TIMEOUT_PREFIX => _ = declaration.timeout.own.insert(own, values.timeout(text, &at)),
+            keys::ON_TIMEOUT_PREFIX => {
+                _ = declaration.continue_on_timeout.own.insert(own, values.flag(text, &at, ON_TIMEOUT));
             }
+            keys::FAIL_FAST_PREFIX => _ = declaration.fail_fast.own.insert(own, values.flag(text, &at, FAIL_FAST)),
+            keys::ON_DEPENDENCY_RESTART_PREFIX => {
+                _ = declaration.restart_with_dependency.own.insert(own, values.flag(text, &at, RESTARTS));
+            }
+            keys::IMAGE_PREFIX => _ = declaration.images.insert(own, text.trim().to_owned()),
             keys::CHECK_PREFIX => _ = declaration.checks.insert(own, values.checks(text, name, &at)),
             keys::READY_PREFIX => {
                 declaration.ready.extend(values.ready_check(text, name, &at).map(|check| (own, check)))

@@ -3,12 +3,13 @@
 use super::check_list::{self, Mounts};
 use super::correct::parse_list;
 use super::declaration::StopOrder;
-use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
+use super::grammar::{self, Grammar, Item, OTHERS, SyntaxError, quoted};
 use super::keys;
 use super::nearest::did_you_mean;
 use super::spec::Spec;
 use crate::core::argv::{Argv, Check};
 use crate::core::defaults;
+use crate::core::until::WaitCondition;
 use crate::core::words::Unknown;
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
@@ -51,7 +52,7 @@ impl<'a, 'f> Values<'a, 'f> {
     }
 
     /// Parses a list of containers. Each container must exist in the Pod, unless its name ends in `?`, and occur once.
-    /// Omits containers that do not exist. Returns an empty list on any error.
+    /// Omits containers that do not exist, and replaces `*`. Returns an empty list on any error.
     pub(super) fn list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
         let before = self.findings.len();
         let (mut steps, errors) = parse_list(text, grammar);
@@ -65,7 +66,8 @@ impl<'a, 'f> Values<'a, 'f> {
                 break;
             }
             let name = &item.until.container;
-            let unknown = self.spec.check_name(name, at, Some(item.span.clone())).filter(|_| !self.spec.has(name));
+            let unknown = self.spec.check_name(name, at, Some(item.span.clone()));
+            let unknown = unknown.filter(|_| name != OTHERS && !self.spec.has(name));
             if !seen.insert(name.clone()) {
                 let what = format!(
                     "container {name} is listed twice (again at character {})",
@@ -86,7 +88,20 @@ impl<'a, 'f> Values<'a, 'f> {
                 absent.insert(name.clone());
             }
         }
-        steps.iter_mut().for_each(|step| step.retain(|item| !absent.contains(&item.until.container)));
+        // The Pod's other containers take the place of `*`.
+        let others = || self.spec.containers.iter().map(|own| own.name).filter(|name| !seen.contains(*name));
+        for step in &mut steps {
+            if let Some(index) = step.iter().position(|item| item.until.container == OTHERS) {
+                let Item { until: WaitCondition { want, .. }, span, .. } = step.remove(index);
+                step.extend(others().map(|name| Item {
+                    until: WaitCondition { container: name.to_owned(), want },
+                    is_optional: false,
+                    has_explicit_state: false,
+                    span: span.clone(),
+                }));
+            }
+            step.retain(|item| !absent.contains(&item.until.container));
+        }
         steps.retain(|step| !step.is_empty());
         let count: usize = steps.iter().map(Vec::len).sum();
         self.waits += match grammar {

@@ -35,17 +35,21 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
         check_devices(own, findings);
     }
     let Some(first) = held.first() else { return };
-    if plan.containers.iter().any(|planned| planned.fail_fast) {
-        let what = format!("{} has no effect on {}, which stays held in any case", keys::FAIL_FAST, first.name);
+    let with = |has: fn(&ContainerPlan) -> bool| held.iter().find(|own| plan.get(own.name).is_some_and(has));
+    if let Some(own) = with(|planned| planned.fail_fast) {
+        let what = format!("{} has no effect on {}, which stays held in any case", keys::FAIL_FAST, own.name);
         findings.push(Finding::note("unused-annotation", annotation_place(keys::FAIL_FAST), what));
     }
     check_workflow(template, first, findings);
     let has_deadline = |value: &Value| !value["activeDeadlineSeconds"].is_null();
     let deadline = has_deadline(spec.value) || context.workload.is_some_and(has_deadline);
-    if spec.runs_to_completion() && !deadline && plan.containers.iter().all(|planned| !planned.continue_on_timeout) {
-        let what = format!("{} stays held after a time-out, so the Pod may never end", first.name);
+    if spec.runs_to_completion()
+        && !deadline
+        && let Some(own) = with(|planned| !planned.continue_on_timeout)
+    {
+        let what = format!("{} stays held after a time-out, so the Pod may never end", own.name);
         let fix = format!("set activeDeadlineSeconds of the Job or Pod, or {}: continue", keys::ON_TIMEOUT);
-        findings.push(Finding::error("hold-without-deadline", first.place(), what).fix(fix));
+        findings.push(Finding::error("hold-without-deadline", own.place(), what).fix(fix));
     }
 }
 

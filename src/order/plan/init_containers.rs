@@ -1,7 +1,6 @@
 //! Waits for init containers and native sidecars. Kubernetes itself keeps most of them; podgate keeps the waits for the
 //! readinessProbe of a native sidecar, and those of containers that restart with a native sidecar.
 
-use super::modes::dependency_restart;
 use super::types::InitPlan;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -63,7 +62,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
     if !before.is_native() {
         return Ok(Some(format!("{container} is an init container, which completes before the next container starts")));
     }
-    let restarts = own.is_none() && dependency_restart(declared, waiter).0;
+    let restarts = own.is_none() && declared.restart_with_dependency.of(waiter);
     let has_readiness = !before.value["readinessProbe"].is_null();
     match want {
         WantedState::Completed | WantedState::Exited => {

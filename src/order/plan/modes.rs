@@ -51,11 +51,7 @@ pub(super) struct ModeResolver<'a> {
 impl ModeResolver<'_> {
     /// Returns the mode, and the key of the annotation that declares it.
     fn requested_mode(&self, name: &str) -> (RequestedMode, String) {
-        match self.declared.modes.get(name) {
-            // The container's own mode, even `auto`, overrides the Pod's.
-            Some(own) => (*own, format!("{}{name}", keys::MODE_PREFIX)),
-            None => (self.declared.mode, keys::MODE.to_owned()),
-        }
+        (self.declared.mode.of(name), self.declared.mode.key(keys::MODE, name))
     }
 
     /// Returns true if the container gets a gate at the kubelet, unless hooks hold it back. A container that waits for
@@ -283,9 +279,10 @@ pub(super) fn required_gates(
         gates.insert(name.clone(), of_command(reason, at));
     }
     for name in names.iter().filter(|name| !graph.needs(name).is_empty()) {
-        let (restarts, at) = dependency_restart(declared, name);
-        if restarts {
+        let restarts = &declared.restart_with_dependency;
+        if restarts.of(name) {
             let reason = format!("{name} restarts with the containers that it waits for");
+            let at = annotation_place(&restarts.key(keys::ON_DEPENDENCY_RESTART, name));
             gates.insert((*name).to_owned(), of_command(reason, at));
         }
     }
@@ -302,12 +299,4 @@ pub(super) fn required_gates(
 pub(super) fn ready_check<'a>(declared: &'a Declaration, graph: &Graph, name: &str) -> Option<&'a Check> {
     let mut waiters = graph.waiters_with_needs(name);
     declared.ready.get(name).filter(|_| waiters.any(|(_, need)| need.until.want == WantedState::Ready))
-}
-
-/// Returns true if a container restarts with the containers that it waits for, and the place of that setting.
-pub(super) fn dependency_restart(declared: &Declaration, name: &str) -> (bool, Place) {
-    match declared.restarts_with_dependency.get(name) {
-        Some(own) => (*own, container_annotation_place(keys::ON_DEPENDENCY_RESTART_PREFIX, name)),
-        None => (declared.restart_with_dependency, annotation_place(keys::ON_DEPENDENCY_RESTART)),
-    }
 }

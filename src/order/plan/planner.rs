@@ -102,9 +102,9 @@ impl Planner<'_> {
         };
         let hooked = modes.decide_hooked(&involved, findings);
         self.check_ends(findings);
-        self.check_unused_settings(&names, findings);
-        let planned =
+        let planned: Vec<_> =
             self.spec.containers.iter().map(|own| self.plan_container(own, &names, &modes, &hooked)).collect();
+        self.check_unused_settings(&names, &planned, findings);
         list_order::arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect())
     }
 
@@ -149,9 +149,9 @@ impl Planner<'_> {
             mode,
             after,
             ready: modes::ready_check(self.declared, self.graph, name).cloned(),
-            timeout: self.declared.timeouts.get(name).copied().unwrap_or(self.declared.timeout),
-            continue_on_timeout: self.declared.continue_on_timeout,
-            fail_fast: self.declared.fail_fast,
+            timeout: self.declared.timeout.of(name),
+            continue_on_timeout: self.declared.continue_on_timeout.of(name),
+            fail_fast: self.declared.fail_fast.of(name),
             outlives: self.outlives.get(name).cloned().unwrap_or_default(),
             is_outlived: self.outlived.contains(name),
             pre_stop_limit: self.pre_stop_limits.get(name).copied().unwrap_or_default(),
@@ -174,7 +174,7 @@ impl Planner<'_> {
     }
 
     fn gate(&self, own: &ContainerRef<'_>) -> GatePlan {
-        let (restarts, _) = modes::dependency_restart(self.declared, own.name);
+        let restarts = self.declared.restart_with_dependency.of(own.name);
         let providers = self.graph.direct_needs(own.name).filter(|_| restarts);
         let restarts_with: Vec<String> = providers.map(|need| need.until.container.clone()).collect();
         GatePlan {
@@ -252,21 +252,30 @@ impl Planner<'_> {
     }
 
     /// Reports settings that have no effect.
-    fn check_unused_settings(&self, involved: &BTreeSet<&str>, findings: &mut Vec<Finding>) {
-        let modes = self.declared.modes.keys().map(|name| (name, keys::MODE_PREFIX, "mode"));
-        let timeouts = self.declared.timeouts.keys().map(|name| (name, keys::TIMEOUT_PREFIX, "timeout"));
+    fn check_unused_settings(&self, involved: &BTreeSet<&str>, planned: &[ContainerPlan], findings: &mut Vec<Finding>) {
+        let plan = |name: &str| planned.iter().find(|planned| planned.name == name);
+        let waits = |name: &str| plan(name).is_some_and(|planned| planned.waits_in_gate() || planned.is_blocking());
+        let is_limit = |prefix| matches!(prefix, keys::ON_TIMEOUT_PREFIX | keys::FAIL_FAST_PREFIX);
+        let modes = self.declared.mode.own.keys().map(|name| (name, keys::MODE_PREFIX, "mode"));
+        let timeouts = self.declared.timeout.own.keys().map(|name| (name, keys::TIMEOUT_PREFIX, "timeout"));
         let commands = self.declared.commands.keys().map(|name| (name, keys::COMMAND_PREFIX, "command"));
         let images = self.declared.images.keys().map(|name| (name, keys::IMAGE_PREFIX, "image"));
         let ready = self.declared.ready.keys().map(|name| (name, keys::READY_PREFIX, "check"));
-        let restarts = self.declared.restarts_with_dependency.keys();
+        let on_timeout = self.declared.continue_on_timeout.own.keys();
+        let on_timeout = on_timeout.map(|name| (name, keys::ON_TIMEOUT_PREFIX, "setting"));
+        let fail_fast = self.declared.fail_fast.own.keys().map(|name| (name, keys::FAIL_FAST_PREFIX, "setting"));
+        let restarts = self.declared.restart_with_dependency.own.keys();
         let restarts = restarts.map(|name| (name, keys::ON_DEPENDENCY_RESTART_PREFIX, "restart setting"));
-        let is_held = |name: &str| *self.declared.modes.get(name).unwrap_or(&self.declared.mode) == RequestedMode::Hold;
-        for (name, prefix, what) in modes.chain(timeouts).chain(commands).chain(images).chain(ready).chain(restarts) {
+        let is_held = |name: &str| self.declared.mode.of(name) == RequestedMode::Hold;
+        let settings = modes.chain(timeouts).chain(on_timeout).chain(fail_fast).chain(restarts);
+        for (name, prefix, what) in settings.chain(commands).chain(images).chain(ready) {
             let at = container_annotation_place(prefix, name);
             let has_command =
                 |own: &ContainerRef<'_>| own.string_list("command").is_some_and(|words| !words.is_empty());
             let (why, fix) = if !involved.contains(name.as_str()) {
                 (format!("{name} is not part of the order, so its {what} has no effect"), "remove it")
+            } else if is_limit(prefix) && !waits(name) {
+                (format!("{name} has no gate or hook that waits, so this annotation has no effect"), "remove it")
             } else if prefix == keys::READY_PREFIX && modes::ready_check(self.declared, self.graph, name).is_none() {
                 (format!("no container waits until {name} is Ready, so this check has no effect"), "remove it")
             } else if prefix == keys::ON_DEPENDENCY_RESTART_PREFIX && self.graph.needs(name).is_empty() {
@@ -277,6 +286,13 @@ impl Planner<'_> {
                 (format!("{name} is in hold mode, which needs no command"), "remove one of the two")
             } else if prefix == keys::COMMAND_PREFIX && self.spec.get(name).is_some_and(has_command) {
                 (format!("{name} has a command in its spec, so this annotation has no effect"), "remove one of the two")
+            } else if prefix == keys::FAIL_FAST_PREFIX
+                && plan(name).is_some_and(|planned| planned.fail_fast && planned.mode == PlannedMode::Hold)
+            {
+                let what = format!("{name} is in hold mode, and a held container cannot exit");
+                let fix = format!("remove it, or write {}{name}: entrypoint", keys::MODE_PREFIX);
+                findings.push(Finding::error("mode-conflict", at, what).fix(fix));
+                continue;
             } else {
                 if prefix == keys::IMAGE_PREFIX {
                     findings.extend(self.check_image(name, at));

@@ -7,9 +7,9 @@ use crate::scene::Scene;
 use podgate::order::declare::keys;
 use serde_json::json;
 
-/// Creates a Pod whose order begins with a container that a MutatingAdmissionPolicy adds. The policy waits for the
-/// annotation of podgate's first call, so it acts between the first and the second call. A webhook that sorts after
-/// podgate's own would do the same.
+/// Creates Pods whose order has a container that a MutatingAdmissionPolicy adds: by its name, and as a part of `*`. The
+/// policy waits for the annotation of podgate's first call, so it acts between the first and the second call. A webhook
+/// that sorts after podgate's own would do the same.
 pub(super) fn assert_late_container_is_ordered(scene: &Scene) {
     if minor_version() < 36 {
         return scene.report("MutatingAdmissionPolicy is not stable before Kubernetes 1.36");
@@ -22,9 +22,11 @@ pub(super) fn assert_late_container_is_ordered(scene: &Scene) {
          Object.spec.containers.readinessProbe.httpGet{{path: '/', port: 8010}}}}}}"
     );
     let expression = format!(
-        "'{}' in object.metadata.?annotations.orValue({{}}) \
+        "object.metadata.?annotations.orValue({{}}).exists(key, key in ['{}', '{}']) && \
+         !object.spec.containers.exists(own, own.name == 'late') \
          ? [JSONPatch{{op: 'add', path: '/spec/containers/-', value: {late}}}] : []",
-        keys::UNKNOWN_CONTAINERS
+        keys::UNKNOWN_CONTAINERS,
+        keys::INJECTED
     );
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]});
     let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy",
@@ -41,10 +43,16 @@ pub(super) fn assert_late_container_is_ordered(scene: &Scene) {
     pod["metadata"]["annotations"]["podgate.io/order"] = "late, db, api, web".into();
     let dry_run = ["kubectl", "-n", namespace, "create", "--dry-run=server", "-f", "-"];
     eventually("the policy acts", 30, || try_script(&dry_run, &pod.to_string()).ok());
-    let run = scene.follow("late");
-    cluster::create(namespace, &pod.to_string());
-    let up = run.wait_until_up();
-    assert_eq!(up.annotation(keys::UNKNOWN_CONTAINERS), None);
-    run.assert_order(&["late", "db", "api", "web"]);
+    for (name, order, starts) in [
+        ("late", "late, db, api, web", &["late", "db", "api", "web"][..]),
+        ("late-star", "db, *, web", &["db", "late", "web"]),
+    ] {
+        (pod["metadata"]["name"], pod["metadata"]["annotations"][keys::ORDER]) = (name.into(), order.into());
+        let run = scene.follow(name);
+        cluster::create(namespace, &pod.to_string());
+        let up = run.wait_until_up();
+        assert_eq!(up.annotation(keys::UNKNOWN_CONTAINERS), None);
+        run.assert_order(starts);
+    }
     kubectl(&["delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", &name]);
 }

@@ -140,35 +140,45 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
 
 /// Returns the end of the forecast's line `waits`, then the lines that describe the effect of a timeout.
 /// docs/guarantees.md explains these effects.
-fn timeout_lines(plan: &Plan) -> Vec<&'static str> {
-    let continues = plan.containers.iter().any(|planned| planned.continue_on_timeout);
-    let waits_in = |mode| plan.containers.iter().any(|planned| planned.mode() == mode && planned.waits_in_gate());
-    let (has_gate, has_hold) = (waits_in(Mode::Entrypoint), waits_in(Mode::Hold));
-    let mut lines = vec!["until the last container starts"];
-    if (has_gate || has_hold) && !continues {
-        lines[0] = "until the last container starts or a gate times out";
-    }
-    if has_hold {
-        lines.push(match continues {
-            true => "timeout  held: the kubelet creates the container although its conditions are not met",
-            false => {
-                "timeout  held: the container stays held with the state TimedOut, and starts when its conditions are met"
-            }
-        });
-    }
-    if has_gate && continues {
-        lines.push("timeout  gate: starts the container's command although its conditions are not met");
-    } else if has_gate {
-        lines.push(
-            "timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again",
-        );
+fn timeout_lines(plan: &Plan) -> Vec<String> {
+    let names = |mode, continues| {
+        let waiting = plan.containers.iter().filter(|planned| planned.waits_in_gate() || planned.is_blocking());
+        let found = waiting.filter(|planned| planned.mode() == mode && planned.continue_on_timeout == continues);
+        found.map(|planned| planned.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let can_fail = [Mode::Entrypoint, Mode::Hold].into_iter().any(|mode| !names(mode, false).is_empty());
+    let or = if can_fail { " or a gate times out" } else { "" };
+    let mut lines = vec![format!("until the last container starts{or}")];
+    for (mode, kind, failing, continuing) in [
+        (
+            Mode::Hold,
+            "held",
+            "the container stays held with the state TimedOut, and starts when its conditions are met",
+            "the kubelet creates the container although its conditions are not met",
+        ),
+        (
+            Mode::Entrypoint,
+            "gate",
+            "exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again",
+            "starts the container's command although its conditions are not met",
+        ),
+        (
+            Mode::PostStart,
+            "hook",
+            "fails; the kubelet kills its container and starts the next one at once: the order is not kept",
+            "returns, and the kubelet starts the next container: the order is not kept",
+        ),
+    ] {
+        let both = [(names(mode, false), failing), (names(mode, true), continuing)];
+        let is_mixed = both.iter().all(|(names, _)| !names.is_empty());
+        for (names, effect) in both.into_iter().filter(|(names, _)| !names.is_empty()) {
+            let of = if is_mixed { format!(" ({names})") } else { String::new() };
+            lines.push(format!("timeout  {kind}{of}: {effect}"));
+        }
     }
     if plan.containers.iter().any(ContainerPlan::is_blocking) {
-        lines.push(match continues {
-            true => "timeout  hook: returns, and the kubelet starts the next container: the order is not kept",
-            false => "timeout  hook: fails; the kubelet kills its container and starts the next one at once: the order is not kept",
-        });
-        lines.push("caution  hook: the order is not kept either if a container crashes, or if the kubelet or the container runtime restarts");
+        let events = "if a container crashes, or if the kubelet or the container runtime restarts";
+        lines.push(format!("caution  hook: the order is not kept either {events}"));
     }
     lines
 }
