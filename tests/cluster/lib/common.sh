@@ -77,14 +77,15 @@ lock() {
 }
 
 # start_time PID: prints when the process was created, in clock ticks since boot; fails
-# if there is no such process, or if it is a zombie. Pid and start time together identify
-# a process, even if the pid is reused.
+# if there is no such process, or if it is a zombie without other threads: until all
+# threads have ended, its ports stay in use. Pid and start time together identify a process,
+# even if the pid is reused.
 start_time() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
     # The name in parentheses may contain blanks: read after the last parenthesis.
     read -ra stat <<<"${stat##*) }"
-    [[ ${stat[0]} != [ZX] ]] || return 1
+    [[ ${stat[0]} != [ZX] || ${stat[17]} -gt 1 ]] || return 1
     echo "${stat[19]}"
 }
 
