@@ -90,27 +90,6 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens the file, FIFO or character device `path` for appending, and creates a missing file (mode 0644). Does not wait
-/// for the reader of a FIFO. Fails if the last part of the path is a link, because another container may share the
-/// directory. Follows the links that the kernel and the container runtime create, such as `/proc/1/fd/2`.
-pub fn open_for_append(path: &Path) -> io::Result<File> {
-    open_to_write(path, OFlags::CREATE)
-}
-
-fn open_to_write(path: &Path, create: OFlags) -> io::Result<File> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(path, flags | create | link_flag(path), Mode::from_raw_mode(0o644)) {
-        Err(Errno::LOOP) => {
-            return Err(io::Error::other("podgate does not follow this link; use the path of the file"));
-        }
-        Err(Errno::NXIO) => return Err(io::Error::other("not a file, or a FIFO without a reader")),
-        other => File::from(other?),
-    };
-    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
-    let is_valid = matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::CharacterDevice);
-    if is_valid { Ok(file) } else { Err(not_regular()) }
-}
-
 /// Opens an output of a process, such as `/proc/1/fd/2` or `/dev/stderr`, for appending. Fails if the output is a file,
 /// which may be on a mount that does not answer. The text of the links shows that: only files have a path.
 pub fn open_output(path: &Path) -> io::Result<File> {
@@ -128,7 +107,14 @@ pub fn open_output(path: &Path) -> io::Result<File> {
     if shown.is_absolute() && !is_device {
         return Err(io::Error::other(format!("{} is neither a pipe nor a device", shown.display())));
     }
-    open_to_write(path, OFlags::empty())
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags | link_flag(path), Mode::empty()) {
+        Err(Errno::NXIO) => return Err(io::Error::other("not a file, or a FIFO without a reader")),
+        other => File::from(other?),
+    };
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    let is_valid = matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::CharacterDevice);
+    if is_valid { Ok(file) } else { Err(not_regular()) }
 }
 
 /// Returns the flag that forbids a link at `path`, unless only the kernel and the runtime create links in its directory.

@@ -173,3 +173,21 @@ fn error_names_the_command_that_cannot_run_and_the_fix() {
         assert_eq!((run.code, run.stdout.as_str()), (0, "ran\n"));
     }
 }
+
+/// Another container can create a link in a shared directory.
+#[test]
+fn termination_message_never_goes_through_a_link() {
+    let scene = Scene::new();
+    let (victim, link) = (scene.root.join("victim"), scene.root.join("link"));
+    fs::write(&victim, "podgate: content").unwrap();
+    for target in [&victim, &scene.root.join("missing")] {
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        for (command, code) in [("true", 0), ("/nonexistent", 127)] {
+            let agent = scene.gate().without_flag("termination-log").flag("termination-log", &link);
+            assert_eq!(agent.with_command(&[command]).run().code, code, "{command}");
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "podgate: content", "{command}");
+            assert!(!scene.root.join("missing").exists(), "{command}");
+        }
+    }
+}

@@ -5,10 +5,9 @@ use crate::needs::missing;
 use crate::support::{Agent, Scene, Shell, wait_until};
 use std::path::{Path, PathBuf};
 
-/// Mounts a FUSE file system at `sys.argv[1]` and receives its requests. `sys.argv[4]` names the requests that it answers:
-/// none, "not-found" to each request, or "opens", where each name is a file that can be opened but not written. Ends
-/// after 30 s, which fails all requests, so that a test never hangs. The flag in the first answer permits several
-/// lookups at a time.
+/// Mounts a FUSE file system at `sys.argv[1]` and receives its requests. It answers none of them, or with
+/// "not-found" in `sys.argv[4]` each. Ends after 30 s, which fails all requests, so that a test never hangs. The flag in
+/// the first answer permits several lookups at a time.
 const SERVER: &str = "import ctypes, os, signal, struct, sys
 signal.alarm(30)
 device = os.open('/dev/fuse', os.O_RDWR)
@@ -16,10 +15,6 @@ options = f'fd={device},rootmode=40000,user_id=0,group_id=0'.encode()
 mounted = ctypes.CDLL(None).mount(b'dead', sys.argv[1].encode(), b'fuse', 0, options)
 request = os.read(device, 1 << 17)
 init = struct.pack('IIIIHHIIHHI7I', 7, 31, 0, 1 << 18, 1, 1, 4096, 1, 1, 0, *[0] * 8)
-file = struct.pack('6Q10I', 2, 0, 0, 0, 0, 0, 0, 0, 0, 0o100666, 1, 0, 0, 0, 4096, 0)
-LOOKUP, FORGET, GETATTR, SETATTR, OPEN, WRITE, INTERRUPT, BATCH_FORGET = 1, 2, 3, 4, 14, 16, 36, 42
-answers = {LOOKUP: struct.pack('5Q', 2, 0, 9, 9, 0) + file, OPEN: struct.pack('QII', 1, 0, 0)}
-answers[GETATTR] = answers[SETATTR] = struct.pack('QQ', 9, 0) + file
 def answer(error, text):
     os.write(device, struct.pack('IiQ', 16 + len(text), error, *struct.unpack('Q', request[8:16])) + text)
 answer(0, init)
@@ -27,15 +22,8 @@ open(sys.argv[2], 'w').write('mounted')
 while True:
     request = os.read(device, 1 << 17)
     open(sys.argv[3], 'a').write('.')
-    kind = struct.unpack('I', request[4:8])[0]
     if 'not-found' in sys.argv:
         answer(-2, b'')
-    elif 'opens' in sys.argv and kind in answers:
-        answer(0, answers[kind])
-    elif kind == WRITE:
-        open(sys.argv[3] + '-written', 'w')
-    elif 'opens' in sys.argv and kind not in (FORGET, INTERRUPT, BATCH_FORGET):
-        answer(-38, b'')
 ";
 
 /// A shell that sees the mount, and a scene for the agent's files.
@@ -216,33 +204,6 @@ fn command_on_the_mount_ends_at_its_time_limit() {
         let errors = mount.run(&parent, 75);
         assert!(errors.contains("the command timed out"), "{errors}");
         assert_eq!(mount.scene.report().unwrap().exit_code, Some(75), "{words:?}");
-    }
-}
-
-#[test]
-fn file_of_a_copy_ends_at_its_time_limit() {
-    let Some(mut mount) = DeadMount::new() else { return };
-    let file = format!("{}/file", mount.directory);
-    let errors = mount.run(&mount.scene.gate().flag("stderr", &file).with_command(&["true"]), 78);
-    assert!(errors.contains(&format!("cannot copy the command's output to {file}: timed out")), "{errors}");
-}
-
-#[test]
-fn copy_that_is_not_written_delays_no_signal_and_the_end_by_10_seconds() {
-    let until_term = "trap 'exit 3' TERM; seq 1 50000 & echo err >&2; while :; do sleep 0.01; done";
-    for (script, code) in [("echo out; echo err >&2; exit 4", 4), (until_term, 3)] {
-        let Some(mut mount) = DeadMount::with_argument("opens") else { return };
-        let files = ["stdout", "stderr"].map(|name| (name, format!("{}/{name}", mount.directory)));
-        let gate = files.iter().fold(mount.scene.gate(), |gate, (flag, file)| gate.flag(flag, file));
-        mount.shell.start_agent(&gate.with_command(&["sh", "-c", script]), &mount.at("errors"));
-        if script == until_term {
-            wait_until("a process writes", || std::fs::exists(mount.at("requests-written")).unwrap());
-            assert_eq!(mount.shell.run("kill -TERM $!"), 0);
-        }
-        mount.wait(code);
-        assert_eq!(mount.scene.report().unwrap().exit_code, Some(code));
-        // The text depends on the amount of output before the signal.
-        assert!(mount.scene.log_text().contains("copy"), "{}", mount.scene.log_text());
     }
 }
 

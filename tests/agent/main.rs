@@ -19,7 +19,6 @@ mod needs;
 mod opened;
 mod parent;
 mod parent_follow;
-mod parent_output;
 mod post_file;
 mod pre_stop;
 mod probe;

@@ -162,18 +162,6 @@ fn idle_parent_wakes_only_for_the_slow_reread() {
     assert_eq!(agent.wait().code, 0);
 }
 
-#[test]
-fn endless_output_does_not_block_the_board() {
-    let mut scene = with_app_and_job();
-    let gate = stop_after(&scene).flag("stdout", "/dev/null");
-    let mut child = command(&scene, gate, "echo up > UP; exec yes").command();
-    let mut child = child.stdout(std::process::Stdio::from(fs::File::create("/dev/null").unwrap())).spawn().unwrap();
-    wait_until_up(&scene);
-    scene.publish(|s| s.states.extend([("app".to_owned(), State::Completed), ("job".to_owned(), State::Completed)]));
-    wait_until("the command ends", || child.try_wait().unwrap().is_some());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-}
-
 /// Starts a gate with `--until` and `--restart-with db`. Returns when the gate is open and the command runs.
 fn spawn_follower(scene: &mut Scene, until: &str, script: &str) -> RunningAgent {
     let gate = scene.gate().flag("until", until).flag("restart-with", "db").flag("grace", "5s");

@@ -38,8 +38,8 @@ fn again(template: &Value) -> Injected {
 
 /// Every field with a command line of the agent: mode, container, field, and flags that `inject` never writes there.
 const ADDED: [(&str, &str, &str, &[&str]); 7] = [
-    ("entrypoint", "api", "command", &["--stdout", "/tmp/out", "--command-timeout", "5m"]),
-    ("entrypoint", "api", "command", &["--stderr=-x", "--post-file", "/tmp/p", "--on-error", "continue"]),
+    ("entrypoint", "api", "command", &["--command-timeout", "5m"]),
+    ("entrypoint", "api", "command", &["--post-file=-x", "--on-error", "continue"]),
     (
         "entrypoint",
         "db",
@@ -154,10 +154,10 @@ fn changes_of_podgates_own_flags_are_reported_and_written_again() {
 fn a_flag_that_has_no_gate_any_more_is_reported() {
     let mut edited = injected(&pod("entrypoint")).value;
     let at = field(&edited, "api", "command");
-    words(&mut edited, &at).splice(2..2, [json!("--stdout"), json!("/tmp/out")]);
+    words(&mut edited, &at).splice(2..2, [json!("--post-file"), json!("/tmp/out")]);
     edited["metadata"]["annotations"]["podgate.io/mode"] = json!("hold");
     let found = lines(&again(&edited).findings);
-    assert!(found.contains("inject writes nothing in place of --stdout /tmp/out"), "{found}");
+    assert!(found.contains("inject writes nothing in place of --post-file /tmp/out"), "{found}");
 }
 
 #[test]

@@ -45,10 +45,6 @@ fn main() -> ExitCode {
             }
             ("exec", outcome)
         }
-        args::Command::Append { path } => {
-            entrypoint::parent::appender::run(&path);
-            return ExitCode::SUCCESS;
-        }
         args::Command::PostFile { path, code, success } => {
             ("post-file", entrypoint::parent::post_file::write(&path, success, code))
         }

@@ -139,7 +139,9 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
     let (name, is_optional) =
         (required.map_or(name.clone(), |bare| name.start..name.start + bare.len()), required.is_some());
     let is_others = &text[name.clone()] == OTHERS;
-    if !(is_others && grammar.has_steps && !is_optional) && !names::is_container_name(&text[name.clone()]) {
+    let is_valid =
+        if is_others { grammar.has_steps && !is_optional } else { names::is_container_name(&text[name.clone()]) };
+    if !is_valid {
         let place = character_number(text, word.start);
         let what = match written {
             _ if is_others && grammar.has_steps => format!("* cannot have a ? (character {place})"),

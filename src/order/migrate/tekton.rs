@@ -32,8 +32,8 @@ pub(super) fn migrate(file: Option<&Value>, migration: &mut Migration<'_>) {
         for (field, fix) in [
             ("timeout", limits),
             ("when", "check the condition in the command"),
-            ("stdoutConfig", "add --stdout FILE to the injected gate; later injections keep it"),
-            ("stderrConfig", "add --stderr FILE to the injected gate; later injections keep it"),
+            ("stdoutConfig", "write the file in the command"),
+            ("stderrConfig", "write the file in the command"),
         ] {
             if step.get(field).is_some() {
                 migration.warn_not_migrated(format!("{field} of the step {name} is not migrated"), fix);

@@ -118,12 +118,6 @@ pub(crate) struct Entrypoint {
     /// Write the exit code to FILE at the end, or FILE.err on failure
     #[arg(long, value_name = "FILE", env = "PODGATE_POST_FILE")]
     pub(crate) post_file: Option<PathBuf>,
-    /// Copy the command's standard output to this file
-    #[arg(long, value_name = "FILE", env = "PODGATE_STDOUT")]
-    pub(crate) stdout: Option<PathBuf>,
-    /// Copy the command's standard error to this file
-    #[arg(long, value_name = "FILE", env = "PODGATE_STDERR")]
-    pub(crate) stderr: Option<PathBuf>,
     /// If the command fails, keep running until this file exists
     #[arg(long, value_name = "FILE", env = "PODGATE_BREAKPOINT")]
     pub(crate) breakpoint: Option<PathBuf>,
@@ -239,8 +233,6 @@ impl Entrypoint {
             || self.command_timeout.is_some()
             || self.on_error == OnError::Continue
             || self.post_file.is_some()
-            || self.stdout.is_some()
-            || self.stderr.is_some()
             || self.breakpoint.is_some()
             || !self.stop_after.is_empty()
             || !self.ready_check.is_empty()

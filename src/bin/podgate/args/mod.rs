@@ -77,12 +77,6 @@ pub(crate) enum Command {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Copy standard input to a file, for `entrypoint --stdout`
-    #[command(hide = true)]
-    Append {
-        #[arg(last = true, required = true)]
-        path: PathBuf,
-    },
     /// Write the post file of `entrypoint --post-file`
     #[command(hide = true)]
     PostFile {

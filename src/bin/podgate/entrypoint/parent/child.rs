@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
@@ -37,15 +37,10 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts `command` in its own process group, with these output streams.
+    /// Starts `command` in its own process group.
     ///
     /// Spawning waits for `execve`, which may block on a dead mount. So podgate's own program starts first.
-    pub(super) fn start(
-        command: &[OsString],
-        stop_signal: i32,
-        stdout: Stdio,
-        stderr: Stdio,
-    ) -> Result<Child, Failure> {
+    pub(super) fn start(command: &[OsString], stop_signal: i32) -> Result<Child, Failure> {
         let pipe = || -> io::Result<_> {
             let (reader, writer) = io::pipe()?;
             rustix::io::ioctl_fionbio(&reader, true)?;
@@ -57,7 +52,7 @@ impl Child {
         let (start_failure, writer) = pipe().map_err(cannot_start())?;
         let mut starter = Command::new(crate::OWN_PROGRAM);
         starter.args(["exec", "--failure-to", &writer.as_raw_fd().to_string(), "--"]).args(command);
-        starter.stdout(stdout).stderr(stderr).process_group(0);
+        starter.process_group(0);
         die_with_parent(&mut starter);
         let has_terminal = tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
         if has_terminal {

@@ -1,12 +1,10 @@
 //! Runs the command as a child process, with the duties of an init process, in one thread and one poll loop.
 
-pub(crate) mod appender;
 mod breakpoint;
 mod child;
 mod dependencies;
 pub(crate) mod post_file;
 mod supervise;
-mod tee;
 mod verdict;
 
 use crate::args::Entrypoint;
@@ -23,12 +21,9 @@ use dependencies::Dependencies;
 use podgate::core::exit::Exit;
 use podgate::edge::sys::SignalFd;
 use podgate::edge::tether::Tether;
-use rustix::stdio;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use supervise::Supervisor;
-use tee::Tee;
 use tracing::{info, warn};
 use verdict::{EndReason, Verdict};
 
@@ -53,9 +48,6 @@ pub(super) fn run(
     let signals = SignalFd::block(&signals::forwarded()).map_err(Failure::setup_error("cannot receive signals"))?;
     // Adopt orphans, as the first process of a PID namespace does anyway.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let (out, stdout) = child_output(args.stdout.as_deref(), stdio::stdout())?;
-    let (err, stderr) = child_output(args.stderr.as_deref(), stdio::stderr())?;
-
     let mut dependencies = Dependencies::new(&args);
     let view = sources.view();
     let done = dependencies.end_reason(&view, now()) == Some(EndReason::AllExited);
@@ -70,8 +62,7 @@ pub(super) fn run(
         let verdict = Verdict { command_code: 0, exit_code: 0, reason: None, has_failed: false };
         return Ok(finish(&args, &sources, &mut reporter, verdict, messenger));
     }
-    let child = Child::start(&args.command, args.stop_signal, stdout, stderr)?;
-    let tees = [out, err].into_iter().flatten().collect();
+    let child = Child::start(&args.command, args.stop_signal)?;
     let started = now();
     // The checks need the watch too: their result must be reported again to a restarted sidecar.
     let needs_watch = !dependencies.watched_containers().is_empty() || !args.ready_check.is_empty();
@@ -86,7 +77,6 @@ pub(super) fn run(
         reporter: &mut reporter,
         dependencies,
         child,
-        tees,
         started,
     };
     let ended = supervisor.run();
@@ -104,15 +94,6 @@ pub(super) fn run(
         breakpoint::wait_for_release(file, verdict.command_code, &signals);
     }
     Ok(finish(&args, &sources, &mut reporter, verdict, messenger))
-}
-
-/// Returns the command's end of one output stream: a pipe if the stream is copied, otherwise the container's own
-/// stream.
-fn child_output(file: Option<&Path>, own: BorrowedFd<'static>) -> Result<(Option<Tee>, Stdio), Failure> {
-    match file {
-        Some(file) => Tee::new(own, file).map(|(tee, into)| (Some(tee), into.into())),
-        None => Ok((None, Stdio::inherit())),
-    }
 }
 
 /// Writes the post file, the report and the messages, and returns the exit code.

@@ -1,8 +1,7 @@
-//! The poll loop while the command runs. It handles signals, orphans, output, checks, the pod's state and deadlines.
+//! The poll loop while the command runs. It handles signals, orphans, checks, the pod's state and deadlines.
 
 use super::child::Child;
 use super::dependencies::Dependencies;
-use super::tee::{STALL_TIMEOUT, Tee};
 use super::verdict::EndReason;
 use crate::args::Entrypoint;
 use crate::check::Checks;
@@ -26,7 +25,6 @@ pub(super) struct Supervisor<'a> {
     pub(super) reporter: &'a mut Reporter,
     pub(super) dependencies: Dependencies,
     pub(super) child: Child,
-    pub(super) tees: Vec<Tee>,
     pub(super) checks: Checks,
     /// Watch on the Pod's state. `None` if no flag needs that state, or the Pod has no source for it.
     pub(super) watch: Option<Watch>,
@@ -47,7 +45,6 @@ impl Supervisor<'_> {
             if self.child.exit_code().is_some() {
                 break;
             }
-            self.tees.iter_mut().for_each(Tee::pump);
             // A timeout triggers a read too, because polling has no other trigger.
             if self.sleep()? != WakeReason::Other {
                 self.next_read = now();
@@ -63,13 +60,11 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Copies the remaining output. Returns the command's exit code, the reason why podgate has ended the command (if
-    /// it has), and true after a stop signal. Fails with the reason if the command could not be started.
+    /// Returns the command's exit code, the reason why podgate has ended the command (if it has), and true after a stop
+    /// signal. Fails with the reason if the command could not be started.
     pub(super) fn finish(mut self) -> Result<(u8, Option<EndReason>, bool), Failure> {
         self.checks.abort_running();
         self.child.take_terminal_back();
-        let deadline = now() + STALL_TIMEOUT;
-        self.tees.into_iter().for_each(|tee| tee.drain(deadline));
         let (code, was_told) = (self.child.exit_code().unwrap_or_default(), self.child.is_stop_requested);
         self.child.into_end_reason().map(|why| (code, why, was_told))
     }
@@ -139,7 +134,6 @@ impl Supervisor<'_> {
         let pause = next.map(|at| at.saturating_duration_since(now()));
         let mut set = vec![PollFd::new(self.signals, PollFlags::IN)];
         set.extend(self.checks.poll_fd());
-        set.extend(self.tees.iter().flat_map(Tee::poll_fds));
         if let Some(watch) = &mut self.watch {
             return watch.wait(pause.unwrap_or(SLOW_REREAD), set);
         }
