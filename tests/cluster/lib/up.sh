@@ -272,6 +272,9 @@ up() { # VERSION CONTAINERD RUNTIME KUBELET
     fi
     need_root
     [[ $(uname -s) == Linux ]] || die "works on Linux only; set KUBECONFIG to use a cluster of yours"
+    if [[ $3 == crun && $(cgroup_version) == v1 && -n $(cat /sys/fs/cgroup/*/cgroup.controllers 2>/dev/null) ]]; then
+        die "crun starts no containers here, because cgroup v1 and v2 both have controllers: see 'tests/cluster/vm help'"
+    fi
     choose "$@"
     install_packages
     build "$@"
