@@ -4,6 +4,7 @@
 pub mod bell;
 pub mod files;
 pub mod install;
+pub mod listen;
 pub mod lock;
 pub mod log;
 pub mod process;

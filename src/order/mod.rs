@@ -16,3 +16,4 @@ pub mod plan;
 pub mod pod_templates;
 pub mod release;
 pub mod resources;
+pub mod sidecar_settings;

@@ -99,11 +99,23 @@ fn log_flags_and_their_environment_variables_work_alike() {
 }
 
 #[test]
+fn log_level_leaves_out_the_lower_levels() {
+    for by_env in [false, true] {
+        let scene = Scene::with_sidecar();
+        let hook = scene.hook().flag("timeout", "0s");
+        let hook = if by_env { hook.env("PODGATE_LOG_LEVEL", "error") } else { hook.flag("log-level", "error") };
+        hook.run().assert_failed(75, "timed out");
+        let text = scene.log_text();
+        assert!(text.lines().count() == 1 && text.contains(" ERROR "), "{text}");
+    }
+}
+
+#[test]
 fn help_lists_the_environment_variable_of_each_flag() {
     // A container's hooks and its gate share one environment. Settings that may differ have their own prefix.
     for (command, own, shared, count) in [
-        ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 17),
-        ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 12),
+        ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 18),
+        ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 13),
         ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 8),
         ("probe", "PODGATE_PROBE_", Some("PODGATE_"), 6),
     ] {

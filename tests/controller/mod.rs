@@ -319,7 +319,7 @@ fn missing_api_is_logged_once_and_delays_nothing() {
 fn metrics_are_served_at_the_given_address() {
     let pod = Pod::new();
     let (port, metrics) = (free_port(), free_port());
-    let _sidecar = pod.sidecar(&db(port), &["--metrics-addr", &format!("127.0.0.1:{metrics}")]);
+    let _sidecar = pod.sidecar(&db(port), &["--metrics-addr", &format!(":{metrics}")]);
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     pod.report("db", Report::default());
     until("db is Ready", || pod.state("db") == State::Ready);

@@ -1,9 +1,10 @@
-//! Tests of the resources that `inject` gives to the sidecar.
+//! Tests of the resources and settings that `inject` gives to the sidecar.
 
 use super::{check_injection, options};
 use podgate::order::inject::{Injected, Options};
 use podgate::order::plan::KnownFacts;
 use podgate::order::resources::parse;
+use podgate::order::sidecar_settings;
 use serde_json::{Value, json};
 
 /// Resources of a container in a Guaranteed Pod, with different spellings of the same quantities.
@@ -123,4 +124,56 @@ fn wrong_resources_are_explained() {
     for amount in ["1", "1.", ".5", "1e3", "1E-3", "1n", "1u", "1k", "1E", "1Ei", "1T", "1Pi"] {
         assert!(parse(&format!("requests.cpu={amount}")).is_ok(), "{amount}");
     }
+}
+
+#[test]
+fn annotation_sets_log_metrics_and_probes() {
+    let mut template = pod([json!({}), json!({})]);
+    template["metadata"]["annotations"]["podgate.io/stop-order"] = "reverse".into();
+    let default = sidecar_settings::parse("log=warn, log-format=json").unwrap();
+    let options = Options { sidecar_settings: default, ..options() };
+    let injected = |template: &Value| inject_with(template, &options).value;
+    let by_default = injected(&template);
+    let sidecar = &by_default["spec"]["initContainers"][0];
+    assert_eq!(sidecar["args"], json!(["--log-level", "warn", "--log-format", "json"]));
+    assert_eq!(sidecar["ports"], Value::Null);
+
+    // The annotation overrides single settings. The log level also applies to gates and hooks.
+    template["metadata"]["annotations"]["podgate.io/sidecar"] = "metrics = 9090, log=debug,\nprobe-floor=500ms".into();
+    template["metadata"]["annotations"]["podgate.io/publish"] = "board".into();
+    let injected = injected(&template);
+    let sidecar = &injected["spec"]["initContainers"][0];
+    let flags = "--publish board --log-level debug --log-format json --metrics-addr :9090 --probe-floor 500ms";
+    assert_eq!(sidecar["args"], json!(flags.split(' ').collect::<Vec<_>>()));
+    assert_eq!(sidecar["ports"], json!([{"name": "podgate-metrics", "containerPort": 9090}]));
+    for line in [
+        &injected["spec"]["containers"][1]["command"],
+        &injected["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"],
+    ] {
+        assert!(line.to_string().contains(r#""--log-level","debug""#), "{line}");
+    }
+}
+
+#[test]
+fn wrong_settings_are_explained() {
+    for (text, expected) in [
+        ("", "\"\" is not one of log, log-format, metrics, probe-floor"),
+        ("debug", "\"debug\" is not one of"),
+        ("log=verbose", "log needs error, warn, info, debug or trace, not \"verbose\""),
+        ("log=", "log needs"),
+        ("log-format=yaml", "log-format needs text or json"),
+        ("metrics=:9090", "metrics needs a port such as 9090, not \":9090\""),
+        ("metrics=0", "metrics needs a port"),
+        ("metrics=65536", "metrics needs a port"),
+        ("probe-floor=2m", "probe-floor needs a duration such as 500ms, at most 1m"),
+        ("probe-floor=1", "probe-floor needs"),
+        ("log=info,log=debug", "log is set twice"),
+    ] {
+        assert!(sidecar_settings::parse(text).unwrap_err().contains(expected), "{text}");
+    }
+    let mut template = pod([json!({}), json!({})]);
+    template["metadata"]["annotations"]["podgate.io/sidecar"] = "metrics=9090".into();
+    template["spec"]["containers"][1]["ports"] = json!([{"containerPort": 9090}]);
+    let findings = podgate::order::inject::inject(&template, &options(), &KnownFacts::default()).unwrap_err();
+    assert!(findings.len() == 1 && findings[0].message == "container b has the port of metrics too", "{findings:#?}");
 }

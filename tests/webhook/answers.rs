@@ -19,7 +19,7 @@ pub(crate) fn patched(object: &Value, response: &Value) -> Value {
 fn pod_is_injected_only_once() {
     let files = Files::new();
     let flags = ["--image=registry.example/podgate:1", "--image-pull-policy=Never", "--sidecar-resources=limits.cpu=1"];
-    let webhook = Webhook::with_files(&files, &flags);
+    let webhook = Webhook::with_files(&files, &[&flags[..], &["--sidecar=log=debug"]].concat());
     let client = webhook.client(&files.ca);
     let pod = pod("db, api");
     let response = client.review(&review("one", &pod));
@@ -29,6 +29,7 @@ fn pod_is_injected_only_once() {
     assert_eq!(sidecar["image"], "registry.example/podgate:1");
     assert_eq!(sidecar["imagePullPolicy"], "Never");
     assert_eq!(sidecar["resources"], json!({"limits": {"cpu": "1"}}));
+    assert_eq!(sidecar["args"], json!(["--log-level", "debug"]));
     assert!(injected["metadata"]["annotations"]["podgate.io/injected"].is_string());
 
     // The API server sends the Pod again after another webhook has changed the Pod (reinvocationPolicy: IfNeeded).

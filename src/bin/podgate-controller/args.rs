@@ -4,6 +4,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::container::Container;
 use podgate::core::container_list::parse_list;
 use podgate::core::names;
+use podgate::edge::listen;
 use podgate::edge::log::Format;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -66,8 +67,8 @@ pub(crate) struct RunArgs {
     /// Wait at least this long between two probes of a container
     #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_FLOOR", default_value = "0s", value_parser = duration)]
     pub(crate) probe_floor: Duration,
-    /// Serve Prometheus metrics at /metrics on this address
-    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_METRICS_ADDR")]
+    /// Serve Prometheus metrics at /metrics on this address; `:PORT` for all
+    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_METRICS_ADDR", value_parser = listen::parse)]
     pub(crate) metrics_addr: Option<SocketAddr>,
     /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]

@@ -1,10 +1,12 @@
 //! Command line of `podgate-webhook`.
 
 use clap::{Parser, ValueEnum};
+use podgate::edge::listen;
 use podgate::edge::log::Format;
+use podgate::order::sidecar_settings::{self, SidecarSettings};
 use podgate::order::{release, resources};
 use serde_json::Value;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,10 +38,10 @@ Exit codes:
 #[command(version, after_help = HELP)]
 pub(crate) struct Args {
     /// Serve /inject over HTTPS on this address; `:PORT` for all
-    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_LISTEN", default_value = ":8443", value_parser = listen_address)]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_LISTEN", default_value = ":8443", value_parser = listen::parse)]
     pub(crate) listen: SocketAddr,
     /// Serve health and metrics over HTTP here; `:PORT` for all
-    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen_address)]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen::parse)]
     pub(crate) status_listen: SocketAddr,
     /// Take the certificate from this source (see below)
     #[arg(long, value_name = "SOURCE", env = "PODGATE_TLS", default_value = "self")]
@@ -77,6 +79,9 @@ pub(crate) struct Args {
     /// Set the sidecar's requests and limits, separated by commas
     #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR_RESOURCES", default_value = resources::DEFAULT, value_parser = resources::parse)]
     pub(crate) sidecar_resources: Value,
+    /// Set the log, metrics and probes of the sidecar, separated by commas, such as log=debug,metrics=9090
+    #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR", value_parser = sidecar_settings::parse)]
+    pub(crate) sidecar: Option<SidecarSettings>,
     /// Continue to answer this long after SIGTERM
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_delay: Duration,
@@ -104,14 +109,6 @@ pub(crate) enum TlsSource {
     SelfSigned,
     // cert-manager or a user creates the certificate.
     Files,
-}
-
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let parsed = match text.strip_prefix(':') {
-        Some(port) => port.parse().ok().map(|port: u16| (Ipv6Addr::UNSPECIFIED, port).into()),
-        None => text.parse().ok(),
-    };
-    parsed.ok_or_else(|| format!("{text:?} is neither ADDRESS:PORT nor :PORT"))
 }
 
 fn cert_life(text: &str) -> Result<Duration, String> {

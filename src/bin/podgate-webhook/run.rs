@@ -4,9 +4,9 @@ use crate::args::Args;
 use crate::state::State;
 use crate::{api, images, status_server, tls, tls_server};
 use podgate::core::text::error_chain;
-use podgate::edge::log;
+use podgate::edge::{listen, log};
 use podgate::order::inject::Options;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -42,6 +42,7 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
     options.image_pull_policy.clone_from(&args.image_pull_policy);
     options.has_fixed_user = !args.no_fixed_user;
     options.sidecar_resources = args.sidecar_resources.clone();
+    options.sidecar_settings = args.sidecar.clone().unwrap_or_default();
     options.is_from_api = true;
     let state = Arc::new(State::new(options));
     let config = tls::server_config(&state.served_cert)?;
@@ -84,9 +85,8 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens a TCP port. On a machine without IPv6, `[::]` means all IPv4 addresses.
 async fn bind(at: SocketAddr) -> Result<TcpListener, String> {
-    let all = SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port()));
-    let addresses = if at.ip() == Ipv6Addr::UNSPECIFIED { vec![at, all] } else { vec![at] };
-    TcpListener::bind(&addresses[..]).await.map_err(|error| format!("cannot listen on {at}: {}", error_chain(&error)))
+    TcpListener::bind(&listen::candidates(at)[..])
+        .await
+        .map_err(|error| format!("cannot listen on {at}: {}", error_chain(&error)))
 }

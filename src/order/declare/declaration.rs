@@ -5,6 +5,7 @@ use crate::core::argv::Check;
 use crate::core::until::WaitCondition;
 use crate::core::words::words;
 use crate::order::edit::Place;
+use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -134,6 +135,8 @@ pub struct Declaration {
     pub sidecar_placement: SidecarPlacement,
     /// Value of `podgate.io/sidecar-resources`, as the container field `resources`.
     pub sidecar_resources: Option<Value>,
+    /// Value of `podgate.io/sidecar`.
+    pub sidecar_settings: SidecarSettings,
     /// Value of `podgate.io/publish`.
     pub publish: Publish,
 }

@@ -6,7 +6,7 @@ use super::declaration::StopOrder;
 use super::grammar::{self, Grammar, Item, OTHERS, SyntaxError, quoted};
 use super::keys;
 use super::nearest::did_you_mean;
-use super::spec::Spec;
+use super::spec::{ContainerRef, Spec};
 use crate::core::argv::{Argv, Check};
 use crate::core::defaults;
 use crate::core::until::WaitCondition;
@@ -15,6 +15,7 @@ use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
 use crate::order::limits::{FINDINGS_MAX, WAITS_MAX};
 use crate::order::resources;
+use crate::order::sidecar_settings::{self, SidecarSettings};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -205,6 +206,22 @@ impl<'a, 'f> Values<'a, 'f> {
                 None
             }
         }
+    }
+
+    pub(super) fn sidecar_settings(&mut self, text: &str, at: &Place) -> SidecarSettings {
+        let settings = sidecar_settings::parse(text).unwrap_or_else(|why| {
+            self.reject(text, at, why, "write settings such as log=debug, metrics=9090");
+            SidecarSettings::default()
+        });
+        let uses = |own: &&ContainerRef<'_>| {
+            let mut ports = own.value["ports"].as_array().into_iter().flatten();
+            ports.any(|port| settings.metrics_port().is_some_and(|own| port["containerPort"] == own))
+        };
+        if let Some(own) = self.spec.containers.iter().chain(self.spec.natives()).find(uses) {
+            let what = format!("container {} has the port of metrics too", own.name);
+            self.reject(text, at, what, "choose another port");
+        }
+        settings
     }
 
     pub(super) fn sidecar_resources(&mut self, text: &str, at: &Place) -> Option<Value> {

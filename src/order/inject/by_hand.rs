@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Flags that `inject` writes. Those with the name of a field belong to this field only. Other flags are a person's own.
 const WRITTEN: &str = "--container --until --check --check-timeout --check-limit --wait --timeout --on-timeout --fail-fast \
-    --tether --ready-check --fallback-check --restart-with --stop-after --stop-signal --termination-log --then \
+    --tether --ready-check --fallback-check --restart-with --stop-after --stop-signal --log-level --termination-log --then \
     --then-timeout --initial-delay readinessProbe--limit startupProbe--or-waiting startupProbe--sidecar-check preStop--grace preStop--log-to";
 
 /// Returns true if `inject` never writes `flag`, with or without its value, into the field `short`.

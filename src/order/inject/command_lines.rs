@@ -28,6 +28,7 @@ pub(super) struct ContainerLines<'a> {
     pub(super) spec: &'a Value,
     /// The container with the parts of an earlier injection, if any.
     pub(super) found: Option<&'a Value>,
+    pub(super) log_level: Option<&'a str>,
 }
 
 /// Formats a duration without spaces, such as `2m30s`, so that a shell needs no quotes.
@@ -69,7 +70,7 @@ impl ContainerLines<'_> {
         {
             line.add_flag("--stop-signal", signal);
         }
-        self.add_termination_log(&mut line);
+        self.add_message_flags(&mut line);
         let mut words = with_added_flags(line, self.found, "command");
         words.push("--".to_owned());
         words
@@ -111,7 +112,7 @@ impl ContainerLines<'_> {
         if self.planned.needs_tether() {
             line.add_switch("--tether");
         }
-        self.add_termination_log(&mut line);
+        self.add_message_flags(&mut line);
         if let Some(then) = then {
             line.add_flag("--then", then);
         }
@@ -137,6 +138,9 @@ impl ContainerLines<'_> {
         line.add_flag("--grace", compact_duration(grace));
         if logs {
             line.add_flag("--log-to", "/proc/1/fd/2");
+        }
+        if let Some(level) = self.log_level {
+            line.add_flag("--log-level", level);
         }
         if let Some(ThenCommand { command, duration: takes }) = then {
             // If the command's duration is unknown, reserve at least half of `grace` for the wait.
@@ -226,8 +230,11 @@ impl ContainerLines<'_> {
         }
     }
 
-    /// Adds the container's `terminationMessagePath`, unless the path is the default.
-    fn add_termination_log(&self, line: &mut AgentCommand) {
+    /// Adds the log level and the container's `terminationMessagePath`, unless they are the defaults.
+    fn add_message_flags(&self, line: &mut AgentCommand) {
+        if let Some(level) = self.log_level {
+            line.add_flag("--log-level", level);
+        }
         let path = self.spec["terminationMessagePath"].as_str();
         if let Some(path) = path.filter(|path| !path.is_empty() && *path != names::TERMINATION_LOG) {
             line.add_flag("--termination-log", path);

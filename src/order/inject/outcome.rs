@@ -4,6 +4,7 @@ use crate::order::edit::Edit;
 use crate::order::finding::Finding;
 use crate::order::plan::Plan;
 use crate::order::resources;
+use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::Value;
 
 /// Settings of an injection that do not come from the manifest.
@@ -17,6 +18,8 @@ pub struct Options {
     pub has_fixed_user: bool,
     /// The sidecar's `resources` in Pods without the annotation `podgate.io/sidecar-resources`.
     pub sidecar_resources: Value,
+    /// Settings of podgate's programs, unless the annotation `podgate.io/sidecar` sets them.
+    pub sidecar_settings: SidecarSettings,
     /// True if the template comes from the API server. The injection then keeps additions to injected parts by the API
     /// server or other webhooks. Such additions alone do not cause a new injection.
     pub is_from_api: bool,
@@ -30,6 +33,7 @@ impl Options {
             image_pull_policy: None,
             has_fixed_user: true,
             sidecar_resources: resources::parse(resources::DEFAULT).unwrap_or_default(),
+            sidecar_settings: SidecarSettings::default(),
             is_from_api: false,
         }
     }

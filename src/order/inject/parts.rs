@@ -150,6 +150,10 @@ pub(super) fn sidecar(plan: &Plan, containers: &str, resources: Value, options: 
     let (place, publish) = (plan.sidecar_placement, plan.publish);
     let variable = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let user = options.has_fixed_user.then_some(65532);
+    let settings = options.sidecar_settings.replaced_by(&plan.sidecar_settings);
+    let publish_board = (publish == Publish::Board).then(|| ["--publish", "board"].map(str::to_owned));
+    let arguments: Vec<String> = publish_board.into_iter().flatten().chain(settings.arguments()).collect();
+    let port = settings.metrics_port().map(|port| json!([{"name": "podgate-metrics", "containerPort": port}]));
     let mut mounts = vec![
         json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR}),
         json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR}),
@@ -169,7 +173,8 @@ pub(super) fn sidecar(plan: &Plan, containers: &str, resources: Value, options: 
         "imagePullPolicy": options.image_pull_policy,
         "restartPolicy": (place == SidecarPlacement::Native).then_some("Always"),
         "command": [CONTROLLER_PATH],
-        "args": (publish == Publish::Board).then_some(["--publish", "board"]),
+        "args": (!arguments.is_empty()).then_some(arguments),
+        "ports": port,
         "lifecycle": {"postStart": {"exec": {"command": [CONTROLLER_PATH, "ready", "--timeout", "60s"]}}},
         "env": [
             {"name": CONTAINERS_VARIABLE, "value": containers},

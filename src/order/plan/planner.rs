@@ -57,8 +57,8 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     }
     add_notes(&containers, &mut findings);
     let grace = spec.grace_period();
-    let Declaration { sidecar_placement, sidecar_resources, publish, .. } = declared;
-    Ok(Plan { containers, init, sidecar_placement, sidecar_resources, publish, grace, findings })
+    let Declaration { sidecar_placement, sidecar_resources, sidecar_settings, publish, .. } = declared;
+    Ok(Plan { containers, init, sidecar_placement, sidecar_resources, sidecar_settings, publish, grace, findings })
 }
 
 struct Planner<'a> {

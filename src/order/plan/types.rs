@@ -7,6 +7,7 @@ use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::dollars;
 use crate::order::finding::Finding;
 use crate::order::kubernetes_version::Version;
+use crate::order::sidecar_settings::SidecarSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub struct Plan {
     pub sidecar_placement: SidecarPlacement,
     /// Declared resources of the sidecar; `None` for the default.
     pub sidecar_resources: Option<Value>,
+    /// Settings of podgate's programs in this Pod.
+    pub sidecar_settings: SidecarSettings,
     /// Target to which the sidecar publishes states: the API server, or the board alone.
     pub publish: Publish,
     /// The Pod's grace period: `terminationGracePeriodSeconds`, 30 s by default.

@@ -4,6 +4,7 @@ use crate::common_args::FindingArgs;
 use crate::registry::ImageArgs;
 use crate::yaml::ManifestArgs;
 use clap::Args;
+use podgate::order::sidecar_settings::{self, SidecarSettings};
 use podgate::order::{release, resources};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -72,6 +73,9 @@ pub(crate) struct Inject {
     /// Set the sidecar's requests and limits, separated by commas
     #[arg(long, value_name = "SETTINGS", default_value = resources::DEFAULT, value_parser = resources::parse)]
     pub(crate) sidecar_resources: Value,
+    /// Set the log, metrics and probes of the sidecar, separated by commas, such as log=debug,metrics=9090
+    #[arg(long, value_name = "SETTINGS", value_parser = sidecar_settings::parse)]
+    pub(crate) sidecar: Option<SidecarSettings>,
     /// Convert the order of kruise, compose=FILE or tekton[=FILE]
     #[arg(long, value_name = "SOURCE[=FILE]", value_parser = parse_order_source)]
     pub(crate) from: Option<OrderSource>,

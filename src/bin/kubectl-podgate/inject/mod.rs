@@ -29,6 +29,7 @@ pub(crate) fn inject(args: &Inject) -> Result<ExitCode, Vec<String>> {
         image_pull_policy: args.image_pull_policy.clone(),
         has_fixed_user: !args.no_fixed_user,
         sidecar_resources: args.sidecar_resources.clone(),
+        sidecar_settings: args.sidecar.clone().unwrap_or_default(),
         ..Options::new(args.image.clone().unwrap_or_else(release::sidecar_image))
     });
     let action = |sources: &[Source]| {

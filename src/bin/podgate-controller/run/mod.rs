@@ -28,6 +28,7 @@ use podgate::core::container::{Container, Mode};
 use podgate::core::exit::Exit;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::{container_list, names};
+use podgate::edge::listen;
 use podgate::edge::log::{self, Target};
 use podgate::edge::process::{self, random_id};
 use podgate::edge::sandbox::sandbox_id;
@@ -90,7 +91,8 @@ async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit, S
         }
     };
     if let Some(address) = args.metrics_addr {
-        let listener = TcpListener::bind(address).await.map_err(|e| format!("--metrics-addr {address}: {e}"))?;
+        let listener = TcpListener::bind(&listen::candidates(address)[..]).await;
+        let listener = listener.map_err(|error| format!("--metrics-addr {address}: {error}"))?;
         tokio::task::spawn_local(metrics::serve(Rc::clone(&controller.publisher.metrics), listener));
     }
     Ok(controller.run_loop(signals).await)

@@ -55,6 +55,9 @@ pub(crate) struct LogArgs {
     /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
+    /// Log at this level: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]
+    pub(crate) log_level: tracing::Level,
     /// Write the log to this output of a process (in a hook: /proc/1/fd/2)
     #[arg(long, value_name = "FILE", env = "PODGATE_LOG_TO", value_parser = log_path)]
     pub(crate) log_to: Option<PathBuf>,

@@ -38,7 +38,7 @@ impl Messenger {
         };
         let logs_to_stderr = matches!(target, Some(Target::Stderr));
         if let Some(target) = target {
-            log::init(logs.log_format, tracing::Level::INFO, target);
+            log::init(logs.log_format, logs.log_level, target);
         }
         let prefix = match container {
             Some(container) => format!("podgate {command}: {container}"),

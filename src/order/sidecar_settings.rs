@@ -1,0 +1,66 @@
+//! Settings of podgate's programs in a Pod, such as `log=debug, metrics=9090`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Names of the settings, each with the sidecar's flag and the expected value.
+const SETTINGS: [(&str, &str, &str); 4] = [
+    ("log", "--log-level", "error, warn, info, debug or trace"),
+    ("log-format", "--log-format", "text or json"),
+    ("metrics", "--metrics-addr", "a port such as 9090"),
+    ("probe-floor", "--probe-floor", "a duration such as 500ms, at most 1m"),
+];
+
+/// Settings by their names. All others have the defaults of the programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SidecarSettings(BTreeMap<&'static str, String>);
+
+impl SidecarSettings {
+    /// Returns these settings, unless `other` has a setting too.
+    #[must_use]
+    pub(crate) fn replaced_by(&self, other: &SidecarSettings) -> SidecarSettings {
+        SidecarSettings(self.0.iter().chain(&other.0).map(|(name, value)| (*name, value.clone())).collect())
+    }
+
+    /// Returns the sidecar's arguments.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let flags = SETTINGS.iter().filter_map(|(name, flag, _)| Some((*flag, self.0.get(name)?)));
+        let address = |flag, value: &String| if flag == "--metrics-addr" { format!(":{value}") } else { value.clone() };
+        flags.flat_map(|(flag, value)| [flag.to_owned(), address(flag, value)]).collect()
+    }
+
+    /// Returns the port on which the sidecar serves metrics.
+    pub(crate) fn metrics_port(&self) -> Option<u16> {
+        self.0.get("metrics")?.parse().ok()
+    }
+
+    /// Returns the log level of the sidecar and of the agents.
+    pub(crate) fn log_level(&self) -> Option<&str> {
+        self.0.get("log").map(String::as_str)
+    }
+}
+
+/// Parses settings that are separated by commas. An error is the reason why a setting is not valid.
+pub fn parse(text: &str) -> Result<SidecarSettings, String> {
+    let mut settings = SidecarSettings::default();
+    for item in text.split(',') {
+        let (name, value) = item.split_once('=').unwrap_or((item, ""));
+        let (name, value) = (name.trim(), value.trim());
+        let Some((name, _, expected)) = SETTINGS.iter().find(|(known, ..)| *known == name) else {
+            return Err(format!("{name:?} is not one of {}", SETTINGS.map(|(known, ..)| known).join(", ")));
+        };
+        let is_valid = match *name {
+            "log" => ["error", "warn", "info", "debug", "trace"].contains(&value),
+            "log-format" => ["text", "json"].contains(&value),
+            "metrics" => value.parse::<u16>().is_ok_and(|port| port > 0),
+            _ => humantime::parse_duration(value).is_ok_and(|floor| floor <= Duration::from_secs(60)),
+        };
+        if !is_valid {
+            return Err(format!("{name} needs {expected}, not {value:?}"));
+        }
+        if settings.0.insert(name, value.to_owned()).is_some() {
+            return Err(format!("{name} is set twice"));
+        }
+    }
+    Ok(settings)
+}
