@@ -119,6 +119,14 @@ fn is_http(scheme: &Option<String>) -> bool {
     matches!(scheme.as_deref(), None | Some("" | "HTTP"))
 }
 
+fn is_http1(protocol: &Option<String>) -> bool {
+    matches!(protocol.as_deref(), None | Some("" | "HTTP1"))
+}
+
+fn is_plaintext(mode: &Option<String>) -> bool {
+    matches!(mode.as_deref(), None | Some("" | "Plaintext"))
+}
+
 /// The action of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -150,6 +158,8 @@ pub struct HttpGet {
     pub scheme: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_null")]
     pub http_headers: Vec<Header>,
+    #[serde(default, skip_serializing_if = "is_http1")]
+    pub protocol: Option<String>,
 }
 
 /// A header of an `httpGet`.
@@ -174,6 +184,8 @@ pub struct Grpc {
     pub port: u16,
     #[serde(default, skip_serializing_if = "is_empty")]
     pub service: Option<String>,
+    #[serde(default, skip_serializing_if = "is_plaintext")]
+    pub mode: Option<String>,
 }
 
 /// Reference to a port by number or name.
@@ -198,10 +210,25 @@ impl Handler {
                 host: Some(host),
                 scheme: None,
                 http_headers: Vec::new(),
+                protocol: None,
             }),
             Check::Exec(argv) => Handler::Exec(Exec { command: argv.as_slice().to_vec() }),
             Check::File { .. } | Check::Unix(_) | Check::Mount(_) => return None,
         })
+    }
+}
+
+impl HttpGet {
+    /// Returns true if the server must speak HTTP/2 without TLS (Kubernetes 1.37, alpha).
+    pub fn is_http2(&self) -> bool {
+        !is_http1(&self.protocol)
+    }
+}
+
+impl Grpc {
+    /// Returns true if the server must speak TLS (Kubernetes 1.37, alpha).
+    pub fn is_tls(&self) -> bool {
+        !is_plaintext(&self.mode)
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) fn http_check(get: &HttpGet, port: u16) -> Result<Check, &'static str
     if get.scheme.as_deref().is_some_and(|scheme| scheme != "HTTP") {
         return Err("uses HTTPS, and the agent has no TLS");
     }
+    if get.is_http2() {
+        return Err("uses HTTP/2, which the agent does not speak");
+    }
     if !get.http_headers.is_empty() {
         return Err("sends custom headers");
     }

@@ -21,7 +21,8 @@ pub(super) fn read_container(
     let mut findings = Vec::new();
     let mut probe = |field: &str| -> Option<Probe> {
         let probe = container.get(field).map_or(Value::Null, without_nulls);
-        serde_json::from_value(probe.clone()).unwrap_or_else(|_| {
+        let read = serde_json::from_value(probe.clone()).ok().filter(|_| unknown_field(&probe).is_none());
+        read.unwrap_or_else(|| {
             let (problem, fix) = probe_problem(&probe);
             let what = format!("the {field} of {name} {problem}");
             findings.push(Finding::error("probe-unreadable", at.to(field), what).fix(fix));
@@ -45,8 +46,39 @@ pub(super) fn read_container(
     })
 }
 
+/// Fields of a probe in the Pod API of Kubernetes 1.37, by their place in the probe.
+const FIELDS: [(&str, &str); 5] = [
+    (
+        "",
+        "exec httpGet tcpSocket grpc initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold \
+         terminationGracePeriodSeconds",
+    ),
+    ("/exec", "command"),
+    ("/httpGet", "path port host scheme httpHeaders protocol"),
+    ("/tcpSocket", "port host"),
+    ("/grpc", "port service mode"),
+];
+
+/// Returns a field or word of `probe` that podgate does not know. Podgate would run another probe than the kubelet.
+fn unknown_field(probe: &Value) -> Option<String> {
+    let fields = FIELDS.iter().flat_map(|(at, known)| {
+        let fields = probe.pointer(at).and_then(Value::as_object).into_iter().flatten();
+        let unknown = fields.map(|(field, _)| field).filter(|field| known.split(' ').all(|one| one != *field));
+        unknown.map(move |field| format!("{at}/{field}"))
+    });
+    let words = [("/grpc/mode", ["TLS", "Plaintext"]), ("/httpGet/protocol", ["HTTP1", "HTTP2"])].into_iter();
+    let words = words.filter_map(|(at, known)| {
+        let word = probe.pointer(at)?.as_str().filter(|word| !word.is_empty() && !known.contains(word))?;
+        Some(format!("{at}/{word}"))
+    });
+    fields.chain(words).map(|path| path[1..].replace('/', ".")).next()
+}
+
 /// Returns the problem of a probe that podgate cannot read, and the fix.
 fn probe_problem(probe: &Value) -> (String, &'static str) {
+    if let Some(field) = unknown_field(probe) {
+        return (format!("has {field}, which podgate does not know"), "remove it, or update podgate");
+    }
     let given = ["exec", "httpGet", "tcpSocket", "grpc"].into_iter().find(|action| probe.get(action).is_some());
     let Some(action) = given else {
         return ("has no action".to_owned(), "write one of exec, httpGet, tcpSocket and grpc");

@@ -30,9 +30,7 @@ async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr) -> At
             connect(&host, port).await?;
             Ok(Outcome::success(format!("{host}:{port} accepts connections"), None))
         }
-        Handler::Grpc(ask) => {
-            grpc::attempt(ask.service.as_deref().unwrap_or_default(), check_port(ask.port)?, pod_ip).await
-        }
+        Handler::Grpc(ask) => grpc::attempt(ask, check_port(ask.port)?, pod_ip).await,
     }
 }
 

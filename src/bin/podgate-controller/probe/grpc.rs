@@ -1,14 +1,15 @@
-//! `grpc`: [the gRPC health service](https://github.com/grpc/grpc/blob/master/doc/health-checking.md), without TLS,
-//! like the kubelet's probe.
+//! `grpc`: [the gRPC health service](https://github.com/grpc/grpc/blob/master/doc/health-checking.md), like the
+//! kubelet's probe. With TLS, no certificate is verified.
 //!
 //! The two messages, with one field each, are encoded and decoded by hand. A gRPC library would be larger than the rest
 //! of the prober.
 
-use super::{AttemptResult, Outcome, USER_AGENT, connect, exchange};
+use super::{AttemptResult, Outcome, USER_AGENT, connect, exchange, tls};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
+use podgate::core::container::Grpc;
 use podgate::core::text::error_chain;
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,7 +19,8 @@ const MAX_ANSWER_BYTES: usize = 4096;
 /// Key of the field `status` in a `HealthCheckResponse`: field number 1, type varint.
 const STATUS_FIELD: u8 = 1 << 3;
 
-pub(super) async fn attempt(service: &str, port: u16, pod_ip: IpAddr) -> AttemptResult {
+pub(super) async fn attempt(ask: &Grpc, port: u16, pod_ip: IpAddr) -> AttemptResult {
+    let service = ask.service.as_deref().unwrap_or_default();
     let uri = Uri::try_from(format!("http://{}/grpc.health.v1.Health/Check", SocketAddr::new(pod_ip, port)))
         .map_err(|error| error.to_string())?;
     let mut request = Request::new(Full::from(encode_request(service)));
@@ -27,8 +29,18 @@ pub(super) async fn attempt(service: &str, port: u16, pod_ip: IpAddr) -> Attempt
     for (name, value) in [(CONTENT_TYPE, "application/grpc"), (TE, "trailers"), (AGENT, USER_AGENT)] {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    let stream = connect(&pod_ip.to_string(), port).await?;
-    match exchange::send_http2(stream, request, read_answer).await? {
+    let host = pod_ip.to_string();
+    let stream = connect(&host, port).await?;
+    let status = if ask.is_tls() {
+        let (stream, is_h2) = tls::handshake(stream, &host).await?;
+        if !is_h2 {
+            return Err("the server speaks TLS but not HTTP/2".to_owned());
+        }
+        exchange::send_http2(stream, request, read_answer).await?
+    } else {
+        exchange::send_http2(stream, request, read_answer).await?
+    };
+    match status {
         0 => Err("UNKNOWN".to_owned()),
         1 => Ok(Outcome::success("SERVING".to_owned(), None)),
         2 => Err("NOT_SERVING".to_owned()),

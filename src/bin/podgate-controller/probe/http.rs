@@ -28,7 +28,7 @@ pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Attempt
     let has_own_referer = headers.contains_key(REFERER);
     let mut url = first.clone();
     for _ in 0..MAX_REQUESTS {
-        let (status, location) = send_request(&url, host.as_ref(), &headers).await?;
+        let (status, location) = send_request(&url, get.is_http2(), host.as_ref(), &headers).await?;
         let Some(location) = location else { return status_result(status) };
         let (next, is_absolute) = url.join(&location).ok_or("redirects to an invalid URL")?;
         if next.host != first.host {
@@ -94,8 +94,17 @@ fn request_headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), S
     Ok((headers, host))
 }
 
-async fn send_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> Result<Answer, String> {
+async fn send_request(
+    url: &Url,
+    is_http2: bool,
+    host: Option<&HeaderValue>,
+    headers: &HeaderMap,
+) -> Result<Answer, String> {
     match url.scheme.as_str() {
+        "http" if is_http2 => {
+            let stream = connect(&url.host, url.port()).await?;
+            exchange::send_http2(stream, http2_request(url, host, headers)?, read_answer).await
+        }
         "http" => {
             let stream = connect(&url.host, url.port()).await?;
             exchange::send_http1(stream, http1_request(url, host, headers)?, read_answer).await

@@ -40,6 +40,7 @@ fn http_get(port: u16, path: &str) -> HttpGet {
         host: None,
         scheme: None,
         http_headers: Vec::new(),
+        protocol: None,
     }
 }
 

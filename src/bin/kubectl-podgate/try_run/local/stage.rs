@@ -152,12 +152,14 @@ impl Stage<'_> {
                     port = self.reserve_port(0, name).ok();
                     None
                 }
-                Handler::HttpGet(get) if get.scheme.as_deref().is_none_or(|scheme| scheme == "HTTP") => {
+                Handler::HttpGet(get)
+                    if !get.is_http2() && get.scheme.as_deref().is_none_or(|scheme| scheme == "HTTP") =>
+                {
                     own["httpGet"]["host"] = Value::Null;
                     http.extend(port);
                     continue;
                 }
-                Handler::HttpGet(_) => Some("HTTPS"),
+                Handler::HttpGet(get) => Some(if get.is_http2() { "HTTP/2" } else { "HTTPS" }),
                 Handler::Grpc(_) => Some("gRPC"),
                 Handler::TcpSocket(_) => None,
             };

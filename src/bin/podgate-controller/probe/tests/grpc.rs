@@ -7,9 +7,10 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio_rustls::TlsAcceptor;
 
 fn grpc(port: u16, service: Option<&str>) -> Handler {
-    Handler::Grpc(Grpc { port, service: service.map(str::to_owned) })
+    Handler::Grpc(Grpc { port, service: service.map(str::to_owned), mode: None })
 }
 
 /// Function that returns a server's response to a request body.
@@ -37,11 +38,15 @@ fn message_alone(message: &'static [u8]) -> Response<Body> {
     Response::builder().header("content-type", "application/grpc").body(Full::from(message).boxed()).unwrap()
 }
 
-/// Starts a server. The receiver gets true for each connection that was closed cleanly.
 async fn serve_h2(answers: Answers) -> (u16, tokio::sync::mpsc::UnboundedReceiver<bool>) {
+    serve_with(answers, None).await
+}
+
+/// Starts a server. The receiver gets true for each connection that was closed cleanly.
+async fn serve_with(answers: Answers, tls: Option<TlsAcceptor>) -> (u16, tokio::sync::mpsc::UnboundedReceiver<bool>) {
     let (report, ends) = tokio::sync::mpsc::unbounded_channel();
     let port = accept(move |stream| {
-        let report = report.clone();
+        let (report, tls) = (report.clone(), tls.clone());
         async move {
             let service = service_fn(move |request: Request<Incoming>| async move {
                 assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
@@ -54,7 +59,13 @@ async fn serve_h2(answers: Answers) -> (u16, tokio::sync::mpsc::UnboundedReceive
                 Ok::<_, hyper::Error>(answers(&body))
             });
             let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-            let end = server.serve_connection(TokioIo::new(stream), service).await;
+            let end = match tls {
+                None => server.serve_connection(TokioIo::new(stream), service).await,
+                Some(acceptor) => {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    server.serve_connection(TokioIo::new(stream), service).await
+                }
+            };
             let _ = report.send(end.is_ok());
         }
     })
@@ -86,6 +97,19 @@ async fn health_service_determines_the_result() {
         assert!(outcome.detail.contains(text), "{service:?}: {outcome:?}");
         assert!(ends.recv().await.unwrap(), "the connection was closed cleanly");
     }
+}
+
+#[tokio::test(flavor = "local")]
+async fn tls_is_spoken_on_demand() {
+    let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
+    let (port, mut ends) = serve_with(health, Some(super::https::acceptor(&versions, &["h2"]))).await;
+    let with = |port, mode: &str| Handler::Grpc(Grpc { port, service: None, mode: Some(mode.to_owned()) });
+    let outcome = ask(with(port, "TLS")).await;
+    assert!(outcome.success && ends.recv().await.unwrap(), "{outcome:?}");
+    assert!(!ask(with(port, "Plaintext")).await.success);
+    let (http1, _) = serve_with(health, Some(super::https::acceptor(&versions, &["http/1.1"]))).await;
+    let outcome = ask(with(http1, "TLS")).await;
+    assert!(!outcome.success && outcome.detail.contains("TLS but not HTTP/2"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "local")]

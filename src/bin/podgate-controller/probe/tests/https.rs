@@ -17,11 +17,8 @@ use tokio_rustls::TlsAcceptor;
 /// connection.
 type Seen = (Option<String>, Version, String, bool);
 
-/// Starts a server with a self-signed, expired certificate for another name.
-async fn serve_tls(
-    versions: &[&'static SupportedProtocolVersion],
-    alpn: &[&str],
-) -> (u16, tokio::sync::mpsc::UnboundedReceiver<Seen>) {
+/// Accepts connections with a self-signed, expired certificate for another name.
+pub(super) fn acceptor(versions: &[&'static SupportedProtocolVersion], alpn: &[&str]) -> TlsAcceptor {
     let mut parameters = rcgen::CertificateParams::new(vec!["elsewhere.example".to_owned()]).unwrap();
     parameters.not_after = rcgen::date_time_ymd(2001, 1, 1);
     let signing_key = rcgen::KeyPair::generate().unwrap();
@@ -33,7 +30,14 @@ async fn serve_tls(
         .with_single_cert(vec![cert.der().clone()], PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap())
         .unwrap();
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn serve_tls(
+    versions: &[&'static SupportedProtocolVersion],
+    alpn: &[&str],
+) -> (u16, tokio::sync::mpsc::UnboundedReceiver<Seen>) {
+    let acceptor = acceptor(versions, alpn);
     let (report, seen) = tokio::sync::mpsc::unbounded_channel();
     let port = accept(move |stream| {
         let (acceptor, report) = (acceptor.clone(), report.clone());
@@ -84,6 +88,22 @@ async fn any_certificate_is_accepted_by_tls_1_2_and_1_3() {
             assert_eq!(seen.recv().await.unwrap(), expected, "{alpn:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "local")]
+async fn http2_without_tls_is_spoken_on_demand() {
+    let port = accept(|stream| async {
+        let service = service_fn(|request: Request<Incoming>| async move {
+            assert_eq!((request.version(), request.uri().path()), (Version::HTTP_2, "/ready"));
+            Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from("fine")))
+        });
+        let server = hyper::server::conn::http2::Builder::new(LocalExecutor);
+        let _ = server.serve_connection(TokioIo::new(stream), service).await;
+    })
+    .await;
+    let with = |protocol: Option<&str>| HttpGet { protocol: protocol.map(str::to_owned), ..http_get(port, "/ready") };
+    assert!(ask_get(with(Some("HTTP2"))).await.success);
+    assert!(!ask_get(with(None)).await.success && !ask_get(with(Some("HTTP1"))).await.success);
 }
 
 #[tokio::test(flavor = "local")]
