@@ -53,7 +53,7 @@ fn probe() -> BoxedStrategy<Value> {
                     probe[key] = value;
                 }
             }
-            probe["unknownField"] = json!([{"kept": true}]);
+            probe["terminationGracePeriodSeconds"] = json!(9);
             probe
         })
         .boxed()
