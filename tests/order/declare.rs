@@ -125,7 +125,7 @@ fn bad_values_are_rejected_with_a_fix() {
         ("timeout.podgate.io/db", "99999999years", "longer than a year", "such as 90s"),
         ("podgate.io/on-timeout", "ignore", "not one of fail, continue", "write one of"),
         ("podgate.io/fail-fast", "yes", "not one of false, true", "write one of"),
-        ("on-timeout.podgate.io/db", "contine", "not one of fail, continue", "did you mean continue?"),
+        ("on-timeout.podgate.io/db", "Continue", "not one of fail, continue", "did you mean continue?"),
         ("fail-fast.podgate.io/db", "1", "not one of false, true", "write one of"),
         ("command.podgate.io/db", "/usr/bin/db", "is not a command", "write [\"/usr/bin/program\""),
         ("command.podgate.io/db", "[]", "is not a command", "write ["),
