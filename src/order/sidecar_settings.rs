@@ -1,5 +1,6 @@
 //! Settings of podgate's programs in a Pod, such as `log=debug, metrics=9090`.
 
+use crate::order::declare::spec::{ContainerRef, Spec};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -32,6 +33,23 @@ impl SidecarSettings {
     /// Returns the port on which the sidecar serves metrics.
     pub(crate) fn metrics_port(&self) -> Option<u16> {
         self.0.get("metrics")?.parse().ok()
+    }
+
+    /// Returns the container that declares the port of the metrics too.
+    pub(crate) fn port_owner<'a, 's>(&self, spec: &'s Spec<'a>) -> Option<&'s ContainerRef<'a>> {
+        let port = self.metrics_port()?;
+        let declares = |own: &&ContainerRef<'_>| {
+            let mut ports = own.value["ports"].as_array().into_iter().flatten();
+            ports.any(|declared| declared["containerPort"] == port)
+        };
+        spec.containers.iter().chain(spec.natives()).find(declares)
+    }
+
+    /// Returns these settings without metrics.
+    #[must_use]
+    pub(crate) fn without_metrics(mut self) -> SidecarSettings {
+        self.0.remove("metrics");
+        self
     }
 
     /// Returns the log level of the sidecar and of the agents.

@@ -6,7 +6,7 @@ use super::declaration::StopOrder;
 use super::grammar::{self, Grammar, Item, OTHERS, SyntaxError, quoted};
 use super::keys;
 use super::nearest::did_you_mean;
-use super::spec::{ContainerRef, Spec};
+use super::spec::Spec;
 use crate::core::argv::{Argv, Check};
 use crate::core::defaults;
 use crate::core::until::WaitCondition;
@@ -213,11 +213,7 @@ impl<'a, 'f> Values<'a, 'f> {
             self.reject(text, at, why, "write settings such as log=debug, metrics=9090");
             SidecarSettings::default()
         });
-        let uses = |own: &&ContainerRef<'_>| {
-            let mut ports = own.value["ports"].as_array().into_iter().flatten();
-            ports.any(|port| settings.metrics_port().is_some_and(|own| port["containerPort"] == own))
-        };
-        if let Some(own) = self.spec.containers.iter().chain(self.spec.natives()).find(uses) {
+        if let Some(own) = settings.port_owner(self.spec) {
             let what = format!("container {} has the port of metrics too", own.name);
             self.reject(text, at, what, "choose another port");
         }

@@ -6,6 +6,7 @@ use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::edit::Place;
 use crate::order::inject::outcome::Options;
 use crate::order::plan::{Plan, PlannedMode};
+use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::{Value, json};
 
 /// Annotation that sets kubectl's default container.
@@ -146,11 +147,16 @@ pub(super) fn mounts(container: &str) -> [Value; 3] {
 }
 
 /// Returns the sidecar's spec; `containers` is the escaped value of `PODGATE_CONTAINERS`.
-pub(super) fn sidecar(plan: &Plan, containers: &str, resources: Value, options: &Options) -> Value {
+pub(super) fn sidecar(
+    plan: &Plan,
+    containers: &str,
+    resources: Value,
+    settings: &SidecarSettings,
+    options: &Options,
+) -> Value {
     let (place, publish) = (plan.sidecar_placement, plan.publish);
     let variable = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let user = options.has_fixed_user.then_some(65532);
-    let settings = options.sidecar_settings.replaced_by(&plan.sidecar_settings);
     let publish_board = (publish == Publish::Board).then(|| ["--publish", "board"].map(str::to_owned));
     let arguments: Vec<String> = publish_board.into_iter().flatten().chain(settings.arguments()).collect();
     let port = settings.metrics_port().map(|port| json!([{"name": "podgate-metrics", "containerPort": port}]));

@@ -6,6 +6,7 @@ mod writer;
 use crate::core::container::Container;
 use crate::core::container_list::parse_list;
 use crate::core::until::WantedState;
+use crate::order::declare::spec::Spec;
 use crate::order::declare::{SidecarPlacement, keys};
 use crate::order::dollars;
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
@@ -16,6 +17,7 @@ use crate::order::inject::outcome::{Injected, Options};
 use crate::order::inject::{by_hand, container_list, istio, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, PlannedMode, Waiters};
 use crate::order::resources;
+use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::Value;
 use writer::Writer;
 
@@ -71,13 +73,25 @@ impl Writer<'_> {
             let fix = "declare fewer waits, or shorten the probes";
             return Err(vec![Finding::error("template-too-large", Place::spec("containers"), what).fix(fix)]);
         }
-        let resources = self.sidecar_resources();
-        let sidecar = parts::sidecar(self.plan, &text, resources, self.options);
+        let (resources, settings) = (self.sidecar_resources(), self.sidecar_settings());
+        let sidecar = parts::sidecar(self.plan, &text, resources, &settings, self.options);
         let field = match self.plan.sidecar_placement {
             SidecarPlacement::Native => "initContainers",
             SidecarPlacement::First => "containers",
         };
         Ok(self.insert(&Place::spec(field), Some(0), sidecar)?)
+    }
+
+    /// Returns the settings of podgate's programs. Adds a warning if the default port of the metrics is not free.
+    fn sidecar_settings(&mut self) -> SidecarSettings {
+        let settings = self.options.sidecar_settings.replaced_by(&self.plan.sidecar_settings);
+        let spec = Spec::read(self.template, &mut Vec::new());
+        let Some(own) = settings.port_owner(&spec) else { return settings };
+        let what =
+            format!("podgate's sidecar serves no metrics here, because container {} has their port too", own.name);
+        let finding = Finding::warning("unused-annotation", own.place().to("ports"), what);
+        self.findings.push(finding.fix(format!("write another port into {}", keys::SIDECAR)));
+        settings.without_metrics()
     }
 
     /// Returns the sidecar's resources. Adds a warning if the resources make a Guaranteed Pod Burstable.
