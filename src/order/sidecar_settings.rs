@@ -4,7 +4,7 @@ use crate::order::declare::spec::{ContainerRef, Spec};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Names of the settings, each with the sidecar's flag and the expected value.
+/// Each setting: its name, the sidecar's flag, and a description of its values.
 const SETTINGS: [(&str, &str, &str); 4] = [
     ("log", "--log-level", "error, warn, info, debug or trace"),
     ("log-format", "--log-format", "text or json"),
@@ -12,27 +12,26 @@ const SETTINGS: [(&str, &str, &str); 4] = [
     ("probe-floor", "--probe-floor", "a duration such as 500ms, at most 1m"),
 ];
 
-/// Settings by their names. All others have the defaults of the programs.
+/// Values of the sidecar's flags, by the name of the setting. A setting that is absent has the program's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SidecarSettings(BTreeMap<&'static str, String>);
 
 impl SidecarSettings {
-    /// Returns these settings, unless `other` has a setting too.
+    /// Returns all settings of both. A setting of `other` replaces the same setting of `self`.
     #[must_use]
-    pub(crate) fn replaced_by(&self, other: &SidecarSettings) -> SidecarSettings {
+    pub(crate) fn overridden_by(&self, other: &SidecarSettings) -> SidecarSettings {
         SidecarSettings(self.0.iter().chain(&other.0).map(|(name, value)| (*name, value.clone())).collect())
     }
 
     /// Returns the sidecar's arguments.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let flags = SETTINGS.iter().filter_map(|(name, flag, _)| Some((*flag, self.0.get(name)?)));
-        let address = |flag, value: &String| if flag == "--metrics-addr" { format!(":{value}") } else { value.clone() };
-        flags.flat_map(|(flag, value)| [flag.to_owned(), address(flag, value)]).collect()
+        let flags = SETTINGS.iter().filter_map(|(name, flag, _)| Some([(*flag).to_owned(), self.0.get(name)?.clone()]));
+        flags.flatten().collect()
     }
 
     /// Returns the port on which the sidecar serves metrics.
     pub(crate) fn metrics_port(&self) -> Option<u16> {
-        self.0.get("metrics")?.parse().ok()
+        self.0.get("metrics")?.strip_prefix(':')?.parse().ok()
     }
 
     /// Returns the container that declares the port of the metrics too.
@@ -76,7 +75,9 @@ pub fn parse(text: &str) -> Result<SidecarSettings, String> {
         if !is_valid {
             return Err(format!("{name} needs {expected}, not {value:?}"));
         }
-        if settings.0.insert(name, value.to_owned()).is_some() {
+        // The sidecar listens on all addresses of the Pod.
+        let value = if *name == "metrics" { format!(":{value}") } else { value.to_owned() };
+        if settings.0.insert(name, value).is_some() {
             return Err(format!("{name} is set twice"));
         }
     }

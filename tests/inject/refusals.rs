@@ -135,6 +135,10 @@ fn unreadable_probe_is_explained_in_plain_words() {
         (json!({"exec": {"command": "x"}}), "has a field of the wrong type in exec; "),
         (json!({"exec": {"command": ["x"], "user": "x"}}), "has exec.user, which podgate does not know; remove it, or"),
         (json!({"tcpSocket": {"port": 1}, "jitterSeconds": 1}), "has jitterSeconds, which podgate does not know; "),
+        (
+            json!({"httpGet": {"port": 1, "httpHeaders": [{"name": "a"}, {"name": "b", "valueFrom": {}}]}}),
+            "has httpGet.httpHeaders.1.valueFrom, which podgate does not know; ",
+        ),
         (json!({"grpc": {"port": 1, "mode": "mTLS"}}), "has grpc.mode.mTLS, which podgate does not know; "),
         (
             json!({"httpGet": {"port": 1, "protocol": "HTTP3"}}),

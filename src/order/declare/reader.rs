@@ -15,7 +15,7 @@ use crate::order::limits::FINDINGS_MAX;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Values of the settings that are flags, for the whole Pod and for one container: first the one for false.
+/// The two words of each setting, for the whole Pod and for one container. The first word means false.
 const ON_TIMEOUT: [&str; 2] = ["fail", "continue"];
 const FAIL_FAST: [&str; 2] = ["false", "true"];
 const RESTARTS: [&str; 2] = ["ignore", "restart"];

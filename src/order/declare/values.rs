@@ -53,7 +53,8 @@ impl<'a, 'f> Values<'a, 'f> {
     }
 
     /// Parses a list of containers. Each container must exist in the Pod, unless its name ends in `?`, and occur once.
-    /// Omits containers that do not exist, and replaces `*`. Returns an empty list on any error.
+    /// Omits containers that do not exist, and puts the Pod's other containers in place of `*`. Returns an empty list on
+    /// any error.
     pub(super) fn list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
         let before = self.findings.len();
         let (mut steps, errors) = parse_list(text, grammar);

@@ -59,12 +59,16 @@ const FIELDS: [(&str, &str); 5] = [
     ("/grpc", "port service mode"),
 ];
 
-/// Returns a field or word of `probe` that podgate does not know. Podgate would run another probe than the kubelet.
+/// Returns the first field or value of `probe` that podgate does not know. If podgate ignored it, its probe would differ
+/// from the kubelet's.
 fn unknown_field(probe: &Value) -> Option<String> {
-    let fields = FIELDS.iter().flat_map(|(at, known)| {
-        let fields = probe.pointer(at).and_then(Value::as_object).into_iter().flatten();
+    let headers = probe.pointer("/httpGet/httpHeaders").and_then(Value::as_array).map_or(0, Vec::len);
+    let headers = (0..headers).map(|index| (format!("/httpGet/httpHeaders/{index}"), "name value"));
+    let places = FIELDS.iter().map(|(at, known)| ((*at).to_owned(), *known)).chain(headers);
+    let fields = places.flat_map(|(at, known)| {
+        let fields = probe.pointer(&at).and_then(Value::as_object).into_iter().flatten();
         let unknown = fields.map(|(field, _)| field).filter(|field| known.split(' ').all(|one| one != *field));
-        unknown.map(move |field| format!("{at}/{field}"))
+        unknown.map(|field| format!("{at}/{field}")).collect::<Vec<_>>()
     });
     let words = [("/grpc/mode", ["TLS", "Plaintext"]), ("/httpGet/protocol", ["HTTP1", "HTTP2"])].into_iter();
     let words = words.filter_map(|(at, known)| {

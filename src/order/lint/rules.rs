@@ -62,7 +62,7 @@ pub const RULES: &[Rule] = &[
     rule("missing-policy", &[Error, Warning, Note], "A policy of podgate is missing or has no effect"),
     rule("missing-rbac", &[Warning, Note], "The Pod's service account lacks rights that the sidecar needs"),
     rule("missing-webhook", &[Note], "A Pod is not injected, and the cluster has no webhook"),
-    rule("mode-conflict", &[Error], "A container cannot have what its mode does not offer"),
+    rule("mode-conflict", &[Error], "The mode of a container cannot do what an annotation asks for"),
     inject_rule("mount-not-visible", &[Error, Warning], "A check waits for a mount that the container may not see"),
     rule("name-taken", &[Error], "A container or volume has one of podgate's names"),
     rule("native-lost", &[Error], "A webhook removes the restartPolicy of a native sidecar"),

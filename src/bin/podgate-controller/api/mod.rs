@@ -124,7 +124,7 @@ impl ApiState {
 
 fn backoff() -> impl Iterator<Item = Duration> {
     let builder = ExponentialBuilder::default().with_min_delay(Duration::from_millis(200));
-    // The jitter can double a pause.
+    // With the jitter, a pause is up to twice as long.
     builder.with_max_delay(Duration::from_secs(15)).without_max_times().with_jitter().build()
 }
 

@@ -26,8 +26,8 @@ impl Writer<'_> {
         let spec = place.of(self.template).unwrap_or(&Value::Null);
         let mut found = Place::spec("containers").items(self.found.unwrap_or(&Value::Null)).iter();
         let found = found.find(|item| parts::item_name(item) == Some(&planned.name));
-        let settings = self.options.sidecar_settings.replaced_by(&self.plan.sidecar_settings);
-        let own = ContainerLines { planned, container, spec, found, log_level: settings.log_level() };
+        let log_level = self.plan.sidecar_settings.log_level().or(self.options.sidecar_settings.log_level());
+        let own = ContainerLines { planned, container, spec, found, log_level };
         let mut entry = Container { mode: planned.mode(), until: planned.until(), ..container.clone() };
         if let Some(check) = &planned.ready {
             replace_probes(&mut entry, check);

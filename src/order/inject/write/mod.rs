@@ -84,7 +84,10 @@ impl Writer<'_> {
 
     /// Returns the settings of podgate's programs. Adds a warning if the default port of the metrics is not free.
     fn sidecar_settings(&mut self) -> SidecarSettings {
-        let settings = self.options.sidecar_settings.replaced_by(&self.plan.sidecar_settings);
+        let settings = self.options.sidecar_settings.overridden_by(&self.plan.sidecar_settings);
+        if settings.metrics_port().is_none() {
+            return settings;
+        }
         let spec = Spec::read(self.template, &mut Vec::new());
         let Some(own) = settings.port_owner(&spec) else { return settings };
         let what =
