@@ -7,6 +7,7 @@
 #![expect(missing_docs, reason = "most fields have the names and meanings of the API")]
 
 use crate::core::argv::Check;
+use crate::core::quit::Quit;
 use crate::core::until::WaitCondition;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -46,6 +47,9 @@ pub struct Container {
     /// Check by the agent that replaces both probes. The probes are then absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_check: Option<String>,
+    /// Request by which the sidecar makes the container exit when all others have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quit: Option<Quit>,
 }
 
 /// Kind of podgate's gate or hook in a container.

@@ -112,3 +112,52 @@ fn sidecar_without_a_list_finds_native_sidecars_in_the_spec() {
         until("mesh is Ready", || pod.state("mesh") == State::Ready);
     }
 }
+
+/// The sidecar of a Job asks `proxy` to exit. The first response is an error.
+#[test]
+fn container_is_asked_to_exit_when_all_others_have_ended() {
+    let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let running =
+        |id: &str| json!({"containerID": id, "ready": true, "started": true, "state": {"running": {"startedAt": now}}});
+    let ended = |code: i32| json!({"containerID": "m1", "state": {"terminated": {"exitCode": code, "containerID": "m1", "startedAt": now}}});
+    let with = |main: Value| {
+        let named = |name: &str, mut status: Value| {
+            status["name"] = name.into();
+            status
+        };
+        let own = named("podgate", json!({"restartCount": 0, "state": {"running": {"startedAt": now}}}));
+        json!({"metadata": {"name": "p", "resourceVersion": "1"},
+               "spec": {"restartPolicy": "OnFailure", "containers": [{"name": "main"}, {"name": "proxy"}],
+                        "initContainers": [{"name": "podgate", "restartPolicy": "Always"}]},
+               "status": {"initContainerStatuses": [own],
+                          "containerStatuses": [named("main", main), named("proxy", running("p1"))]}})
+    };
+    let quit = format!("POST http://127.0.0.1:{}/quitquitquit", server.local_addr().unwrap().port());
+    let list = json!([{"name": "main", "restartPolicy": "OnFailure"},
+                      {"name": "proxy", "restartPolicy": "OnFailure", "quit": quit}]);
+    let (pod, api) = (seen_pod(), Api::new(with(running("m1"))));
+    let Some(sidecar) = api.sidecar(&pod, &format!("export PODGATE_CONTAINERS='{list}'")) else { return };
+    until("both run", || ["main", "proxy"].iter().all(|name| pod.state(name) == State::Ready));
+    // The kubelet restarts a container that has failed.
+    api.change(&json!({"status": with(ended(1))["status"]}));
+    until("main has failed", || pod.state("main") == State::Failed);
+    server.set_nonblocking(true).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(server.accept().is_err(), "asked too early");
+    server.set_nonblocking(false).unwrap();
+    api.change(&json!({"status": with(ended(0))["status"]}));
+    for answer in ["503 Service Unavailable", "200 OK"] {
+        let (mut stream, _) = server.accept().unwrap();
+        let mut head = [0; 1024];
+        let length = stream.read(&mut head).unwrap();
+        let head = String::from_utf8_lossy(&head[..length]).to_lowercase();
+        assert!(head.starts_with("post /quitquitquit http/1.1\r\n") && head.contains("content-length: 0"), "{head}");
+        stream.write_all(format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n").as_bytes()).unwrap();
+    }
+    server.set_nonblocking(true).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(server.accept().is_err(), "asked again after a success");
+    let log = stderr(&sidecar.end(Signal::TERM));
+    assert!(log.contains("the container has been asked to exit"), "{log}");
+}

@@ -1,7 +1,8 @@
 //! Pods and Jobs that complete.
 
 use crate::clock::eventually;
-use crate::cluster::{kubectl, kubectl_json};
+use crate::cluster::{TESTSERVER_IMAGE, kubectl, kubectl_json, minor_version};
+use crate::injected::inject_manifest;
 use crate::pod::{Container, Pod, SidecarPlacement, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
@@ -83,5 +84,38 @@ fn job_ends_with_the_outcome_of_its_app() {
         let (outcome, proxy) = outcome(&scene, name);
         scene.report(&format!("{name}: {outcome}; the proxy exited with {}", proxy["exitCode"]));
         assert_eq!((outcome.as_str(), &proxy["exitCode"]), (expected, &json!(code)), "{name}: {proxy}");
+    }
+}
+
+/// The sidecar asks a proxy whose command podgate does not change to exit. The Job completes in each mode.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn proxy_of_a_job_is_asked_to_exit() {
+    let scene = Scene::shared("job-quit");
+    scene.grant_pod_access();
+    let directory = tempfile::tempdir().expect("a directory");
+    let modes: Vec<_> =
+        ["entrypoint", "post-start", "hold"].into_iter().take(if minor_version() < 35 { 2 } else { 3 }).collect();
+    for mode in &modes {
+        // Podgate knows no command, except in entrypoint mode.
+        let command = (*mode == "entrypoint").then_some(["/testserver"]);
+        let app = json!({"name": "app", "image": TESTSERVER_IMAGE, "command": command, "args": ["--exit-after", "2s"]});
+        let proxy = json!({"name": "proxy", "image": TESTSERVER_IMAGE, "args": ["--http", "8003", "--ready-after", "1s"],
+            "readinessProbe": {"httpGet": {"path": "/", "port": 8003}, "periodSeconds": 1}});
+        let mut annotations = json!({"podgate.io/order": "proxy, app", "quit.podgate.io/proxy": "POST http://127.0.0.1:8003/quitquitquit"});
+        annotations[if *mode == "post-start" { "podgate.io/mode" } else { "mode.podgate.io/app" }] = json!(mode);
+        let spec = json!({"restartPolicy": "Never", "activeDeadlineSeconds": 80, "containers": [proxy, app]});
+        let template = json!({"metadata": {"labels": {"job": mode}, "annotations": annotations}, "spec": spec});
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": mode},
+            "spec": {"backoffLimit": 0, "template": template}});
+        let path = directory.path().join(format!("{mode}.json"));
+        std::fs::write(&path, podgate::order::declare::spec::without_nulls(&job).to_string()).expect("a file");
+        let injected = inject_manifest(path.to_str().expect("a path"), &[]).unwrap_or_else(|error| panic!("{error}"));
+        crate::cluster::create(&scene.namespace, &injected);
+    }
+    for mode in modes {
+        let (outcome, proxy) = outcome(&scene, mode);
+        scene.report(&format!("{mode}: {outcome}; the proxy exited with {}", proxy["exitCode"]));
+        assert_eq!((outcome.as_str(), &proxy["exitCode"]), ("Complete", &json!(0)), "{mode}: {proxy}");
     }
 }

@@ -463,6 +463,41 @@ fn limits_of_one_container_need_a_gate_or_hook_that_waits() {
     assert_eq!(limits.collect::<Vec<_>>(), [("db", false, false), ("api", false, true), ("web", true, false)]);
 }
 
+#[test]
+fn container_that_is_asked_to_exit_is_the_last_one() {
+    let quit = ("quit.podgate.io/proxy", "http://127.0.0.1:15020/quitquitquit");
+    let job = |containers: &[&str], annotations: &[(&str, &str)]| {
+        let mut template = template(containers, annotations);
+        template["spec"]["restartPolicy"] = json!("OnFailure");
+        plan(&template, &KnownFacts::default())
+    };
+    let all = ["proxy", "logs", "main"];
+    let done = job(&all, &[quit, ("podgate.io/job-sidecars", "logs")]).unwrap();
+    assert_eq!(done.get("proxy").unwrap().quit.as_ref().unwrap().to_string(), format!("POST {}", quit.1));
+    assert_eq!(done.get("logs").unwrap().stop_after, ["main"], "it must not wait for proxy");
+    assert!(done.get("proxy").unwrap().is_modified() && done.findings.is_empty(), "{:#?}", done.findings);
+
+    let message = |containers: &[&str], annotations: &[(&str, &str)]| {
+        let findings = job(containers, annotations).expect_err(annotations[annotations.len() - 1].1);
+        assert!(findings.len() == 1 && findings[0].level == Level::Error, "{findings:#?}");
+        findings.into_iter().next().unwrap().message
+    };
+    assert!(message(&all, &[quit, ("podgate.io/job-sidecars", "proxy")]).contains("stops proxy already"));
+    assert!(message(&all, &[quit, ("podgate.io/publish", "board")]).contains("does not learn"));
+    assert!(message(&["proxy"], &[quit]).contains("names all containers"));
+    assert!(
+        plan(&template(&all, &[quit]), &KnownFacts::default()).unwrap_err()[0].message.contains("always restarts it")
+    );
+    for (value, expected) in [
+        ("", "is not an HTTP URL"),
+        ("https://127.0.0.1:1/", "is not an HTTP URL"),
+        ("PUT http://127.0.0.1:1/", "\"PUT\" is neither GET nor POST"),
+        ("POST http://10.0.0.1:1/", "10.0.0.1 is another host"),
+    ] {
+        assert!(message(&all, &[(quit.0, value)]).contains(expected), "{value}");
+    }
+}
+
 /// Without the API server, podgate holds no container. One that waits for nothing is not held.
 #[test]
 fn container_that_waits_for_nothing_needs_no_hold_mode() {

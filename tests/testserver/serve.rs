@@ -8,6 +8,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustix::process::{Signal as RustixSignal, getpid, kill_process};
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -147,8 +148,13 @@ async fn answer(stream: TcpStream, protocol: Protocol, ready: Arc<AtomicBool>) {
     let _ = match protocol {
         Protocol::Tcp => Ok(()),
         Protocol::Http => {
-            let service =
-                service_fn(move |_: Request<Incoming>| std::future::ready(http(ready.load(Ordering::Relaxed))));
+            let service = service_fn(move |request: Request<Incoming>| {
+                if request.method() == "POST" && request.uri().path() == "/quitquitquit" {
+                    // As SIGUSR1 from outside.
+                    let _ = kill_process(getpid(), RustixSignal::USR1);
+                }
+                std::future::ready(http(ready.load(Ordering::Relaxed)))
+            });
             hyper::server::conn::http1::Builder::new().serve_connection(io, service).await
         }
         Protocol::Grpc => {

@@ -77,7 +77,7 @@ struct Server {
     /// Exit only once: skip the exit if FILE exists, otherwise create FILE (on a volume)
     #[arg(long, value_name = "FILE", requires = "exit_after")]
     exit_once: Option<PathBuf>,
-    /// Exit code after --exit-after and on SIGUSR1
+    /// Exit code after --exit-after, on SIGUSR1, and by HTTP on POST /quitquitquit
     #[arg(long, value_name = "CODE", default_value_t = 0)]
     exit_code: u8,
     /// First close all inherited descriptors except 0, 1 and 2, as some daemons do

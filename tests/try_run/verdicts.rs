@@ -73,6 +73,16 @@ fn user_container_may_be_named_sidecar() {
 }
 
 #[test]
+fn container_that_is_asked_to_exit_ends_last() {
+    let mut job = pod("proxy, api", &[("proxy", json!({})), ("api", json!({}))]);
+    job["spec"]["restartPolicy"] = "Never".into();
+    job["metadata"]["annotations"]["quit.podgate.io/proxy"] = "POST http://127.0.0.1:1/quit".into();
+    let run = Machine::new().run_manifest(&job, &[]);
+    assert_outcome(&run, 0, &["proxy exits without its request here"]);
+    run.assert_events(&["proxy started", "api started", "api ended", "proxy ended"]);
+}
+
+#[test]
 fn native_sidecar_with_a_readiness_probe_is_a_stand_in() {
     let mut own = pod("mesh, api", &[("api", json!({}))]);
     let probe = json!({"exec": {"command": ["x"]}});

@@ -15,7 +15,7 @@ Runs as a native sidecar (an init container with restartPolicy: Always), or as t
 Pod, with the postStart hook `podgate-controller ready`. See manifests/pod.yaml.
 
 Fields of --containers, as in the Pod API: name, ports, startupProbe, readinessProbe, restartPolicy;
-podgate's own: mode (entrypoint, hold, post-start or none), until, preStop, timeoutSeconds and
+podgate's own: mode (entrypoint, hold, post-start or none), until, preStop, quit, timeoutSeconds and
 continueOnTimeout (hold mode only).
 
 Exit codes:

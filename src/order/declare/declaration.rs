@@ -2,6 +2,7 @@
 
 use super::grammar::Item;
 use crate::core::argv::Check;
+use crate::core::quit::Quit;
 use crate::core::until::WaitCondition;
 use crate::core::words::words;
 use crate::order::edit::Place;
@@ -123,6 +124,8 @@ pub struct Declaration {
     pub checks: BTreeMap<String, Vec<Check>>,
     /// Values of `ready.podgate.io/…`, by container.
     pub ready: BTreeMap<String, Check>,
+    /// Values of `quit.podgate.io/…`, by container.
+    pub quits: BTreeMap<String, Quit>,
     /// Values of `command.podgate.io/…`, by container.
     pub commands: BTreeMap<String, Vec<String>>,
     /// Values of `image.podgate.io/…`, by container.

@@ -50,6 +50,8 @@ pub const IMAGE_PREFIX: &str = "image.podgate.io/";
 pub const CHECK_PREFIX: &str = "check.podgate.io/";
 /// Check that replaces the probes of one container as podgate's evidence that the container is Ready.
 pub const READY_PREFIX: &str = "ready.podgate.io/";
+/// Request by which the sidecar makes one container of a Job exit: `POST http://127.0.0.1:15020/quitquitquit`.
+pub const QUIT_PREFIX: &str = "quit.podgate.io/";
 /// [`ON_TIMEOUT`] for one container.
 pub const ON_TIMEOUT_PREFIX: &str = "on-timeout.podgate.io/";
 /// [`FAIL_FAST`] for one container.
@@ -74,7 +76,7 @@ pub const POD_KEYS: [&str; 13] = [
     INJECTED,
 ];
 /// Prefixes of keys that apply to one container. The container's name follows the prefix.
-pub const CONTAINER_PREFIXES: [&str; 10] = [
+pub const CONTAINER_PREFIXES: [&str; 11] = [
     AFTER_PREFIX,
     MODE_PREFIX,
     TIMEOUT_PREFIX,
@@ -82,6 +84,7 @@ pub const CONTAINER_PREFIXES: [&str; 10] = [
     IMAGE_PREFIX,
     CHECK_PREFIX,
     READY_PREFIX,
+    QUIT_PREFIX,
     ON_TIMEOUT_PREFIX,
     FAIL_FAST_PREFIX,
     ON_DEPENDENCY_RESTART_PREFIX,
@@ -111,10 +114,10 @@ pub fn is_annotation(key: &str) -> bool {
     POD_KEYS.contains(&key) || CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Returns true if the annotation `key` declares an order. Its value is then a list of containers or checks. The other
-/// keys only adjust a declared order.
+/// Returns true if the annotation `key` declares an order. The other keys only adjust a declared order.
 pub fn is_declaring(key: &str) -> bool {
-    matches!(key, ORDER | STOP_ORDER | JOB_SIDECARS) || key.starts_with(AFTER_PREFIX) || key.starts_with(CHECK_PREFIX)
+    matches!(key, ORDER | STOP_ORDER | JOB_SIDECARS)
+        || [AFTER_PREFIX, CHECK_PREFIX, QUIT_PREFIX].iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Returns true if a template declares an order, checks, a stop order or the sidecars of a Job, even if invalid.

@@ -182,6 +182,7 @@ impl Reader<'_, '_> {
             }
             keys::IMAGE_PREFIX => _ = declaration.images.insert(own, text.trim().to_owned()),
             keys::CHECK_PREFIX => _ = declaration.checks.insert(own, values.checks(text, name, &at)),
+            keys::QUIT_PREFIX => declaration.quits.extend(values.quit(text, &at).map(|quit| (own, quit))),
             keys::READY_PREFIX => {
                 declaration.ready.extend(values.ready_check(text, name, &at).map(|check| (own, check)))
             }

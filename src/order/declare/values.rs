@@ -9,6 +9,7 @@ use super::nearest::did_you_mean;
 use super::spec::Spec;
 use crate::core::argv::{Argv, Check};
 use crate::core::defaults;
+use crate::core::quit::Quit;
 use crate::core::until::WaitCondition;
 use crate::core::words::Unknown;
 use crate::order::edit::Place;
@@ -207,6 +208,11 @@ impl<'a, 'f> Values<'a, 'f> {
                 None
             }
         }
+    }
+
+    pub(super) fn quit(&mut self, text: &str, at: &Place) -> Option<Quit> {
+        let fix = "write a request such as POST http://127.0.0.1:15020/quitquitquit";
+        text.parse().map_err(|why| self.reject(text, at, why, fix)).ok()
     }
 
     pub(super) fn sidecar_settings(&mut self, text: &str, at: &Place) -> SidecarSettings {

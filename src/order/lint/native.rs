@@ -51,7 +51,7 @@ pub(super) fn sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Valu
         .map(|planned| {
             let own = spec.get(&planned.name).filter(|own| !is_by_webhook(own.name) && !is_rewritten(own))?;
             // In a Pod that runs to completion, only declared sidecars keep running.
-            let keeps_running = own.restart_policy(spec.value) == "Always" || !planned.stop_after.is_empty();
+            let keeps_running = own.restart_policy(spec.value) == "Always" || planned.ends_last();
             Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| keeps_running)?))
         })
         .collect()

@@ -149,7 +149,7 @@ fn report_missing_probe(
         "{first} waits until {0} is Ready, but {0} has no readinessProbe or startupProbe, so it counts as Ready as soon as it runs",
         own.name
     );
-    let ends = matches!(own.restart_policy(spec.value), "Never" | "OnFailure") && planned.stop_after.is_empty();
+    let ends = matches!(own.restart_policy(spec.value), "Never" | "OnFailure") && !planned.ends_last();
     let mut fix = "add a readinessProbe".to_owned();
     if ends {
         fix += &format!(", or write {}=Completed to wait until it has exited", own.name);

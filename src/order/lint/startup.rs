@@ -176,7 +176,7 @@ fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_
     let Waiters(waiters) = Waiters::of(&plan.containers);
     let is_server = |own: &&ContainerRef<'_>| {
         let wanted = waiters.get(own.name).map_or(&[][..], Vec::as_slice);
-        let stops = plan.get(own.name).is_some_and(|planned| !planned.stop_after.is_empty());
+        let stops = plan.get(own.name).is_some_and(ContainerPlan::ends_last);
         let ready = plan.get(own.name).is_some_and(|planned| planned.ready.is_some());
         let listens = ["readinessProbe", "livenessProbe", "ports"].iter().any(|field| !own.value[field].is_null());
         !wanted.is_empty() && wanted.iter().all(|(_, want)| !want.is_exit()) && !stops && (ready || listens)

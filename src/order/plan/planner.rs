@@ -8,7 +8,9 @@ use super::{init_containers, list_order, stop_order};
 use crate::core::container::{Handler, Probe};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
-use crate::order::declare::{self, Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
+use crate::order::declare::{
+    self, Declaration, Publish, RequestedMode, annotation_place, container_annotation_place, keys,
+};
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
 use crate::order::limits;
@@ -84,6 +86,7 @@ impl Planner<'_> {
             || self.outlived.contains(name)
             || self.sidecars.contains(name)
             || self.declared.checks.contains_key(name)
+            || self.declared.quits.contains_key(name)
             // The sidecars of a Job must detect the exit of every other container without delay.
             || (!self.sidecars.is_empty() && self.commands.contains_key(name))
     }
@@ -128,7 +131,8 @@ impl Planner<'_> {
         } else {
             PlannedMode::Hold
         };
-        let others = || self.spec.containers.iter().map(|own| own.name).filter(|other| !self.sidecars.contains(other));
+        let is_other = |other: &&str| !self.sidecars.contains(other) && !self.declared.quits.contains_key(*other);
+        let others = || self.spec.containers.iter().map(|own| own.name).filter(is_other);
         let stop_after: Vec<String> =
             if self.sidecars.contains(name) { others().map(str::to_owned).collect() } else { Vec::new() };
         let wrapped_probe = self.wrapped_probe(own, &mode);
@@ -156,6 +160,7 @@ impl Planner<'_> {
             is_outlived: self.outlived.contains(name),
             pre_stop_limit: self.pre_stop_limits.get(name).copied().unwrap_or_default(),
             stop_after,
+            quit: self.declared.quits.get(name).cloned(),
         }
     }
 
@@ -233,21 +238,39 @@ impl Planner<'_> {
                 )));
             }
         }
-        let at = || annotation_place(keys::JOB_SIDECARS);
-        let others = || self.spec.containers.iter().filter(|own| !self.sidecars.contains(own.name));
-        if !self.sidecars.is_empty() && others().next().is_none() {
-            let what = "podgate.io/job-sidecars lists all containers, so nothing ever stops them";
-            findings.push(Finding::error("condition-never-met", at(), what).fix("remove those that do the work"));
+        let is_last = |name: &str| self.sidecars.contains(name) || self.declared.quits.contains_key(name);
+        let others = || self.spec.containers.iter().filter(|own| !is_last(own.name));
+        let (at, what) = match self.declared.quits.keys().next() {
+            Some(name) if self.sidecars.is_empty() => {
+                (container_annotation_place(keys::QUIT_PREFIX, name), "quit.podgate.io names")
+            }
+            None if self.sidecars.is_empty() => return,
+            _ => (annotation_place(keys::JOB_SIDECARS), "podgate.io/job-sidecars lists"),
+        };
+        let error =
+            |at: &Place, what: String, fix: &str| Finding::error("condition-never-met", at.clone(), what).fix(fix);
+        if others().next().is_none() {
+            let what = format!("{what} all containers, so nothing ever stops them");
+            findings.push(error(&at, what, "remove those that do the work"));
         }
-        if !self.sidecars.is_empty()
-            && let Some(own) = others().find(|own| own.restart_policy(self.spec.value) == "Always")
-        {
+        if let Some(own) = others().find(|own| own.restart_policy(self.spec.value) == "Always") {
             let what = format!(
-                "the sidecars stop only after {} has exited, but the kubelet always restarts it (restartPolicy: Always)",
+                "the containers stop only after {} has exited, but the kubelet always restarts it (restartPolicy: Always)",
                 own.name
             );
-            let fix = "set the Pod's restartPolicy to Never or OnFailure; podgate.io/job-sidecars is for Pods that run to completion";
-            findings.push(Finding::error("condition-never-met", at(), what).fix(fix));
+            let fix =
+                "set the Pod's restartPolicy to Never or OnFailure; this annotation is for Pods that run to completion";
+            findings.push(error(&at, what, fix));
+        }
+        let doubled = self.declared.quits.keys().filter(|name| self.sidecars.contains(name.as_str()));
+        for name in doubled {
+            let what = format!("{} stops {name} already", keys::JOB_SIDECARS);
+            findings.push(error(&container_annotation_place(keys::QUIT_PREFIX, name), what, "remove one of the two"));
+        }
+        if let Some(name) = self.declared.quits.keys().next().filter(|_| self.declared.publish == Publish::Board) {
+            let what =
+                format!("with {}: board, the sidecar does not learn when the other containers end", keys::PUBLISH);
+            findings.push(error(&container_annotation_place(keys::QUIT_PREFIX, name), what, "remove one of the two"));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::core::argv::Check;
 use crate::core::container::{Mode, Probe};
+use crate::core::quit::Quit;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::dollars;
@@ -66,6 +67,8 @@ pub struct ContainerPlan {
     pub pre_stop_limit: Duration,
     /// In a Job, podgate stops this container after all these have exited. Empty unless this is a declared sidecar.
     pub stop_after: Vec<String>,
+    /// Request by which the sidecar makes this container exit when all others have ended.
+    pub quit: Option<Quit>,
 }
 
 /// Gate or postStart hook of a container.
@@ -203,6 +206,11 @@ impl ContainerPlan {
         matches!(self.mode, PlannedMode::Hook(want) if want != WantedState::Started)
     }
 
+    /// Returns true if podgate ends this container of a Job when the others have ended.
+    pub fn ends_last(&self) -> bool {
+        !self.stop_after.is_empty() || self.quit.is_some()
+    }
+
     /// Returns true if the postStart hook, or without one the preStop hook, must leave a tether (`--tether`), because
     /// another container outlives this one. A gate has a tether anyway.
     pub fn needs_tether(&self) -> bool {
@@ -215,5 +223,6 @@ impl ContainerPlan {
             || self.wrapped_probe.is_some()
             || !self.outlives.is_empty()
             || self.needs_tether()
+            || self.quit.is_some()
     }
 }

@@ -76,5 +76,6 @@ fn container_json(planned: &ContainerPlan) -> Value {
         "failFast": planned.fail_fast,
         "outlives": planned.outlives,
         "stopAfter": planned.stop_after,
+        "quit": planned.quit.as_ref().map(ToString::to_string),
     })
 }

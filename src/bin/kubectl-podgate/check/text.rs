@@ -221,5 +221,8 @@ fn start_description(planned: &ContainerPlan) -> String {
     if !planned.stop_after.is_empty() {
         let _ = write!(how, "; stops after the exit of {}", planned.stop_after.join(", "));
     }
+    if let Some(quit) = &planned.quit {
+        let _ = write!(how, "; is asked to exit by {quit} when all others have ended");
+    }
     how
 }

@@ -13,6 +13,7 @@ mod grpc;
 mod http;
 pub(crate) mod precise_timer;
 pub(crate) mod prober;
+pub(crate) mod quit;
 pub(crate) mod sock_diag;
 mod tls;
 mod url;

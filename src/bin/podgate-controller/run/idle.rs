@@ -32,7 +32,8 @@ impl Controller {
         self.prober.clear();
         self.ready_filters.clear();
         // The watch stays open if only the kubelet can report that other containers have ended.
-        let needs_watch = self.exit_rule.must_end_with_others || self.pod.needs_pod_watch();
+        let quits = self.pod.tracks.iter().any(|track| track.spec.quit.is_some());
+        let needs_watch = self.exit_rule.must_end_with_others || quits || self.pod.needs_pod_watch();
         if let Some(api) = self.publisher.api.as_mut().filter(|_| !needs_watch) {
             api.stop_watching();
             self.status_trust.outdated = None;

@@ -3,6 +3,7 @@
 mod events;
 mod gates;
 mod idle;
+mod quits;
 
 use crate::api::task::ApiTask;
 use crate::args::RunArgs;
@@ -32,7 +33,7 @@ use podgate::edge::listen;
 use podgate::edge::log::{self, Target};
 use podgate::edge::process::{self, random_id};
 use podgate::edge::sandbox::sandbox_id;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
@@ -114,6 +115,8 @@ struct Controller {
     pod_updates: mpsc::Receiver<PodFacts>,
     idling: Idling,
     exit_rule: ExitRule,
+    /// Containers that the sidecar has asked to exit.
+    asked_to_quit: BTreeSet<String>,
 }
 
 /// Time at which a timer is due, and its action.
@@ -175,6 +178,7 @@ impl Controller {
             pod_updates,
             idling: Idling::default(),
             exit_rule: ExitRule::default(),
+            asked_to_quit: BTreeSet::new(),
         };
         controller.directories.create(controller.pod.tracks.iter().map(|track| &track.spec));
         controller.update();
@@ -262,6 +266,7 @@ impl Controller {
         if has_changed || is_release {
             self.publisher.publish_to_api(&self.pod);
         }
+        self.ask_to_quit();
         if self.pod.may_idle() && self.idling.api_wait_until.is_none() {
             self.go_idle();
         }

@@ -144,7 +144,7 @@ impl TaskWriter<'_> {
     fn task(&self, container: &Value) -> Task {
         let name = container["name"].as_str().unwrap_or_default();
         let (planned, local) = (self.plan.get(name), self.local.get(name));
-        let own_end = planned.filter(|planned| !planned.stop_after.is_empty()).map(|_| WantedState::Completed);
+        let own_end = planned.filter(|planned| planned.ends_last()).map(|_| WantedState::Completed);
         let policy = container["restartPolicy"].as_str().or(self.pod["spec"]["restartPolicy"].as_str());
         Task {
             name: name.to_owned(),

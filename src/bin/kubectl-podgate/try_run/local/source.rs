@@ -10,7 +10,7 @@ use podgate::core::until::WantedState;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
-use podgate::order::plan::{KnownFacts, Plan};
+use podgate::order::plan::{ContainerPlan, KnownFacts, Plan};
 use podgate::order::{declare, lint, pod_templates, release};
 use serde_json::Value;
 use std::os::unix::fs::FileTypeExt;
@@ -179,7 +179,8 @@ pub(super) fn errors(findings: &[Finding], line: impl Fn(&Finding) -> String) ->
 pub(super) fn required_end(plan: &Plan, name: &str) -> Option<WantedState> {
     let conditions = plan.containers.iter().flat_map(|planned| &planned.after);
     let mut wanted: Vec<WantedState> = conditions.filter(|one| one.container == name).map(|one| one.want).collect();
-    let mut stops = plan.containers.iter().flat_map(|planned| &planned.stop_after);
-    wanted.extend(stops.any(|other| other == name).then_some(WantedState::Completed));
+    let is_job = plan.containers.iter().any(ContainerPlan::ends_last);
+    let ends_first = is_job && plan.get(name).is_some_and(|planned| !planned.ends_last());
+    wanted.extend(ends_first.then_some(WantedState::Completed));
     [WantedState::Completed, WantedState::Exited].into_iter().find(|end| wanted.contains(end))
 }

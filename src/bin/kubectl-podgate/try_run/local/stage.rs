@@ -45,7 +45,16 @@ impl Stage<'_> {
         if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
             let checks = annotations.keys().filter(|key| is_check(key));
             self.notes.extend(checks.map(|key| format!("{key} is ignored: try runs no checks")));
-            let replaced = [keys::MODE_PREFIX, keys::COMMAND_PREFIX, keys::IMAGE_PREFIX];
+            // A stand-in does not know the request. Its gate ends it.
+            let asked = annotations.keys().filter_map(|key| key.strip_prefix(keys::QUIT_PREFIX)).map(str::to_owned);
+            let asked: Vec<String> = asked.collect();
+            self.notes.extend(asked.iter().map(|name| format!("{name} exits without its request here")));
+            let listed = annotations.get(keys::JOB_SIDECARS).and_then(Value::as_str).map(str::to_owned);
+            let last: Vec<String> = listed.into_iter().chain(asked).collect();
+            if !last.is_empty() {
+                annotations.insert(keys::JOB_SIDECARS.to_owned(), last.join(", ").into());
+            }
+            let replaced = [keys::QUIT_PREFIX, keys::MODE_PREFIX, keys::COMMAND_PREFIX, keys::IMAGE_PREFIX];
             annotations.retain(|key, _| !is_check(key) && !replaced.iter().any(|prefix| key.starts_with(prefix)));
             annotations.insert(keys::MODE.to_owned(), "entrypoint".into());
             annotations.insert(keys::PUBLISH.to_owned(), "board".into());

@@ -291,6 +291,21 @@ impl PodModel {
         self.tracks.iter().any(|other| is_watched(&other.spec.name) && !other.is_tether_held() && !other.has_ended())
     }
 
+    /// Returns the containers that must exit now, because all others have ended for good.
+    pub(crate) fn to_quit(&self) -> impl Iterator<Item = &ContainerTrack> {
+        let has_ended = |track: &ContainerTrack| match track.spec.restart_policy.as_deref() {
+            Some("Never") => track.state.has_ended(),
+            Some("OnFailure") => track.state == State::Completed,
+            // A native sidecar ends after the regular containers.
+            _ => true,
+        };
+        let is_last = |track: &ContainerTrack| track.spec.quit.is_some();
+        let is_due = !self.is_deleting && self.tracks.iter().all(|track| is_last(track) || has_ended(track));
+        self.tracks
+            .iter()
+            .filter(move |track| is_due && is_last(track) && !track.state.is_before_start() && !track.state.has_ended())
+    }
+
     /// Returns the running containers that have a preStop hook.
     pub(crate) fn pre_stop_containers(&self) -> impl Iterator<Item = &ContainerTrack> {
         let needs_board = |track: &&ContainerTrack| {

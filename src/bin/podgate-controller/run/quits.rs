@@ -1,0 +1,43 @@
+//! Asks containers to exit when all others have ended: proxies in a Job whose command podgate does not know.
+
+use super::Controller;
+use crate::clock::now;
+use crate::probe::quit;
+use podgate::core::quit::Quit;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// Time during which a failed request is repeated.
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Controller {
+    /// Starts the requests to the containers that must exit now.
+    pub(super) fn ask_to_quit(&mut self) {
+        for track in self.pod.to_quit() {
+            if let Some(quit) = track.spec.quit.clone().filter(|_| self.asked_to_quit.insert(track.spec.name.clone())) {
+                tokio::task::spawn_local(ask(track.spec.name.clone(), quit));
+            }
+        }
+    }
+}
+
+async fn ask(container: String, quit: Quit) {
+    let until = now() + TOTAL_TIMEOUT;
+    info!(container, request = %quit, "all other containers have ended; asking the container to exit");
+    loop {
+        let answer = tokio::time::timeout(ATTEMPT_TIMEOUT, quit::send(&quit)).await;
+        let why = match answer.unwrap_or_else(|_| Err(format!("no answer within {} s", ATTEMPT_TIMEOUT.as_secs()))) {
+            Ok(status) if status.is_success() => {
+                return info!(container, %status, "the container has been asked to exit");
+            }
+            Ok(status) => format!("status {status}"),
+            Err(why) => why,
+        };
+        if now() >= until {
+            return warn!(container, why, "the container does not accept the request to exit");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
