@@ -166,15 +166,6 @@ fn post_file_delays_no_end() {
 }
 
 #[test]
-fn breakpoint_ends_by_a_signal() {
-    let Some(mut mount) = DeadMount::new() else { return };
-    let gate = mount.scene.gate().flag("breakpoint", format!("{}/go", mount.directory)).with_command(&["false"]);
-    mount.start(&gate);
-    assert_eq!(mount.shell.run("kill -TERM $!"), 0);
-    mount.wait(1);
-}
-
-#[test]
 fn command_of_a_hook_ends_at_the_time_limit() {
     let Some(mut mount) = DeadMount::new() else { return };
     let then = |mount: &DeadMount, words: [&str; 2]| {

@@ -1,8 +1,7 @@
-//! Tests of `podgate entrypoint` as the command's parent: start, signals, time limits, breakpoints and exit codes.
+//! Tests of `podgate entrypoint` as the command's parent: start, signals, time limits and exit codes.
 
 use crate::support::{Agent, AgentOutput, Scene, Shell, send, wait_until};
 use podgate::core::report::GateState;
-use podgate::core::state::State;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Read;
@@ -261,42 +260,4 @@ fn on_error_continue_turns_each_failure_into_success() {
     let scene = Scene::new();
     let run = scene.gate().flag("on-error", "continue").arg("--").arg("/nonexistent").run();
     run.assert_failed(127, "not found");
-}
-
-#[test]
-fn breakpoint_keeps_the_container_after_a_failure() {
-    let mut scene = Scene::with_sidecar();
-    scene.set_state("db", State::Ready);
-    let (breakpoint, post) = (scene.root.join("breakpoint"), scene.root.join("post"));
-    let flags = ["--breakpoint", breakpoint.to_str().unwrap(), "--post-file", post.to_str().unwrap()];
-    let spawn_held = |script: &str| {
-        let agent = parent(&scene, &flags, script).spawn();
-        wait_until("the container keeps running", || {
-            scene.log_text().contains("keeping the container until this file exists: touch")
-        });
-        std::thread::sleep(Duration::from_millis(30));
-        agent
-    };
-    let mut agent = spawn_held("exit 6");
-    assert!(agent.is_running() && !scene.root.join("post.err").exists());
-    assert_eq!(scene.report().unwrap().exit_code, None);
-    fs::write(&breakpoint, "").unwrap();
-    assert_eq!(agent.wait().code, 6);
-    assert_eq!(fs::read_to_string(scene.root.join("post.err")).unwrap(), "6\n");
-    assert_eq!(scene.report().unwrap().exit_code, Some(6));
-    // A signal also ends the breakpoint. A command that succeeds or receives SIGTERM does not reach the breakpoint.
-    fs::remove_file(&breakpoint).unwrap();
-    scene.log.clear();
-    for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
-        let agent = spawn_held("exit 6");
-        agent.signal(signal);
-        assert_eq!(agent.wait().code, 6);
-        scene.log.clear();
-    }
-    assert_eq!(parent(&scene, &flags, "exit 0").run().code, 0);
-    let up = scene.root.join("up");
-    let agent = parent(&scene, &flags, &format!("echo x > {}; exec sleep 600", up.display())).spawn();
-    wait_for_file(&scene, "up");
-    agent.signal(Signal::TERM);
-    assert_eq!(agent.wait().code, 143);
 }

@@ -1,6 +1,5 @@
 //! Steps that pass on their result by files, like Tekton's steps. Such steps do not need the sidecar.
 
-use crate::clock::eventually;
 use crate::cluster::{BUSYBOX_IMAGE, create};
 use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene};
@@ -73,23 +72,4 @@ fn failure_skips_later_steps() {
     assert_eq!(codes, [0, 75, 69, 69]);
     assert!(ends[1].1.contains("1s"), "{:?}", ends[1]);
     assert!(ends[2].1.contains("/steps/2.err exists") && ends[3].1.contains("/steps/3.err exists"), "{ends:?}");
-}
-
-/// A breakpoint keeps the container of a failed step running for inspection until the file appears.
-#[test]
-#[ignore = "needs a cluster: make e2e"]
-fn breakpoint_holds_a_failed_step() {
-    let scene = Scene::shared("steps-break");
-    if !Scene::can_inject_faults("steps-break") {
-        return;
-    }
-    scene.grant_pod_access();
-    let run = create_pod(&scene, "steps-break", vec![step(1, "exit 7", &["--breakpoint", "/steps/go"])]);
-    let pid = eventually("the step runs", 60, || run.pid("step-1"));
-    eventually("the breakpoint holds the step", 30, || {
-        run.log("step-1").messages().any(|line| line.contains("/steps/go")).then_some(())
-    });
-    assert_eq!(run.pid("step-1"), Some(pid), "the step must not end");
-    std::fs::write(format!("/proc/{pid}/root/steps/go"), "").expect("a file");
-    assert_eq!(ends(&run, 1)[0].0, 7);
 }

@@ -27,17 +27,12 @@ impl LogPipe {
         self.writer.try_clone().unwrap()
     }
 
-    /// Returns everything that was written since the last `clear`.
+    /// Returns everything that was written so far.
     pub(crate) fn text(&self) -> String {
         let mut text = self.text.lock().unwrap();
         // The pipe has no end, which is an error after the text.
         let _ = (&self.reader).read_to_string(&mut text);
         text.clone()
-    }
-
-    pub(crate) fn clear(&self) {
-        self.text();
-        self.text.lock().unwrap().clear();
     }
 
     /// Fills the pipe, so that further writes block.

@@ -1,8 +1,6 @@
 //! Flags of the commands that wait.
 
-use super::values::{
-    ExitCodeSource, OnError, TetherMode, boolean, container_name, duration, exit_condition, interval, log_path,
-};
+use super::values::{OnError, TetherMode, boolean, container_name, duration, exit_condition, interval, log_path};
 use crate::signals;
 use clap::Args as ClapArgs;
 use podgate::core::argv::{Argv, Check};
@@ -121,15 +119,9 @@ pub(crate) struct Entrypoint {
     /// Write the exit code to FILE at the end, or FILE.err on failure
     #[arg(long, value_name = "FILE", env = "PODGATE_POST_FILE")]
     pub(crate) post_file: Option<PathBuf>,
-    /// If the command fails, keep running until this file exists
-    #[arg(long, value_name = "FILE", env = "PODGATE_BREAKPOINT")]
-    pub(crate) breakpoint: Option<PathBuf>,
-    /// End the command when these containers have exited; repeatable
+    /// End the command when these containers have exited, and exit with 0; repeatable
     #[arg(long, value_name = "CONTAINER", env = "PODGATE_STOP_AFTER", value_delimiter = ',', value_parser = container_name)]
     pub(crate) stop_after: Vec<String>,
-    /// After --stop-after, exit with 0 or child (the command's code)
-    #[arg(long, value_name = "CODE", env = "PODGATE_EXIT_CODE", default_value = "0")]
-    pub(crate) exit_code: ExitCodeSource,
     /// End the command (exit code 69) when this container restarts; repeatable
     #[arg(long, value_name = "CONTAINER", env = "PODGATE_RESTART_WITH", value_delimiter = ',', value_parser = container_name)]
     pub(crate) restart_with: Vec<String>,
@@ -236,7 +228,6 @@ impl Entrypoint {
             || self.command_timeout.is_some()
             || self.on_error == OnError::Continue
             || self.post_file.is_some()
-            || self.breakpoint.is_some()
             || !self.stop_after.is_empty()
             || !self.ready_check.is_empty()
             || !self.restart_with.is_empty()

@@ -46,9 +46,8 @@ Example, in a Pod's spec: `api` runs its command when `db` is Ready, wherever `a
 
 When the conditions are met, podgate replaces itself with the command (execve): same process, same
 environment. With one of these flags it stays as the command's parent: --tether parent, --post-file,
---command-timeout, --on-error continue, --breakpoint, --stop-after,
---restart-with, --ready-check. As the parent it forwards signals, reaps orphans and
-exits with the command's exit code.
+--command-timeout, --on-error continue, --stop-after, --restart-with, --ready-check. As the parent
+it forwards signals, reaps orphans and exits with the command's exit code.
 
 With --tether exec the command inherits a file lock. The sidecar detects the command's end by the
 release of the lock. With --tether parent, podgate reports the exit code to the sidecar.

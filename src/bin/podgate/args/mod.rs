@@ -5,7 +5,7 @@ mod help;
 mod values;
 
 pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop, Probe};
-pub(crate) use values::{ExitCodeSource, OnError, TetherMode};
+pub(crate) use values::{OnError, TetherMode};
 
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};

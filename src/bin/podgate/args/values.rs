@@ -68,7 +68,3 @@ podgate::words! {
     /// Value of `--tether`.
     TetherMode { Exec = "exec", Parent = "parent", None = "none", }
 }
-podgate::words! {
-    /// Value of `--exit-code`.
-    ExitCodeSource { Zero = "0", Child = "child", }
-}

@@ -1,6 +1,5 @@
 //! Runs the command as a child process, with the duties of an init process, in one thread and one poll loop.
 
-mod breakpoint;
 mod child;
 mod dependencies;
 pub(crate) mod post_file;
@@ -59,7 +58,7 @@ pub(super) fn run(
     reporter.report_opened(dependencies.watched_containers());
     if done {
         info!("{} had already exited; not running the command", args.stop_after.join(", "));
-        let verdict = Verdict { command_code: 0, exit_code: 0, reason: None, has_failed: false };
+        let verdict = Verdict { command_code: 0, exit_code: 0, reason: None };
         return Ok(finish(&args, &sources, &mut reporter, verdict, messenger));
     }
     let child = Child::start(&args.command, args.stop_signal)?;
@@ -81,18 +80,14 @@ pub(super) fn run(
     };
     let ended = supervisor.run();
     let finished = supervisor.finish();
-    let (code, why, was_told) = finished.inspect_err(|failed| reporter.report_exit(&view, i32::from(failed.0)))?;
+    let (code, why) = finished.inspect_err(|failed| reporter.report_exit(&view, i32::from(failed.0)))?;
     let verdict = match ended {
-        Ok(()) => verdict::verdict_of(code, why.as_ref(), args.exit_code, args.on_error),
+        Ok(()) => verdict::verdict_of(code, why.as_ref(), args.on_error),
         Err(error) => {
             let reason = Some(format!("cannot wait for the command: {error}"));
-            Verdict { command_code: Exit::BadSetup.code(), exit_code: Exit::BadSetup.code(), reason, has_failed: false }
+            Verdict { command_code: Exit::BadSetup.code(), exit_code: Exit::BadSetup.code(), reason }
         }
     };
-    // Skip the breakpoint after a stop signal: the kubelet would kill the container after the grace period.
-    if let Some(file) = args.breakpoint.as_deref().filter(|_| verdict.has_failed && !was_told) {
-        breakpoint::wait_for_release(file, verdict.command_code, &signals);
-    }
     Ok(finish(&args, &sources, &mut reporter, verdict, messenger))
 }
 
@@ -104,7 +99,7 @@ fn finish(
     verdict: Verdict,
     messenger: &Messenger,
 ) -> ExitCode {
-    let Verdict { command_code: code, exit_code: mut exit, mut reason, has_failed: _ } = verdict;
+    let Verdict { command_code: code, exit_code: mut exit, mut reason } = verdict;
     if code != exit {
         warn!("{}", reason.take().unwrap_or_else(|| format!("the command exited with {code}")));
         warn!("exiting with 0 (--on-error=continue)");

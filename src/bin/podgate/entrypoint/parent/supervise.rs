@@ -60,13 +60,13 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Returns the command's exit code, the reason why podgate has ended the command (if it has), and true after a stop
-    /// signal. Fails with the reason if the command could not be started.
-    pub(super) fn finish(mut self) -> Result<(u8, Option<EndReason>, bool), Failure> {
+    /// Returns the command's exit code, and the reason why podgate has ended the command, if it has. Fails with the
+    /// reason if the command could not be started.
+    pub(super) fn finish(mut self) -> Result<(u8, Option<EndReason>), Failure> {
         self.checks.abort_running();
         self.child.take_terminal_back();
-        let (code, was_told) = (self.child.exit_code().unwrap_or_default(), self.child.is_stop_requested);
-        self.child.into_end_reason().map(|why| (code, why, was_told))
+        let code = self.child.exit_code().unwrap_or_default();
+        self.child.into_end_reason().map(|why| (code, why))
     }
 
     fn check_pod(&mut self) {

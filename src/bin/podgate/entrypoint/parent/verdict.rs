@@ -1,6 +1,6 @@
 //! Derives podgate's exit code from the command's end and the flags.
 
-use crate::args::{ExitCodeSource, OnError};
+use crate::args::OnError;
 use podgate::core::exit::Exit;
 use std::time::Duration;
 
@@ -22,25 +22,22 @@ pub(super) struct Verdict {
     pub(super) exit_code: u8,
     /// Message, if podgate has ended the command because of a failure.
     pub(super) reason: Option<String>,
-    /// True if the command failed or timed out; false if podgate ended it for another reason.
-    pub(super) has_failed: bool,
 }
 
-pub(super) fn verdict_of(code: u8, why: Option<&EndReason>, exit_code: ExitCodeSource, on_error: OnError) -> Verdict {
+pub(super) fn verdict_of(code: u8, why: Option<&EndReason>, on_error: OnError) -> Verdict {
     let (code, reason) = match why {
         Some(EndReason::TimedOut(limit)) => {
             let limit = humantime::format_duration(*limit);
             (Exit::TimedOut.code(), Some(format!("the command timed out after {limit}")))
         }
-        Some(EndReason::AllExited) if exit_code == ExitCodeSource::Zero => (0, None),
+        Some(EndReason::AllExited) => (0, None),
         Some(EndReason::Restarted(container)) => (
             Exit::NeverMet.code(),
             Some(format!("{container} was restarted; ended the command so that this container restarts too")),
         ),
-        Some(EndReason::AllExited) | None => (code, None),
+        None => (code, None),
     };
-    let failed = code != 0 && matches!(why, None | Some(EndReason::TimedOut(_)));
     // --on-error does not apply to a restart: the kubelet restarts this container only after a failure.
     let is_ignored = on_error == OnError::Continue && !matches!(why, Some(EndReason::Restarted(_)));
-    Verdict { command_code: code, exit_code: if is_ignored { 0 } else { code }, reason, has_failed: failed }
+    Verdict { command_code: code, exit_code: if is_ignored { 0 } else { code }, reason }
 }
