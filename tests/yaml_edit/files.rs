@@ -148,17 +148,6 @@ fn inject_says_that_from_has_no_effect_on_a_declared_order() {
     assert!(!migrated.err.contains("declared-already") && migrated.out.contains("initContainers:"), "{}", migrated.out);
 }
 
-#[test]
-fn inject_reads_a_compose_order() {
-    let directory = tempfile::tempdir().unwrap();
-    let compose = "services:\n  db: {image: postgres, healthcheck: {test: x}}\n  api:\n    depends_on: {db: {condition: service_healthy}}\n";
-    let from = format!("compose={}", write(directory.path(), "compose.yaml", compose));
-    let text = POD.replace("    podgate.io/order: db, api\n", "    x: y\n");
-    let run = run(&["inject", "--from", &from, "-"], &text);
-    assert_eq!(run.code, 0, "{}", run.err);
-    assert!(run.out.contains("podgate.io/") && run.out.contains("initContainers:"), "{}", run.out);
-}
-
 /// Returns the peak memory of `uninject` (RSS), in bytes.
 fn memory_of_uninject(path: &str) -> u64 {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));

@@ -94,7 +94,7 @@ fn inject_is_idempotent_and_uninject_reverts_it() {
 fn what_a_person_added_stays_and_uninject_reverts_it() {
     let image = "corp.example/podgate:9";
     let once = done(&["inject", "--image", image, "-"], POD);
-    for flags in ["--post-file, /tmp/out", "--command-timeout=5m", "--breakpoint, /tmp/b, --log-format, json"] {
+    for flags in ["--post-file, /tmp/out", "--command-timeout=5m", "--on-error, continue, --log-format, json"] {
         let edited = once.replacen("entrypoint, ", &format!("entrypoint, {flags}, "), 1);
         assert_ne!(edited, once);
         let again = run(&["inject", "-"], &edited);

@@ -164,11 +164,11 @@ fn injected_job_runs_in_order() {
     scene.report(&summary(&[proxy, fetch, send]));
 }
 
-/// If a step from a Tekton task fails, all later steps are skipped at once.
+/// If a step like those of Tekton fails, all later steps are skipped at once.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn failed_tekton_step_skips_later_steps() {
-    let scene = apply_injected("inj-steps", "steps.yaml", &["--from", "tekton"]);
+fn failed_step_skips_later_steps() {
+    let scene = apply_injected("inj-steps", "steps.yaml", &[]);
     let run = scene.follow("steps");
     let failed = run.watch.wait_until("the Pod fails", 60, |seen| seen.pod["status"]["phase"] == "Failed");
     let end = |name: &str| &failed.kubelet_status(name)["state"]["terminated"];

@@ -7,7 +7,6 @@ use clap::Args;
 use podgate::order::sidecar_settings::{self, SidecarSettings};
 use podgate::order::{release, resources};
 use serde_json::Value;
-use std::path::PathBuf;
 
 const INJECT_HELP: &str = "\
 Reads manifests and adds the parts that their orders need: the sidecar, its volumes, and gates for the
@@ -76,9 +75,9 @@ pub(crate) struct Inject {
     /// Set the log, metrics and probes of the sidecar, separated by commas, such as log=debug,metrics=9090
     #[arg(long, value_name = "SETTINGS", value_parser = sidecar_settings::parse)]
     pub(crate) sidecar: Option<SidecarSettings>,
-    /// Convert the order of kruise, compose=FILE or tekton[=FILE]
-    #[arg(long, value_name = "SOURCE[=FILE]", value_parser = parse_order_source)]
-    pub(crate) from: Option<OrderSource>,
+    /// Convert the order of this tool: kruise
+    #[arg(long, value_name = "TOOL", value_parser = ["kruise"], hide_possible_values = true)]
+    pub(crate) from: Option<String>,
     #[command(flatten)]
     pub(crate) images: ImageArgs,
     /// Only write the commands that were read, as annotations for the webhook
@@ -114,27 +113,7 @@ pub(crate) struct FileArgs {
     pub(crate) quiet: bool,
 }
 
-/// Value of `--from`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum OrderSource {
-    Kruise,
-    Compose(PathBuf),
-    Tekton(Option<PathBuf>),
-}
-
 fn image_help() -> String {
     let image = release::sidecar_image();
     format!("Use this image for the sidecar and the agent [default: the image of the last injection, or {image}]")
-}
-
-fn parse_order_source(text: &str) -> Result<OrderSource, &'static str> {
-    match text.split_once('=') {
-        None if text == "kruise" => Ok(OrderSource::Kruise),
-        None if text == "tekton" => Ok(OrderSource::Tekton(None)),
-        None if text == "compose" => Err("pass the Compose file: compose=FILE"),
-        Some((_, "")) => Err("pass a file after the ="),
-        Some(("compose", file)) => Ok(OrderSource::Compose(file.into())),
-        Some(("tekton", file)) => Ok(OrderSource::Tekton(Some(file.into()))),
-        _ => Err("write kruise, compose=FILE, tekton or tekton=FILE"),
-    }
 }

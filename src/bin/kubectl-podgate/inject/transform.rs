@@ -15,7 +15,8 @@ pub(super) enum Action {
         options: Box<Options>,
         /// True if `options` has an image that the user has passed.
         sets_image: bool,
-        from: Option<migrate::MigrationSource>,
+        /// True with `--from kruise`.
+        is_migrating: bool,
         images: Option<ResolvedImages>,
         /// True if only the images' commands are written, as annotations.
         annotate_only: bool,
@@ -27,7 +28,7 @@ impl Action {
     /// Returns the message for input without any Pod or template to change.
     pub(super) fn nothing_done_message(&self) -> &'static str {
         match self {
-            Action::Inject { from: Some(_), .. } => {
+            Action::Inject { is_migrating: true, .. } => {
                 "nothing to inject: no Pod or pod template has an order that --from can convert"
             }
             Action::Inject { .. } => {
@@ -116,13 +117,13 @@ fn template_edits(
     action: &Action,
     image: &mut Option<String>,
 ) -> Option<Result<Injected, Vec<Finding>>> {
-    let Action::Inject { options, sets_image, from, images, annotate_only } = action else {
+    let Action::Inject { options, sets_image, is_migrating, images, annotate_only } = action else {
         return inject::is_injected(template).then(|| inject::uninject(template));
     };
     let (is_declared, is_injected) = (declare::is_declared(template), inject::is_injected(template));
-    let before = match from {
-        Some(from) if (is_declared || !is_injected) && may_have_foreign_order(template, from) => {
-            match migrate::migrate(template, from) {
+    let before = match is_migrating {
+        true if (is_declared || !is_injected) && migrate::has_kruise_order(template) => {
+            match migrate::migrate_kruise(template) {
                 Ok(migrated) => migrated,
                 Err(findings) => return Some(Err(findings)),
             }
@@ -166,13 +167,4 @@ fn template_edits(
             Err(findings)
         }
     })
-}
-
-/// Returns true if `template` may have an order that `from` can convert. With `--from kruise`, templates without
-/// Kruise's markers are skipped.
-fn may_have_foreign_order(template: &Value, from: &migrate::MigrationSource) -> bool {
-    let contains = |marker: &str| template.to_string().contains(marker);
-    !matches!(from, migrate::MigrationSource::Kruise)
-        || contains("apps.kruise.io/container-launch-priority")
-        || contains("KRUISE_CONTAINER_PRIORITY")
 }
