@@ -29,8 +29,6 @@ pub(crate) enum Access {
     /// Requires a token from the token service at this address. The certificate of the service is `token.pem` in the
     /// directory.
     Token(SocketAddr),
-    /// Names the same token service by the host name `localhost`.
-    TokenOnLocalhost(SocketAddr),
     /// Serves TLS, but names a token service without TLS.
     TlsToken(SocketAddr),
 }
@@ -68,13 +66,9 @@ impl Registry {
                 fs::write(directory.join("htpasswd"), HTPASSWD).unwrap();
                 config += &format!("auth:\n  htpasswd: {{realm: shop, path: {at}/htpasswd}}\n");
             }
-            Access::Token(service) | Access::TokenOnLocalhost(service) | Access::TlsToken(service) => {
-                let realm = match access {
-                    Access::TokenOnLocalhost(_) => format!("http://localhost:{}/token", service.port()),
-                    _ => format!("http://{service}/token"),
-                };
+            Access::Token(service) | Access::TlsToken(service) => {
                 config += &format!(
-                    "auth:\n  token: {{realm: '{realm}', service: {NAME}, issuer: {NAME}, rootcertbundle: {at}/token.pem}}\n"
+                    "auth:\n  token: {{realm: 'http://{service}/token', service: {NAME}, issuer: {NAME}, rootcertbundle: {at}/token.pem}}\n"
                 );
             }
             Access::Tls => {}

@@ -37,18 +37,12 @@ pub(crate) struct RegistryArgs {
     /// Use plain HTTP for the registry HOST[:PORT]; repeatable
     #[arg(long, value_name = "HOST", group = "registry")]
     pub(crate) insecure_registry: Vec<String>,
-    /// Also send credentials to this token service; repeatable
-    #[arg(long, value_name = "HOST", group = "registry")]
-    pub(crate) token_service: Vec<String>,
     /// Wait at most this long for one image lookup
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration, group = "registry")]
     pub(crate) registry_timeout: Duration,
     /// Read the credentials that `docker login` stored in this directory
     #[arg(long, value_name = "DIRECTORY", env = "DOCKER_CONFIG", hide = true)]
     pub(crate) docker_config: Option<PathBuf>,
-    /// Cache looked-up commands in this directory
-    #[arg(long, value_name = "DIRECTORY", env = "XDG_CACHE_HOME", hide = true)]
-    pub(crate) cache_home: Option<PathBuf>,
 }
 
 fn platform(text: &str) -> Result<String, &'static str> {

@@ -1,8 +1,7 @@
-//! Looks up images in registries, with a time limit, credentials and a cache.
+//! Looks up images in registries, with a time limit and credentials.
 
 use super::args::RegistryArgs;
-use super::cache::CommandCache;
-use super::connection::{Connection, Error, build_http_client, host_name};
+use super::connection::{Connection, Error, build_http_client};
 use super::credentials::{Login, Logins};
 use oci_spec::distribution::Reference;
 use podgate::core::text::{error_chain, one_line};
@@ -14,11 +13,10 @@ use std::path::PathBuf;
 /// Maximum length of a printed error message, in bytes.
 const MAX_ERROR_BYTES: usize = 200;
 
-/// Client for all registries, with credentials and a cache.
+/// Client for all registries, with credentials.
 pub(crate) struct RegistryClient<'a> {
     args: &'a RegistryArgs,
     logins: Logins,
-    cache: CommandCache,
     http: Client,
 }
 
@@ -40,8 +38,7 @@ impl<'a> RegistryClient<'a> {
         let http = build_http_client(certificates).map_err(|error| {
             format!("cannot create the registry client: {}", one_line(&error_chain(&error), MAX_ERROR_BYTES))
         })?;
-        let cache = args.cache_home.clone().or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
-        Ok(Self { args, logins, cache: CommandCache(cache.map(|directory| directory.join("podgate/images"))), http })
+        Ok(Self { args, logins, http })
     }
 
     /// Looks up the Entrypoint and Cmd of `image`. An error does not name the image.
@@ -56,10 +53,6 @@ impl<'a> RegistryClient<'a> {
 
     async fn fetch(&self, image: &Reference) -> Result<ImageCommand, String> {
         let registry = image.resolve_registry();
-        // The content of a digest never changes, so a cached command needs no request.
-        if let Some(found) = image.digest().and_then(|digest| self.cache.get(digest, &self.args.platform)) {
-            return Ok(found);
-        }
         let answer = if self.args.insecure_registry.iter().any(|host| host == registry) {
             self.fetch_with_logins("http", image).await
         } else {
@@ -92,18 +85,9 @@ impl<'a> RegistryClient<'a> {
     }
 
     async fn pull(&self, scheme: &str, image: &Reference, login: Option<&Login>) -> Result<ImageCommand, Error> {
-        let (http, token_hosts) = (&self.http, self.args.token_service.as_slice());
-        let mut registry = Connection { http, scheme, image, login, token_hosts, authorization: None };
+        let mut registry = Connection { http: &self.http, scheme, image, login, authorization: None };
         registry.authorize().await?;
-        let named = match image.digest() {
-            Some(digest) => Some(digest.to_owned()),
-            None => registry.digest_of_tag().await?,
-        };
-        if let Some(found) = named.as_deref().and_then(|digest| self.cache.get(digest, &self.args.platform)) {
-            return Ok(found);
-        }
-        // Use the digest from here on, because the tag may move between two requests.
-        let (body, digest) = registry.manifest(named.as_deref()).await?;
+        let (body, digest) = registry.manifest(image.digest()).await?;
         let mut manifest = parse_manifest(&body)?;
         if let Some(entries) = manifest["manifests"].as_array().filter(|entries| !entries.is_empty()) {
             let own = platform_digest(&self.args.platform, entries).ok_or(Error::NoPlatform)?;
@@ -112,10 +96,8 @@ impl<'a> RegistryClient<'a> {
         let config = manifest["config"]["digest"].as_str();
         let config = config.ok_or_else(|| Error::Refused("the manifest names no configuration".to_owned()))?;
         let config = registry.config(config).await?;
-        let command = parse_command(&String::from_utf8_lossy(&config), digest)
-            .ok_or_else(|| Error::Refused("the manifest's configuration is not an image configuration".to_owned()))?;
-        self.cache.put(&command, &self.args.platform);
-        Ok(command)
+        parse_command(&String::from_utf8_lossy(&config), digest)
+            .ok_or_else(|| Error::Refused("the manifest's configuration is not an image configuration".to_owned()))
     }
 
     fn explain(&self, image: &Reference, error: &Error) -> String {
@@ -166,7 +148,8 @@ fn platform_digest<'a>(platform: &str, entries: &'a [Value]) -> Option<&'a str> 
 
 /// Returns true for a registry on this machine.
 fn is_local(registry: &str) -> bool {
-    let host = host_name(registry).trim_start_matches('[').trim_end_matches(']');
+    let port = registry.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let host = port.map_or(registry, |(host, _)| host).trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 

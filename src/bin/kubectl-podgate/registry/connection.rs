@@ -7,7 +7,7 @@ use http_auth::{ChallengeRef, parse_challenges};
 use oci_spec::distribution::Reference;
 use reqwest::header::{ACCEPT, AUTHORIZATION, WWW_AUTHENTICATE};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Certificate, Client, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
 use sha2::{Digest, Sha256, Sha512};
 
@@ -43,8 +43,6 @@ pub(super) struct Connection<'a> {
     pub(super) scheme: &'a str,
     pub(super) image: &'a Reference,
     pub(super) login: Option<&'a Login>,
-    /// Hosts of token services on other domains that may receive credentials.
-    pub(super) token_hosts: &'a [String],
     /// Value of the `Authorization` header. Set by [`authorize`](Connection::authorize).
     pub(super) authorization: Option<String>,
 }
@@ -103,15 +101,8 @@ impl Connection<'_> {
         if let Some(service) = parameter("service") {
             url.query_pairs_mut().append_pair("service", &service);
         }
-        let is_trusted = may_receive_login(&url, host_name(self.image.resolve_registry()), self.token_hosts);
         let mut request = self.http.get(url);
         if let Some(Login::Basic(user, password)) = self.login {
-            if !is_trusted {
-                let why = format!(
-                    "its token service {host} is on another domain; to send it credentials, pass --token-service {host}"
-                );
-                return Err(Error::Refused(why));
-            }
             request = request.basic_auth(user, Some(password));
         }
         let answer = request.send().await?;
@@ -126,18 +117,10 @@ impl Connection<'_> {
         token.map(str::to_owned).ok_or_else(|| Error::Refused(format!("its token service {host} sent no token")))
     }
 
-    /// Returns the digest of the image's tag, if the registry's answer contains the digest.
-    pub(super) async fn digest_of_tag(&self) -> Result<Option<String>, Error> {
-        let path = format!("manifests/{}", self.image.tag().unwrap_or("latest"));
-        let answer = self.send(Method::HEAD, &path, MANIFEST_TYPES).await?;
-        let digest = answer.headers().get("docker-content-digest").and_then(|value| value.to_str().ok());
-        Ok(digest.map(str::to_owned))
-    }
-
     /// Returns the manifest with `digest`, and its digest. Without `digest`, returns the manifest of the image's tag.
     pub(super) async fn manifest(&self, digest: Option<&str>) -> Result<(Vec<u8>, String), Error> {
         let name = digest.or(self.image.tag()).unwrap_or("latest");
-        let answer = self.send(Method::GET, &format!("manifests/{name}"), MANIFEST_TYPES).await?;
+        let answer = self.get(&format!("manifests/{name}"), MANIFEST_TYPES).await?;
         let body = read_body(answer, MAX_BYTES, "manifest").await?;
         match digest {
             Some(digest) => verify(&body, digest).map(|()| (body, digest.to_owned())),
@@ -150,7 +133,7 @@ impl Connection<'_> {
 
     /// Returns the image configuration with `digest`.
     pub(super) async fn config(&self, digest: &str) -> Result<Vec<u8>, Error> {
-        let answer = self.send(Method::GET, &format!("blobs/{digest}"), "*/*").await?;
+        let answer = self.get(&format!("blobs/{digest}"), "*/*").await?;
         let body = read_body(answer, MAX_BYTES, "image configuration").await?;
         verify(&body, digest).map(|()| body)
     }
@@ -159,9 +142,9 @@ impl Connection<'_> {
         format!("{}://{}/v2/{path}", self.scheme, self.image.resolve_registry())
     }
 
-    async fn send(&self, method: Method, path: &str, accept: &str) -> Result<Response, Error> {
+    async fn get(&self, path: &str, accept: &str) -> Result<Response, Error> {
         let url = self.url(&format!("{}/{path}", self.image.repository()));
-        let request = self.http.request(method, url).header(ACCEPT, accept);
+        let request = self.http.get(url).header(ACCEPT, accept);
         let authorize = |request: RequestBuilder, value: &String| request.header(AUTHORIZATION, value);
         let answer = self.authorization.iter().fold(request, authorize).send().await?;
         match answer.status() {
@@ -195,74 +178,4 @@ fn verify(body: &[u8], digest: &str) -> Result<(), Error> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Returns the host of `HOST[:PORT]`.
-pub(super) fn host_name(registry: &str) -> &str {
-    match registry.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => registry,
-    }
-}
-
-/// Returns true if the token service `service` may receive the credentials for `registry`. The service must run on the
-/// same host, use TLS on the same domain, or be in `allowed`, the hosts of `--token-service`.
-///
-/// This cannot stop a malicious registry, which can ask for the password itself (`Basic`). It stops a realm that someone
-/// else has put into the answer of an honest registry, and a password that would leave for another host without TLS.
-fn may_receive_login(service: &Url, registry: &str, allowed: &[String]) -> bool {
-    let host = service.host_str().unwrap_or_default();
-    host == registry
-        || allowed.iter().any(|allowed| allowed == host)
-        || service.scheme() == "https" && is_same_domain(host, registry)
-}
-
-/// Returns true if both hosts are on one domain: `auth.docker.io` and `index.docker.io`, or `gitlab.com` and
-/// `registry.gitlab.com`.
-fn is_same_domain(service: &str, registry: &str) -> bool {
-    let Some((_, domain)) = registry.split_once('.') else { return false };
-    // Anyone can register names below a public suffix such as `com` or `co.uk`, so two hosts there may have different
-    // owners. An IP address has no domain.
-    let is_public = match domain.rsplit_once('.') {
-        None => true,
-        Some((second, country)) => country.len() == 2 && second.len() <= 3,
-    };
-    let is_address = registry.ends_with(|last: char| last.is_ascii_digit() || last == ']');
-    !is_public
-        && !is_address
-        && (service == domain || service.split_once('.').is_some_and(|(_, other)| other == domain))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn login_goes_only_to_the_host_or_domain_of_the_registry() {
-        let allowed = ["login.example".to_owned()];
-        for (service, registry, expected) in [
-            ("https://auth.docker.io/token", "index.docker.io", true),
-            ("https://gitlab.com/jwt/auth", "registry.gitlab.com", true),
-            ("https://api.digitalocean.com/v2/registry/auth", "registry.digitalocean.com", true),
-            ("https://ghcr.io/token", "ghcr.io", true),
-            ("https://quay.io/v2/auth", "quay.io", true),
-            ("https://r.example:8443/token", "r.example", true),
-            ("http://127.0.0.1:81/token", "127.0.0.1", true),
-            ("https://login.example/token", "r.example", true),
-            ("http://auth.docker.io/token", "index.docker.io", false),
-            ("https://docker.io.evil.example/token", "index.docker.io", false),
-            ("https://evil.io/token", "quay.io", false),
-            ("https://io/token", "quay.io", false),
-            ("https://evil.co.uk/token", "shop.co.uk", false),
-            ("https://auth.shop.co.uk/token", "r.shop.co.uk", true),
-            ("https://10.0.0.2/token", "10.0.0.1", false),
-            ("http://[::2]/token", "[::1]", false),
-            ("https://evil/token", "localhost", false),
-        ] {
-            let found = may_receive_login(&Url::parse(service).unwrap(), registry, &allowed);
-            assert_eq!(found, expected, "{service} {registry}");
-        }
-        let hosts = ["docker.io", "r.example:5000", "[::1]", "[::1]:5000"].map(host_name);
-        assert_eq!(hosts, ["docker.io", "r.example", "[::1]", "[::1]"]);
-    }
 }

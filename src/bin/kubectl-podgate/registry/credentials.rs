@@ -117,23 +117,10 @@ fn matches_image(pattern: &str, registry: &str, repository: &str) -> bool {
         && repository.starts_with(path)
 }
 
-/// Returns true if a glob matches `text`. `*` matches any number of characters, `?` one character. Only the last `*` is
-/// tried again, so the time is bounded.
+/// Returns true if `pattern`, which may have one `*`, matches `text`.
 fn glob_matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut at, mut taken, mut last_star) = (0, 0, None);
-    while taken < text.len() {
-        match (pattern.get(at), &mut last_star) {
-            (Some('*'), _) => (at, last_star) = (at + 1, Some((at + 1, taken))),
-            (Some(wanted), _) if *wanted == '?' || *wanted == text[taken] => (at, taken) = (at + 1, taken + 1),
-            (_, Some((after_star, end))) => {
-                *end += 1;
-                (at, taken) = (*after_star, *end);
-            }
-            (_, None) => return false,
-        }
-    }
-    pattern[at..].iter().all(|rest| *rest == '*')
+    let Some((head, tail)) = pattern.split_once('*') else { return pattern == text };
+    text.len() >= head.len() + tail.len() && text.starts_with(head) && text.ends_with(tail)
 }
 
 #[cfg(test)]
@@ -157,7 +144,7 @@ mod tests {
         let auths = json!({"auths": {
             "r.example": named("host"), "https://r.example/v1/": {"auth": "dTpwOnc="}, "r.example/team": named("team"),
             "r.example/team/app": named("app"), "*.example:5000": named("glob"), "https://index.docker.io/v1/": named("hub"),
-            "10.0.0.?": named("one"),
+            "10.0.*.7": named("one"),
         }});
         logins.add_file(&auths).unwrap();
         assert_eq!(users(&logins, "r.example", "team/app/x"), ["app", "team", "host", "u"]);
@@ -207,18 +194,16 @@ mod tests {
     }
 
     #[test]
-    fn glob_matches_in_bounded_time() {
+    fn star_stands_for_any_text() {
         for (pattern, text, expected) in [
             ("*", "", true),
             ("*", "a", true),
             ("a*c", "abbc", true),
             ("a*c", "abb", false),
-            ("?", "", false),
-            ("a?", "ab", true),
-            ("**b", "ab", true),
+            ("ab*bc", "abc", false),
+            ("a", "ab", false),
         ] {
             assert_eq!(glob_matches(pattern, text), expected, "{pattern} {text}");
         }
-        assert!(!glob_matches(&"*a".repeat(50), &"b".repeat(5000)));
     }
 }

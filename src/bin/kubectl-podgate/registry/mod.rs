@@ -1,7 +1,6 @@
 //! Looks up the `Entrypoint` and `Cmd` of images in their registries.
 
 mod args;
-mod cache;
 mod client;
 mod connection;
 mod credentials;
