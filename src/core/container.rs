@@ -7,7 +7,6 @@
 #![expect(missing_docs, reason = "most fields have the names and meanings of the API")]
 
 use crate::core::argv::Check;
-use crate::core::quit::Quit;
 use crate::core::until::WaitCondition;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -49,7 +48,7 @@ pub struct Container {
     pub ready_check: Option<String>,
     /// Request by which the sidecar makes the container exit when all others have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quit: Option<Quit>,
+    pub quit: Option<String>,
 }
 
 /// Kind of podgate's gate or hook in a container.
@@ -190,6 +189,9 @@ pub struct Grpc {
     pub service: Option<String>,
     #[serde(default, skip_serializing_if = "is_plaintext")]
     pub mode: Option<String>,
+    /// Host of a `ready.podgate.io/…` check. A probe of the Pod API has none.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub host: Option<String>,
 }
 
 /// Reference to a port by number or name.

@@ -142,6 +142,14 @@ fn wrong_ready_check_and_restart_setting_are_explained() {
         ("ready", "http://10.0.0.1/x", "because 10.0.0.1 is another host", one),
         ("ready", "file:///a, file:///b", "only one check", one),
         ("ready", "tcp://db", "has no port from 1 to 65535", one),
+        ("ready", "https://localhost/x", "the URL has no port", "https://localhost:8443/health"),
+        ("ready", "grpc://localhost", "the URL has no port", "grpc://localhost:9090/SERVICE"),
+        ("ready", "https://shop.example:443/", "because shop.example is another host", "https://"),
+        ("ready", "https://localhost:0/", "no port from 1 to 65535", "https://"),
+        ("ready", "http://localhost:80/, Host", "\"Host\" is not a header", "Host: shop.example"),
+        ("ready", "http://localhost:80/, A: b,", "\"\" is not a header", "Host: shop.example"),
+        ("ready", "http://localhost:80/, A b: c", "\"A b: c\" is not a header", "Host: shop.example"),
+        ("ready", "grpc://localhost:80, A: b", "a grpc:// check has no headers", "grpc://localhost:9090/SERVICE"),
         ("on-dependency-restart", "restarts", "not one of ignore, restart", "did you mean restart?"),
     ] {
         let error = value_error(key, value);
@@ -245,6 +253,38 @@ fn ready_check_of_a_port_works_in_every_mode() {
         let list = done_list(&injected(&template));
         let probe = json!({"tcpSocket": {"port": 5432, "host": "127.0.0.1"}, "periodSeconds": 1});
         assert_eq!(list[0]["readinessProbe"], probe, "{list:#}");
+    }
+}
+
+/// The agent has neither TLS nor gRPC, so such a request never reaches a command line.
+#[test]
+fn requests_of_the_sidecar_become_probes() {
+    for (text, probe) in [
+        (
+            "https://localhost:8443/a?b",
+            json!({"httpGet": {"host": "localhost", "port": 8443, "path": "/a?b", "scheme": "HTTPS"}}),
+        ),
+        ("https://[::1]:8443", json!({"httpGet": {"host": "::1", "port": 8443, "scheme": "HTTPS"}})),
+        ("grpc://localhost:9090", json!({"grpc": {"host": "localhost", "port": 9090}})),
+        (
+            "grpc://127.0.0.1:9090/shop.Cart",
+            json!({"grpc": {"host": "127.0.0.1", "port": 9090, "service": "shop.Cart"}}),
+        ),
+        (
+            " http://localhost:80/x , Host: shop.example:8080,X-Empty:",
+            json!({"httpGet": {"host": "localhost", "port": 80, "path": "/x", "httpHeaders":
+                [{"name": "Host", "value": "shop.example:8080"}, {"name": "X-Empty", "value": ""}]}}),
+        ),
+    ] {
+        for mode in ["entrypoint", "post-start"] {
+            let template = ordered(&[("ready.podgate.io/db", text), ("podgate.io/mode", mode)], &[]);
+            let done = injected(&template);
+            let mut expected = probe.clone();
+            expected["periodSeconds"] = json!(1);
+            assert_eq!(done_list(&done)[0]["readinessProbe"], expected, "{text}");
+            let lines = done["spec"]["containers"].to_string();
+            assert!(!lines.contains("://"), "{lines}");
+        }
     }
 }
 

@@ -49,6 +49,9 @@ fn checks_must_not_ask_a_container_that_starts_later() {
         ("ready.podgate.io/db", "tcp://127.0.0.1:5432", &[]),
         ("ready.podgate.io/db", r#"exec:["sh", "-c", "curl localhost:8080"]"#, WARNING),
         ("ready.podgate.io/app", "tcp://127.0.0.1:8080", &[]),
+        ("ready.podgate.io/db", "https://localhost:8080/", ERROR),
+        ("ready.podgate.io/db", "grpc://localhost:8080", ERROR),
+        ("ready.podgate.io/db", "http://localhost:5432/, Host: x", &[]),
     ] {
         let findings = findings_of(&pod(&[(key, check)]));
         let of: Vec<_> = findings.iter().map(|finding| (finding.rule, finding.level)).collect();

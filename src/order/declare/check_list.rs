@@ -2,6 +2,7 @@
 
 use super::grammar::{SyntaxError, quoted};
 use super::nearest::nearest;
+use super::ready::is_local;
 use super::spec::{ContainerRef, Spec};
 use crate::core::argv::{Argv, Check};
 use crate::order::edit::Place;
@@ -148,7 +149,6 @@ const READY_ADVICE: &str = "write one check, such as unix:///run/app.sock or tcp
 
 /// Returns the reason why `checks` cannot replace a container's probes.
 pub(super) fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
-    let is_local = |host: &str| matches!(host, "localhost" | "127.0.0.1" | "::1");
     let what = match checks {
         [Check::Tcp { host, .. } | Check::Http { host, .. }] if !is_local(host) => {
             format!("{} does not check this container, because {host} is another host", checks[0])

@@ -1,6 +1,7 @@
 //! Types for all settings that the annotations of a template can declare.
 
 use super::grammar::Item;
+use super::ready::Ready;
 use crate::core::argv::Check;
 use crate::core::quit::Quit;
 use crate::core::until::WaitCondition;
@@ -123,7 +124,7 @@ pub struct Declaration {
     /// Values of `check.podgate.io/…`, by container.
     pub checks: BTreeMap<String, Vec<Check>>,
     /// Values of `ready.podgate.io/…`, by container.
-    pub ready: BTreeMap<String, Check>,
+    pub ready: BTreeMap<String, Ready>,
     /// Values of `quit.podgate.io/…`, by container.
     pub quits: BTreeMap<String, Quit>,
     /// Values of `command.podgate.io/…`, by container.

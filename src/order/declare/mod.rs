@@ -9,6 +9,7 @@ mod key_check;
 pub mod keys;
 pub mod nearest;
 mod reader;
+pub mod ready;
 pub mod spec;
 mod undeclared;
 mod values;

@@ -6,6 +6,7 @@ use super::declaration::StopOrder;
 use super::grammar::{self, Grammar, Item, OTHERS, SyntaxError, quoted};
 use super::keys;
 use super::nearest::did_you_mean;
+use super::ready::Ready;
 use super::spec::Spec;
 use crate::core::argv::{Argv, Check};
 use crate::core::defaults;
@@ -134,10 +135,14 @@ impl<'a, 'f> Values<'a, 'f> {
     }
 
     /// Parses the check that replaces the probes of the container `name`.
-    pub(super) fn ready_check(&mut self, text: &str, name: &str, at: &Place) -> Option<Check> {
+    pub(super) fn ready_check(&mut self, text: &str, name: &str, at: &Place) -> Option<Ready> {
+        if let Some(request) = Ready::parse_request(text) {
+            let fix = "write https://localhost:8443/health, http://localhost:8080/health, Host: shop.example or grpc://localhost:9090/SERVICE";
+            return request.map_err(|why| self.reject(text, at, why, fix)).ok();
+        }
         let mut checks = self.parse_checks(text, name, at);
         self.findings.extend(check_list::ready_problem(&checks, at).map(|finding| finding.span(0..text.len())));
-        checks.pop()
+        checks.pop().map(Ready::Check)
     }
 
     /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.

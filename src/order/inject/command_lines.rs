@@ -1,6 +1,5 @@
 //! Builds the agent's command lines for a container.
 
-use crate::core::argv::Check;
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Mode, Probe};
 use crate::core::defaults::{CHECK_TIMEOUT, OPENED_CHECK_LIMIT, PROBE_LIMIT, THEN_TIMEOUT};
@@ -104,8 +103,11 @@ impl ContainerLines<'_> {
             self.add_timeout_flags(&mut line);
             self.add_ready_checks("--check", &mut line);
             let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
-            let by_probe = || Some(checks::agent_check(self.container, probe?)?.to_string());
-            if let Some(url) = self.planned.ready.as_ref().map(Check::to_string).or_else(by_probe) {
+            let check = match &self.planned.ready {
+                Some(ready) => ready.check().cloned(),
+                None => probe.and_then(|probe| checks::agent_check(self.container, probe)),
+            };
+            if let Some(url) = check.map(|check| check.to_string()) {
                 line.add_flag("--fallback-check", url);
             }
         }

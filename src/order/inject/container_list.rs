@@ -1,8 +1,8 @@
 //! The value of `PODGATE_CONTAINERS`, the sidecar's list of the Pod's containers.
 
-use crate::core::argv::Check;
-use crate::core::container::{Container, Handler, Port, PortRef, Probe};
+use crate::core::container::{Container, Port, PortRef, Probe};
 use crate::core::container_list::parse_list;
+use crate::order::declare::ready::Ready;
 use crate::order::dollars;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
@@ -99,9 +99,9 @@ fn probe_problem(probe: &Value) -> (String, &'static str) {
     (format!("has a field of the wrong type in {action}"), "write the probe as the Pod API defines it")
 }
 
-pub(super) fn replace_probes(container: &mut Container, check: &Check) {
+pub(super) fn replace_probes(container: &mut Container, check: &Ready) {
     (container.startup_probe, container.readiness_probe) = (None, None);
-    let handler = Handler::from_check(check.clone()).filter(|_| check.is_network());
+    let handler = check.handler().filter(|_| check.is_network());
     container.ready_check = handler.is_none().then(|| check.to_string());
     container.readiness_probe = handler.map(|handler| Probe {
         handler,

@@ -1,7 +1,6 @@
 //! Checks of probes and preStop hooks: missing probes, probes that depend on a later container, hooks that take too
 //! long.
 
-use crate::core::argv::Check;
 use crate::core::container::{Handler, Port, PortRef};
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -193,15 +192,15 @@ fn report_late_ports(
     let name = own.name;
     let of_probe =
         |field| Some((format!("the {field} of {name}"), own.place().to(field), own.probe(field)?.handler, false));
-    let of_check = |prefix, check: &Check| {
-        let (handler, at) = (Handler::from_check(check.clone())?, container_annotation_place(prefix, name));
-        Some((format!("{prefix}{name}"), at, handler, prefix == keys::CHECK_PREFIX))
+    let of_check = |prefix, handler: Option<Handler>| {
+        let at = container_annotation_place(prefix, name);
+        Some((format!("{prefix}{name}"), at, handler?, prefix == keys::CHECK_PREFIX))
     };
     let ready = planned.and_then(|planned| planned.ready.as_ref());
     let probes = ["startupProbe", "readinessProbe"].into_iter().filter(|_| ready.is_none()).filter_map(of_probe);
-    let ready = ready.into_iter().filter_map(|check| of_check(keys::READY_PREFIX, check));
+    let ready = ready.into_iter().filter_map(|ready| of_check(keys::READY_PREFIX, ready.handler()));
     let checks = planned.into_iter().flat_map(ContainerPlan::checks);
-    let checks = checks.filter_map(|check| of_check(keys::CHECK_PREFIX, check));
+    let checks = checks.filter_map(|check| of_check(keys::CHECK_PREFIX, Handler::from_check(check.clone())));
     for (asker, at, handler, is_in_gate) in probes.chain(ready).chain(checks) {
         let later = || {
             // A container that waits for Started does not wait for the probe. But a gate also holds its own container.

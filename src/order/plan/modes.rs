@@ -9,6 +9,7 @@ use super::graph::Graph;
 use super::types::{ImageCommand, KnownFacts};
 use crate::core::argv::Check;
 use crate::core::until::WantedState;
+use crate::order::declare::ready::Ready;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{
     Declaration, Publish, RequestedMode, SidecarPlacement, annotation_place, container_annotation_place, keys,
@@ -296,7 +297,7 @@ pub(super) fn required_gates(
 }
 
 /// Returns the check that replaces the probes of a container, if another container waits until this one is Ready.
-pub(super) fn ready_check<'a>(declared: &'a Declaration, graph: &Graph, name: &str) -> Option<&'a Check> {
+pub(super) fn ready_check<'a>(declared: &'a Declaration, graph: &Graph, name: &str) -> Option<&'a Ready> {
     let mut waiters = graph.waiters_with_needs(name);
     declared.ready.get(name).filter(|_| waiters.any(|(_, need)| need.until.want == WantedState::Ready))
 }

@@ -4,6 +4,7 @@ use crate::core::argv::Check;
 use crate::core::container::{Mode, Probe};
 use crate::core::quit::Quit;
 use crate::core::until::{WaitCondition, WantedState};
+use crate::order::declare::ready::Ready;
 use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::dollars;
 use crate::order::finding::Finding;
@@ -49,7 +50,7 @@ pub struct ContainerPlan {
     /// Declared conditions: the containers and states that this container waits for.
     pub after: Vec<WaitCondition>,
     /// Check that replaces the container's probes as evidence that the container is Ready.
-    pub ready: Option<Check>,
+    pub ready: Option<Ready>,
     /// Time limit for the container's wait.
     pub timeout: Duration,
     /// True if the container continues after a time-out; false if the container fails.

@@ -57,7 +57,7 @@ fn container_waits_for_a_mount() {
     scene.report(&format!("mounter since {}, app since {}", since("mounter"), since("app")));
 }
 
-/// `worker` waits for a port of `proxy`, which has no probe, and for another Pod.
+/// `worker` waits for requests to `proxy` and `cart`, which have no probe, and for another Pod.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn container_waits_for_another_pod() {
@@ -73,6 +73,7 @@ fn container_waits_for_another_pod() {
     create_injected(&scene, &path, &[]);
     let run = scene.follow("outside");
     run.wait_until_up();
+    run.assert_order(&["cart", "worker"]);
     let worker = &run.assert_order(&["proxy", "worker"])[1];
     let waited = worker.start_time() - scheduler.log("scheduler").ready_time();
     assert!(waited >= 0.0, "order broken: worker started {:.0} ms before the scheduler was ready", -waited);

@@ -4,14 +4,14 @@
 //! The two messages, with one field each, are encoded and decoded by hand. A gRPC library would be larger than the rest
 //! of the prober.
 
-use super::{AttemptResult, Outcome, USER_AGENT, connect, exchange, tls};
+use super::{AttemptResult, Outcome, USER_AGENT, connect, exchange, host_or_pod_ip, tls};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use podgate::core::container::Grpc;
 use podgate::core::text::error_chain;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 /// Size limit for the response. A normal response has 2 bytes and 5 bytes of framing.
 const MAX_ANSWER_BYTES: usize = 4096;
@@ -21,15 +21,16 @@ const STATUS_FIELD: u8 = 1 << 3;
 
 pub(super) async fn attempt(ask: &Grpc, port: u16, pod_ip: IpAddr) -> AttemptResult {
     let service = ask.service.as_deref().unwrap_or_default();
-    let uri = Uri::try_from(format!("http://{}/grpc.health.v1.Health/Check", SocketAddr::new(pod_ip, port)))
-        .map_err(|error| error.to_string())?;
+    let host = host_or_pod_ip(ask.host.as_deref(), pod_ip);
+    let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let uri =
+        Uri::try_from(format!("http://{address}/grpc.health.v1.Health/Check")).map_err(|error| error.to_string())?;
     let mut request = Request::new(Full::from(encode_request(service)));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri;
     for (name, value) in [(CONTENT_TYPE, "application/grpc"), (TE, "trailers"), (AGENT, USER_AGENT)] {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    let host = pod_ip.to_string();
     let stream = connect(&host, port).await?;
     let status = if ask.is_tls() {
         let (stream, is_h2) = tls::handshake(stream, &host).await?;

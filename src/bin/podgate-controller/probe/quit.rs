@@ -9,7 +9,7 @@ use podgate::core::quit::Quit;
 /// Sends the request, and returns the status of the response.
 pub(crate) async fn send(quit: &Quit) -> Result<StatusCode, String> {
     let host = if quit.host.contains(':') { format!("[{}]", quit.host) } else { quit.host.clone() };
-    let request = Request::builder().method(quit.method.as_str()).uri(&quit.path);
+    let request = Request::builder().method(&*quit.method).uri(&quit.path);
     let request = request.header(HOST, format!("{host}:{}", quit.port)).header(AGENT, USER_AGENT);
     let request = request.header(CONTENT_LENGTH, 0).body(Full::default()).map_err(|error| error.to_string())?;
     let stream = connect(&quit.host, quit.port).await?;

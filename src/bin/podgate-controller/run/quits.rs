@@ -16,8 +16,12 @@ impl Controller {
     /// Starts the requests to the containers that must exit now.
     pub(super) fn ask_to_quit(&mut self) {
         for track in self.pod.to_quit() {
-            if let Some(quit) = track.spec.quit.clone().filter(|_| self.asked_to_quit.insert(track.spec.name.clone())) {
-                tokio::task::spawn_local(ask(track.spec.name.clone(), quit));
+            let (name, text) = (track.spec.name.clone(), track.spec.quit.as_deref().unwrap_or_default());
+            if self.asked_to_quit.insert(name.clone()) {
+                match text.parse() {
+                    Ok(quit) => drop(tokio::task::spawn_local(ask(name, quit))),
+                    Err(why) => warn!(container = name, why, "the request by which the container exits is invalid"),
+                }
             }
         }
     }

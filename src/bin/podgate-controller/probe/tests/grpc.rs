@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio_rustls::TlsAcceptor;
 
 fn grpc(port: u16, service: Option<&str>) -> Handler {
-    Handler::Grpc(Grpc { port, service: service.map(str::to_owned), mode: None })
+    Handler::Grpc(Grpc { port, service: service.map(str::to_owned), mode: None, host: None })
 }
 
 /// Function that returns a server's response to a request body.
@@ -103,7 +103,7 @@ async fn health_service_determines_the_result() {
 async fn tls_is_spoken_on_demand() {
     let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
     let (port, mut ends) = serve_with(health, Some(super::https::acceptor(&versions, &["h2"]))).await;
-    let with = |port, mode: &str| Handler::Grpc(Grpc { port, service: None, mode: Some(mode.to_owned()) });
+    let with = |port, mode: &str| Handler::Grpc(Grpc { port, service: None, mode: Some(mode.to_owned()), host: None });
     let outcome = ask(with(port, "TLS")).await;
     assert!(outcome.success && ends.recv().await.unwrap(), "{outcome:?}");
     assert!(!ask(with(port, "Plaintext")).await.success);
