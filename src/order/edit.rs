@@ -1,6 +1,6 @@
 //! Types for changes to a manifest. Callers write the changes as YAML, JSON or a JSON patch.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
 
@@ -182,6 +182,17 @@ impl Editor {
         apply(&mut self.value, &edit)?;
         self.edits.push(edit);
         Ok(())
+    }
+
+    /// Sets an annotation of a template. Adds the map of annotations if there is none.
+    pub fn annotate(&mut self, key: &str, text: &str) -> Result<(), EditError> {
+        let annotations = Place::metadata("annotations");
+        for at in [Place::root().to("metadata"), annotations.clone()] {
+            if at.of(&self.value).is_none_or(Value::is_null) {
+                self.edit(at, Op::Set(Value::Object(Map::new())))?;
+            }
+        }
+        self.edit(annotations.to(key), Op::Set(text.into()))
     }
 
     /// Reorders a list. `wanted` lists the current indices of the items in the new order.

@@ -17,3 +17,4 @@ pub mod pod_templates;
 pub mod release;
 pub mod resources;
 pub mod sidecar_settings;
+pub mod suggest;

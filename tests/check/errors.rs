@@ -84,7 +84,6 @@ fn errors_have_one_format() {
         (&["inject", "pod.yaml"], "pod.yaml:8:45: error: "),
         (&["inject", "bad.yaml"], "bad.yaml:1:19: error: unclosed ["),
         (&["uninject", "bad.yaml"], "bad.yaml:1:19: error: unclosed ["),
-        (&["inject", "--from", "compose=bad.yaml", "pod.yaml"], "bad.yaml:1:19: error: unclosed ["),
         (&["inject", "none.yaml"], "none.yaml: error: cannot read"),
         (&["check", "--kubernetes", "x", "pod.yaml"], "error: invalid value"),
         (&["check", "--strict", "none.json", "--server"], "error: "),

@@ -6,6 +6,7 @@ mod errors;
 mod forecasts;
 mod keys;
 mod server;
+mod suggest;
 mod verify;
 
 use assert_cmd::Command;

@@ -17,4 +17,5 @@ mod patch;
 mod plan;
 mod pod_templates;
 mod startup;
+mod suggest;
 mod words;

@@ -29,7 +29,7 @@ fn image_references_are_checked() {
     for text in good.split(' ').chain([digest.as_str(), &sidecar_image()]) {
         assert_eq!(parse_image(text).as_deref(), Ok(text));
     }
-    let bad = "A a: a:b:c a//b /a a/ a@sha256:1 a@ -a https://a/b a:-x ü";
+    let bad = "a: a//b /a a/ a@ -a https://a/b ü a#b a\"b";
     for text in bad.split(' ').chain(["", " ", "a b", "a\n"]) {
         assert!(parse_image(text).is_err(), "{text:?}");
     }

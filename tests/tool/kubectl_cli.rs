@@ -53,7 +53,7 @@ fn pod(stage: &str) -> String {
 /// Run this test with `PODGATE_REGENERATE=1` to update the pages.
 #[test]
 fn help_matches_the_docs() {
-    let pages: [(&str, &[&[&str]]); 4] = [
+    let pages: [(&str, &[&[&str]]); 5] = [
         (
             "kubectl-podgate.md",
             &[
@@ -67,6 +67,7 @@ fn help_matches_the_docs() {
         ),
         ("install.md", &[&["install", "--help"], &["verify", "--help"]]),
         ("resolve-images.md", &[&["resolve-images", "--help"]]),
+        ("suggest.md", &[&["suggest", "--help"]]),
         ("try.md", &[&["try", "--help"]]),
     ];
     for (page, commands) in pages {

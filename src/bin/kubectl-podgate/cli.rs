@@ -1,6 +1,8 @@
 //! The top-level command line. Each command's arguments and help text are in its module.
 
-use crate::{check, completion, inject, install, overrides, resolve_images, status, timeline, try_run, verify};
+use crate::{
+    check, completion, inject, install, overrides, resolve_images, status, suggest, timeline, try_run, verify,
+};
 use clap::{Parser, Subcommand};
 
 const HELP: &str = "\
@@ -40,6 +42,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     StandIn(Box<try_run::StandIn>),
     Status(status::Status),
+    Suggest(suggest::Suggest),
     Timeline(timeline::Timeline),
     Try(Box<try_run::Try>),
     Uninject(inject::Uninject),

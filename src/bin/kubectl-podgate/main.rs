@@ -16,6 +16,7 @@ mod registry;
 mod resolve_images;
 mod runtime;
 mod status;
+mod suggest;
 mod terminal;
 mod timeline;
 mod try_run;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         cli::Command::ResolveImages(args) => or_fail(resolve_images::run(&args)),
         cli::Command::StandIn(args) => try_run::run_stand_in(&args),
         cli::Command::Status(args) => runtime::block_on(status::run(&args)),
+        cli::Command::Suggest(args) => or_fail(suggest::run(&args)),
         cli::Command::Timeline(args) => runtime::block_on(timeline::run(&args)),
         cli::Command::Try(args) => try_run::run(&args),
         cli::Command::Uninject(args) => or_fail(inject::uninject(&args)),

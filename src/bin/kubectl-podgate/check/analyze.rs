@@ -7,6 +7,7 @@ use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options};
 use podgate::order::lint::{self, Context, LintReport, Version};
 use podgate::order::plan::{KnownFacts, Plan, plan};
+use podgate::order::suggest::{ConfigMaps, config_maps, suggest};
 use podgate::order::{declare, pod_templates};
 use serde_json::Value;
 
@@ -75,6 +76,7 @@ pub(crate) fn analyze_all<'a>(
     kubernetes: Option<Version>,
 ) -> Analysis<'a> {
     let mut analysis = Analysis::default();
+    let configs = config_maps(sources.iter().flat_map(|source| &source.documents).map(|document| &document.value));
     for source in sources {
         let errors = source.errors().filter(|(document, _)| document.may_declare_order());
         analysis.findings.extend(errors.map(|(document, error)| locate_error(document, error, &source.name)));
@@ -85,12 +87,29 @@ pub(crate) fn analyze_all<'a>(
             analysis.findings.extend(misplaced.into_iter().map(from_root));
             let mut pieces = Pieces::new(document);
             for template in templates {
+                analysis.findings.extend(suggested_order(source, document, &template, &configs));
                 analyze_template(source, document, template, images, kubernetes, &mut analysis, &mut pieces);
             }
             analysis.findings.extend(pieces.finish().err().map(from_root));
         }
     }
     analysis
+}
+
+/// Returns a note for a template of several containers that declares no order, if one of them clearly needs another.
+fn suggested_order<'a>(
+    source: &'a Source,
+    document: &Document,
+    at: &pod_templates::Template,
+    configs: &ConfigMaps<'_>,
+) -> Option<LocatedFinding<'a>> {
+    let template = at.place.of(&document.value)?;
+    if inject::is_requested(template) || inject::is_injected(template) || lint::check_handwritten(template).is_some() {
+        return None;
+    }
+    let edge = suggest(template, configs).edges.into_iter().find(|edge| !edge.is_doubtful)?;
+    let finding = edge.finding.fix("kubectl podgate suggest proposes an order");
+    Some(locate(finding, &at.place, document, &source.name))
 }
 
 fn analyze_template<'a>(

@@ -8,7 +8,7 @@ use podgate::order::lint::LintReport;
 use podgate::order::plan::ContainerPlan;
 use serde_json::{Value, json};
 
-pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> Result<String, String> {
+pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> String {
     let templates: Vec<Value> =
         if is_quiet { Vec::new() } else { analysis.templates.iter().map(template_json).collect() };
     output::to_json(&json!({

@@ -5,7 +5,7 @@ mod args;
 mod json;
 mod sarif;
 pub(crate) mod server;
-mod text;
+pub(crate) mod text;
 
 pub(crate) use args::Check;
 
@@ -37,8 +37,8 @@ fn print_report(args: &Check, mut analysis: Analysis<'_>) -> Result<ExitCode, St
     analysis.findings.retain(|located| args.findings.includes(located.finding.rule, located.finding.level));
     let text = match args.output {
         ReportFormat::Text => text::render(&analysis, args.quiet),
-        ReportFormat::Json => json::render(&analysis, args.quiet)?,
-        ReportFormat::Sarif => sarif::render(&analysis)?,
+        ReportFormat::Json => json::render(&analysis, args.quiet),
+        ReportFormat::Sarif => sarif::render(&analysis),
     };
     write_stdout(&text)?;
     let is_empty = analysis.findings.is_empty() && args.output == ReportFormat::Text;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-pub(super) fn render(analysis: &Analysis<'_>) -> Result<String, String> {
+pub(super) fn render(analysis: &Analysis<'_>) -> String {
     let rules: BTreeSet<&str> = analysis.findings.iter().map(|located| located.finding.rule).collect();
     let numbers: BTreeMap<&str, usize> = rules.into_iter().enumerate().map(|(number, rule)| (rule, number)).collect();
     output::to_json(&json!({

@@ -57,7 +57,7 @@ fn is_plain(located: &LocatedFinding<'_>) -> bool {
 }
 
 /// Renders a finding, for which `count` findings of the same file stand.
-fn render_finding(located: &LocatedFinding<'_>, count: usize) -> String {
+pub(crate) fn render_finding(located: &LocatedFinding<'_>, count: usize) -> String {
     let level = match located.finding.level {
         Level::Error => SnippetLevel::ERROR,
         Level::Warning => SnippetLevel::WARNING,

@@ -1,7 +1,7 @@
 //! `kubectl podgate inject` and `uninject`: read, change and write manifests.
 
 mod args;
-mod output;
+pub(crate) mod output;
 mod transform;
 
 pub(crate) use args::{Inject, Uninject};
@@ -10,13 +10,13 @@ use crate::common_args::FindingArgs;
 use crate::output::{fail, print_line, print_stderr};
 use crate::registry::images::resolve_images;
 use crate::yaml::Source;
-use crate::yaml::files::{check_readable, ignored_message, read_single_document};
+use crate::yaml::files::{check_readable, ignored_message};
 use args::FileArgs;
 use output::FileChange;
 use podgate::core::exit::Exit;
 use podgate::order::finding::Level;
 use podgate::order::inject::Options;
-use podgate::order::{migrate, release};
+use podgate::order::release;
 use std::process::ExitCode;
 use transform::Action;
 
@@ -24,7 +24,6 @@ use transform::Action;
 const EXIT_WOULD_CHANGE: u8 = 3;
 
 pub(crate) fn inject(args: &Inject) -> Result<ExitCode, Vec<String>> {
-    let from = args.from.as_ref().map(load_migration).transpose().map_err(|line| vec![line])?;
     let options = Box::new(Options {
         image_pull_policy: args.image_pull_policy.clone(),
         has_fixed_user: !args.no_fixed_user,
@@ -35,7 +34,8 @@ pub(crate) fn inject(args: &Inject) -> Result<ExitCode, Vec<String>> {
     let action = |sources: &[Source]| {
         let images = resolve_images(sources, &args.images, args.annotate_only)?;
         let sets_image = args.image.is_some();
-        Ok(Action::Inject { options, sets_image, from, images, annotate_only: args.annotate_only })
+        let (is_migrating, annotate_only) = (args.from.is_some(), args.annotate_only);
+        Ok(Action::Inject { options, sets_image, is_migrating, images, annotate_only })
     };
     run(&args.files, &args.findings, args.from.is_some(), action)
 }
@@ -113,13 +113,4 @@ fn run(
     }
     changes.iter().for_each(|line| print_line(line));
     Ok(code)
-}
-
-fn load_migration(from: &args::OrderSource) -> Result<migrate::MigrationSource, String> {
-    Ok(match from {
-        args::OrderSource::Kruise => migrate::MigrationSource::Kruise,
-        args::OrderSource::Compose(path) => migrate::MigrationSource::Compose(read_single_document(path)?),
-        args::OrderSource::Tekton(None) => migrate::MigrationSource::Tekton(None),
-        args::OrderSource::Tekton(Some(path)) => migrate::MigrationSource::Tekton(Some(read_single_document(path)?)),
-    })
 }

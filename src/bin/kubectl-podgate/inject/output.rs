@@ -11,10 +11,10 @@ use tempfile::NamedTempFile;
 
 /// Input file with its new text.
 #[derive(Debug)]
-pub(super) struct FileChange<'a> {
-    pub(super) source: &'a Source,
+pub(crate) struct FileChange<'a> {
+    pub(crate) source: &'a Source,
     /// The whole new text. Equal to the old text if nothing changes.
-    pub(super) new_text: String,
+    pub(crate) new_text: String,
 }
 
 impl FileChange<'_> {
@@ -67,7 +67,7 @@ pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
 }
 
 /// Rewrites each changed file atomically. Stops at the first error.
-pub(super) fn write_in_place(changed: &[FileChange<'_>]) -> Result<(), Vec<String>> {
+pub(crate) fn write_in_place(changed: &[FileChange<'_>]) -> Result<(), Vec<String>> {
     for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text()) {
         let path = &changed.source.path;
         let failed = |error| vec![format!("{}: cannot write: {}", path.display(), error_chain(&error))];

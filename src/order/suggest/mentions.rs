@@ -1,0 +1,248 @@
+//! Addresses in the variables, arguments and ConfigMaps of a container.
+
+use super::ConfigMaps;
+use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::edit::Place;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Hosts of the Pod itself.
+const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+/// Parts of the names of flags, variables and directives that set an address on which the container itself listens.
+const LISTENING: [&str; 8] =
+    ["listen", "bind", "advertise", "expose", "health", "metrics-addr", "http-address", "http-endpoint"];
+/// Parts of names of addresses that a container uses only later.
+const LATER: [&str; 5] = ["reload", "notify", "webhook", "quit", "shutdown"];
+
+/// Address that a container names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    Port(u16),
+    /// Volume of the Pod, and path of the socket in it.
+    Socket(String, String),
+}
+
+#[derive(Debug)]
+pub(super) struct Mention {
+    pub(super) address: Address,
+    /// The address as written.
+    pub(super) shown: String,
+    pub(super) at: Place,
+    /// Range of the address in the string at `at`.
+    pub(super) span: Option<Range<usize>>,
+    /// Where the address is, for messages.
+    pub(super) label: String,
+    /// True if the container itself listens there, by the name of the flag, variable or directive.
+    pub(super) listens: bool,
+    /// True if the address is not needed at the start, by the same name.
+    pub(super) is_later: bool,
+}
+
+/// Mounts of each container.
+pub(super) struct Mounts<'a>(BTreeMap<&'a str, Vec<&'a Value>>);
+
+impl<'a> Mounts<'a> {
+    pub(super) fn of(spec: &Spec<'a>) -> Mounts<'a> {
+        let list = |own: &ContainerRef<'a>| own.value["volumeMounts"].as_array().into_iter().flatten().collect();
+        Mounts(spec.containers.iter().chain(spec.natives()).map(|own| (own.name, list(own))).collect())
+    }
+
+    /// Returns true if a container mounts a volume and can create files in it.
+    pub(super) fn can_write(&self, container: &str, volume: &str) -> bool {
+        self.0[container].iter().any(|mount| mount["name"] == volume && mount["readOnly"] != true)
+    }
+
+    /// Returns the volume and the path in it for the path of a container, if another container mounts the volume too.
+    fn locate(&self, container: &str, path: &str) -> Option<(String, String)> {
+        let inside = |mount: &&&'a Value| {
+            let rest = path.strip_prefix(mount["mountPath"].as_str()?.trim_end_matches('/'))?;
+            rest.starts_with('/').then(|| (mount["name"].as_str(), rest))
+        };
+        let (volume, rest) =
+            self.0[container].iter().filter_map(|mount| inside(&mount)).min_by_key(|(_, rest)| rest.len())?;
+        let volume = volume?;
+        self.is_shared(volume).then(|| (volume.to_owned(), rest.to_owned()))
+    }
+
+    fn is_shared(&self, volume: &str) -> bool {
+        self.0.values().filter(|list| list.iter().any(|mount| mount["name"] == volume)).count() > 1
+    }
+}
+
+/// Text with the name of its flag or variable.
+struct Text {
+    at: Place,
+    /// Offset of the text in the string at `at`. `None` if the string has another text.
+    offset: Option<usize>,
+    label: String,
+    name: String,
+    text: String,
+}
+
+/// Returns the addresses that a container names, in the order of the manifest.
+pub(super) fn mentions(
+    own: &ContainerRef<'_>,
+    spec: &Spec<'_>,
+    configs: &ConfigMaps<'_>,
+    mounts: &Mounts<'_>,
+) -> Vec<Mention> {
+    let mut found = Vec::new();
+    for text in arguments(own).into_iter().chain(variables(own, configs)).chain(files(own, spec, configs, mounts)) {
+        let mut start = 0;
+        for line in text.text.split_inclusive('\n') {
+            let is_comment = ["#", ";", "//"].iter().any(|mark| line.trim_start().starts_with(mark));
+            for (range, address) in addresses(line, |path| mounts.locate(own.name, path)) {
+                let before = format!("{} {}", text.name, &line[..range.start]).to_lowercase().replace('_', "-");
+                let has = |words: &[&str]| words.iter().any(|word| before.contains(word));
+                let path = line[range.end..].split_whitespace().next().unwrap_or_default().to_lowercase();
+                let is_endpoint = matches!(address, Address::Socket(..)) && has(&["endpoint"]);
+                found.extend((!is_comment).then(|| Mention {
+                    address,
+                    shown: line[range.clone()].to_owned(),
+                    at: text.at.clone(),
+                    span: text.offset.map(|offset| offset + start + range.start..offset + start + range.end),
+                    label: text.label.clone(),
+                    listens: is_endpoint || has(&LISTENING) || matches!(before.trim(), "--address" | "-address"),
+                    is_later: has(&LATER) || LATER.iter().any(|word| path.contains(word)),
+                }));
+            }
+            start += line.len();
+        }
+    }
+    found
+}
+
+/// Returns the words of the command line. A flag and its value are one text.
+fn arguments(own: &ContainerRef<'_>) -> Vec<Text> {
+    let words = ["command", "args"].into_iter().flat_map(|field| {
+        let items = own.value[field].as_array().into_iter().flatten().enumerate();
+        items.filter_map(move |(index, word)| Some((own.place().to(field).to(index), word.as_str()?)))
+    });
+    let (mut texts, mut flag) = (Vec::new(), "");
+    for (at, word) in words {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) if name.starts_with('-') => (name, value),
+            _ => (flag, word),
+        };
+        flag = if word.starts_with('-') && !word.contains('=') { word } else { "" };
+        let text = expand(value, own);
+        let label = if name.is_empty() { "an argument".to_owned() } else { format!("the argument {name}") };
+        let offset = (text == value).then(|| word.len() - value.len());
+        texts.push(Text { at, offset, label, name: name.to_owned(), text });
+    }
+    texts
+}
+
+/// Replaces `$(NAME)` by the variables of a container.
+fn expand(word: &str, own: &ContainerRef<'_>) -> String {
+    let variables = own.value["env"].as_array().into_iter().flatten().filter(|_| word.contains("$("));
+    let pairs = variables.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?)));
+    pairs.fold(word.to_owned(), |word, (name, value)| word.replace(&format!("$({name})"), value))
+}
+
+/// Returns the variables that no argument contains.
+fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
+    let items = |field: &'static str| {
+        let list = own.value[field].as_array().into_iter().flatten().enumerate();
+        list.map(move |(index, item)| (own.place().to(field).to(index), item))
+    };
+    let arguments = format!("{}{}", own.value["command"], own.value["args"]);
+    let mut texts = Vec::new();
+    for (at, item) in items("env") {
+        let Some(name) = item["name"].as_str().filter(|name| !arguments.contains(&format!("$({name})"))) else {
+            continue;
+        };
+        let from = &item["valueFrom"]["configMapKeyRef"];
+        let label = format!("the variable {name}");
+        if let Some(value) = item["value"].as_str() {
+            let text = expand(value, own);
+            let offset = (text == value).then_some(0);
+            texts.push(Text { at: at.to("value"), offset, label, name: name.to_owned(), text });
+        } else if let Some(map) = from["name"].as_str().and_then(|map| configs.get(map)) {
+            let key = from["key"].as_str().unwrap_or_default();
+            texts.extend(config_text(map, key, at, label, name));
+        }
+    }
+    for (at, item) in items("envFrom") {
+        let map = item["configMapRef"]["name"].as_str().and_then(|map| configs.get(map));
+        for key in map.into_iter().flat_map(|map| map.keys()) {
+            let label = format!("the variable {key}");
+            texts.extend(map.and_then(|map| config_text(map, key, at.clone(), label, key)));
+        }
+    }
+    texts
+}
+
+/// Returns the keys of the ConfigMaps that this container alone mounts as files. A file of several containers may be the
+/// configuration of another one.
+fn files(own: &ContainerRef<'_>, spec: &Spec<'_>, configs: &ConfigMaps<'_>, mounts: &Mounts<'_>) -> Vec<Text> {
+    let mut texts = Vec::new();
+    for (index, mount) in own.value["volumeMounts"].as_array().into_iter().flatten().enumerate() {
+        let volumes = spec.value["volumes"].as_array().into_iter().flatten();
+        let is_own = |volume: &&Value| volume["name"].as_str().is_some_and(|name| !mounts.is_shared(name));
+        for volume in volumes.filter(|volume| volume["name"] == mount["name"]).filter(is_own) {
+            let Some(name) = volume["configMap"]["name"].as_str() else { continue };
+            let Some(map) = configs.get(name) else { continue };
+            for key in map.keys().filter(|key| mount["subPath"].as_str().is_none_or(|path| path == *key)) {
+                let at = own.place().to("volumeMounts").to(index).to("name");
+                texts.extend(config_text(map, key, at, format!("the file {key} (ConfigMap {name})"), ""));
+            }
+        }
+    }
+    texts
+}
+
+fn config_text(map: &Map<String, Value>, key: &str, at: Place, label: String, name: &str) -> Option<Text> {
+    let text = map.get(key)?.as_str()?.to_owned();
+    Some(Text { at, offset: None, label, name: name.to_owned(), text })
+}
+
+/// Returns the addresses in `line` with their ranges: local ports, and sockets on a volume that `locate` finds.
+fn addresses(line: &str, locate: impl Fn(&str) -> Option<(String, String)>) -> Vec<(Range<usize>, Address)> {
+    let mut found = Vec::new();
+    for (colon, _) in line.match_indices(':') {
+        let Some(host) = LOCAL_HOSTS.into_iter().find(|host| line[..colon].ends_with(host)) else { continue };
+        let start = colon - host.len();
+        let is_part = line[..start].ends_with(|before: char| before.is_alphanumeric() || ".-_".contains(before));
+        let digits = line[colon + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        let end = colon + 1 + digits;
+        let port = line[colon + 1..end].parse().ok().filter(|port| *port > 0 && !is_part);
+        found.extend(port.map(|port| (start..end, Address::Port(port))));
+    }
+    let mut start = 0;
+    for token in line.split(|c: char| c.is_whitespace() || "\"'`,;=()[]{}<>|&".contains(c)) {
+        let (at, bare) = (start, token.trim_end_matches([':', '.']));
+        start =
+            line.len().min(start + token.len() + line[start + token.len()..].chars().next().map_or(0, char::len_utf8));
+        let path = bare.strip_prefix("unix:").unwrap_or(bare);
+        if !path.starts_with('/') || path.len() == bare.len() && !bare.contains(".sock") {
+            continue;
+        }
+        let path = format!("/{}", path.trim_start_matches('/'));
+        found.extend(locate(&path).map(|(volume, path)| (at..at + bare.len(), Address::Socket(volume, path))));
+    }
+    found
+}
+
+pub(super) fn declares_port(own: &ContainerRef<'_>, port: u16) -> bool {
+    own.value["ports"].as_array().into_iter().flatten().any(|one| one["containerPort"] == port)
+}
+
+pub(super) fn probes_port(own: &ContainerRef<'_>, port: u16) -> bool {
+    let probes = ["startupProbe", "readinessProbe", "livenessProbe"].map(|field| &own.value[field]);
+    let ports = probes.into_iter().flat_map(|probe| ["httpGet", "tcpSocket", "grpc"].map(|kind| &probe[kind]["port"]));
+    ports.into_iter().any(|one| *one == port || one.as_str() == Some(&port.to_string()))
+}
+
+/// Returns true if an argument opens `port`: `--port=5432`, `:5432`, `0.0.0.0:5432`, or `=tcp:5432` as of the Cloud SQL
+/// Proxy.
+pub(super) fn has_port_argument(own: &ContainerRef<'_>, port: u16) -> bool {
+    let port = port.to_string();
+    let is_open = |host: &str| host.is_empty() || ["0.0.0.0", "[::]", "=tcp"].iter().any(|open| host.ends_with(open));
+    arguments(own).iter().any(|text| {
+        text.text == port && text.name.contains("port")
+            || text.text.ends_with(&format!("?port={port}"))
+            || text.text.rsplit_once(':').is_some_and(|(host, end)| end == port && is_open(host))
+    })
+}

@@ -1,0 +1,151 @@
+//! Proposes an order for a Pod that declares none: one container names `localhost:5432`, and another has the port 5432.
+//! The containers of a Pod share the network, so the first one is a client of the second.
+
+mod mentions;
+
+use crate::core::graph;
+use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::finding::Finding;
+use mentions::{Address, Mention, Mounts};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Data of the ConfigMaps of the input, by name.
+pub type ConfigMaps<'a> = BTreeMap<&'a str, &'a Map<String, Value>>;
+
+/// Sign that the container `waiter` is a client of the container `needed`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    /// Container that names the address.
+    pub waiter: String,
+    /// Container that listens on it.
+    pub needed: String,
+    /// The place of the address in the template, and what it proves.
+    pub finding: Finding,
+    /// True if the sign is not good enough for an order. The finding says why.
+    pub is_doubtful: bool,
+}
+
+/// Proposal for one template.
+#[derive(Debug, Default)]
+pub struct Suggestion {
+    /// At most one for each two containers, in the order of the manifest.
+    pub edges: Vec<Edge>,
+    /// Value of `podgate.io/order`. `None` without good signs, or if they have a cycle.
+    pub order: Option<String>,
+    /// The waits of a cycle.
+    pub cycle: Option<String>,
+}
+
+/// Returns the ConfigMaps among `objects`, by name.
+pub fn config_maps<'a>(objects: impl Iterator<Item = &'a Value>) -> ConfigMaps<'a> {
+    let maps = objects.filter(|object| object["kind"] == "ConfigMap");
+    maps.filter_map(|object| Some((object["metadata"]["name"].as_str()?, object["data"].as_object()?))).collect()
+}
+
+/// Proposes an order for `template`. `configs` are the ConfigMaps of the same input.
+pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
+    let spec = Spec::read(template, &mut Vec::new());
+    let mounts = Mounts::of(&spec);
+    let all: Vec<(ContainerRef<'_>, Vec<Mention>)> =
+        spec.containers.iter().map(|own| (*own, mentions::mentions(own, &spec, configs, &mounts))).collect();
+    let servers: Vec<ContainerRef<'_>> = spec.containers.iter().chain(spec.natives()).copied().collect();
+    let mut edges: Vec<Edge> = Vec::new();
+    for (own, named) in &all {
+        for mention in named.iter().filter(|mention| !mention.listens) {
+            let (found, proof) = match &mention.address {
+                Address::Port(port) => port_servers(own, *port, &servers),
+                Address::Socket(volume, path) => socket_servers(own, (volume, path), &all, &mounts),
+            };
+            for needed in &found {
+                let edge = edge(own, mention, needed, proof, found.len());
+                // A good sign replaces a doubtful one.
+                match edges.iter_mut().find(|one| one.waiter == edge.waiter && one.needed == edge.needed) {
+                    Some(known) if known.is_doubtful && !edge.is_doubtful => *known = edge,
+                    Some(_) => {}
+                    None => edges.push(edge),
+                }
+            }
+        }
+    }
+    let mut before: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for edge in edges.iter().filter(|edge| !edge.is_doubtful) {
+        before.entry(&edge.waiter).or_default().push(&edge.needed);
+    }
+    let cycle = graph::find_cycle(&before).map(|mut names| {
+        names.extend(names.first().copied());
+        graph::describe_cycle(&names)
+    });
+    let order = (cycle.is_none() && !before.is_empty()).then(|| order(&spec, &before));
+    Suggestion { order, cycle, edges }
+}
+
+fn order(spec: &Spec<'_>, before: &BTreeMap<&str, Vec<&str>>) -> String {
+    let names: BTreeSet<&str> = before.iter().flat_map(|(name, others)| others.iter().chain([name])).copied().collect();
+    let levels = graph::levels(&names.iter().map(|name| (*name, 0)).collect(), before);
+    let mut steps: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+    for own in spec.containers.iter().filter(|own| names.contains(own.name)) {
+        steps.entry(levels[own.name]).or_default().push(own.name);
+    }
+    steps.values().map(|step| step.join(" & ")).collect::<Vec<_>>().join(", ")
+}
+
+fn edge(own: &ContainerRef<'_>, mention: &Mention, needed: &ContainerRef<'_>, proof: &str, servers: usize) -> Edge {
+    let doubt = match () {
+        () if needed.is_native() => Some("it is a native sidecar, which starts first anyway"),
+        () if servers > 1 => Some("another container could listen there too"),
+        () if mention.is_later => Some("the name says that the address is not needed at the start"),
+        () => None,
+    };
+    let what = format!("{} of {} names {}, and {} {proof}", mention.label, own.name, mention.shown, needed.name);
+    let (what, fix) = match doubt {
+        None => (what, format!("start {} before {}", needed.name, own.name)),
+        Some(doubt) => {
+            (format!("{what}; not used, because {doubt}"), format!("check whether {} needs {}", own.name, needed.name))
+        }
+    };
+    let finding = Finding::note("suggested-order", mention.at.clone(), what).fix(fix);
+    let finding = Finding { span: mention.span.clone(), ..finding };
+    Edge { waiter: own.name.to_owned(), needed: needed.name.to_owned(), finding, is_doubtful: doubt.is_some() }
+}
+
+/// Returns the other containers that listen on `port`, and the proof. Empty if `own` itself has the port.
+fn port_servers<'a>(
+    own: &ContainerRef<'_>,
+    port: u16,
+    all: &[ContainerRef<'a>],
+) -> (Vec<ContainerRef<'a>>, &'static str) {
+    let find = |has: fn(&ContainerRef<'_>, u16) -> bool| -> Vec<_> {
+        all.iter().filter(|other| has(other, port)).copied().collect()
+    };
+    let ways = [
+        (find(mentions::declares_port), "declares this port"),
+        (find(mentions::probes_port), "has a probe of this port"),
+        (find(mentions::has_port_argument), "has this port in its arguments"),
+    ];
+    let found = ways.into_iter().find(|(found, _)| !found.is_empty());
+    found.filter(|(found, _)| found.iter().all(|other| other.name != own.name)).unwrap_or_default()
+}
+
+/// Returns the other containers that may listen on a socket, and the proof.
+fn socket_servers<'a>(
+    own: &ContainerRef<'_>,
+    socket: (&str, &str),
+    all: &[(ContainerRef<'a>, Vec<Mention>)],
+    mounts: &Mounts<'_>,
+) -> (Vec<ContainerRef<'a>>, &'static str) {
+    let is_socket =
+        |mention: &Mention| matches!(&mention.address, Address::Socket(volume, path) if (&**volume, &**path) == socket);
+    let find = |is_server: &dyn Fn(&ContainerRef<'_>, &[Mention]) -> bool| -> Vec<_> {
+        all.iter().filter(|(other, named)| is_server(other, named)).map(|(other, _)| *other).collect()
+    };
+    let listening = find(&|_, named| named.iter().any(|mention| mention.listens && is_socket(mention)));
+    if listening.iter().any(|other| other.name == own.name) {
+        return Default::default();
+    }
+    if !listening.is_empty() {
+        return (listening, "listens on it");
+    }
+    let may_listen = find(&|other, named| mounts.can_write(other.name, socket.0) && !named.iter().any(is_socket));
+    (may_listen, "mounts its volume")
+}

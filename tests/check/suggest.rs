@@ -1,0 +1,131 @@
+//! Tests of `kubectl podgate suggest`: output, `--write`, exit codes, and the orders of real manifests.
+
+use super::{check, file, program};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const SHOP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: nginx}
+data:
+  nginx.conf: |
+    upstream api { server 127.0.0.1:8080; }
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: shop
+spec:
+  template:
+    spec:
+      # the shop
+      containers:
+      - name: web
+        image: web:1
+        volumeMounts: [{name: conf, mountPath: /etc/nginx}]
+      - name: api
+        image: api:1
+        ports: [{containerPort: 8080}]
+        env: [{name: DB_URL, value: 'postgres://localhost:5432/shop'}]
+      - name: db
+        image: db:1
+        readinessProbe: {tcpSocket: {port: 5432}}
+      volumes: [{name: conf, configMap: {name: nginx}}]
+";
+
+#[test]
+fn evidence_and_order_are_shown_and_written() {
+    let (directory, path) = file(SHOP);
+    let run = |arguments: &[&str]| {
+        let output = program(directory.path()).current_dir(directory.path()).arg("suggest").args(arguments).output();
+        let output = output.unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let out = run(&["pod.yaml"]);
+    for expected in [
+        "the file nginx.conf (ConfigMap nginx) of web names 127.0.0.1:8080, and api declares this port",
+        "the variable DB_URL of api names localhost:5432, and db has a probe of this port",
+        "= help: start db before api",
+        "pod.yaml:9:1: Deployment/shop: podgate.io/order: \"db, api, web\"",
+    ] {
+        assert!(out.contains(expected), "{expected}: {out}");
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), SHOP, "nothing is written without --write");
+    assert_eq!(run(&["--write", "pod.yaml"]), out);
+    let annotated =
+        "  template:\n    metadata:\n      annotations:\n        podgate.io/order: \"db, api, web\"\n    spec:\n";
+    assert_eq!(fs::read_to_string(&path).unwrap(), SHOP.replace("  template:\n    spec:\n", annotated));
+    assert_eq!(run(&["-w", "pod.yaml"]), "pod.yaml:9:1: Deployment/shop: declares an order already\n");
+    // The rest of the file is as before, and the order is valid.
+    assert_eq!(check(&directory, &["pod.yaml"]).0, 0);
+}
+
+#[test]
+fn reasons_for_no_order_are_told() {
+    let pod = |containers: &str| {
+        format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers:\n{containers}")
+    };
+    let own = |name: &str, port: u16, needs: u16| {
+        format!("  - {{name: {name}, ports: [{{containerPort: {port}}}], args: ['--to=localhost:{needs}']}}\n")
+    };
+    for (containers, expected) in [
+        (own("a", 1, 2), "Pod/p: needs no order: it has a single container"),
+        (own("a", 1, 9) + &own("b", 2, 9), "Pod/p: no order: no container clearly needs another one"),
+        (
+            own("a", 1, 2) + &own("b", 2, 1),
+            "Pod/p: no order, because the addresses have a cycle: a waits for b, b waits for a",
+        ),
+        (
+            own("a", 1, 2) + "  - {name: b, ports: [{containerPort: 2}], readinessProbe: {tcpSocket: {port: 2}}}\n",
+            "native sidecars can keep this order without podgate: move b to initContainers",
+        ),
+    ] {
+        let (directory, _) = file(&pod(&containers));
+        let output =
+            program(directory.path()).current_dir(directory.path()).args(["suggest", "pod.yaml"]).output().unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && out.contains(expected), "{expected}: {out}");
+        // `check` names one clear sign, with the command.
+        let (_, out, _) = check(&directory, &["pod.yaml"]);
+        assert_eq!(out.contains("kubectl podgate suggest proposes an order"), out.contains("suggested-order"), "{out}");
+        assert_eq!(out.contains("suggested-order"), expected.contains("cycle") || expected.contains("native"), "{out}");
+    }
+    let (directory, path) = file("a: [");
+    for (arguments, code) in [
+        (vec!["suggest", path.to_str().unwrap()], 0),
+        (vec!["suggest", "none.yaml"], 1),
+        (vec!["suggest", "-w", "-"], 64),
+        (vec!["suggest"], 64),
+    ] {
+        let output = program(directory.path()).args(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+/// `suggest.tsv` has the orders of manifests in public repositories: repository, commit, file, object, order. Each was
+/// compared with the manifest by reading. The repositories must be in `PODGATE_SUGGESTIONS/OWNER/NAME`.
+#[test]
+#[ignore = "needs the repositories: docs/development.md"]
+fn recorded_orders_of_public_manifests() {
+    let directory = std::env::var_os("PODGATE_SUGGESTIONS").expect("PODGATE_SUGGESTIONS=DIRECTORY");
+    let home = tempfile::tempdir().unwrap();
+    let table = include_str!("suggest.tsv");
+    for row in table.lines() {
+        let [repository, commit, path, object, order] = row.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let git = Path::new(&directory).join(repository);
+        let manifest =
+            Command::new("git").arg("-C").arg(git).args(["show", &format!("{commit}:{path}")]).output().unwrap();
+        assert!(manifest.status.success(), "{row}: {}", String::from_utf8_lossy(&manifest.stderr));
+        let output = program(home.path()).args(["suggest", "-"]).write_stdin(manifest.stdout).output().unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        let verdict = out.lines().find_map(|line| Some(line.split_once(&format!(": {object}: "))?.1));
+        let found = verdict.unwrap_or_else(|| panic!("{row}: {out}")).strip_prefix("podgate.io/order: ");
+        assert_eq!(found.unwrap_or("\"\"").trim_matches('"'), order, "{row}");
+    }
+}
