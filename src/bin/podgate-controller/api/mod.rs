@@ -48,7 +48,7 @@ pub(crate) const WATCH_REQUEST: &str = "watch";
 const STABLE_WATCH: Duration = Duration::from_secs(5);
 /// Time over which the sidecars of a cluster open new watches after an API server has cut them all at once, in
 /// milliseconds.
-const RECONNECT_SPREAD_MS: u64 = 12_000;
+const RECONNECT_SPREAD_MS: u64 = 14_000;
 
 #[derive(Debug, Clone)]
 pub(crate) struct PodIdentity {
