@@ -1,4 +1,4 @@
-//! The downward-API file format: one `key="value"` per line, sorted by key, values quoted as by Go's `strconv.Quote`,
+//! The downward-API file format: one `key="value"` per line, sorted by key, values quoted as by Go or JSON,
 //! no newline at the end (<https://kubernetes.io/docs/concepts/storage/volumes/#downwardapi>, kubelet `fieldpath.go`).
 //!
 //! The reader accepts everything that the kubelet writes. One incomplete line makes the reader reject the whole file as
@@ -45,18 +45,10 @@ pub struct Torn {
     pub what: &'static str,
 }
 
-/// Returns `annotations` in the downward-API file format.
+/// Returns `annotations` in the downward-API file format. A JSON string is also a string of Go.
 pub fn write(annotations: &Annotations) -> String {
-    let mut out = String::new();
-    for (key, value) in annotations {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        out.push_str(key);
-        out.push('=');
-        quote_into(value, &mut out);
-    }
-    out
+    let line = |(key, value): (&String, &String)| format!("{key}={}", serde_json::Value::from(value.as_str()));
+    annotations.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Adds a last line with a hash of `text` and with filler, to at least `size` bytes. A file of that size can be
@@ -158,23 +150,6 @@ fn unquote(body: &[u8]) -> Option<String> {
         }
     }
     String::from_utf8(out).ok()
-}
-
-/// Appends `value` to `out` as a quoted string of printable ASCII. Go decodes that string to the same `value`.
-fn quote_into(value: &str, out: &mut String) {
-    use std::fmt::Write as _;
-    out.push('"');
-    for c in value.chars() {
-        let escape = ESCAPES.iter().find(|(_, byte)| char::from(*byte) == c);
-        let _ = match (escape, c) {
-            (Some((letter, _)), _) => write!(out, "\\{}", char::from(*letter)),
-            (None, ' '..='~') => write!(out, "{c}"),
-            _ if u32::from(c) < 0x80 => write!(out, "\\x{:02x}", u32::from(c)),
-            _ if u32::from(c) < 0x1_0000 => write!(out, "\\u{:04x}", u32::from(c)),
-            _ => write!(out, "\\U{:08x}", u32::from(c)),
-        };
-    }
-    out.push('"');
 }
 
 /// Shortens a comma-separated list to at most [`VALUE_MAX`] bytes. Removes whole items from the end.

@@ -2,10 +2,8 @@
 
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::plan::ImageCommand;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Commands by the image as a Pod names it.
 pub type ImageMap = BTreeMap<String, ImageCommand>;
@@ -31,29 +29,5 @@ pub fn commands(images: &ImageMap, template: &Value) -> BTreeMap<String, ImageCo
 
 /// Parses the file. An error has line and column, and ends with the fix.
 pub fn parse(text: &[u8]) -> Result<ImageMap, String> {
-    let mut json = serde_json::Deserializer::from_slice(text);
-    let images = json.deserialize_map(Entries).and_then(|images| json.end().map(|()| images));
-    images.map_err(|error| format!("{error}; write the file with kubectl podgate resolve-images"))
-}
-
-/// Reads the entries, and rejects duplicates, which serde's own maps accept.
-struct Entries;
-
-impl<'de> Visitor<'de> for Entries {
-    type Value = ImageMap;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object with an entry for each image")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ImageMap, A::Error> {
-        let mut images = ImageMap::new();
-        while let Some((image, command)) = map.next_entry::<String, _>()? {
-            if images.contains_key(&image) {
-                return Err(Error::custom(format_args!("duplicate entry {image}")));
-            }
-            images.insert(image, command);
-        }
-        Ok(images)
-    }
+    serde_json::from_slice(text).map_err(|error| format!("{error}; write the file with kubectl podgate resolve-images"))
 }

@@ -40,12 +40,7 @@ fn again(template: &Value) -> Injected {
 const ADDED: [(&str, &str, &str, &[&str]); 7] = [
     ("entrypoint", "api", "command", &["--command-timeout", "5m"]),
     ("entrypoint", "api", "command", &["--post-file=-x", "--on-error", "continue"]),
-    (
-        "entrypoint",
-        "db",
-        "command",
-        &["--breakpoint", "/tmp/b", "--exit-code=child", "--grace", "5s", "--log-format", "json"],
-    ),
+    ("entrypoint", "db", "command", &["--on-error=fail", "--grace", "5s", "--log-format", "json"]),
     ("entrypoint", "db", "preStop", &["--check-closed", "tcp://localhost:1"]),
     ("entrypoint", "api", "startupProbe", &["--self", "/podgate-self"]),
     ("post-start", "db", "postStart", &["--poll-interval", "1s", "--log-to", "/proc/1/fd/2"]),

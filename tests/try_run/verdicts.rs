@@ -124,7 +124,7 @@ fn reasons_of_exit_code_1_are_true() {
         (misspelled, &[], "did you mean podgate.io/order?"),
         (both, &["--workload=Job/none"], "<stdin>: no Job/none with an order; the file has Pod/chain, Pod/second"),
         (beside, &["--workload=Pod/none"], "no Pod/none with an order; the file has Pod/chain"),
-        (many, &[], "Pod/chain, Pod/chain, and 2 more); choose one with --workload"),
+        (many, &[], "Pod/chain, Pod/chain); choose one with --workload"),
     ] {
         let run = Machine::new().run_manifest(&manifest, flags);
         assert_outcome(&run, 1, &[expected]);

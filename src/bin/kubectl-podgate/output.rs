@@ -27,10 +27,8 @@ pub(crate) fn print(text: &str) -> ExitCode {
 }
 
 /// Returns `value` as indented JSON with a final line break.
-pub(crate) fn to_json(value: &impl Serialize) -> Result<String, String> {
-    serde_json::to_string_pretty(value)
-        .map(|json| json + "\n")
-        .map_err(|error| format!("cannot serialize to JSON: {error}"))
+pub(crate) fn to_json(value: &impl Serialize) -> String {
+    format!("{:#}\n", serde_json::json!(value))
 }
 
 /// Prints one error line; returns exit code 1.

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ResolveImages) -> Result<ExitCode, Vec<String>> {
         let sources = args.manifests.read();
         check_readable(&sources, false)?;
         let (images, errors) = look_up(&wanted_images(&sources, false), &args.registry)?;
-        let code = print(&to_json(&images).map_err(|line| vec![line])?);
+        let code = print(&to_json(&images));
         return Ok(if errors.is_empty() { code } else { fail_all(&errors) });
     };
     let entries = read_image_file(path)?;

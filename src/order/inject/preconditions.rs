@@ -4,7 +4,8 @@ use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, AGENT_FIELDS, MOUNT_PATHS, VOLUMES};
 use crate::order::plan::Plan;
-use serde_json::{Value, json};
+use serde_json::Value;
+use std::path::Path;
 
 fn wrong_type(at: Place, expected: &str) -> Finding {
     let what = match at.0.last() {
@@ -44,40 +45,11 @@ pub(super) fn check_template(template: &Value) -> Vec<Finding> {
     found
 }
 
-/// Returns the place of a field that makes the Pod run on Windows. `windowsOptions` is such a field,
-/// because only Windows uses these options.
+/// Returns the place of a field that makes the Pod run on Windows.
 fn windows_place(template: &Value) -> Option<Place> {
-    let labels = ["kubernetes.io/os", "beta.kubernetes.io/os"];
-    let selected = labels.map(|label| Place::spec("nodeSelector").to(label));
-    let systems = selected.into_iter().chain([Place::spec("os").to("name")]);
-    let named: Vec<(Place, &str)> =
-        systems.filter_map(|place| place.of(template).and_then(Value::as_str).map(|os| (place.clone(), os))).collect();
-    if !named.is_empty() {
-        return named.into_iter().find(|(_, os)| *os == "windows").map(|(place, _)| place);
-    }
-    let affinity = Place::spec("affinity").to("nodeAffinity");
-    let terms = affinity.to("requiredDuringSchedulingIgnoredDuringExecution").to("nodeSelectorTerms");
-    let list = terms.items(template);
-    let requires_windows = |term: &Value| {
-        let is_windows = |one: &Value| {
-            let is_os = one["key"].as_str().is_some_and(|key| labels.contains(&key));
-            is_os && one["operator"] == "In" && one["values"] == json!(["windows"])
-        };
-        Place::root().to("matchExpressions").items(term).iter().any(is_windows)
-    };
-    if !list.is_empty() && list.iter().all(requires_windows) {
-        return Some(terms);
-    }
-    let containers = ["initContainers", "containers"]
-        .map(Place::spec)
-        .into_iter()
-        .flat_map(|list| (0..list.items(template).len()).map(move |index| list.to(index)));
-    let mut holders = [Place::root().to("spec")].into_iter().chain(containers);
-    holders.find_map(|holder| {
-        let options = holder.to("securityContext").to("windowsOptions");
-        let is_set = options.of(template).and_then(Value::as_object).is_some_and(|options| !options.is_empty());
-        is_set.then_some(options)
-    })
+    let labels = ["kubernetes.io/os", "beta.kubernetes.io/os"].map(|label| Place::spec("nodeSelector").to(label));
+    let mut places = labels.into_iter().chain([Place::spec("os").to("name")]);
+    places.find(|place| place.of(template).is_some_and(|os| os == "windows"))
 }
 
 /// Reports names that podgate uses, and parts of podgate that were added by hand.
@@ -114,19 +86,6 @@ fn find_manual_parts(container: &Value, place: &Place, found: &mut Vec<Finding>)
     }));
 }
 
-/// Returns the place at which a container runtime mounts `path`: relative to `/`, without `.` and `..`.
-fn absolute(path: &str) -> String {
-    let mut parts = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => _ = parts.pop(),
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
-}
-
 /// Returns errors in the containers that `plan` changes.
 pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
     let list = Place::spec("containers");
@@ -144,9 +103,8 @@ pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
         let mounts = place.to("volumeMounts");
         for (at, mount) in mounts.items(template).iter().enumerate() {
             let path = mount["mountPath"].as_str().unwrap_or_default();
-            let full = absolute(path);
-            let under = |own: &str| full.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-            if let Some(own) = MOUNT_PATHS.iter().find(|own| under(own)) {
+            let full = Path::new("/").join(path);
+            if let Some(own) = MOUNT_PATHS.iter().find(|own| full.starts_with(own)) {
                 let what = format!("{} mounts a volume at {path}, but podgate mounts its own at {own}", planned.name);
                 let at = mounts.to(at).to("mountPath");
                 found.push(Finding::error("path-taken", at, what).fix("use another mountPath"));

@@ -23,7 +23,7 @@ pub(crate) async fn run(args: &Status) -> Result<ExitCode, String> {
     let view = view::view(&pod, &cluster.namespace, clock::wall_clock());
     let text = match args.output {
         OutputFormat::Text => text::render(&view),
-        OutputFormat::Json => to_json(&view)?,
+        OutputFormat::Json => to_json(&view),
     };
     write_stdout(&text)?;
     Ok(watch::exit_code(&view))

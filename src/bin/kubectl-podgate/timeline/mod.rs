@@ -23,15 +23,15 @@ pub(crate) async fn run(args: &Timeline) -> Result<ExitCode, String> {
     let pod = cluster.get_pod(&args.pod).await?;
     let events = events(&cluster, pod.metadata.uid.as_deref().unwrap_or_default()).await;
     let timeline = build::build(&pod, events.as_deref(), &cluster.namespace, clock::wall_clock());
-    write_stdout(&render(&timeline, args.output, args.width)?)?;
+    write_stdout(&render(&timeline, args.output, args.width))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Renders a timeline in this format. `width` replaces the terminal's width.
-pub(crate) fn render(timeline: &shape::Timeline, format: Output, width: Option<u16>) -> Result<String, String> {
+pub(crate) fn render(timeline: &shape::Timeline, format: Output, width: Option<u16>) -> String {
     match format {
-        Output::Text => Ok(text::render(timeline, width)),
-        Output::Svg => Ok(svg::render(timeline)),
+        Output::Text => text::render(timeline, width),
+        Output::Svg => svg::render(timeline),
         Output::Json => to_json(timeline),
     }
 }

@@ -14,9 +14,8 @@ const ROW_HEIGHT: f64 = 30.0;
 const BAR_HEIGHT: f64 = 18.0;
 /// Maximum length of a name in the left column, in characters. Such a name fits in the column even in a wide font.
 const NAME_MAX: usize = 24;
-/// Maximum length (in characters of a wide font) and height (in pixels) of a headline's line.
+/// Maximum length of the headline, in characters of a wide font.
 const HEADLINE_MAX: usize = 96;
-const HEADLINE_HEIGHT: f64 = 19.0;
 /// Width of a legend's item without its text.
 const LEGEND_GAP: f64 = 38.0;
 /// Mean width of a letter of the legend.
@@ -71,9 +70,7 @@ const STYLE: &str = "\
 
 pub(crate) fn render(timeline: &Timeline) -> String {
     let rows = timeline.containers.len() as f64;
-    let head = wrap(&timeline.summary, HEADLINE_MAX);
-    let shift = HEADLINE_HEIGHT * head.len().saturating_sub(1) as f64;
-    let height = TOP + rows * ROW_HEIGHT + 48.0 + shift;
+    let height = TOP + rows * ROW_HEIGHT + 48.0;
     let mut out = String::new();
     let name = escape(&format!("Start of {}", timeline.pod));
     let about = escape(&description(timeline));
@@ -85,11 +82,8 @@ pub(crate) fn render(timeline: &Timeline) -> String {
 <style>{STYLE}</style>
 <rect class="bg" width="{WIDTH}" height="{height}"/>"#
     );
-    for (index, line) in head.iter().enumerate() {
-        let y = 26.0 + HEADLINE_HEIGHT * index as f64;
-        let _ = writeln!(out, r#"<text class="head" x="12" y="{y}">{}</text>"#, escape(line));
-    }
-    let _ = writeln!(out, r#"<g transform="translate(0 {shift})">"#);
+    let head = escape(&shorten(&timeline.summary, HEADLINE_MAX));
+    let _ = writeln!(out, r#"<text class="head" x="12" y="26">{head}</text>"#);
     let (above, top, bottom) = (TOP - 14.0, TOP - 8.0, TOP + rows * ROW_HEIGHT);
     for (after, text) in ticks(timeline.to - timeline.from, 12) {
         let (x, text) = (x_position(timeline.from + after, timeline), escape(&text));
@@ -100,29 +94,11 @@ pub(crate) fn render(timeline: &Timeline) -> String {
         write_row(&mut out, row, index, timeline);
     }
     write_legend(&mut out, timeline, bottom + 26.0);
-    out.push_str("</g>\n</svg>\n");
+    out.push_str("</svg>\n");
     out
 }
 
-/// Wraps text between words, because SVG does not wrap text. Splits a word only if the word is longer than a line.
-fn wrap(text: &str, most: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        let letters: Vec<char> = word.chars().collect();
-        for (index, part) in letters.chunks(most).enumerate() {
-            match lines.last_mut() {
-                Some(line) if index == 0 && line.chars().count() + 1 + part.len() <= most => {
-                    line.push(' ');
-                    line.extend(part);
-                }
-                _ => lines.push(part.iter().collect()),
-            }
-        }
-    }
-    lines
-}
-
-/// Shortens a long name by removing the middle, because many names differ only at the end.
+/// Shortens a long text by removing the middle, because many names differ only at the end.
 fn shorten(name: &str, most: usize) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= most {

@@ -4,7 +4,6 @@
 //! Only [`files`] does I/O. Everything else is pure functions of text and values.
 
 mod args;
-mod exact;
 pub(crate) mod files;
 mod locate;
 mod parse;

@@ -1,27 +1,19 @@
 //! Parses one document as Kubernetes does. Scalars follow YAML 1.1, and duplicate keys are errors.
 
-use super::exact::Exact;
 use super::{SourceError, syntax};
 use serde_json::Value;
 use serde_saphyr::{Error, Options};
 
 /// Returns the value of a YAML document, or `Null` if the document is empty.
 pub(crate) fn yaml(text: &str) -> Result<Value, SourceError> {
-    if let Some(offset) = find_directive(text) {
-        let message = "Kubernetes rejects documents with a directive (%YAML, %TAG)".to_owned();
-        return Err(SourceError { offset, message, fix: "remove it" });
-    }
-    let mut documents: Vec<Exact> =
+    let mut documents: Vec<Value> =
         serde_saphyr::from_multiple_with_options(text, options(text)).map_err(|error| parse_error(text, &error))?;
-    match documents.len() {
-        0 => Ok(Value::Null),
-        1 => Ok(documents.remove(0).0),
+    if documents.len() > 1 {
         // Should not happen: `split_documents` leaves no separator in `text`.
-        _ => {
-            let message = "more than one document without a separator".to_owned();
-            Err(SourceError { offset: 0, message, fix: "add a line ---" })
-        }
+        let message = "more than one document without a separator".to_owned();
+        return Err(SourceError { offset: 0, message, fix: "add a line ---" });
     }
+    Ok(documents.pop().unwrap_or_default())
 }
 
 fn options(text: &str) -> Options {
@@ -44,7 +36,7 @@ fn options(text: &str) -> Options {
 
 /// Returns the value of a JSON document.
 pub(crate) fn json(text: &str) -> Result<Value, SourceError> {
-    serde_json::from_str(text).map(|Exact(value)| value).map_err(|error| {
+    serde_json::from_str(text).map_err(|error| {
         let line_start: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
         let offset = (line_start + error.column().saturating_sub(1)).min(text.len());
         // Remove the position at the end of the message, because the caller reports the position itself.
@@ -65,17 +57,4 @@ fn parse_error(text: &str, error: &Error) -> SourceError {
     let line_end = text[offset..].find('\n').map_or(text.len(), |end| offset + end);
     let (message, fix) = syntax::explain(&text[..line_end], error);
     SourceError { offset, message, fix }
-}
-
-/// Returns the offset of a directive at the beginning of the document.
-fn find_directive(text: &str) -> Option<usize> {
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        let code = line.trim_start();
-        if !code.is_empty() && !code.starts_with('#') {
-            return line.starts_with('%').then_some(at);
-        }
-        at += line.len();
-    }
-    None
 }

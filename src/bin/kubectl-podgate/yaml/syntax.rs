@@ -65,19 +65,10 @@ fn explain_syntax(kind: &ErrorKind) -> (String, &'static str) {
             "indent the key like the other keys of its object; quote text that contains a colon",
         ),
         K::ExpectedBlockMappingKey => ("expected a key here", "write KEY: VALUE, indented like the keys above"),
-        K::BlockEntryInFlowCollection | K::BlockSequenceEntryNotAllowed | K::ExpectedBlockSequenceEntry => {
-            ("no list item is allowed here", "start each item on its own line; indent all items alike")
-        }
-        K::InvalidTrailingSingleQuotedScalar | K::InvalidTrailingDoubleQuotedScalar => {
-            ("text after a closing quote", "quote the whole value; write '' for a quote in single quotes")
-        }
-        K::UnknownQuotedScalarEscape | K::InvalidQuotedScalarHexEscape | K::InvalidUnicodeEscape => {
-            ("an unknown escape in double quotes", "write \\\\ for a backslash, or use single quotes")
-        }
         K::UnexpectedCharacter { character } => {
             return (format!("no value may begin with {}", character.escape_default()), "quote the value");
         }
-        _ => INVALID,
+        other => return (format!("invalid YAML: {other}"), INVALID.1),
     };
     (problem.to_owned(), fix)
 }

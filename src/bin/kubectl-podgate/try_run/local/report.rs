@@ -51,7 +51,7 @@ pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> 
     timeline.notes = sentences(&run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
     timeline.notes.extend(stops.into_iter().map(|(_, text)| text).chain(missing));
     let separator = if args.output == Output::Text { "\n" } else { "" };
-    write_stdout(&format!("{separator}{}", render(&timeline, args.output, None)?))?;
+    write_stdout(&format!("{separator}{}", render(&timeline, args.output, None)))?;
     Ok(ExitCode::from(outcome as u8))
 }
 

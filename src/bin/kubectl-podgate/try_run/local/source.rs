@@ -115,10 +115,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
             }
         }
     }
-    let mut titles: Vec<String> = found.iter().map(|(title, ..)| title.clone()).collect();
-    let more = titles.split_off(titles.len().min(10)).len();
-    titles.extend((more > 0).then(|| format!("and {more} more")));
-    let all = titles.join(", ");
+    let all = found.iter().map(|(title, ..)| title.as_str()).collect::<Vec<_>>().join(", ");
     found.retain(|(title, ..)| args.workload.as_ref().is_none_or(|chosen| is_named(title, chosen)));
     let file = display_name(&path);
     match (found.as_slice(), &args.workload) {
