@@ -9,10 +9,9 @@
 #
 # arm64 is cross-compiled, without emulation. `make dockerfile` tests this file without a registry.
 
-# Any image with Debian's apt-get, rustup's cargo, and cc.
-ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-bookworm
-
-FROM --platform=$BUILDPLATFORM ${RUST_IMAGE} AS build
+# Any image with Debian's apt-get, rustup's cargo, and cc. `make pin-images` writes the digest. Dependabot renews it, and
+# reads it only from FROM, not from ARG.
+FROM --platform=$BUILDPLATFORM docker.io/library/rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
 ARG TARGETARCH=amd64
 
 # A C compiler for the target: it compiles ring, and links. tools/build finds it.
