@@ -27,7 +27,7 @@ registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
 version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image release release-verify pin-images dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image release release-verify release-rehearsal pin-images dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -73,6 +73,9 @@ release: ## Build all files of a release into dist/release, from the last commit
 
 release-verify: release ## Build the release a second time elsewhere, and compare all bytes: VERSION=0.1.0 (40 minutes)
 	tools/release --verify "$(VERSION)"
+
+release-rehearsal: ## Sign dist/release with a new key, push it to a registry on this machine, and run docs/verify-release.md
+	tools/rehearse-release dist/release
 
 pin-images: ## Write the digests of the base images into the Dockerfile; needs docker and the registry
 	tools/pin-images

@@ -138,10 +138,11 @@ const RUN_BY: [(&str, &str); 8] = [
 ];
 
 /// Blocks that no test runs as they are: page, start of the block, and the exception in `docs/README.md`.
-const NOT_RUN: [(&str, &str, &str); 4] = [
+const NOT_RUN: [(&str, &str, &str); 5] = [
     ("README.md", "make ", "the targets of `make`"),
     ("docs/development.md", "tests/kubelet/prepare\n", "the commands for developers"),
     ("docs/kubectl-podgate.md", "kubectl krew install ", "the installation with krew"),
+    ("docs/verify-release.md", "", "the verification of a release"),
     ("docs/webhook.md", "helm ", "the commands of Helm"),
 ];
 
