@@ -106,8 +106,8 @@ fn reasons_for_no_order_are_told() {
     }
 }
 
-/// `suggest.tsv` has the orders of manifests in public repositories: repository, commit, file, object, order. Each was
-/// compared with the manifest by reading. The repositories must be in `PODGATE_SUGGESTIONS/OWNER/NAME`.
+/// `suggest.tsv` has the orders of manifests in public repositories: repository, commit, file, object, order, and
+/// what is wrong with the order by the judgment of a reader. The repositories must be in `PODGATE_SUGGESTIONS/OWNER/NAME`.
 #[test]
 #[ignore = "needs the repositories: docs/development.md"]
 fn recorded_orders_of_public_manifests() {

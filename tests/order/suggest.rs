@@ -73,6 +73,8 @@ fn servers_are_found_by_port_probe_or_argument() {
         (json!({"args": ["-addr=:80"]}), "web > api"),
         (json!({"args": ["-instances=a:b:c=tcp:80"]}), "web > api"),
         (json!({"args": ["a:b:c?port=80"]}), "web > api"),
+        (json!({"args": ["--metrics-bind-address=127.0.0.1:80"]}), "web > api"),
+        (json!({"env": [{"name": "ADMIN_LISTEN", "value": "127.0.0.1:80 http2"}]}), "web > api"),
         (json!({"args": ["--workers=80"]}), ""),
         (json!({"ports": [{"containerPort": 8080}]}), ""),
     ] {

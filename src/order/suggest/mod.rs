@@ -54,7 +54,7 @@ pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
     for (own, named) in &all {
         for mention in named.iter().filter(|mention| !mention.listens) {
             let (found, proof) = match &mention.address {
-                Address::Port(port) => port_servers(own, *port, &servers),
+                Address::Port(port) => port_servers(own, *port, &servers, &all),
                 Address::Socket(volume, path) => socket_servers(own, (volume, path), &all, &mounts),
             };
             for needed in &found {
@@ -113,14 +113,18 @@ fn edge(own: &ContainerRef<'_>, mention: &Mention, needed: &ContainerRef<'_>, pr
 fn port_servers<'a>(
     own: &ContainerRef<'_>,
     port: u16,
-    all: &[ContainerRef<'a>],
+    servers: &[ContainerRef<'a>],
+    all: &[(ContainerRef<'a>, Vec<Mention>)],
 ) -> (Vec<ContainerRef<'a>>, &'static str) {
     let find = |has: fn(&ContainerRef<'_>, u16) -> bool| -> Vec<_> {
-        all.iter().filter(|other| has(other, port)).copied().collect()
+        servers.iter().filter(|other| has(other, port)).copied().collect()
     };
+    let is_listening = |mention: &Mention| mention.listens && mention.address == Address::Port(port);
+    let listening = all.iter().filter(|(_, named)| named.iter().any(is_listening)).map(|(other, _)| *other);
     let ways = [
         (find(mentions::declares_port), "declares this port"),
         (find(mentions::probes_port), "has a probe of this port"),
+        (listening.collect(), "listens on it"),
         (find(mentions::has_port_argument), "has this port in its arguments"),
     ];
     let found = ways.into_iter().find(|(found, _)| !found.is_empty());
