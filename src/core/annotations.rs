@@ -1,9 +1,11 @@
-//! The downward-API file format: one `key="value"` per line, sorted by key, values quoted as by Go or JSON,
-//! no newline at the end (<https://kubernetes.io/docs/concepts/storage/volumes/#downwardapi>, kubelet `fieldpath.go`).
+//! The downward-API file format.
 //!
-//! The reader accepts everything that the kubelet writes. One incomplete line makes the reader reject the whole file as
-//! torn, so that a half-written file never makes a container *ready*. The reader decodes only the values that the
-//! caller requests.
+//! Each line is `key="value"`. The lines are sorted by key, and the values are quoted as in Go or JSON. The file has no
+//! newline at the end (<https://kubernetes.io/docs/concepts/storage/volumes/#downwardapi>, kubelet `fieldpath.go`).
+//!
+//! The reader accepts everything that the kubelet writes. It rejects the whole file as torn if one line is incomplete,
+//! so that a half-written file never makes a container *ready*. The reader decodes only the values that the caller
+//! requests.
 
 use crate::core::sandbox::fnv1a;
 use std::collections::BTreeMap;
@@ -45,14 +47,16 @@ pub struct Torn {
     pub what: &'static str,
 }
 
-/// Returns `annotations` in the downward-API file format. A JSON string is also a string of Go.
+/// Returns `annotations` in the downward-API file format. The values are written as JSON strings, which are also valid
+/// Go strings.
 pub fn write(annotations: &Annotations) -> String {
     let line = |(key, value): (&String, &String)| format!("{key}={}", serde_json::Value::from(value.as_str()));
     annotations.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Adds a last line with a hash of `text` and with filler, to at least `size` bytes. A file of that size can be
-/// overwritten in place with the result, even if the volume is full. [`read`] rejects a mixture of two padded files.
+/// Appends a line with a hash of `text` and with filler, so that the result has at least `size` bytes. A file of `size`
+/// bytes can then be overwritten in place, even if the volume is full. During that write, a reader may see a mixture of
+/// two padded files, which [`read`] rejects.
 pub fn pad(mut text: String, size: usize) -> String {
     let hash = fnv1a(text.as_bytes());
     let filler = size.saturating_sub(text.len() + PADDING.len() + HASH_LENGTH + "\"".len());
@@ -74,8 +78,8 @@ fn check_hash(bytes: &[u8]) -> Result<(), Torn> {
 }
 
 /// Reads the annotations whose key `wanted` accepts. Fails if a line is not `key="value"`, even if `wanted` rejects its
-/// key, or if the hash of a padded file does not match. An accepted value with invalid escapes is skipped, so that one bad
-/// annotation cannot hide the others.
+/// key. Also fails if the hash of a padded file does not match. An accepted value with invalid escapes is skipped, so
+/// that one bad annotation cannot hide the others.
 pub fn read(bytes: &[u8], mut wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Torn> {
     let mut found = Annotations::new();
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);

@@ -101,7 +101,7 @@ impl FromStr for Check {
         }
         for (scheme, check) in [("unix://", Check::Unix as fn(String) -> Check), ("mount://", Check::Mount)] {
             let Some(path) = text.strip_prefix(scheme) else { continue };
-            // The kernel's limit without the final NUL (unix(7)).
+            // 107 bytes is the kernel's limit for a socket path, without the final NUL (unix(7)).
             if scheme == "unix://" && path.len() > 107 {
                 return parse_error("the path of a socket has at most 107 bytes");
             }

@@ -43,10 +43,10 @@ pub struct Container {
     /// Readiness probe, which runs after the startup probe has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readiness_probe: Option<Probe>,
-    /// Check by the agent that replaces both probes. The probes are then absent.
+    /// Check that the agent runs instead of the startup and readiness probes. Both probes are then absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_check: Option<String>,
-    /// Request by which the sidecar makes the container exit when all others have ended.
+    /// Request by which the sidecar makes the container exit when all other containers have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quit: Option<String>,
 }
@@ -105,7 +105,7 @@ fn number<const NUMBER: u32>() -> u32 {
     NUMBER
 }
 
-/// Returns true for a field's default value. The API replaces a zero by the default value too.
+/// Returns true if `value` is the field's default value, or 0, which the API replaces by the default value.
 fn is_default<const NUMBER: u32>(value: &u32) -> bool {
     *value == 0 || *value == NUMBER
 }
@@ -134,7 +134,7 @@ fn is_plaintext(mode: &Option<String>) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Handler {
-    /// Only the kubelet and the container's agent can run this action.
+    /// Runs a command inside the container. Only the kubelet and the container's agent can run this action.
     Exec(Exec),
     HttpGet(HttpGet),
     TcpSocket(TcpSocket),
@@ -165,7 +165,7 @@ pub struct HttpGet {
     pub protocol: Option<String>,
 }
 
-/// A header of an `httpGet`.
+/// A header of an `httpGet` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     pub name: String,
@@ -189,7 +189,7 @@ pub struct Grpc {
     pub service: Option<String>,
     #[serde(default, skip_serializing_if = "is_plaintext")]
     pub mode: Option<String>,
-    /// Host of a `ready.podgate.io/…` check. A probe of the Pod API has none.
+    /// Host of a `ready.podgate.io/…` check. `None` in a probe of the Pod API.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub host: Option<String>,
 }

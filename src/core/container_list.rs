@@ -28,7 +28,7 @@ pub enum OrderError {
         /// The container with the hook.
         hook: String,
     },
-    /// One container is held by the kubelet, and another has a hook.
+    /// The kubelet holds one container, and another container has a hook.
     #[error(
         "container {held} is in hold mode and {hook} has a post-start hook; the kubelet releases no held container \
          while a hook runs; use one of the two modes for both"

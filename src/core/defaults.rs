@@ -1,4 +1,5 @@
-//! Default time limits of the agent's flags. `inject` omits a flag with its default, and `check` assumes the default.
+//! Default time limits of the agent's flags. `inject` omits a flag whose value is the default. If a flag is missing,
+//! `check` assumes the default.
 
 use std::time::Duration;
 
@@ -6,12 +7,12 @@ use std::time::Duration;
 pub const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Time limit of a check of a gate or postStart hook (`--check-timeout`).
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit of all checks after the gate has opened (`opened --check-limit`): that of a startupProbe with the defaults
-/// of Kubernetes.
+/// Time limit for all checks after the gate has opened (`opened --check-limit`). A startupProbe with Kubernetes'
+/// defaults has the same limit.
 pub const OPENED_CHECK_LIMIT: Duration = Duration::from_secs(30);
 /// Time limit of a readinessProbe that waits (`probe --limit`).
 pub const PROBE_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// Time limit of a preStop hook (`--grace`).
 pub const PRE_STOP_GRACE: Duration = Duration::from_secs(25);
-/// Part of that limit for the user's own preStop hook (`--then-timeout`).
+/// Part of [`PRE_STOP_GRACE`] that is reserved for the user's own preStop hook (`--then-timeout`).
 pub const THEN_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,12 +1,13 @@
-//! When a gate opens: a function of the published Pod state and of the gate's own observations. The result includes
-//! the reason, so that users see what the gate waits for.
+//! Decides when a gate opens, from the published Pod state and the gate's own observations. The result includes the
+//! reason, so that users see what the gate waits for.
 //!
 //! | rule | hook (`post-start`) | gate (`entrypoint`) | gate at the kubelet (`hold`) |
 //! |---|---|---|---|
 //! | who decides | the agent, [`decide`] | the agent, [`decide`] | the sidecar, [`decide_hold`] |
 //! | all conditions are met | opens | opens | opens |
 //! | the states must be recent | no | the board has the gate's ticket | one more observation of each condition |
-//! | a check is pending; cannot pass any more | closed; gives up | closed; gives up | no checks |
+//! | a check is pending | closed | closed | no checks |
+//! | a check cannot pass any more | gives up | gives up | no checks |
 //! | a condition cannot be met, with fail-fast | gives up | gives up | no fail-fast |
 //! | a container is unknown | closed; gives up after 2 s | closed; gives up after 2 s | closed |
 //! | an earlier container in the list has ended | gives up | closed | closed |
@@ -15,11 +16,12 @@
 //! | the sidecar is not running | fallback check, or closed | closed | the gate stays as it is |
 //! | time limit, on-timeout `fail` | the hook fails | the gate fails | `TimedOut`; opens when the conditions are met |
 //! | time limit, on-timeout `continue` | opens | opens | opens; closes after the container has run |
-//! | the limit counts from | start of the hook | start of the gate | closed time since the last run |
+//! | start of the time limit | start of the hook | start of the gate | closed time since the last run |
 //! | closes again | never | never: a new start has a new gate | when a condition is no longer met |
 //!
-//! With on-timeout `continue`, a hook or gate does not give up because of another container or a check: that container
-//! could otherwise open it early. The agent's wait loop and the sidecar's model measure the time limits.
+//! With on-timeout `continue`, a hook or gate never gives up because of another container or a check. Otherwise, a
+//! failure of another container could open the gate early. The agent's wait loop and the sidecar's model measure the
+//! time limits.
 
 use crate::core::exit::Exit;
 use crate::core::snapshot::Snapshot;
@@ -29,8 +31,8 @@ use crate::core::until::{ConditionStatus, WaitCondition};
 use crate::core::words::words;
 use std::time::Duration;
 
-/// Time that a gate allows for startup. Later, a container that is missing on the board is an error, and a missing sidecar
-/// counts as dead.
+/// Time that a gate allows for startup. After this time, a container that is missing on the board is an error, and a
+/// missing sidecar counts as dead.
 pub const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// Conditions and rules of a gate.
@@ -246,7 +248,7 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
         (SidecarHealth::Dead(Some(Ok(()))), _) if observed.pending_checks.is_empty() => {
             return Decision::Open(OpenReason::FallbackPassed);
         }
-        // A dead sidecar does not affect the pending checks.
+        // Only checks are pending. A dead sidecar does not affect them.
         _ if obstacles.is_empty() => {}
         (SidecarHealth::Dead(Some(Err(why))), _) => obstacles.push(Obstacle::FallbackFailed(why.clone())),
         (SidecarHealth::Dead(None), GateKind::Hook(_)) => obstacles.push(Obstacle::NoFallbackCheck),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Returns a list of the waits in a cycle. The first name is also the last.
+/// Describes a cycle: which name waits for which. The first name must be repeated at the end of `names`.
 pub fn describe_cycle(names: &[impl AsRef<str>]) -> String {
     let pairs = names.windows(2).map(|pair| format!("{} waits for {}", pair[0].as_ref(), pair[1].as_ref()));
     pairs.collect::<Vec<_>>().join(", ")
@@ -36,8 +36,8 @@ pub fn find_cycle<'a>(edges: &BTreeMap<&'a str, Vec<&'a str>>) -> Option<Vec<&'a
     None
 }
 
-/// Returns the level of each name in `first`: its number there, or one more than the highest level of the names in
-/// `before` if that is higher. `before` has no cycles.
+/// Returns the lowest possible level of each name in `first`, where `first` contains each name's minimum level. A
+/// name's level must be higher than the levels of all names that `before` lists for it. `before` has no cycles.
 pub fn levels<'a>(first: &BTreeMap<&'a str, u32>, before: &BTreeMap<&'a str, Vec<&'a str>>) -> BTreeMap<&'a str, u32> {
     fn level<'a>(
         name: &'a str,

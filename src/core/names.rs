@@ -28,15 +28,16 @@ pub const SANDBOX_TIMES: &str = "sandbox.podgate.io/times";
 /// Ticket of each gate whose report the sidecar has read and whose conditions it has since evaluated:
 /// `api=3f2a9c1e,web=00d1f6c2`. Published only on the board.
 pub const SANDBOX_HEARD: &str = "sandbox.podgate.io/heard";
-/// Ticket of each gate whose container's startupProbe has passed in the sidecar: `api=3f2a9c1e`. Published only on the
-/// board.
+/// Ticket of each gate whose container has passed the startupProbe that the sidecar runs: `api=3f2a9c1e`. Published
+/// only on the board.
 pub const SANDBOX_STARTUP_PASSED: &str = "sandbox.podgate.io/startup-passed";
 /// Containers whose preStop hook has started: `app,envoy`.
 pub const SANDBOX_STOPPING: &str = "sandbox.podgate.io/stopping";
 /// Number of restarts of each restarted container in this epoch: `db=2`.
 pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
 
-/// Start time of this sandbox's first sidecar by the kubelet's clock, RFC 3339 in UTC. Published only on the board.
+/// Start time of the first sidecar in this sandbox, by the kubelet's clock: RFC 3339 in UTC. Published only on the
+/// board.
 pub const SANDBOX_SINCE: &str = "sandbox.podgate.io/since";
 
 /// Number of patches that release held containers. The kubelet syncs the Pod when the value changes.

@@ -6,8 +6,8 @@ use crate::core::container::{self, Exec, Handler, Port, Probe};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-/// Declares structs with fields of the API. A field of an unexpected type counts as absent, so that one bad field cannot
-/// hide the rest of the Pod. (Equivalent derived code makes the sidecar 72 KiB larger.)
+/// Declares structs with fields of the API. A field of an unexpected type counts as absent, so that one bad field
+/// cannot hide the rest of the Pod. (Derived code with the same effect would make the sidecar 72 KiB larger.)
 macro_rules! model {
     ($($(#[$about:meta])* $struct:ident { $($name:literal $field:ident: $type:ty,)* })*) => {$(
         $(#[$about])*
@@ -149,7 +149,7 @@ impl Container {
         let checks = self.gate_command().map(|line| self.flag_values(&line, "--ready-check")).unwrap_or_default();
         container::Container {
             name: self.name.clone(),
-            // Beside a probe, the check runs the probe's command.
+            // With a probe, `--ready-check` runs the command of that probe and does not replace the probe.
             ready_check: checks.into_iter().next().filter(|_| !has_probe),
             ports: self.ports.clone(),
             startup_probe: self.startup_probe.as_ref().and_then(|probe| self.original_probe(probe)),
@@ -163,12 +163,12 @@ impl Container {
     }
 
     /// Returns the startupProbe without podgate's part. `podgate opened --check URL` becomes a probe of that URL, and
-    /// `podgate opened` alone becomes `None`. The sidecar cannot run `exec` probes, so it cannot use the omitted part.
+    /// `podgate opened` alone becomes `None`. Podgate's part is an `exec` probe, which the sidecar could not run.
     fn original_probe(&self, probe: &Probe) -> Option<Probe> {
         let Some(line) = probe.opened_command() else { return Some(probe.clone()) };
         let checks = self.flag_values(&line, "--check");
         let handler = Handler::from_check(checks.iter().find_map(|url| url.parse().ok())?)?;
-        // The time limit of a probe with --wait is that of the whole wait.
+        // With --wait, the probe's own time limit covers the whole wait, so use the time limit of one check.
         let timeout =
             self.flag_values(&line, "--check-timeout").pop().and_then(|text| humantime::parse_duration(&text).ok());
         let timeout = timeout.map_or(1, |timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1));

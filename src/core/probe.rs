@@ -10,7 +10,8 @@ use std::time::Duration;
 /// Minimum interval between two attempts.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Time after which attempts become rare. A longer wait costs the node more than it gains.
+/// Time since the container's start after which attempts become less frequent. In a slow start, frequent attempts would
+/// cost the node more CPU time than the earlier result is worth.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// Returns the interval between attempts, `elapsed` after the container's start. `min_interval` is set by the user.
@@ -102,7 +103,8 @@ impl ProbeProgress {
         earliest.max(last + wait)
     }
 
-    /// Returns the end of the initial delay. If the port begins to listen, an extra attempt must not run earlier.
+    /// Returns the end of the initial delay. When the port begins to listen, the sidecar makes an extra attempt, but
+    /// not before this time.
     pub fn earliest_attempt(&self) -> Duration {
         if self.is_resumed { Duration::ZERO } else { seconds(self.probe().initial_delay_seconds) }
     }

@@ -33,8 +33,8 @@ const OTHER_KEYS_SIZE: usize = 512 + WATCHING_MAX;
 /// Item of a list of containers that stands for every container.
 pub const ALL_CONTAINERS: &str = "*";
 
-/// Returns the size in bytes of the file that the sidecar reserves for the reports of a container with these conditions,
-/// before another container can fill the volume.
+/// Returns the size in bytes of the file that the sidecar reserves for the reports of a container with these
+/// conditions. The sidecar reserves the file before another container can fill the volume.
 pub fn reserved_size(conditions: &[WaitCondition]) -> usize {
     let list = Report { waiting_for: conditions.to_vec(), ..Report::default() };
     (list.to_text().len() + OTHER_KEYS_SIZE).next_multiple_of(annotations::PAGE)

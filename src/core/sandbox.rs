@@ -21,11 +21,12 @@ pub struct SandboxId {
 pub struct InvalidSandboxId;
 
 impl SandboxId {
-    /// Builds the id from kernel data. `None` marks a part that is unavailable.
+    /// Builds the id from kernel data. `None` marks a part that is unavailable. The parameters are:
     ///
-    /// `boot_id` is `/proc/sys/kernel/random/boot_id`, `cookie` is `SO_NETNS_COOKIE`, `mount_root` is field 4 of the
-    /// mountinfo line of `/etc/hostname`. `shm_fsid` is `f_fsid` of `/dev/shm`, used only if both cookie and root are
-    /// missing.
+    /// - `boot_id`: the content of `/proc/sys/kernel/random/boot_id`
+    /// - `cookie`: `SO_NETNS_COOKIE`
+    /// - `mount_root`: field 4 of the mountinfo line of `/etc/hostname`
+    /// - `shm_fsid`: `f_fsid` of `/dev/shm`, used only if both cookie and root are missing
     pub fn new(
         boot_id: Option<&str>,
         cookie: Option<u64>,

@@ -28,7 +28,7 @@ pub struct Snapshot {
     pub stuck: BTreeMap<String, String>,
     /// Ticket of each gate whose report the sidecar has read, by container name.
     pub heard_tickets: BTreeMap<String, String>,
-    /// Ticket of each gate whose container has passed its startupProbe in the sidecar, by container name.
+    /// Ticket of each gate whose container has passed the startupProbe that the sidecar runs, by container name.
     pub startup_passed: BTreeMap<String, String>,
     /// Containers whose preStop hook has started.
     pub stopping: BTreeSet<String>,

@@ -40,8 +40,9 @@ pub fn open_file_beneath(directory: BorrowedFd<'_>, name: &Path, flags: OFlags) 
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
 }
 
-/// Returns false if the kernel's cache has no such `path`: it does not exist, or is in a remote file system. Does not
-/// wait for a file system. Returns true if the kernel cannot tell: Linux before 5.12, or a sandbox without openat2.
+/// Returns false if the kernel's cache does not contain `path`: the path does not exist, or is in a remote file system.
+/// Returns true if the kernel cannot tell (Linux before 5.12, or a sandbox without openat2). Does not wait for a file
+/// system.
 pub fn may_exist(path: &str) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
@@ -91,7 +92,8 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Opens an output of a process, such as `/proc/1/fd/2` or `/dev/stderr`, for appending. Fails if the output is a file,
-/// which may be on a mount that does not answer. The text of the links shows that: only files have a path.
+/// because the file may be on a mount that does not answer. The text of the links shows the kind of output before it is
+/// opened.
 pub fn open_output(path: &Path) -> io::Result<File> {
     let mut shown = path.to_owned();
     // /dev/stderr is a link to a link.
@@ -117,8 +119,8 @@ pub fn open_output(path: &Path) -> io::Result<File> {
     if is_valid { Ok(file) } else { Err(not_regular()) }
 }
 
-/// Returns the flag that forbids a link at `path`, unless only the kernel and the runtime create links in its directory.
-///
+/// Returns the flag that rejects a link at `path`. Returns no flag if only the kernel and the runtime create links in
+/// the directory of `path`.
 pub fn link_flag(path: &Path) -> OFlags {
     let is_system = |directory: &Path| directory == Path::new("/dev") || directory.starts_with("/proc");
     if path.parent().is_some_and(is_system) { OFlags::empty() } else { OFlags::NOFOLLOW }
@@ -127,8 +129,9 @@ pub fn link_flag(path: &Path) -> OFlags {
 /// Replaces the file `name` in `directory` atomically. Omits `fsync`, because the volumes are in memory. On failure, no
 /// partial file is left under `name`.
 ///
-/// Returns the new file, open since its creation; for writing too, unless it is a program. While it is open, the kernel
-/// denies other processes a lease (`F_SETLEASE`), with which a process of the same user id could delay its users.
+/// Returns the new file, still open: for reading if the file is a program, otherwise for writing. While the file is
+/// open, the kernel denies leases on it (`F_SETLEASE`) to other processes. With a lease, a process of the same user id
+/// could delay the readers of the file.
 pub fn replace(directory: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
     replace_via(directory, &format!(".{name}.tmp"), name, content, mode)
 }
@@ -187,8 +190,10 @@ pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Overwrites the file `name` in `directory` in place. Fails and changes nothing if the file has not enough pages,
-/// because a full volume cannot extend the file, or if an end of the old content would remain.
+/// Overwrites the file `name` in `directory` in place. Fails and changes nothing in two cases:
+///
+/// - The content needs more pages than the file has, because a full volume cannot extend the file.
+/// - The content is shorter than the file, so an end of the old content would remain.
 pub fn overwrite(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let directory = open_directory(directory)?;
     let mut file = open_file_beneath(directory.as_fd(), Path::new(name), OFlags::WRONLY)?;

@@ -54,8 +54,8 @@ pub fn is_held(path: &Path) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => ofd_lock(file.as_fd(), OfdLock::QueryWrite),
-        // Another container has a lease on the file (F_SETLEASE), which the kernel denies while the holder of the lock
-        // has the file open.
+        // Another container has a lease on the file (F_SETLEASE). The kernel denies such a lease while a process has
+        // the file open, so no process holds the lock.
         Err(Errno::NOENT | Errno::AGAIN) => Ok(false),
         Err(error) => Err(error.into()),
     }

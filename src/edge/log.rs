@@ -57,7 +57,7 @@ impl<S: Subscriber> Layer<S> for LineLayer {
         let line = render(self.format, &now.to_string(), *event.metadata().level(), &fields);
         // A failed write to the log is not fatal.
         let _ = match &self.target {
-            // A pipe that nobody reads would block podgate.
+            // Skip the line if no process reads the pipe, because the write would block podgate.
             Target::Stderr if !wait_until_ready(&io::stderr(), PollFlags::OUT, STDERR_TIMEOUT) => Ok(()),
             Target::Stderr => io::stderr().lock().write_all(line.as_bytes()),
             Target::File(file) => (&*file).write_all(line.as_bytes()),

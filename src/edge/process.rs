@@ -64,7 +64,7 @@ pub fn identify(pid: u32) -> Option<Process> {
     Some(Process { pid, start_ticks: start_ticks(pid)? })
 }
 
-/// Returns the time since the node's boot, including the time in suspend. Processes of all containers can compare it.
+/// Returns the time since the node's boot, including the time in suspend. All containers of a node share this clock.
 pub fn time_since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }

@@ -133,16 +133,17 @@ pub fn inherit_only(kept: BorrowedFd<'_>) {
 /// Takes the descriptor `number`, which this process has inherited for its own use. New programs do not inherit it.
 /// Returns `None` if it is not open.
 pub fn take_inherited(number: i32) -> Option<OwnedFd> {
-    // SAFETY: `fcntl` fails if the descriptor is not open. The parent has passed it to this process, which has not opened
-    // it, so it has no other owner. std and rustix cannot take a descriptor by its number.
+    // SAFETY: `fcntl` fails if the descriptor is not open. The parent has passed the descriptor to this process, and no
+    // code here has opened it, so the descriptor has no other owner. std and rustix cannot take a descriptor by its
+    // number.
     unsafe {
         let is_open = number > libc::STDERR_FILENO && libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) == 0;
         is_open.then(|| OwnedFd::from_raw_fd(number))
     }
 }
 
-/// Makes `command` end with this process and start without blocked signals. A kubelet that restarts kills a hook's
-/// process but not the children of that process. The kernel sends the signal when the *thread* that forked ends, so
+/// Makes `command` end with this process and start without blocked signals. A restart of the kubelet kills a hook's
+/// process, but not the children of that process. The kernel sends the signal when the *thread* that forked ends, so
 /// spawn `command` from the main thread.
 pub fn die_with_parent(command: &mut Command) {
     let parent = std::process::id();
@@ -196,7 +197,8 @@ mod tests {
     #[test]
     fn a_command_whose_parent_has_already_ended_does_not_start() {
         let mut command = Command::new("/bin/true");
-        // SAFETY: these calls are async-signal-safe. The parent of the process that continues ends before the next step.
+        // SAFETY: these calls are async-signal-safe. The child exits at once. The grandchild continues after its parent
+        // has ended.
         unsafe {
             command.pre_exec(|| {
                 let parent = libc::getpid();

@@ -1,7 +1,7 @@
-//! The tether: a lock in a container's own directory held exactly as long as the container's process runs.
+//! The tether: a lock in a container's own directory. The lock is held exactly as long as the container's process runs.
 //!
-//! An open-file-description lock belongs to the open file, not to a process. The lock survives `execve`, and the kernel
-//! releases it when the last descriptor is closed, at the latest when the process ends.
+//! An open-file-description lock belongs to the open file, not to a process. The lock survives `execve`. The kernel
+//! releases the lock when the last descriptor is closed, at the latest when the process ends.
 
 use crate::core::names::TETHER_FILE;
 use crate::edge::sys::{OfdLock, ofd_lock};

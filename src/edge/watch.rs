@@ -62,7 +62,7 @@ pub struct Watch {
     /// The directories, each with its inotify watch.
     directories: Vec<(PathBuf, Option<WatchDescriptor>)>,
     poll_interval: Duration,
-    /// Creation of the watch.
+    /// Time at which the watch was created.
     since: Instant,
     bell: Option<Bell>,
     inotify: Option<Inotify>,
@@ -137,7 +137,8 @@ impl Watch {
         let path = self.board.join(names::BELL_FILE);
         let mut bell = Bell::open(&path)?;
         for _ in 0..3 {
-            // A bell that is replaced during the opening looks dead. Open the new bell.
+            // If the sidecar replaces the bell while this code opens it, the old bell looks dead. Then open the new
+            // bell.
             if bell.is_live || bell.is_current() {
                 break;
             }
@@ -197,7 +198,7 @@ impl Watch {
             self.inotify = Inotify::init().ok();
         }
         let Some(inotify) = &mut self.inotify else { return false };
-        // On a full volume, podgate overwrites a file in place.
+        // On a full volume, podgate overwrites a file in place, which causes CLOSE_WRITE.
         let changes = WatchMask::MOVED_TO | WatchMask::CLOSE_WRITE;
         let mask = changes | WatchMask::DELETE_SELF | WatchMask::MOVE_SELF | WatchMask::ONLYDIR;
         let mut watching = false;

@@ -11,8 +11,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Must be called inside the tokio runtime, as early as possible: for process 1 of a container, the kernel drops a
-    /// signal that is not handled.
+    /// Starts to receive the signals. Must be called inside the tokio runtime, as early as possible: for process 1 of a
+    /// container, the kernel drops a signal that is not handled.
     pub(crate) fn new() -> io::Result<Signals> {
         Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }

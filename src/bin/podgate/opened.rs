@@ -22,9 +22,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 enum Gate {
     Open(Report),
-    /// The gate waits for this.
+    /// The gate waits for the conditions in this text.
     Waiting(String),
-    /// The gate's process has exited, as this text says.
+    /// The gate's process has exited. The text is the error message.
     Exited(String),
 }
 
@@ -43,8 +43,8 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
     }
 }
 
-/// Waits until the gate has opened and the checks have passed. The gate's own time limit ends the wait for the gate,
-/// because it ends the container.
+/// Waits until the gate has opened and the checks have passed. The wait for the gate has no limit here: at the gate's
+/// own time limit, the gate ends the container.
 fn wait(args: Opened) -> Result<(), Failure> {
     let since = now();
     // Only this container's gate writes into the directory, so the watch needs no bell.

@@ -24,11 +24,12 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let check = Argv::new(args.command).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let check = Check::Exec(check);
     let sources = PodSources::new(args.board, None, POLL_INTERVAL);
-    // Each start of the container has another process 1, unless the containers share their process namespace.
+    // Each start of the container has a new process 1, unless the containers share their process namespace.
     let process = process::identify(1);
     let state = |view: &PodView| view.snapshot()?.states.get(&args.container).copied();
     let is_ready = |view: &PodView| state(view) == Some(State::Ready);
-    // The kubelet may show a run that has passed as ready, so the kubelet must learn of a failure at once.
+    // If this run of the container has passed before, the kubelet may show the container as ready. The kubelet must
+    // then learn of a failure at once.
     let has_passed = read_report(&args.self_dir).is_ok_and(|report| report.check_passed && report.process == process);
     let view = sources.view();
     // Without a sidecar, no container waits for the report.

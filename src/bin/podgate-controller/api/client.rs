@@ -21,7 +21,7 @@ const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without data after which the kernel sends TCP keepalive probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Longest wait for `Retry-After`. Meanwhile no patch can release a held container.
+/// Longest time for which the client obeys `Retry-After`. During this wait, no patch can release a held container.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 
 /// Creates a client without connecting to the API server. Fails if no service account is mounted in this container.

@@ -30,7 +30,7 @@ use tracing::{info, warn};
 /// Time during which changes are collected into one patch. Each patch costs the API server a write, and makes the kubelet
 /// sync the Pod.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
-/// The same for the first patch. Until then, a person sees only the kubelet's status.
+/// The same for the first patch. Before that patch, a user sees only the kubelet's status.
 const FIRST_BATCH_WINDOW: Duration = Duration::from_millis(400);
 /// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
@@ -46,8 +46,8 @@ const WATCH_TIMEOUT_SECONDS: u32 = 290;
 pub(crate) const WATCH_REQUEST: &str = "watch";
 /// Minimum duration of a watch that resets the back-off.
 const STABLE_WATCH: Duration = Duration::from_secs(5);
-/// Time over which the sidecars of a cluster open new watches after an API server has cut them all at once, in
-/// milliseconds.
+/// Time in milliseconds over which the sidecars of a cluster spread their new watches, after an API server has ended
+/// all watches at once.
 const RECONNECT_SPREAD_MS: u64 = 14_000;
 
 #[derive(Debug, Clone)]

@@ -21,8 +21,8 @@ use tracing::{debug, warn};
 
 /// Polling interval when inotify is not available or a directory cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Delays between an event and the further checks that follow. inotify reports a close slightly before the kernel
-/// releases the lock. An exiting process releases its ports and its tether in no fixed order.
+/// Delays after an event at which the sidecar checks the directories again. inotify reports a close slightly before the
+/// kernel releases the lock. An exiting process releases its ports and its tether in no fixed order.
 const RECHECK_DELAYS: [Duration; 4] =
     [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4), Duration::from_millis(8)];
 
@@ -38,7 +38,8 @@ pub(crate) struct Directories {
     last_seen: BTreeMap<String, LastSeen>,
     /// Limits the sidecar's CPU use while containers write continuously.
     budget: CpuBucket,
-    /// CPU time of this thread when the last event arrived; `None` if its handling is accounted for.
+    /// CPU time of this thread when the last event arrived; `None` if `budget` already includes the handling of that
+    /// event.
     handled_since: Option<Duration>,
     last_check: Instant,
     last_event: Instant,

@@ -24,7 +24,7 @@ pub(crate) struct PodFacts {
     pub(crate) containers: Vec<Container>,
     pub(crate) kubelet_statuses: BTreeMap<String, KubeletStatus>,
     /// True if the sidecar is a regular container and all other regular containers can end for good. The sidecar must
-    /// exit after the last of them.
+    /// exit after these containers.
     pub(crate) must_end_with_others: bool,
     /// Start time of the sidecar's container according to the kubelet, if it is running.
     pub(crate) own_started_at: Option<SystemTime>,

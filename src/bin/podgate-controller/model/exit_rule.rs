@@ -29,8 +29,9 @@ impl ExitRule {
         self.have_others_ended |= facts.must_end_with_others && trusted && facts.have_others_ended;
     }
 
-    /// Returns the signal that ends the sidecar now; `None` without a signal, and while a preStop hook runs or may still
-    /// begin. As a regular container, the sidecar gets SIGTERM together with all others, and their hooks need the board.
+    /// Returns the signal that ends the sidecar now. Returns `None` without a signal, and while a preStop hook runs or
+    /// may still begin. If the sidecar is a regular container, all containers get SIGTERM at the same time, and the
+    /// hooks of the others need the board.
     pub(crate) fn ending_signal(&self, pod: &PodModel, now: Instant) -> Option<&'static str> {
         let may_begin = self.due().is_some_and(|at| now < at);
         let must_wait = pod.pre_stop_containers().any(|track| match track.stopping() {
@@ -41,7 +42,7 @@ impl ExitRule {
         self.signal.filter(|_| self.signaled_at.is_none() || !must_wait)
     }
 
-    /// Returns the time from which the sidecar does not wait for the beginning of a preStop hook.
+    /// Returns the time after which the sidecar no longer waits for a preStop hook to begin.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.signaled_at.map(|since| since + PRE_STOP_START_TIMEOUT)
     }

@@ -5,8 +5,8 @@ use crate::model::rate_limit::TokenBucket;
 use podgate::core::gate::{Decision, HoldFacts, OpenReason};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Times of the release patches after the first one, from the opening of the gate or from the container's last end. The
-/// kubelet syncs a new Pod at most once a second. The later times are just after each back-off of the kubelet.
+/// Times of the release patches after the first one, measured from the opening of the gate or from the container's last
+/// end. The kubelet syncs a new Pod at most once a second. The later times are just after each back-off of the kubelet.
 const REQUEST_TIMES: [Duration; 8] = [
     Duration::from_millis(1200),
     Duration::from_secs(3),
@@ -21,9 +21,9 @@ const REQUEST_TIMES: [Duration; 8] = [
 const LATER_INTERVAL: Duration = Duration::from_secs(300);
 /// Pause before the next attempt to write or remove a gate file.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// Longest expected time from the closing of a gate to the start of a container that has passed the open gate: the
-/// kubelet has read the file, but the runtime still creates the container. A shorter opening does not stop the time
-/// limit: the kubelet may not have had the time to create the container.
+/// Longest expected time from the closing of a gate to the start of a container that has passed the open gate. The
+/// kubelet has already read the file, but the runtime still creates the container. If the gate was open for a shorter
+/// time, the time limit continues, because the kubelet may not have created the container.
 const CREATION_TIME: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +34,8 @@ enum HoldState {
     TimedOut,
     /// Open since this time, because its conditions are met or held.
     Open(Instant),
-    /// Open since this time without its conditions, because the time limit has passed. It stays open until the container
-    /// runs.
+    /// Open since this time without its conditions, because the time limit has passed. The gate stays open until the
+    /// container runs.
     Skipped(Instant),
 }
 
@@ -45,11 +45,12 @@ pub(crate) struct HoldGate {
     /// Observations that are still needed before the gate opens; `None` while a condition is not met, and while the
     /// gate is open.
     pub(super) confirmation: Option<PendingAck>,
-    /// Start of the part of the wait that `waited` does not contain.
+    /// Start of the current part of the wait. `waited` contains the earlier parts.
     waiting_since: Instant,
-    /// Earlier parts of this wait. Time with an open gate does not count, unless shorter than `CREATION_TIME`.
+    /// Length of the earlier parts of this wait. Does not include the time with an open gate, unless that time was
+    /// shorter than `CREATION_TIME`.
     waited: Duration,
-    /// Time of the last closing by the wall clock, to compare with the kubelet's times; `None` if the gate was never open.
+    /// Wall-clock time of the last closing, for comparison with the kubelet's times; `None` if the gate was never open.
     closed_at: Option<SystemTime>,
     last_request_at: Option<Instant>,
     /// Limits the release patches, because a condition that flaps must not flood the API server.
@@ -86,8 +87,8 @@ impl HoldGate {
         self.state == HoldState::TimedOut
     }
 
-    /// Returns the facts for [`decide_hold`](podgate::core::gate::decide_hold). `limit` is the time limit of a container
-    /// that starts without its conditions after that.
+    /// Returns the facts for [`decide_hold`](podgate::core::gate::decide_hold). `limit` is the time limit after which
+    /// the container starts without its conditions, if there is such a limit.
     pub(super) fn facts(&self, limit: Option<Duration>, now: Instant) -> HoldFacts {
         match self.state {
             HoldState::Open(_) => HoldFacts::Open,
@@ -149,9 +150,9 @@ impl HoldGate {
         (self.state == HoldState::Waiting).then(|| self.waiting_since + limit.saturating_sub(self.waited))
     }
 
-    /// Returns the time of the next action for a container that may be held: an attempt to write the gate file, the end of
-    /// a wait with this time limit, or a release patch. `ended_at` is the time at which the container's last end was
-    /// observed.
+    /// Returns the time of the next action for a container that may be held. The action is an attempt to write the gate
+    /// file, the end of a wait with this time limit, or a release patch. `ended_at` is the time at which the
+    /// container's last end was observed.
     pub(super) fn due(&self, limit: Option<Duration>, ended_at: Option<Instant>) -> Option<Instant> {
         let deadline = limit.and_then(|limit| self.deadline(limit));
         // At its end, a wait can need the gate file, which cannot be written before `retry_at`.

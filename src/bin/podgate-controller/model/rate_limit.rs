@@ -15,7 +15,7 @@ pub(crate) fn restart_delay(last: Duration, ran_for: Duration) -> Duration {
     if ran_for > MAX_RESTART_DELAY { RESTART_DELAY } else { (last * 2).clamp(RESTART_DELAY, MAX_RESTART_DELAY) }
 }
 
-/// Token bucket of one container: `BURST` tokens, then one each `SECONDS`.
+/// Token bucket of one container: at first `BURST` tokens, then one token every `SECONDS` seconds.
 #[derive(Debug, Default)]
 pub(crate) struct TokenBucket<const BURST: u32 = 10, const SECONDS: u64 = 10> {
     full_at: Option<Instant>,
@@ -51,7 +51,7 @@ impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
     }
 }
 
-/// Limits the CPU time that the handling of events costs: at first `BURST`, later one in `SHARE`.
+/// Limits the CPU time for handling events: at first `BURST`, later one part in `SHARE` of the time.
 #[derive(Debug, Default)]
 pub(crate) struct CpuBucket {
     full_at: Option<Instant>,

@@ -21,10 +21,10 @@ pub(crate) struct Board {
     directory: PathBuf,
     ringer: Ringer,
     lock: Option<File>,
-    /// The current annotations file. A lease of another container would delay its readers, but the kernel denies write
-    /// leases on a file that another process has open.
+    /// The current annotations file, kept open. While it is open, the kernel denies write leases on the file to other
+    /// containers. Such a lease would delay the readers of the file.
     open_annotations: Option<File>,
-    /// The agent, open for the same reason.
+    /// The agent's file, kept open for the same reason.
     open_agent: Option<File>,
     /// True after the sidecar has logged that it cannot create the bell. Prevents repeated warnings.
     is_bell_broken: bool,
@@ -53,16 +53,17 @@ impl Board {
 
     /// Returns the annotations of an earlier epoch; none if the board has no readable annotations. Without them, the
     /// revision would decrease, and ends of containers would not count. If another container has a lease on the file,
-    /// waits for its end, usually 45 s.
+    /// this function waits for the end of the lease, usually 45 s.
     pub(crate) async fn previous_annotations(&self) -> Annotations {
         let path = self.directory.join(names::ANNOTATIONS_FILE);
         let (sender, mut opened) = tokio::sync::oneshot::channel();
-        // Only an open that waits cannot be delayed again: the kernel denies new leases on the file meanwhile.
+        // Use an open that waits: during the wait, the kernel denies new leases on the file. Repeated attempts could be
+        // delayed each time.
         let open = {
             let (path, flags) = (path.clone(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC);
             move || _ = sender.send(rustix::fs::open(&path, flags, Mode::empty()))
         };
-        // Without a thread, the channel closes at once.
+        // If the thread cannot be created, the channel closes at once.
         let _ = std::thread::Builder::new().spawn(open);
         let _open = match tokio::time::timeout(LEASE_WARNING_DELAY, &mut opened).await {
             Ok(opened) => opened,
@@ -93,8 +94,8 @@ impl Board {
     /// Writes `annotations`, then rings the bell. If the write fails, sets `retry_at`. If creating the bell fails, agents
     /// use inotify.
     pub(crate) fn publish(&mut self, annotations: &Annotations) {
-        // Old files that containers keep open may fill the volume. The padding makes it possible to overwrite the last
-        // file in place then, and leaves space for longer states.
+        // Old files that containers keep open may fill the volume. With the padding, podgate can then overwrite the
+        // last file in place, even with longer states.
         let text = annotations::write(annotations);
         let size = (text.len() + HEADROOM).next_multiple_of(annotations::PAGE);
         let size = size.max(files::size(&self.directory, names::ANNOTATIONS_FILE, names::BOARD_FILE_MAX));
@@ -124,7 +125,8 @@ impl Board {
         }
     }
 
-    /// Takes the lock that shows agents and the sidecar's hook that a sidecar runs and has set up the board.
+    /// Takes the lock on the board. The lock shows the agents and the sidecar's hook that a sidecar runs and has set up
+    /// the board.
     pub(crate) async fn lock(&mut self) -> Result<(), String> {
         let path = self.directory.join(names::CONTROLLER_FILE);
         let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";

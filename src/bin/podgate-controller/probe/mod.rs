@@ -37,8 +37,8 @@ const MAX_READ_BYTES: u64 = 128 * 1024;
 
 /// A TCP connection that reads at most [`MAX_READ_BYTES`].
 ///
-/// The time limit alone is not enough. A flood of data that hyper skips (interim responses, pings, empty records) would
-/// keep the sidecar's only thread busy until the time limit and delay all other probes.
+/// The time limit alone is not enough. Hyper skips interim responses, pings and empty records. A flood of them would
+/// keep the sidecar's only thread busy until the time limit, which would delay all other probes.
 type BoundedStream = Join<Take<OwnedReadHalf>, OwnedWriteHalf>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

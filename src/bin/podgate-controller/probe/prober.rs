@@ -17,8 +17,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Returns the time until the next check for a listening socket, at least 1 ms and at most 100 ms. It is 0.1 % of the time
-/// since the start of probing. If the current check is late, the node is busy, and it is at least ten times the delay.
+/// Returns the time until the next check for a listening socket: 0.1 % of the time since the start of probing, at least
+/// 1 ms and at most 100 ms. If the current check is late, the node is busy. The interval is then at least ten times as
+/// long as the delay.
 pub(super) fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
     (elapsed / 1000).max(late * 10).clamp(Duration::from_millis(1), Duration::from_millis(100))
 }
@@ -50,8 +51,8 @@ pub(crate) struct Prober {
     timer: PreciseTimer,
 }
 
-/// Start of the probing of a container's current incarnation. The limit is needed because a container can report any
-/// number of incarnations.
+/// Start of the probing of a container's current incarnation, with a rate limit. The limit is needed because a
+/// container can report any number of incarnations.
 struct ProbeStart {
     run: u64,
     earliest: Instant,
@@ -64,13 +65,13 @@ struct ProbeLane {
     /// Start of probing, which can be in the future.
     since: Instant,
     run: u64,
-    /// The running attempt. It ends with the lane, so that a container has at most one attempt.
+    /// The running attempt. Dropping the lane drops the attempt too, so that a container has at most one attempt.
     attempt: Option<LocalBoxFuture<'static, Attempt>>,
     /// Time of the next check for a listening socket; `None` if no further check is needed or the check has failed.
     listen_check_at: Option<Instant>,
     /// True if a socket has begun to listen, so that the next attempt is due at once.
     is_expedited: bool,
-    /// Set while a gate waits for one more success.
+    /// Schedule for the attempts while a gate waits for one more success; otherwise `None`.
     confirmation: Option<Confirmation>,
 }
 
@@ -160,7 +161,7 @@ impl Prober {
         });
         if start.run != run {
             start.run = run;
-            // An incarnation that was never probed leaves its start to the next one.
+            // If the earlier incarnation was never probed, the new incarnation takes over its start.
             if start.earliest <= here {
                 start.earliest = start.limit.reserve(here);
             }

@@ -26,7 +26,7 @@ pub(super) async fn handshake(stream: BoundedStream, host: &str) -> Result<(TlsS
         .with_no_client_auth();
     config.alpn_protocols = vec![H2.to_vec(), b"http/1.1".to_vec()];
     config.resumption = Resumption::disabled();
-    // An IP address replaces an invalid name, because rustls sends no SNI for an IP address.
+    // If the name is invalid, use an IP address instead, because rustls sends no SNI for an IP address.
     let name = ServerName::try_from(host.to_owned()).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into());
     let stream = TlsConnector::from(Arc::new(config))
         .connect(name, stream)
@@ -71,7 +71,8 @@ impl ServerCertVerifier for AcceptAnyCert {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         let mut schemes = ring::default_provider().signature_verification_algorithms.supported_schemes();
-        // No signature is verified, so offer also what the kubelet offers and ring does not support.
+        // Offer also the signature schemes that the kubelet offers and ring does not support. The client verifies no
+        // signature, so it needs no support for these schemes.
         schemes.extend([
             SignatureScheme::ECDSA_NISTP521_SHA512,
             SignatureScheme::RSA_PKCS1_SHA1,

@@ -41,7 +41,8 @@ impl Controller {
         }
     }
 
-    /// Ends idling after a change in the directory of `container`, at the latest when its rate limit allows that.
+    /// Ends idling after a change in the directory of `container`. If the container's rate limit delays this, idling
+    /// ends when the limit allows.
     pub(super) fn wake_up(&mut self, container: String) {
         let idling = &mut self.idling;
         if !idling.is_idle {

@@ -1,4 +1,4 @@
-//! Asks containers to exit when all others have ended: proxies in a Job whose command podgate does not know.
+//! Asks containers to exit when all other containers have ended: proxies in a Job whose commands podgate does not know.
 
 use super::Controller;
 use crate::clock::now;

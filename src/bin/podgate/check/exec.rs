@@ -1,5 +1,5 @@
 //! Child processes of checks: the command of `exec:["COMMAND","ARG"]`, and `podgate check --direct` for each check that
-//! may block. Their own children end with them.
+//! may block. When a child process ends, podgate also ends the processes that the child has started.
 
 use crate::clock::now;
 use podgate::core::argv::Argv;
@@ -13,7 +13,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Maximum number of attempts, one per millisecond, to reap killed processes. SIGKILL does not end a process that waits
-/// for a dead mount. Counted instead of timed, because a lack of CPU delays this process as much as the others.
+/// for a dead mount. The limit is a count, not a time: on a busy node, this process gets as little CPU time as the
+/// killed processes.
 const REAP_ATTEMPTS: u32 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl RunningCheck {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
         // Adopt orphans, so that podgate can kill them with the command.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        // Exclude other children of the hook, such as the tether process.
+        // Remember the hook's other children, such as the tether process, so that podgate does not kill them.
         let earlier_children = all_children();
         let is_helper = program == crate::OWN_PROGRAM;
         let output = || if shows_output { Stdio::inherit() } else { Stdio::null() };

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const PERIOD_MAX: Duration = Duration::from_secs(1);
 /// Minimum interval between two child processes that look for a path or a host.
 const CHILD_PERIOD_MIN: Duration = Duration::from_millis(100);
-/// Limits of the pause between two attempts to run a command.
+/// Minimum and maximum pause between two attempts to run a command.
 const EXEC_PERIOD_MIN: Duration = Duration::from_millis(50);
 const EXEC_PERIOD_MAX: Duration = Duration::from_secs(10);
 /// Time limit for a network check, which blocks the agent.
@@ -43,7 +43,7 @@ pub(crate) struct Checks {
     expected: Expected,
     entries: Vec<Entry>,
     running: Option<(usize, RunningCheck)>,
-    /// Killed check whose process has not ended. No other process starts before its end.
+    /// Killed check whose process has not ended. No other process starts until this process has ended.
     stuck: Option<RunningCheck>,
     timeout: Duration,
     since: Instant,
@@ -78,7 +78,7 @@ impl Checks {
         }
     }
 
-    /// Kills no orphans of a check, because this process also has the container's command as a child.
+    /// Lets the checks keep their orphans, because this process also has the container's command as a child.
     pub(crate) fn with_command(self) -> Checks {
         Checks { child_scope: ChildScope::WithOthers, ..self }
     }
@@ -124,7 +124,7 @@ impl Checks {
             let (index, left) = (*index, running.deadline.saturating_duration_since(now));
             self.stuck = self.running.take().map(|(_, check)| check);
             let outcome = match self.expected {
-                // The resolver's text would not help.
+                // Omit the resolver's error text, because it would not help the user.
                 Expected::Pass if self.entries[index].check.is_network() => outcome.map_err(|_| "no answer".to_owned()),
                 Expected::Pass => outcome,
                 Expected::Closed => net::closed_outcome(
@@ -135,7 +135,8 @@ impl Checks {
             let took = (self.timeout + extra_time(&self.entries[index].check)).saturating_sub(left);
             self.record_outcome(index, outcome, took, now);
             if left.is_zero() {
-                // Even a look into the cache may block in a file system that does not answer.
+                // Skip the next look into the kernel's cache: even that may block in a file system that does not
+                // answer.
                 self.entries[index].search_due = now;
             }
         }
@@ -210,8 +211,8 @@ impl Checks {
     }
 }
 
-/// Returns true if a check may block in the kernel, so that a child process must run it: DNS lookups, dead mounts and a
-/// command on a dead mount may block for long.
+/// Returns true if a check may block in the kernel, so that a child process must run it. DNS lookups, dead mounts and
+/// commands on a dead mount can block for a long time.
 fn needs_child(check: &Check) -> bool {
     let (Check::Tcp { host, .. } | Check::Http { host, .. }) = check else { return true };
     host != "localhost" && host.parse::<IpAddr>().is_err()

@@ -1,5 +1,5 @@
-//! Checks without a command: `file://`, `tcp://`, `http://`, `unix://`, `mount://`. All but those of an address block
-//! while a server or a file system does not answer, so they need a child process.
+//! Checks without a command: `file://`, `tcp://`, `http://`, `unix://`, `mount://`. A check of an IP address does not
+//! block. All other checks block while a server or a file system does not answer, so they need a child process.
 
 use crate::clock::now;
 use podgate::core::argv::Check;
@@ -73,7 +73,7 @@ fn connect_unix(path: &str) -> Result<(), String> {
 fn check_mount(path: &str) -> Result<(), String> {
     let failed = |error: io::Error| describe(&error);
     let path = fs::canonicalize(path).map_err(failed)?;
-    // The device number would not tell a bind mount from a directory of the same file system.
+    // The device number would not distinguish a bind mount from a directory of the same file system.
     let mounts = fs::read("/proc/self/mountinfo").map_err(failed)?;
     // The kernel writes space, tab, newline and backslash as `\040` and so on.
     let escape = |byte: &u8| match byte {

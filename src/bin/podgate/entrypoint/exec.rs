@@ -42,8 +42,8 @@ pub(super) fn exec_command(
     Err(exec_failure(&command, &error))
 }
 
-/// Replaces this process, a child of the agent, with a command: execve may block on a dead mount. Returns only on
-/// failure. With `failure_to`, writes the reason to this inherited descriptor.
+/// Replaces this process, a child of the agent, with a command. The agent itself does not do this, because execve may
+/// block on a dead mount. Returns only on failure. With `failure_to`, writes the reason to this inherited descriptor.
 pub(crate) fn replace_process(words: &[OsString], failure_to: Option<i32>) -> Result<(), Failure> {
     let pipe = failure_to.and_then(take_inherited);
     let mut command = command(words)?;

@@ -33,7 +33,8 @@ fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String
     let (mut output, input) = io::pipe()?;
     rustix::io::ioctl_fionbio(&output, true)?;
     let mut child = {
-        // Spawning waits for execve, which may block on a dead mount. So podgate's own program starts first.
+        // Spawning a process waits for its execve, which may block on a dead mount. So spawn podgate's own program,
+        // which then executes the command.
         let mut starter = Command::new(crate::OWN_PROGRAM);
         starter.args(["exec", "--"]).args(command.as_slice());
         starter.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);

@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// Writer of the container's report, which is written again whenever the content has changed.
+/// Writes the container's report, and writes it again whenever its content has changed.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     directory: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Creates a reporter. `container` is the name of the container of a postStart hook or readinessProbe.
+    /// Creates a reporter. `container` is the container's name; `None` for a gate.
     pub(crate) fn new(directory: PathBuf, container: Option<String>, current: Report) -> Reporter {
         Reporter { directory, container, current, last_written: None, error: None }
     }
@@ -82,7 +82,7 @@ impl Reporter {
                     false => "mount this container's own directory there",
                 };
                 let error = format!("{}: {error}; {fix}", self.directory.display());
-                // Without a sidecar, the directory may be missing too.
+                // Warn only if there is a sidecar: without one, the directory may be missing too.
                 if self.error.is_none() && !self.current.epoch.is_empty() {
                     warn!(error, "cannot report to the sidecar");
                 }

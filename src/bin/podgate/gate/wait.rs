@@ -17,8 +17,8 @@ use rustix::event::{PollFd, PollFlags};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// Time between a change of the reasons for waiting and their message. In a long chain, each start changes the reasons of
-/// all later gates, and their messages must not delay the next start.
+/// Delay between a change of the reasons for waiting and the message about that change. In a long chain, each start
+/// changes the reasons of all later gates. The messages of these gates must not delay the next start.
 const MESSAGE_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]

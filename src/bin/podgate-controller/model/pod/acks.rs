@@ -1,4 +1,4 @@
-//! Checks the containers that a gate waits for again, before the gate may open.
+//! Checks a gate's dependencies again before the gate may open.
 
 use super::PodModel;
 use crate::model::pending_ack::PendingAck;

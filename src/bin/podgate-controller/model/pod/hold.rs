@@ -8,8 +8,8 @@ use podgate::core::gate::{Decision, Obstacle, decide_hold};
 use std::time::{Instant, SystemTime};
 
 impl PodModel {
-    /// Opens and closes gates as the published states require. `write` writes or removes the gate file of a container.
-    /// It returns false on failure.
+    /// Opens and closes gates as the published states require. `write` writes or removes the gate file of a container,
+    /// and returns false on failure.
     pub(crate) fn update_gates(
         &mut self,
         now: Instant,
@@ -34,8 +34,8 @@ impl PodModel {
         }
     }
 
-    /// Decides about the gate of the track `at`. Begins a confirmation of the conditions when they hold, and drops it when
-    /// they do not.
+    /// Decides about the gate of the track `at`. Begins a confirmation of the conditions when they hold, and drops that
+    /// confirmation when they no longer hold.
     fn decide_gate(&mut self, at: usize, now: Instant) -> Option<Decision> {
         let decide = |model: &PodModel| {
             let (track, snapshot) = (&model.tracks[at], model.published.as_ref()?);

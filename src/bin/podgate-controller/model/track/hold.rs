@@ -39,7 +39,7 @@ impl ContainerTrack {
         Some(self.hold.as_ref()?.facts(limit, now))
     }
 
-    /// Returns the state of a held container; `observed` is the state without regard to its gate.
+    /// Returns the state of a held container. `observed` is the container's state as determined without its gate.
     pub(in crate::model) fn hold_state(&self, observed: State) -> State {
         let Some(gate) = &self.hold else { return observed };
         let started_at = self.kubelet_status.as_ref().and_then(|status| status.running_since);

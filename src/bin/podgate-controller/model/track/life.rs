@@ -13,8 +13,8 @@ const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 /// Life of the current incarnation. A pending acknowledgment counts only while the gate waits.
 #[derive(Debug)]
 pub(super) enum Life {
-    /// No process holds the tether, and no end is known. The report of an open gate does not count. `running_since` is
-    /// the time since which the kubelet shows such a container running, and the container id.
+    /// No process holds the tether, and no end is known. The report of an open gate does not count. `running_since`
+    /// contains the id of a container that the kubelet shows running, and the time since which the kubelet shows it.
     Free {
         ack: Option<PendingAck>,
         running_since: Option<(Instant, String)>,
@@ -51,8 +51,8 @@ impl ContainerTrack {
         }
     }
 
-    /// Forgets that the incarnation that has ended passed its probe. Without a gate, its report may remain until the
-    /// next incarnation's first probe.
+    /// Forgets that the incarnation that has ended passed its probe. Without a gate, the report of that incarnation may
+    /// remain until the next incarnation's first probe.
     fn withdraw_passed_probe(&mut self) {
         if let Some(report) = self.raw_report.as_mut().filter(|_| self.gate.is_none()) {
             (report.check_passed, report.process) = (false, None);
@@ -91,7 +91,8 @@ impl ContainerTrack {
         true
     }
 
-    /// Handles the tether, after the report and its ticket.
+    /// Updates the container's life from the state of its tether. Call this after the report and its ticket have been
+    /// handled.
     pub(super) fn on_tether(&mut self, held: bool, is_listening: bool, epoch: &str, now: Instant) {
         let report = self.raw_report.clone().unwrap_or_default();
         let (is_gate, opened) = (self.gate.is_some(), report.has_gate_opened());

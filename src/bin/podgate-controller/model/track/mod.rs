@@ -119,7 +119,7 @@ impl ContainerTrack {
         self.answers.probe_verdict == Some(ProbeVerdict::Passed)
     }
 
-    /// Returns the gate's ticket if the sidecar has run the container's startupProbe, and it has passed.
+    /// Returns the gate's ticket if the sidecar has run the container's startupProbe and the probe has passed.
     pub(crate) fn startup_ticket(&self) -> Option<&str> {
         let has_probe = self.spec.startup_probe.as_ref().is_some_and(|probe| !probe.is_exec());
         let has_passed = self.answers.probe_verdict.is_some_and(|verdict| verdict != ProbeVerdict::NotYet);

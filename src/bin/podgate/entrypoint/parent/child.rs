@@ -17,14 +17,14 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// Time after SIGKILL for which podgate waits for the command. The kernel cannot end a process that waits for a mount
-/// without an answer.
+/// Time limit for the command's end after SIGKILL. The kernel cannot end a process that waits for a mount that does not
+/// answer.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Child {
     pid: Pid,
-    /// Pipe from the process that starts the command. Has text only if the command could not be started.
+    /// Pipe from the process that starts the command. Contains text only if the command could not be started.
     start_failure: PipeReader,
     stop_signal: i32,
     status: Option<ExitStatus>,
@@ -39,12 +39,13 @@ pub(super) struct Child {
 impl Child {
     /// Starts `command` in its own process group.
     ///
-    /// Spawning waits for `execve`, which may block on a dead mount. So podgate's own program starts first.
+    /// Spawning a process waits for its `execve`, which may block on a dead mount. So this function spawns podgate's
+    /// own program, which then executes `command`.
     pub(super) fn start(command: &[OsString], stop_signal: i32) -> Result<Child, Failure> {
         let pipe = || -> io::Result<_> {
             let (reader, writer) = io::pipe()?;
             rustix::io::ioctl_fionbio(&reader, true)?;
-            // The child inherits it.
+            // Let the child inherit the write end of the pipe.
             rustix::io::fcntl_setfd(&writer, FdFlags::empty())?;
             Ok((reader, writer))
         };
@@ -147,7 +148,7 @@ impl Child {
     /// Returns the reason if the command could not be started.
     pub(super) fn into_end_reason(mut self) -> Result<Option<EndReason>, Failure> {
         let mut why = String::new();
-        // If the process still runs, the pipe has no end, which is an error after the text.
+        // If the process still runs, the pipe is still open, and the read fails after the text. Ignore that error.
         let _ = self.start_failure.read_to_string(&mut why);
         match self.status.map(exit_code) {
             Some(code) if !why.is_empty() => Err(Failure(code, why)),

@@ -25,7 +25,8 @@ pub(super) struct Dependencies {
 #[derive(Debug)]
 struct Provider {
     until: WaitCondition,
-    /// Epoch in which the condition was met, and the container's number of restarts at that time. `None` before.
+    /// Epoch in which the condition was met, and the container's number of restarts at that time. `None` before the
+    /// condition was met.
     baseline: Option<(String, u64)>,
 }
 

@@ -73,7 +73,7 @@ impl Supervisor<'_> {
         let Some(watch) = &mut self.watch else { return };
         let view = watch.read(|| self.sources.view());
         let at = now();
-        // A restart window and the warning below end without an event.
+        // A restart window and the delay of the warning below end without an event, so read again later.
         self.next_read = at + SLOW_REREAD;
         self.reporter.refresh(&view, !self.checks.is_empty() && self.checks.pending().is_empty());
         match self.dependencies.end_reason(&view, at) {

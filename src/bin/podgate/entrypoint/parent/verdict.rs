@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Reason why podgate has ended the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EndReason {
-    /// The command ran longer than this.
+    /// The command ran longer than this time limit.
     TimedOut(Duration),
     /// All containers of `--stop-after` have exited.
     AllExited,
