@@ -15,13 +15,14 @@ fn main() {
     if env::var_os("RUSTC_LINKER").is_some_and(|linker| linker.to_string_lossy().contains("lld")) {
         return;
     }
-    // The agent aborts on panic (profile `agent`), so nothing reads the unwind tables. Without them it is 98 kB smaller.
-    // Cargo caches this script's output, so the path must not point into the source tree, which may move.
+    // The agent aborts on panic (profile `agent`), so nothing reads the unwind tables. Without these tables, the agent
+    // is 98 kB smaller. Cargo caches this script's output, so the path must not point into the source tree, which may
+    // move.
     let directory = env::var_os("OUT_DIR").map(PathBuf::from).expect("cargo sets OUT_DIR");
     let script = directory.join("no-unwind.ld");
     fs::copy("src/bin/podgate/no-unwind.ld", &script).expect("OUT_DIR is writable");
     println!("cargo::rustc-link-arg-bin=podgate=-Wl,-T,{}", script.display());
-    // Packed, a relative relocation takes one bit instead of 24 bytes, which saves 25 kB. musl 1.2.4 and newer can read
-    // this form. A linker that cannot write it for its target warns and continues.
+    // In packed form, a relative relocation takes one bit instead of 24 bytes, which saves 25 kB. musl 1.2.4 and newer
+    // can read this form. A linker that cannot write this form for its target prints a warning and continues.
     println!("cargo::rustc-link-arg-bin=podgate=-Wl,-z,pack-relative-relocs");
 }

@@ -1,4 +1,4 @@
-//! The clocks: a monotonic one for time limits, and the wall clock for published times.
+//! The clocks: a monotonic clock for time limits, and the wall clock for published times.
 
 use std::time::{Instant, SystemTime};
 

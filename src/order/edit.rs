@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// One step of a [`Place`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathSegment {
-    /// Name of a field in an object. Places are copied often, and share the name.
+    /// Name of a field in an object. Places are copied often, and all copies share the name.
     Key(Arc<str>),
     /// Index of an item in a list, counted from 0.
     Index(usize),

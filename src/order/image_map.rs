@@ -1,4 +1,4 @@
-//! The file of `--images`: commands of images, known without a registry.
+//! The file of `--images`: the commands of images, so that podgate does not need the registry.
 
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::plan::ImageCommand;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Commands by the image as a Pod names it.
 pub type ImageMap = BTreeMap<String, ImageCommand>;
 
-/// Maximum size of a command, in bytes. The webhook ignores a longer one, because a Pod can have many copies of it.
+/// Maximum size of a command, in bytes. The webhook ignores a longer command, because a Pod can have many copies of it.
 const COMMAND_MAX: usize = 16 << 10;
 
 /// Returns the command of an image. A digest identifies the same image under any name.

@@ -27,9 +27,9 @@ pub fn held_spec() -> Value {
     json!({"containers": [container], "volumes": [{"name": "v", "emptyDir": {}}]})
 }
 
-/// Returns true if this answer of an API server means that it cannot hold containers: it has dropped `fileKeyRef`,
-/// because it is older than [`Version::WITH_HOLD`] or its feature gate `EnvFiles` is off, and lists the sources that it
-/// knows.
+/// Returns true if this answer shows that the API server cannot hold containers. Such an API server is older than
+/// [`Version::WITH_HOLD`], or its feature gate `EnvFiles` is off. It drops `fileKeyRef`, and its answer lists the
+/// sources that it knows.
 pub fn rejects_env_files(answer: &str) -> bool {
     answer.contains(".valueFrom: Invalid value") && !answer.contains("fileKeyRef")
 }

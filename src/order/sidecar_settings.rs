@@ -17,7 +17,7 @@ const SETTINGS: [(&str, &str, &str); 4] = [
 pub struct SidecarSettings(BTreeMap<&'static str, String>);
 
 impl SidecarSettings {
-    /// Returns all settings of both. A setting of `other` replaces the same setting of `self`.
+    /// Returns the settings of `self` and `other` together. A setting of `other` replaces the same setting of `self`.
     #[must_use]
     pub(crate) fn overridden_by(&self, other: &SidecarSettings) -> SidecarSettings {
         SidecarSettings(self.0.iter().chain(&other.0).map(|(name, value)| (*name, value.clone())).collect())

@@ -59,7 +59,8 @@ macro_rules! manifests {
 pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
     let mut objects = objects(args);
     if args.uninstall {
-        // The webhook's configuration is then the first object: no Pod waits for a deleted webhook.
+        // Without the namespace, the webhook's configuration is the first object to delete. So no Pod waits for a
+        // deleted webhook.
         objects.retain(|object| !object.contains("\nkind: Namespace\n"));
         objects.reverse();
     }
@@ -68,7 +69,8 @@ pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
     if args.diff { diff(&text).map_err(failed) } else { Ok(print(&text)) }
 }
 
-/// Returns the objects in the order in which kubectl creates them. A policy must exist before the right that it limits.
+/// Returns the objects in the order in which kubectl creates them. A policy must exist before the permission that it
+/// limits.
 fn objects(args: &Install) -> Vec<String> {
     let policies = manifests!["injector/namespace", "policy", "injector/policy", "injector/unknown-containers"];
     let rights = manifests!["injector/networkpolicy", "rbac", "injector/rbac"];

@@ -13,8 +13,8 @@ use tokio::time::timeout_at;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the head of a request, from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time after which the webhook evicts a client with an unfinished handshake or request before it evicts idle clients.
-/// The API server needs only milliseconds for a handshake or a request.
+/// Time that a client has to finish a handshake or a request. After this time, the webhook evicts the client before
+/// idle clients. The API server needs only milliseconds for a handshake or a request.
 const OWED_MAX: Duration = Duration::from_millis(500);
 /// Time limit before the first request and between two requests. Longer than the API server's 90 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(150);
@@ -55,7 +55,8 @@ impl Activity {
     }
 
     /// Returns the rank for eviction, lowest first. Clients whose handshake, head or body is unfinished for more than
-    /// `OWED_MAX` come first, then the others. Each group is sorted by the start of the phase. `None` during a review.
+    /// `OWED_MAX` come first, then the others. Each group is sorted by the start of the phase. Returns `None` during a
+    /// review.
     pub(crate) fn eviction_rank(&self) -> Option<(bool, Instant)> {
         let (phase, since) = *self.0.borrow();
         let is_owing = phase != Phase::Idle && since.elapsed() > OWED_MAX;

@@ -130,12 +130,13 @@ async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<
 fn review(state: &State, body: &[u8]) -> OutcomeReply {
     let inject = |pod: &_| {
         let mut known = state.cluster_facts.get().cloned().unwrap_or_default();
-        // An injected Pod keeps its modes and commands, also if `inject` or an older file has chosen them.
+        // An injected Pod keeps its modes and commands, even if `inject` or an older file has chosen them.
         if !inject::is_injected(pod) {
             known.images = image_map::commands(&state.images.borrow(), pod);
         }
         let mut injected = inject::inject(pod, &state.options, &known)?;
-        // The API server shows them as warnings, also the errors: the webhook does not see what later webhooks change.
+        // The API server shows all findings as warnings. Even errors are only warnings here, because later webhooks can
+        // still change the Pod.
         if body.len() <= CHECKED_BODY_MAX {
             injected.findings.extend(lint::check_start(pod, &injected, Context::default()));
         }

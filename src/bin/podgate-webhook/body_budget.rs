@@ -10,7 +10,7 @@ pub(crate) const SMALL_MAX: usize = 32 << 10;
 /// Memory limit for all bodies together, in bytes.
 const BUDGET: usize = 24 << 20;
 
-/// The reserved bodies. A body with a lower number began earlier.
+/// Tracks the memory that each request body has reserved. Bodies are numbered in the order in which they began.
 #[derive(Default)]
 pub(crate) struct BodyBudget(Mutex<BTreeMap<u64, Body>>);
 

@@ -22,8 +22,8 @@ use podgate::clock;
 use podgate::core::exit::Exit;
 use std::process::ExitCode;
 
-/// musl's allocator returns memory to the kernel and requests memory hundreds of times per injected Pod. That makes an
-/// admission several times slower.
+/// Replacement for musl's allocator. For each injected Pod, musl's allocator returns memory to the kernel and requests
+/// it again hundreds of times. That makes an admission several times slower.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

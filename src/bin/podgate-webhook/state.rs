@@ -18,9 +18,9 @@ pub(crate) struct State {
     pub(crate) metrics: Metrics,
     pub(crate) served_cert: Arc<ServedCert>,
     pub(crate) body_budget: BodyBudget,
-    /// Locked during each review: one review at a time limits memory. Waiting reviews form a queue.
+    /// Lock that is held during each review. One review at a time limits memory. Waiting reviews form a queue.
     pub(crate) review_seat: Arc<Mutex<()>>,
-    /// Locked by the only large body that is reviewed or in the queue. The other large bodies wait for this lock.
+    /// Lock of the only large body that is reviewed or in the queue. The other large bodies wait for this lock.
     pub(crate) large_body_turn: Mutex<()>,
     is_draining: AtomicBool,
     /// Facts about the cluster, once they are known.

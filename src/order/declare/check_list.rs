@@ -29,8 +29,9 @@ impl<'a> Mounts<'a> {
         Mounts { by_path: mounts.rev().filter_map(by_path).collect(), host_paths }
     }
 
-    /// Returns `None` unless a volume is mounted at `path`, and true if the path is certainly a directory. A hostPath or
-    /// a path inside a volume can be a file.
+    /// Returns true if a volume is mounted at `path` and the path is certainly a directory. Returns false if a volume
+    /// is mounted at `path` but the path can be a file: a hostPath, or a path inside a volume. Returns `None` if no
+    /// volume is mounted at `path`.
     pub(super) fn volume_at(&self, path: &str) -> Option<bool> {
         let mount = self.by_path.get(path.trim_end_matches('/'))?;
         let is_whole = mount["subPath"].is_null() && mount["subPathExpr"].is_null();
@@ -45,7 +46,7 @@ pub(super) fn host_paths<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
 }
 
 /// Parses a list of one or more checks. A comma separates checks, except inside the JSON list of an `exec:` check.
-/// `volume_at` returns `None` unless a volume is mounted at a path, and true if the path is certainly a directory.
+/// `volume_at` returns the same as `Mounts::volume_at`.
 pub(super) fn parse(text: &str, volume_at: impl Fn(&str) -> Option<bool>) -> Result<Vec<Check>, SyntaxError> {
     let (mut checks, mut at) = (Vec::new(), 0);
     loop {

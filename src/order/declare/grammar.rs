@@ -71,9 +71,9 @@ pub(super) fn find_foreign_syntax(text: &str) -> Option<String> {
     Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
 }
 
-/// Returns the items that a step after the steps `earlier` waits for, and true for those of the last one: all items, except
-/// exits before the last step. The last step has waited for these, and a container that runs again must not delay the
-/// later steps.
+/// Returns the items that a step after the steps `earlier` waits for, each with true if it belongs to the last of these
+/// steps. Omits waits for an exit before the last step, because the last step has already waited for that exit. A
+/// container that runs again must not delay the later steps.
 pub(super) fn awaited(earlier: &[Vec<Item>]) -> impl Iterator<Item = (&Item, bool)> {
     let items = earlier.iter().rev().enumerate().rev();
     let items = items.flat_map(|(distance, step)| step.iter().map(move |item| (item, distance == 0)));

@@ -153,8 +153,8 @@ fn suggestion(key: &str, is_label: bool) -> String {
     fix(name).or_else(beside).unwrap_or_else(|| "use one of the keys in docs/declaring.md".to_owned())
 }
 
-/// Turns the errors about published states into warnings if `template` is a Pod that was read from a cluster. The API
-/// server gives a Pod its uid after all webhooks.
+/// Turns the errors about published states into warnings if `template` is a Pod that was read from a cluster. Such a
+/// Pod has a uid, which the API server sets after all webhooks.
 pub(super) fn accept_states_of_live_pod(template: &Value, findings: &mut [Finding]) {
     let uid = Place::metadata("uid");
     if uid.of(template).is_some() {

@@ -29,8 +29,8 @@ pub const SIDECAR: &str = "podgate.io/sidecar";
 pub const PUBLISH: &str = "podgate.io/publish";
 /// Record that `inject` writes and `uninject` reads.
 pub const INJECTED: &str = "podgate.io/injected";
-/// Findings that the webhook writes on a Pod with unknown containers. A policy denies the Pod, unless a later webhook
-/// adds the containers and the next call removes the annotation.
+/// Findings that the webhook writes on a Pod with unknown containers. A policy denies such a Pod. If a later webhook
+/// adds the containers, the next call of podgate's webhook removes the annotation.
 pub const UNKNOWN_CONTAINERS: &str = "podgate.io/unknown-containers";
 /// Label that excludes a Pod from injection with the value `disabled`. The value `enabled` is valid, but declares no
 /// order.

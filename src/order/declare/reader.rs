@@ -116,7 +116,7 @@ impl Reader<'_, '_> {
             }
             if let Some(finding) = self.values.spec.check_name(name, &at, None).filter(|_| !may_be_init) {
                 if finding.rule == "unknown-container" && self.optional.contains(name) {
-                    // The list has the note.
+                    // The reader has already added a note about the list that names this container with `?`.
                     return;
                 }
                 if prefix != keys::READY_PREFIX && self.optional.contains(name) && self.values.spec.init(name).is_some()

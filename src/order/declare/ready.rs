@@ -10,7 +10,7 @@ use std::fmt;
 pub enum Ready {
     /// Check that the agent in the container can run.
     Check(Check),
-    /// Request of the sidecar, with its text.
+    /// Request that only the sidecar can send, with its text.
     Request(String, Handler),
 }
 

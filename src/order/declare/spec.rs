@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Name of podgate's own sidecar.
 pub const SIDECAR_NAME: &str = "podgate";
 
-/// Returns true if other products inject a container of this name, so the user cannot move it.
+/// Returns true if other products inject a container of this name, so that the user cannot move the container.
 pub(crate) fn is_by_webhook(name: &str) -> bool {
     matches!(name, "daprd" | "istio-proxy" | "linkerd-proxy" | "otc-container" | "vault-agent")
 }
@@ -90,7 +90,8 @@ pub(crate) fn string_list(value: Option<&Value>) -> Option<Vec<String>> {
     value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
-/// Returns a command line as a list, for a fix. A line with characters of the shell stays one argument of `sh`.
+/// Returns a command line as a list, for a fix. A line with special characters of the shell becomes one argument of
+/// `/bin/sh -c`.
 pub(crate) fn command_words(line: &str) -> Value {
     match line.contains(['\'', '"', '\\', '$', '`', '|', '&', ';', '<', '>', '*']) {
         true => vec!["/bin/sh", "-c", line].into(),
@@ -198,7 +199,7 @@ impl<'a> Spec<'a> {
         let finding = |rule, what: String| Finding { span: word, ..Finding::error(rule, at.clone(), what) };
         if name == SIDECAR_NAME {
             let what = format!("{name} is podgate's own sidecar, which always starts first");
-            // No later webhook can change this, so it is not an unknown container.
+            // No later webhook can change this, so do not report the container as unknown.
             return Some(finding("condition-never-met", what).fix("remove it"));
         }
         if let Some(init) = self.init(name) {

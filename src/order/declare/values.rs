@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Maximum time limit. A probe that waits needs an `int32` timeoutSeconds of as many seconds.
+/// Maximum time limit. A probe that waits needs a `timeoutSeconds` of this length, which must fit into an `int32`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Parser of the values in one template's annotations.
@@ -54,9 +54,9 @@ impl<'a, 'f> Values<'a, 'f> {
         }
     }
 
-    /// Parses a list of containers. Each container must exist in the Pod, unless its name ends in `?`, and occur once.
-    /// Omits containers that do not exist, and puts the Pod's other containers in place of `*`. Returns an empty list on
-    /// any error.
+    /// Parses a list of containers. Each container must occur only once, and must exist in the Pod unless its name ends
+    /// in `?`. Omits containers that do not exist, and puts the Pod's other containers in place of `*`. Returns an
+    /// empty list on any error.
     pub(super) fn list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
         let before = self.findings.len();
         let (mut steps, errors) = parse_list(text, grammar);

@@ -1,4 +1,5 @@
-//! Changes that a person made to injected parts: flags that the next injection keeps, and values that it writes again.
+//! Changes that a person made to injected parts: flags that the next injection keeps, and values that the next
+//! injection overwrites.
 
 use crate::core::command::AgentCommand;
 use crate::core::sandbox::fnv1a;
@@ -9,7 +10,8 @@ use crate::order::inject::parts::{self, AGENT_FIELDS, field_place};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Flags that `inject` writes. Those with the name of a field belong to this field only. Other flags are a person's own.
+/// Flags that `inject` writes. A flag with the name of a field in front belongs only to that field. All other flags in
+/// a command line were added by a person.
 const WRITTEN: &str = "--container --until --check --check-timeout --check-limit --wait --timeout --on-timeout --fail-fast \
     --tether --ready-check --fallback-check --restart-with --stop-after --stop-signal --log-level --termination-log --then \
     --then-timeout --initial-delay readinessProbe--limit startupProbe--or-waiting startupProbe--sidecar-check preStop--grace preStop--log-to";
@@ -50,7 +52,7 @@ fn lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>
     found
 }
 
-/// Returns the words of the command line `new` for the field `short`, with the flags that a person has added to this
+/// Returns the words of the command line `new` for the field `short`. Keeps the flags that a person has added to this
 /// field of `found`, the container before this injection. If nothing else has changed, returns the words of `found`.
 pub(super) fn with_added_flags(mut new: AgentCommand, found: Option<&Value>, short: &str) -> Vec<String> {
     let Some(words) = found.and_then(|container| agent_words(container, short)) else { return new.to_argv() };
@@ -75,8 +77,8 @@ pub(super) fn digest(template: &Value) -> String {
     format!("{:08x}", fnv1a(json!([lines, sidecar]).to_string().as_bytes()))
 }
 
-/// Returns a warning for each part of `found`, an injected template, whose changes by a person are not in `new`, the
-/// next injection. `recorded` is the digest of the previous injection.
+/// Returns a warning for each part that a person has changed in the injected template `found`, if the next injection
+/// `new` does not keep the change. `recorded` is the digest of the previous injection.
 pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<Finding> {
     let is_changed = !recorded.is_empty() && recorded != digest(found);
     let warning = |at: Place, what: String| {

@@ -86,7 +86,7 @@ impl ContainerLines<'_> {
     }
 
     /// Returns the command line of the postStart hook; `then` is the user's own hook. If the hook waits only for the
-    /// container's start, the hook reports that start, leaves the tether and returns at once.
+    /// container's start, it reports that start, leaves a process that holds the tether, and returns at once.
     pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
         let ContainerPlan { name, timeout, .. } = self.planned;
         let mut line = AgentCommand::new("post-start");
@@ -97,7 +97,7 @@ impl ContainerLines<'_> {
         }
         line.add_flag("--timeout", compact_duration(if waits || then.is_some() { *timeout } else { START_TIMEOUT }));
         if !waits {
-            // A time-out does no harm.
+            // The hook only reports that the container has started, so a time-out does no harm.
             line.add_flag("--on-timeout", "continue");
         } else {
             self.add_timeout_flags(&mut line);

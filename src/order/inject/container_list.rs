@@ -59,8 +59,8 @@ const FIELDS: [(&str, &str); 5] = [
     ("/grpc", "port service mode"),
 ];
 
-/// Returns the first field or value of `probe` that podgate does not know. If podgate ignored it, its probe would differ
-/// from the kubelet's.
+/// Returns the first field or value of `probe` that podgate does not know. If podgate ignored this field or value,
+/// podgate's probe would differ from the kubelet's.
 fn unknown_field(probe: &Value) -> Option<String> {
     let headers = probe.pointer("/httpGet/httpHeaders").and_then(Value::as_array).map_or(0, Vec::len);
     let headers = (0..headers).map(|index| (format!("/httpGet/httpHeaders/{index}"), "name value"));

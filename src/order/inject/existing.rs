@@ -97,8 +97,8 @@ impl<'a> Existing<'a> {
     }
 }
 
-/// Returns true if the container `name` has the variable that makes the kubelet hold it. The API server adds default
-/// fields to the variable.
+/// Returns true if the container `name` has the variable that makes the kubelet hold it. Accepts additional fields of
+/// the variable, because the API server adds defaults.
 pub(crate) fn is_held(container: &Value, name: &str) -> bool {
     let wanted = parts::hold_variable(name);
     Place::root().to("env").items(container).iter().any(|one| merge::covers(one, &wanted))

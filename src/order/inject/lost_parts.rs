@@ -51,7 +51,7 @@ fn lost_line(own: &Value, found: &Value, short: &str) -> Option<String> {
 fn lost_sidecar_parts(expected: &Value, returned: &Value) -> Vec<String> {
     let Some((_, own)) = find_sidecar(expected) else { return Vec::new() };
     let Some((_, found)) = find_sidecar(returned) else { return vec!["the whole sidecar".to_owned()] };
-    // The webhook may have read other probes into the list of containers than the manifest has.
+    // The webhook may have read other probes than the manifest has, so the list of containers may differ.
     let is_part = |item: &Value| parts::item_name(item) != Some(parts::CONTAINERS_VARIABLE);
     let mut lost = lost_items(own, found, "env", "variable", is_part);
     if sidecar_list(returned).is_none() {

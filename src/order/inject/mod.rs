@@ -79,7 +79,8 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
 }
 
 /// Keeps settings of an earlier injection that `options` does not set: the pull policy, the omitted user id and, unless
-/// `sets_image` is true, the image. Returns what happens to an image that is not the one of `options`.
+/// `sets_image` is true, the image. If the template's image differs from that of `options`, returns a message about the
+/// image that is used.
 pub fn keep_settings(template: &Value, options: &mut Options, sets_image: bool) -> Option<String> {
     let existing = Existing::read(template).ok()??;
     let (_, sidecar) = existing.sidecar.as_ref()?;
@@ -118,8 +119,9 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
     Ok(Injected { value: plain.into_owned(), edits, ..Injected::default() })
 }
 
-/// Returns `returned`, a Pod of the API server, as podgate injects it after the changes by all other webhooks. Unlike
-/// [`inject`], accepts that parts of podgate are missing. Returns `None` without the record of an injection.
+/// Injects again into `returned`, a Pod that the API server has returned after the changes by all other webhooks.
+/// Unlike [`inject`], accepts that parts of podgate are missing. Returns `None` if the Pod has no record of an
+/// injection.
 ///
 /// # Errors
 /// Returns the findings that prevent the injection.
@@ -152,8 +154,8 @@ impl<'a> Stripped<'a> {
         &self.plain
     }
 
-    /// Injects into the template, which the caller has found to be without the label `podgate.io/inject: disabled`.
-    /// Unlike [`inject`], does not remove [`keys::UNKNOWN_CONTAINERS`].
+    /// Injects into the template. The caller must check first that the template does not have the label
+    /// `podgate.io/inject: disabled`. Unlike [`inject`], does not remove [`keys::UNKNOWN_CONTAINERS`].
     ///
     /// # Errors
     /// Returns all findings, at least one of them an error.

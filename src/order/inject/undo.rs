@@ -118,7 +118,8 @@ fn restore_container(
     Ok(())
 }
 
-/// Removes podgate's words from the list at `place`, up to the `--` at index `end`; `rest` are the words behind it.
+/// Removes podgate's words from the list at `place`, up to the `--` at index `end`. `rest` contains the words after the
+/// `--`.
 fn remove_words(editor: &mut Editor, place: &Place, end: usize, rest: &[Value]) -> Result<(), EditError> {
     if end >= parts::SINGLE_WORDS_MAX {
         return restore_field(editor, place, Some(&rest.to_vec().into()));

@@ -123,7 +123,8 @@ fn sleep_command(seconds: u64) -> String {
     agent_command(&["sleep", &format!("{seconds}s")])
 }
 
-/// Returns a command that does nothing and runs in any image. The start of the hook already signals that the Pod stops.
+/// Returns a command that does nothing and runs in any image. The hook needs no real command, because its start already
+/// signals that the Pod stops.
 pub(super) fn no_op() -> ThenCommand {
     ThenCommand { command: agent_command(&["version"]), duration: Some(Duration::ZERO) }
 }

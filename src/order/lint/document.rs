@@ -33,7 +33,7 @@ fn quoted_key(text: &str) -> Option<String> {
     if let Some((_, key)) = text.rsplit_once('/').filter(|(_, last)| last.contains("podgate.io~1")) {
         return Some(key.replace("~1", "/")).filter(|key| keys::is_annotation(key));
     }
-    // A script or a text can begin a line with a key too.
+    // Require the word `annotations`, because a line of a script or of prose can begin with a key too.
     if !text.contains("nnotations") {
         return None;
     }
@@ -59,7 +59,7 @@ impl Walk<'_> {
         match value {
             Value::Object(fields) => {
                 self.check_fields(fields, path);
-                // A value of an annotation may quote a whole object, as kubectl's does.
+                // The value of an annotation may quote a whole object, as kubectl's annotation does.
                 let is_map =
                     matches!(path.last(), Some(PathSegment::Key(key)) if matches!(&**key, "annotations" | "labels"));
                 for (key, field) in fields.iter().filter(|(_, field)| !(is_map && field.is_string())) {
@@ -90,8 +90,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Reports an annotation that is a field of the metadata, of a spec or of the document, usually because it is
-    /// indented like `annotations:`.
+    /// Reports an annotation that is a field of the metadata, of a spec or of the document. Usually the user has
+    /// indented the key like `annotations:`.
     fn check_fields(&mut self, fields: &serde_json::Map<String, Value>, path: &[PathSegment]) {
         let name = path.last().map(|segment| if let PathSegment::Key(key) = segment { &**key } else { "" });
         for key in fields.keys().filter(|key| keys::is_annotation(key)) {
@@ -100,7 +100,7 @@ impl Walk<'_> {
                 let fix = format!("put {key} below annotations:, indented deeper than that line");
                 self.findings.push(Finding::error("misplaced", Place(path.to_vec()).to(key.as_str()), what).fix(fix));
             } else if !matches!(name, Some("annotations" | "labels")) {
-                // Such as `commonAnnotations` of a kustomization, and `podAnnotations` of a Helm chart.
+                // Examples are `commonAnnotations` of a kustomization and `podAnnotations` of a Helm chart.
                 self.findings.push(not_rendered(key, Place(path.to_vec()).to(key.as_str())));
             }
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// First version in which a regular container can have its own restartPolicy.
 const CONTAINER_POLICY_SINCE: Version = Version { major: 1, minor: 35 };
-/// Its patch releases before 1.35.4 have kubernetes#137146.
+/// Version whose patch releases before 1.35.4 have the bug kubernetes#137146.
 const WITH_LOST_RESTARTS: Version = Version { major: 1, minor: 35 };
 /// Default of a Deployment's progressDeadlineSeconds.
 const DEFAULT_PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
@@ -49,8 +49,8 @@ fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Findi
     }
 }
 
-/// Describes the defect of this Kubernetes version by which the startupProbe of a native sidecar can keep the Pod's
-/// containers from starting.
+/// Describes a bug of this Kubernetes version by which the startupProbe of a native sidecar can keep the Pod's
+/// containers from starting. Returns `None` if the version has no such bug.
 pub(super) fn startup_defect(spec: &Spec<'_>, context: Context<'_>) -> Option<&'static str> {
     match context.kubernetes? {
         WITH_LOST_RESTARTS => Some(
@@ -124,12 +124,12 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns true for programs that refuse to run unless the program is process 1 (s6-overlay, systemd, BusyBox's init).
+/// Returns true for a program that refuses to run unless it is process 1 (s6-overlay, systemd, BusyBox's init).
 fn is_init(program: &str) -> bool {
     matches!(program, "/init" | "/sbin/init" | "init" | "/lib/systemd/systemd" | "/usr/lib/systemd/systemd")
 }
 
-/// Reports containers that podgate ends with their providers, and that the kubelet does not restart.
+/// Reports containers that podgate ends when their provider restarts, and that the kubelet does not restart.
 fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let ended = plan.containers.iter().filter(|one| !one.restarts_with().is_empty());
     let ended = ended.filter_map(|one| spec.get(&one.name));

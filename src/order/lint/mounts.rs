@@ -21,7 +21,8 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             if matches!(mount["mountPropagation"].as_str(), Some("HostToContainer" | "Bidirectional")) {
                 continue;
             }
-            // A mount can exist in a volume from before the Pod, or by a container that was created earlier.
+            // The mount may have existed in the volume before the Pod, or a container that was created earlier may have
+            // made the mount.
             let is_same = |one: &Value| one["name"] == mount["name"];
             let is_empty = list(spec.value, "volumes").any(|one| is_same(one) && one["emptyDir"].is_object());
             let makes_mounts = |own: &Value| {

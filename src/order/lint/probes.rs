@@ -181,7 +181,8 @@ fn report_unknown_port(own: &ContainerRef<'_>, first: &str, findings: &mut Vec<F
     }
 }
 
-/// Reports probes and checks of `own` that use a port of a container that starts only when they have passed.
+/// Reports probes and checks of `own` that use a port of another container, if that container starts only after these
+/// probes and checks have passed.
 fn report_late_ports(
     own: &ContainerRef<'_>,
     planned: Option<&ContainerPlan>,
@@ -203,7 +204,8 @@ fn report_late_ports(
     let checks = checks.filter_map(|check| of_check(keys::CHECK_PREFIX, Handler::from_check(check.clone())));
     for (asker, at, handler, is_in_gate) in probes.chain(ready).chain(checks) {
         let later = || {
-            // A container that waits for Started does not wait for the probe. But a gate also holds its own container.
+            // A container that waits for Started does not wait for a probe. A check of a gate, however, delays the
+            // start of the gate's own container, and so of every container that waits for it.
             let mut later = after.transitive_waiters(name, |want| is_in_gate || want == WantedState::Ready);
             later.extend(Some(name).filter(|_| is_in_gate));
             later

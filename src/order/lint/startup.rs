@@ -80,7 +80,8 @@ fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &
 /// Reports two containers that listen on the same port at the same time.
 fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let mut owners = PortOwners::of(spec, plan).by_port;
-    // A probe may ask another container. Only a port that no container declares belongs to those that probe it.
+    // A probe may ask another container, so a declared port belongs only to the containers that declare it. A port that
+    // no container declares belongs to the containers that probe it.
     let declared: BTreeSet<u16> = owners.keys().copied().collect();
     for own in spec.containers.iter().chain(spec.natives()) {
         let container: Container = serde_json::from_value(own.value.clone()).unwrap_or_default();
@@ -104,7 +105,7 @@ fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns true if the probe asks its own container, as far as its host and path tell.
+/// Returns true if the probe asks its own container, according to the probe's host and path.
 fn is_own(probe: &Probe) -> bool {
     match &probe.handler {
         Handler::HttpGet(http) => {

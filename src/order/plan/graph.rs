@@ -58,7 +58,7 @@ impl Graph {
             return needs.push(Need { until: edge.until.clone(), edge: edge.clone() });
         };
         if need.edge.is_direct != edge.is_direct {
-            // A direct condition replaces that of the whole order.
+            // A direct condition replaces the condition that follows from the whole order.
             if edge.is_direct {
                 *need = Need { until: edge.until.clone(), edge: edge.clone() };
             }
@@ -98,7 +98,7 @@ impl Graph {
         waiters.filter_map(|(waiter, number)| Some((waiter.as_str(), self.needs(waiter).get(*number)?)))
     }
 
-    /// Returns containers of which each waits for the next one, and the last for the first.
+    /// Returns the containers of a cycle: each waits for the next one, and the last waits for the first.
     fn find_cycle<'a>(&'a self) -> Option<Vec<String>> {
         let target = |need: &'a Need| need.until.container.as_str();
         let edges = self.needs.keys().map(|waiter| (waiter.as_str(), self.direct_needs(waiter).map(target).collect()));

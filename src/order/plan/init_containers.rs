@@ -1,5 +1,5 @@
-//! Waits for init containers and native sidecars. Kubernetes itself keeps most of them; podgate keeps the waits for the
-//! readinessProbe of a native sidecar, and those of containers that restart with a native sidecar.
+//! Waits for init containers and native sidecars. Kubernetes itself keeps most of these waits. Podgate keeps two kinds:
+//! waits for the readinessProbe of a native sidecar, and waits of containers that restart with a native sidecar.
 
 use super::types::InitPlan;
 use crate::core::until::{WaitCondition, WantedState};
@@ -8,8 +8,9 @@ use crate::order::declare::{Declaration, Edge, Publish, StopOrder, annotation_pl
 use crate::order::finding::Finding;
 use std::collections::BTreeMap;
 
-/// Removes from `declared` what Kubernetes keeps, with a note for each container. Reports what is impossible. Returns
-/// the init containers and native sidecars that the declared order names as predecessors, in list order.
+/// Removes from `declared` the waits that Kubernetes keeps, with a note for each container. Reports waits that are not
+/// possible. Returns the init containers and native sidecars that the declared order names as predecessors, in list
+/// order.
 pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mut Vec<Finding>) -> Vec<InitPlan> {
     let mut named: BTreeMap<usize, InitPlan> = BTreeMap::new();
     let mut edges = std::mem::take(&mut declared.edges);

@@ -73,7 +73,7 @@ struct Planner<'a> {
     outlived: BTreeSet<String>,
     pre_stop_limits: BTreeMap<String, std::time::Duration>,
     sidecars: BTreeSet<&'a str>,
-    /// All containers that the annotations let wait, also where Kubernetes keeps the order.
+    /// All containers for which the annotations declare a wait, even if Kubernetes keeps the order.
     waiters: BTreeSet<String>,
     known: &'a KnownFacts,
 }
@@ -198,7 +198,8 @@ impl Planner<'_> {
             || is_waited_for && self.has_inside_probe(own)
     }
 
-    /// Returns the exec readinessProbe of a container that another one waits for. A gate or hook runs its command itself.
+    /// Returns the exec readinessProbe of a container, if another container waits until it is Ready. Returns `None` in
+    /// modes in which a gate or hook runs the probe's command itself.
     fn wrapped_probe(&self, own: &ContainerRef<'_>, mode: &PlannedMode) -> Option<Probe> {
         let mut wanted = self.graph.waiters_with_needs(own.name);
         let is_wrapped = matches!(mode, PlannedMode::None | PlannedMode::Hold)
@@ -326,7 +327,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Reports a command that was read from another image, and an image without such a command.
+    /// Reports a command that was read from another image, and an image annotation without a command annotation.
     fn check_image(&self, name: &str, at: Place) -> Option<Finding> {
         let (recorded, command) = (&self.declared.images[name], format!("{}{name}", keys::COMMAND_PREFIX));
         if !self.declared.commands.contains_key(name) {

@@ -43,7 +43,7 @@ pub struct ContainerPlan {
     pub name: String,
     /// Index of the container in the manifest's `spec.containers`.
     pub index: usize,
-    /// How podgate makes the container wait.
+    /// Mechanism that makes the container wait.
     pub mode: PlannedMode,
     /// Reason for the mode, for messages, such as `its command is not known`.
     pub mode_reason: String,
@@ -66,7 +66,8 @@ pub struct ContainerPlan {
     /// Upper bound for the duration of the preStop hook. Always below [`Plan::grace`] and below the bound of every
     /// container that outlives this one.
     pub pre_stop_limit: Duration,
-    /// In a Job, podgate stops this container after all these have exited. Empty unless this is a declared sidecar.
+    /// Containers of a Job that must all exit before podgate stops this container. Empty unless this container is a
+    /// declared sidecar.
     pub stop_after: Vec<String>,
     /// Request by which the sidecar makes this container exit when all others have ended.
     pub quit: Option<Quit>,
@@ -75,7 +76,7 @@ pub struct ContainerPlan {
 /// Gate or postStart hook of a container.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlannedMode {
-    /// Neither, but perhaps a preStop hook.
+    /// No gate and no postStart hook. The container may still have a preStop hook.
     None,
     /// A postStart hook that waits until its own container is in this state. The planner prefers `Started`, because such
     /// a hook does not block the kubelet.
@@ -91,7 +92,7 @@ pub enum PlannedMode {
 pub struct GatePlan {
     /// Checks that the gate runs before the command.
     pub checks: Vec<Check>,
-    /// The gate restarts the container when one of these containers restarts.
+    /// Containers whose restart makes the gate restart its own container.
     pub restarts_with: Vec<String>,
     /// Program and arguments that the container runs without podgate, from the spec, the annotation or the image.
     pub command: Vec<String>,

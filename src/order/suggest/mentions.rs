@@ -12,7 +12,7 @@ const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Parts of the names of flags, variables and directives that set an address on which the container itself listens.
 const LISTENING: [&str; 8] =
     ["listen", "bind", "advertise", "expose", "health", "metrics-addr", "http-address", "http-endpoint"];
-/// Parts of names of addresses that a container uses only later.
+/// Parts of the names of flags, variables and directives whose address the container does not use at its start.
 const LATER: [&str; 5] = ["reload", "notify", "webhook", "quit", "shutdown"];
 
 /// Address that a container names.
@@ -31,11 +31,11 @@ pub(super) struct Mention {
     pub(super) at: Place,
     /// Range of the address in the string at `at`.
     pub(super) span: Option<Range<usize>>,
-    /// Where the address is, for messages.
+    /// Description of the address's place, for messages.
     pub(super) label: String,
-    /// True if the container itself listens there, by the name of the flag, variable or directive.
+    /// True if the container itself listens on the address, according to the name of the flag, variable or directive.
     pub(super) listens: bool,
-    /// True if the address is not needed at the start, by the same name.
+    /// True if the container does not need the address at its start, according to the same name.
     pub(super) is_later: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Mounts<'a> {
 /// Text with the name of its flag or variable.
 struct Text {
     at: Place,
-    /// Offset of the text in the string at `at`. `None` if the string has another text.
+    /// Offset of the text in the string at `at`. `None` if that string does not contain the text literally.
     offset: Option<usize>,
     label: String,
     name: String,

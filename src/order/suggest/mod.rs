@@ -18,9 +18,9 @@ pub type ConfigMaps<'a> = BTreeMap<&'a str, &'a Map<String, Value>>;
 pub struct Edge {
     /// Container that names the address.
     pub waiter: String,
-    /// Container that listens on it.
+    /// Container that listens on that address.
     pub needed: String,
-    /// The place of the address in the template, and what it proves.
+    /// Finding with the place of the address in the template, and with the conclusion from the address.
     pub finding: Finding,
     /// True if the sign is not good enough for an order. The finding says why.
     pub is_doubtful: bool,
@@ -29,9 +29,9 @@ pub struct Edge {
 /// Proposal for one template.
 #[derive(Debug, Default)]
 pub struct Suggestion {
-    /// At most one for each two containers, in the order of the manifest.
+    /// At most one edge for each pair of containers, in the order of the manifest.
     pub edges: Vec<Edge>,
-    /// Value of `podgate.io/order`. `None` without good signs, or if they have a cycle.
+    /// Value of `podgate.io/order`. `None` if there are no good signs or the signs form a cycle.
     pub order: Option<String>,
     /// The waits of a cycle.
     pub cycle: Option<String>,

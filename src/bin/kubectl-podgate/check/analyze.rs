@@ -96,7 +96,7 @@ pub(crate) fn analyze_all<'a>(
     analysis
 }
 
-/// Returns a note for a template of several containers that declares no order, if one of them clearly needs another.
+/// Returns a note for a template that declares no order, if one of its containers clearly needs another one.
 fn suggested_order<'a>(
     source: &'a Source,
     document: &Document,

@@ -56,7 +56,7 @@ fn is_plain(located: &LocatedFinding<'_>) -> bool {
     located.finding.level == Level::Note && located.finding.fix.is_empty()
 }
 
-/// Renders a finding, for which `count` findings of the same file stand.
+/// Renders a finding that stands for `count` findings of the same file.
 pub(crate) fn render_finding(located: &LocatedFinding<'_>, count: usize) -> String {
     let level = match located.finding.level {
         Level::Error => SnippetLevel::ERROR,

@@ -82,7 +82,7 @@ impl Cluster {
         Api::namespaced_with(self.client.clone(), &self.namespace, &pods)
     }
 
-    /// Calls `each` for all objects of the list at `path`, which it reads in pages.
+    /// Reads the list at `path` in pages, and calls `each` for each object in it.
     pub(crate) async fn for_each(
         &self,
         path: &str,

@@ -66,7 +66,7 @@ fn run(
         let mut replaced = Vec::new();
         for (index, document) in source.documents.iter().enumerate() {
             let mut done = transform::transform_document(source, document, &action);
-            // In the order of `check`.
+            // Sort the findings as `check` does.
             done.findings.sort_by_key(|one| one.start);
             located.extend(done.findings);
             changes.extend(done.changes);

@@ -109,8 +109,8 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
     done
 }
 
-/// Returns the edits for a template, or `None` if the template neither declares an order nor is injected. Sets `image` to
-/// what happens to the image of the last injection.
+/// Returns the edits for a template, or `None` if the template neither declares an order nor is injected. Sets `image`
+/// to a message about the image of the last injection.
 fn template_edits(
     template: &Value,
     workload: Option<&Value>,

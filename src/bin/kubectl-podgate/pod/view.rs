@@ -153,7 +153,8 @@ impl RowInputs<'_> {
     /// Returns true if the container's own program has provably started.
     fn has_started(&self, container: &PodContainer<'_>) -> bool {
         match self.state(container) {
-            // Podgate's state may be the end of an earlier run. The kubelet's status is current: no hook delays it.
+            // Podgate's state may still show the end of an earlier run. The kubelet's status is current, because no
+            // hook delays it.
             _ if container.is_hold() => container.kubelet.has_started(),
             Some(state) => state != State::Waiting,
             // The kubelet reports the start only after the hook has returned.

@@ -56,7 +56,8 @@ pub(crate) fn read_image_file(path: &Path) -> OrLines<ImageMap> {
     images.map_err(|message| vec![format!("{}: {message}", files::display_name(path))])
 }
 
-/// Returns the images that the templates need, each with its place. `is_update` adds those of outdated annotations.
+/// Returns the images that the templates need, each with its place. If `is_update` is true, also returns the images of
+/// outdated annotations.
 pub(crate) fn wanted_images(sources: &[Source], is_update: bool) -> BTreeMap<String, String> {
     let mut wanted = BTreeMap::new();
     for source in sources {
@@ -112,7 +113,7 @@ struct WantedImage {
     has_args: bool,
 }
 
-/// Returns the images that a template needs; with `is_update`, also those of outdated annotations.
+/// Returns the images that a template needs. If `is_update` is true, also returns the images of outdated annotations.
 fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
     if !inject::is_requested(template) {
         return Vec::new();

@@ -153,7 +153,8 @@ impl Evidence<'_> {
             // The kubelet starts the gate, and the gate starts the program.
             Mode::Entrypoint => (merge_moments(kubelet_start, gate), opened.or(sidecar_start)),
             _ => {
-                // The kubelet's whole second can begin before the gate opens, but a held container starts after that.
+                // The kubelet's time in whole seconds can be earlier than the gate's opening, but a held container
+                // starts only after the opening.
                 let in_opening_second = |start: &Moment, opened: &Moment| {
                     mode == Mode::Hold && !start.exact && (start.at..start.at + SECOND_MS).contains(&opened.at)
                 };

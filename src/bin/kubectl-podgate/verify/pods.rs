@@ -32,7 +32,7 @@ pub(super) async fn read(cluster: &Cluster) -> Result<Pods, ClusterError> {
 }
 
 impl Pods {
-    /// `disabled` are the namespaces that the webhook skips.
+    /// Adds the facts about a Pod. `disabled` contains the namespaces that the webhook skips.
     fn add(&mut self, pod: &Value, disabled: &BTreeSet<String>) {
         let metadata = &pod["metadata"];
         if !metadata["deletionTimestamp"].is_null() {
@@ -43,7 +43,7 @@ impl Pods {
             let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
             let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
             let mut images = containers.filter(|it| it["name"] == "webhook").filter_map(|it| it["image"].as_str());
-            // The colon of a port is followed by a path.
+            // If a path follows the colon, the colon belongs to a port, not to a tag.
             let tag = images.next().and_then(|image| image.split('@').next()?.rsplit_once(':'));
             if let Some((_, tag)) = tag.filter(|(_, tag)| !tag.contains('/')) {
                 *self.versions.entry(("podgate-webhook", tag.to_owned())).or_default() += 1;

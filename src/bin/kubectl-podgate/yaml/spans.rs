@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::iter;
 use std::ops::Range;
 
-/// Tree of all values and keys of a document, with their ranges. Most of the memory of a large document is its nodes, so
-/// these have no texts and no lists of children.
+/// Tree of all values and keys of a document, with their ranges. In a large document, the nodes use most of the memory.
+/// Nodes therefore contain no texts and no lists of children.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     /// The nodes, parents before children. The id of a node is its index in this list.
@@ -83,7 +83,8 @@ impl Tree {
         u32::try_from(text.len()).ok()?;
         // The parser reads a list or an object up to this limit, because it can be a key.
         let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 16 };
-        // Reserved memory that is not used costs nothing; a list that grows has two copies for a moment.
+        // Reserved memory that is not used costs nothing. Without the reservation, a growing list would briefly need
+        // memory for two copies.
         let tree = Tree { nodes: Vec::with_capacity(text.len() / 8), ..Tree::default() };
         let mut build = TreeBuilder { text, tree, open_collections: Vec::new(), anchors: HashMap::new() };
         for next in Parser::new_from_str_with_options(text, options) {
@@ -190,7 +191,7 @@ impl Tree {
 struct TreeBuilder<'a> {
     text: &'a str,
     tree: Tree,
-    /// The open collections. Each has its last child.
+    /// The open collections, each with its last child.
     open_collections: Vec<(usize, Option<usize>)>,
     /// Maps the parser's anchor ids to nodes.
     anchors: HashMap<usize, usize>,

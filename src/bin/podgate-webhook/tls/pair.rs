@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use x509_parser::time::ASN1Time;
 
-/// Time by which a new certificate's validity begins before its creation, because clocks in a cluster differ.
+/// Time by which the validity of a new certificate begins before the certificate is created. The clocks in a cluster
+/// differ.
 pub(super) const BACKDATED: Duration = Duration::from_secs(60 * 60);
 
 /// A certificate, its key and its CA, in PEM.

@@ -36,7 +36,7 @@ impl Writer<'_> {
         match &planned.mode {
             PlannedMode::Gate(gate) => {
                 self.write_gate(&own, gate, &place)?;
-                // Without the startupProbe in its list, the sidecar cannot run it for the gate.
+                // The sidecar can run a startupProbe for the gate only if the probe is in the sidecar's list.
                 let by_sidecar = |probe: &&Probe| !probe.is_exec() && checks::agent_check(container, probe).is_none();
                 let startup_probe =
                     container.startup_probe.as_ref().filter(|_| planned.waits_in_gate()).filter(by_sidecar);
@@ -80,7 +80,7 @@ impl Writer<'_> {
         if !own.planned.waits_in_gate() {
             return Ok(());
         }
-        // The kubelet runs this probe, so a probe that Istio has rewritten remains.
+        // The kubelet runs this probe, so keep a probe that Istio has rewritten.
         let startup_probe = Probe::deserialize(parts::without_nulls(&own.spec["startupProbe"])).ok();
         let own = &ContainerLines { container: &Container { startup_probe, ..own.container.clone() }, ..*own };
         let name = &own.planned.name;
@@ -152,7 +152,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns true if `/proc/1` is no process of the container itself.
+    /// Returns true if `/proc/1` is not a process of the container itself.
     fn shares_processes(&self) -> bool {
         let shared = ["shareProcessNamespace", "hostPID"];
         shared.iter().any(|field| Place::spec(field).of(self.template) == Some(&json!(true)))

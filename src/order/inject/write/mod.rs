@@ -129,8 +129,8 @@ impl Writer<'_> {
         Ok(list)
     }
 
-    /// Reports a probe of the container `name` at `at` that Istio has rewritten and whose original is not known, if a
-    /// container waits for the probe.
+    /// Reports a probe of the container `name` at `at` that Istio has rewritten. Does so only if the original probe is
+    /// not known and a container waits for the probe.
     fn rewritten_probe(&self, name: &str, at: &Place, field: &str, waiters: &Waiters<'_>) -> Option<Finding> {
         let (planned, proxy) = (self.plan.get(name), istio::PROXY);
         if planned.is_some_and(|planned| planned.ready.is_some()) {
@@ -159,7 +159,7 @@ impl Writer<'_> {
         Some(finding.fix(format!("{fix}, or {or}")))
     }
 
-    /// Puts the containers into the order in which the kubelet must start the containers.
+    /// Puts the containers into the order in which the kubelet must start them.
     fn write_order(&mut self) -> Result<(), EditError> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
         let list = Place::spec("containers");

@@ -1,4 +1,4 @@
-//! Checks that one of podgate's policies is in the cluster, is bound, and denies.
+//! Checks that one of podgate's policies is in the cluster, has a binding, and denies requests.
 
 use crate::cluster::{Cluster, ClusterError};
 use k8s_openapi::api::admissionregistration::v1::{

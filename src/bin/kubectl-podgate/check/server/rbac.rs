@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 2] = ["watch", "patch"];
-/// Verb that the sidecar does not need. The policy does not limit an account that has it.
+/// Verb that the sidecar does not need. The policy does not limit an account with this verb.
 const WIDER_VERB: &str = "update";
 
 /// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if this cannot be

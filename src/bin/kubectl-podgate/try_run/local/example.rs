@@ -1,4 +1,5 @@
-//! The built-in example: `db` takes 4 s, `api` 2 s, and `web` half a second to become Ready. Also finds free ports.
+//! The built-in example. Its containers become Ready after 4 s (`db`), 2 s (`api`) and half a second (`web`). This
+//! module also finds free ports.
 
 use serde_json::{Value, json};
 use std::io::ErrorKind;
@@ -28,7 +29,7 @@ pub(super) fn pod() -> std::io::Result<Value> {
 /// before the stand-in opens it.
 pub(super) fn open_free_port() -> std::io::Result<TcpListener> {
     const PORTS: std::ops::Range<u16> = 10_000..32_000;
-    // Runs at the same time begin at different ports.
+    // Two runs at the same time begin their search at different ports.
     let first = PORTS.start + (std::process::id().wrapping_mul(61) % u32::from(PORTS.end - PORTS.start)) as u16;
     let open = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
     (first..PORTS.end).chain(PORTS.start..first).find_map(open).ok_or_else(|| ErrorKind::AddrInUse.into())

@@ -1,7 +1,8 @@
 //! The scratch directory of one run, and the signals that end the run.
 //!
-//! No process stays behind, because `try` starts only podgate's own programs. The kernel kills each of them when the
-//! process that started it has ended, even by SIGKILL (see `stand_in`). Only the directory stays after SIGKILL.
+//! `try` leaves no process behind, because it starts only podgate's own programs. When a process ends, even by SIGKILL,
+//! the kernel kills the programs that this process has started (see `stand_in`). After SIGKILL, only the directory
+//! remains.
 
 use crate::runtime;
 use futures::future::select_all;

@@ -1,4 +1,4 @@
-//! What happened to each container, and the verdict on it. Pure.
+//! History of each container, and the verdict on each container. No I/O.
 
 use super::script::Task;
 use super::stand_in::CRASH_CODE;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 /// Exit code of a process that SIGKILL has ended.
 pub(super) const SIGKILLED: u8 = 137;
-/// Time by which a condition may seem to hold late, in milliseconds, if `try` only observes it from outside.
+/// Maximum delay, in milliseconds, with which `try` observes from outside that a condition holds.
 const OBSERVATION_SLACK_MS: i64 = 200;
 /// Time that podgate may need to notice that a condition is no longer met, in milliseconds.
 const NOTICE_MS: i64 = 2000;
@@ -19,15 +19,15 @@ const PROBATION_MS: i64 = 1000;
 /// One run of a container. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Incarnation {
-    /// The container's process starts: the gate, if there is one.
+    /// Time at which the container's process starts: the gate, if there is one.
     pub(super) created: i64,
-    /// The container's own command starts.
+    /// Time at which the container's own command starts.
     pub(super) started: Option<i64>,
-    /// The stand-in begins to pass its probes.
+    /// Time at which the stand-in begins to pass its probes.
     pub(super) passes: Option<i64>,
-    /// The sidecar publishes Ready.
+    /// Time at which the sidecar publishes Ready.
     pub(super) ready: Option<i64>,
-    /// The container's process has ended, with this exit code.
+    /// Time at which the container's process has ended, and the exit code.
     pub(super) ended: Option<(i64, u8)>,
 }
 
@@ -47,14 +47,15 @@ pub(super) enum Outcome {
 }
 
 impl History {
-    /// Adds an event of a stand-in in the run with this index: its start, or that it begins to pass its probes.
+    /// Adds an event of a stand-in to the run with this index. `is_ready` is true if the stand-in begins to pass its
+    /// probes, and false at its start.
     pub(super) fn on_event(&mut self, run: usize, is_ready: bool, at: i64) {
         let Some(run) = self.runs.get_mut(run) else { return };
         let at = if self.task.has_probe { at } else { run.ready.map_or(at, |ready| ready.min(at)) };
         *(if is_ready { &mut run.passes } else { &mut run.started }) = Some(at);
     }
 
-    /// Returns true if the container has done what the order asks for: its end, or a run that is Ready. A container
+    /// Returns true if the container has done what the order requires: it has ended, or its run is Ready. A container
     /// that the kubelet does not restart may also end with 0.
     pub(super) fn is_complete(&self) -> bool {
         let has_reached = |run: &Incarnation, want| self.reached(run, want).is_some();
@@ -176,7 +177,8 @@ fn start_sentence(own: &History, all: &[History]) -> Option<String> {
     Some(text + ".")
 }
 
-/// Returns true if a fault of the container `own` has occurred. `killed` is the index of the run that was killed for it.
+/// Returns true if a fault of the container `own` has occurred. `killed` is the index of the run that was killed for
+/// this fault.
 pub(super) fn has_occurred(own: &History, fault: FaultKind, killed: Option<usize>) -> bool {
     let has_ended = |run: &Incarnation, with: u8| run.ended.is_some_and(|(_, code)| code == with);
     match fault {
@@ -252,7 +254,7 @@ mod tests {
         History { task: Task { name: name.to_owned(), outlives, ..Task::default() }, runs: runs.to_vec() }
     }
 
-    /// Podgate keeps the stop order of stand-ins, so no run of `try` shows the opposite.
+    /// Podgate keeps the stop order of stand-ins, so no run of `try` can show a stop in the wrong order.
     #[test]
     fn stop_order_is_broken_if_a_container_stops_before_another() {
         for (db_at, api_at, expected) in [

@@ -1,5 +1,5 @@
-//! Runs a Pod as processes of this machine. `source`, `stage` and `script` turn the manifest into processes, `run` and
-//! `supervisor` run them, `history` judges what happened, and `screen` and `report` show it.
+//! Runs a Pod as processes of this machine. `source`, `stage` and `script` turn the manifest into processes. `run` and
+//! `supervisor` run these processes. `history` judges the events, and `screen` and `report` print the result.
 
 mod board;
 mod example;

@@ -13,7 +13,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Finds agent and sidecar beside this program, else in PATH.
+    /// Finds the agent and the sidecar beside this program, otherwise in PATH.
     pub(super) fn find() -> Result<Programs, String> {
         let own = std::env::current_exe().map_err(|error| format!("cannot find this program's own file: {error}"))?;
         let find = |name: &str| {

@@ -17,7 +17,8 @@ pub(super) struct RunResult<'a> {
     pub(super) title: &'a str,
     /// Start of the Pod.
     pub(super) zero: i64,
-    /// Histories when the start was judged, and at the end of the run. The first one is that of the sidecar.
+    /// Histories at the time of the verdict, and at the end of the run. The first history in each list is that of the
+    /// sidecar.
     pub(super) at_stop: Vec<History>,
     pub(super) stopped: Vec<History>,
     /// Time of the verdict, and time at which the containers began to stop.

@@ -48,7 +48,7 @@ fn rehearse(args: &Try, programs: &Programs) -> Result<ExitCode, String> {
     let mut run = Run::new(args, &script, &sender);
     run.screen.announce(&script)?;
     let followed = run.follow(&messages);
-    // A script can read the verdict and end this process at once.
+    // Kill the processes first, because a script can read the verdict and end this process at once.
     run.containers.iter_mut().for_each(Supervised::kill);
     drop(scratch);
     run.screen.print(i64::MAX, None)?;
@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
         let supervise = |task: &script::Task| Supervised::new(task.clone(), sender.clone());
         let mut containers: Vec<Supervised> = script.tasks.iter().map(supervise).collect();
         containers[0].start_at = Some(now);
-        // A name that no container has is that of the sidecar.
+        // If no container has the name, the name means the sidecar.
         let index = |name: &str| script.tasks.iter().position(|task| task.name == name).unwrap_or_default();
         let faults = args.faults.iter();
         let faults = faults.map(|fault| PendingFault { fault, container: index(&fault.container), killed: None });
@@ -125,7 +125,8 @@ impl<'a> Run<'a> {
             let received: Vec<Message> = first.into_iter().chain(messages.try_iter().take(MESSAGES_MAX)).collect();
             let now = now();
             self.poll_processes(now)?;
-            // Before the messages: a gate's opening is on the board before another container starts because of it.
+            // Read the board before the messages: a gate's opening is on the board before another container starts
+            // because of it.
             self.read_board()?;
             for message in received {
                 if matches!(message, Message::Interrupt) && std::mem::replace(&mut self.is_interrupted, true) {
@@ -173,7 +174,7 @@ impl<'a> Run<'a> {
 
     fn poll_processes(&mut self, now: Instant) -> Result<(), String> {
         let at = now_ms();
-        // In this order, containers that have ended since the last look are listed as the usual stop order ends them.
+        // If several containers have ended since the last look, list their ends in the usual stop order.
         for own in self.containers.iter_mut().rev() {
             for event in own.poll(now, at)? {
                 self.screen.event(at, &own.history.task.name, &event);
@@ -218,8 +219,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Kills the containers whose time has come. A fault waits until its container runs, and each needs a run of its
-    /// own. After the verdict, a fault would not show.
+    /// Kills the containers whose faults are due. A fault waits until its container runs, and each fault needs its own
+    /// run. After the verdict, no fault is due any more, because it would not be visible.
     fn cause_faults(&mut self, now: Instant) {
         for at in 0..self.faults.len() {
             let PendingFault { fault, container, killed } = self.faults[at];
@@ -255,7 +256,7 @@ impl<'a> Run<'a> {
             }
             Phase::Boot if now >= deadline => self.judge(now),
             Phase::Run if !is_open => self.judge(now),
-            // A container has ended since the verdict, or is killed.
+            // A container has ended or was killed after the verdict, so the run is not settled: go back to `Run`.
             Phase::Linger(_) if is_open => self.phase = Phase::Run,
             // The last log lines may not have been read yet.
             Phase::Linger(_) if !(self.args.stop || self.is_interrupted) => {
@@ -279,7 +280,8 @@ impl<'a> Run<'a> {
         Ok(false)
     }
 
-    /// Returns true if nothing is left to see: all faults have occurred, and all containers are complete, or are over.
+    /// Returns true if the run is ready for the verdict. Each fault must have occurred and each container must have
+    /// settled, unless the container is over.
     fn is_settled(&self) -> bool {
         let is_resolved = |one: &PendingFault<'_>| {
             let own = &self.containers[one.container];

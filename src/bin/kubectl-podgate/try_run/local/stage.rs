@@ -45,7 +45,7 @@ impl Stage<'_> {
         if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
             let checks = annotations.keys().filter(|key| is_check(key));
             self.notes.extend(checks.map(|key| format!("{key} is ignored: try runs no checks")));
-            // A stand-in does not know the request. Its gate ends it.
+            // A stand-in does not handle the request. Its gate ends the stand-in instead.
             let asked = annotations.keys().filter_map(|key| key.strip_prefix(keys::QUIT_PREFIX)).map(str::to_owned);
             let asked: Vec<String> = asked.collect();
             self.notes.extend(asked.iter().map(|name| format!("{name} exits without its request here")));
@@ -66,7 +66,8 @@ impl Stage<'_> {
         let is_moved = |one: &Value| natives.iter().any(|name| one["name"] == **name);
         let moved: Vec<Value> = init.extract_if(.., |one| is_moved(one)).collect();
         if !init.is_empty() {
-            // The order may name them. No container waits for a plain init container.
+            // Keep only the names, because the order may name these containers. No container waits for a plain init
+            // container.
             init.iter_mut().for_each(|one| *one = json!({"name": one["name"]}));
             self.notes.push(
                 "init containers, and native sidecars before them or without a probe, do not run here".to_owned(),
@@ -146,7 +147,7 @@ impl Stage<'_> {
         Ok(port)
     }
 
-    /// Returns the role of a stand-in. Replaces the probes that it cannot answer.
+    /// Returns the role of a stand-in. Replaces the probes that the stand-in cannot answer.
     fn role(&mut self, fields: &mut Fields, container: &Container) -> Role {
         let name = &container.name;
         let (mut ports, mut http) = (all_ports(fields, container), BTreeSet::new());
@@ -184,7 +185,7 @@ impl Stage<'_> {
         self.add_times(role, name, container.probes().next().is_some())
     }
 
-    /// Adds the times of `--ready`, `--break` and the order to a role.
+    /// Sets a role's times: ready and crash from `--ready` and `--break`, exit from the order.
     fn add_times(&self, mut role: Role, name: &str, has_probe: bool) -> Role {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let given = self.args.ready.iter().rfind(|(ready, _)| ready == name).map(|(_, delay)| *delay);

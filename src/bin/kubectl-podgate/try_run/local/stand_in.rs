@@ -18,18 +18,18 @@ use std::time::Duration;
 /// Part that a stand-in plays, passed as JSON. Times are in milliseconds.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Role {
-    /// Become this command of podgate instead: a gate, a hook or the sidecar. Like a stand-in, it ends with the process
-    /// that started it.
+    /// Command of podgate that this process runs instead: a gate, a hook or the sidecar. Like a stand-in, the command
+    /// ends with the process that started it.
     pub(super) command: Vec<String>,
-    /// Ports on which it answers HTTP requests: 503 until Ready, then 200.
+    /// Ports on which the stand-in answers HTTP requests: 503 until Ready, then 200.
     pub(super) http: Vec<u16>,
-    /// Ports that it opens once Ready.
+    /// Ports that the stand-in opens once Ready.
     pub(super) ports: Vec<u16>,
     /// Time until Ready; `None` for never.
     pub(super) ready_ms: Option<u64>,
-    /// Time until it exits with [`CRASH_CODE`], and the value of `--break` that demands it.
+    /// Time until the stand-in exits with [`CRASH_CODE`], and the value of `--break` that requests it.
     pub(super) crash: Option<(u64, String)>,
-    /// Time between Ready and its exit with 0.
+    /// Time between Ready and the stand-in's exit with 0.
     pub(super) exit_ms: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ fn write_event(word: &str) {
 }
 
 /// Makes the kernel kill this process when the thread that started it has ended: the main thread of `try`. Returns
-/// false if `try` ended before this call, for which the kernel sends no signal: then nothing reads standard output.
+/// false if `try` ended before this call. The kernel sends no signal in that case, but standard output has no reader.
 fn end_with_parent() -> bool {
     let is_set = set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
     let out = std::io::stdout();

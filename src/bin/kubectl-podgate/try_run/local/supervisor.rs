@@ -26,7 +26,8 @@ pub(super) enum Message {
         name: String,
         line: String,
     },
-    /// The start of a container's command, or its Ready, in the run with this index, in milliseconds since 1970.
+    /// A stand-in's event in the run with this index, with its time in milliseconds since 1970: the start of the
+    /// command, or Ready.
     StandIn {
         name: String,
         run: usize,
@@ -90,7 +91,8 @@ impl Supervised {
         }
     }
 
-    /// Starts, reaps and kills processes that are due at `now`, or `at` in milliseconds since 1970. Returns the events.
+    /// Starts, reaps and kills processes that are due at `now`. `at` is the same time in milliseconds since 1970.
+    /// Returns the events.
     pub(super) fn poll(&mut self, now: Instant, at: i64) -> Result<Vec<String>, String> {
         let mut events = Vec::new();
         if take_ended(&mut self.hook).is_some() && self.kill_at.is_some() {
@@ -138,7 +140,7 @@ impl Supervised {
         let name = &self.history.task.name;
         let (program, arguments) = words.split_first().ok_or_else(|| format!("{name}: its command is empty"))?;
         let mut command = Command::new(program);
-        // In a process group of its own, Ctrl-C does not reach the process.
+        // With its own process group, the process does not receive Ctrl-C.
         command.args(arguments).env_clear().envs(self.history.task.environment.iter().cloned()).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn();

@@ -41,7 +41,7 @@ impl Splicer<'_> {
                 }
             }
         }
-        // The items of a moved list take comments along that are below the last line of the object.
+        // The items of a moved list take their comments along. These comments can be below the last line of the object.
         let end = out.iter().map(|(at, _)| at.end).fold(lines.last()?.end, usize::max);
         out.push((end..end, new));
         Some(out)
@@ -67,8 +67,8 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    /// Returns the splice that puts new entries before the entry at `index` and above that entry's comments. No entry can
-    /// be put before the first one if that follows a dash.
+    /// Returns the splice that puts new entries before the entry at `index` and above that entry's comments. If the
+    /// first entry follows a dash, no entry can be put before it.
     fn insertion_before(&self, lines: &[Range<usize>], index: usize, first: bool, new: String) -> Option<Splice> {
         let start = lines[0].start;
         if new.is_empty() {

@@ -1,9 +1,9 @@
 //! Applies edits to a document's text. The rest of the text stays unchanged.
 //!
-//! [`Pieces`] edits each template on its own if possible, and else the whole document, in these steps:
+//! [`Pieces`] edits each template on its own if possible, otherwise the whole document, in these steps:
 //!
 //! 1. [`draft`] collects the edits together with the tree of the text.
-//! 2. The splices of each changed collection are computed: of whole lines ([`block`]), or of text in brackets
+//! 2. The splices of each changed collection are computed. They replace whole lines ([`block`]) or text in brackets
 //!    ([`flow`]). If the layout does not allow splices and the collection has no comments, the whole collection is
 //!    rendered again.
 //! 3. All splices are applied at once.
