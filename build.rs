@@ -22,7 +22,7 @@ fn main() {
     let script = directory.join("no-unwind.ld");
     fs::copy("src/bin/podgate/no-unwind.ld", &script).expect("OUT_DIR is writable");
     println!("cargo::rustc-link-arg-bin=podgate=-Wl,-T,{}", script.display());
-    // In packed form, a relative relocation takes one bit instead of 24 bytes, which saves 25 kB. musl 1.2.4 and newer
+    // In packed form, a relative relocation takes one bit instead of 24 bytes. This saves 25 kB. musl 1.2.4 and newer
     // can read this form. A linker that cannot write this form for its target prints a warning and continues.
     println!("cargo::rustc-link-arg-bin=podgate=-Wl,-z,pack-relative-relocs");
 }

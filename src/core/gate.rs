@@ -44,12 +44,12 @@ pub struct GateSpec<'a> {
     pub conditions: &'a [WaitCondition],
     /// True if the gate gives up as soon as a condition cannot be met without intervention.
     pub fail_fast: bool,
-    /// What happens at the time limit.
+    /// Action at the time limit.
     pub on_timeout: OnTimeout,
 }
 
 words! {
-    /// What a gate does at its time limit.
+    /// Action of a gate at its time limit.
     OnTimeout {
         /// The gate fails. At the kubelet, the container stays held.
         Fail = "fail",

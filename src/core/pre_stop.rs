@@ -68,7 +68,7 @@ pub fn is_pod_stopping(view: &PodView, conditions: &[WaitCondition]) -> bool {
     snapshot.stage == Stage::Terminating || conditions.iter().any(|until| snapshot.stopping.contains(&until.container))
 }
 
-/// Returns true if a container in `state` has exited as wanted, has never started or waits in its gate.
+/// Returns true if a container in `state` has exited as `want` requires, has never started, or waits in its gate.
 fn is_gone(state: State, want: WantedState) -> bool {
     state.is_before_start() || state.has_ended() && (want != WantedState::Completed || state == State::Completed)
 }

@@ -54,7 +54,7 @@ words! {
     /// State of a container's preStop hook.
     #[derive(Default, PartialOrd, Ord)]
     PreStopState {
-        /// The hook has not started. The report then has no such key.
+        /// The hook has not started. The report then has no key `stopping`.
         #[default]
         NotBegun = "",
         /// The hook runs and may wait for other containers.

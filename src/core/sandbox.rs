@@ -1,8 +1,11 @@
-//! Identity of a pod sandbox: `BOOT-COOKIE-ROOT`.
+//! Identity of a pod sandbox: `BOOT-COOKIE-ROOT`. The parts are:
 //!
-//! The parts are the first 8 characters of the boot id, the network namespace's cookie in decimal, and the FNV-1a hash
-//! of the mount root of `/etc/hostname` in 8 hexadecimal digits. All containers of a pod compute the same id without
-//! the API server. The id changes when the sandbox is recreated or the node reboots.
+//! - the first 8 characters of the boot id
+//! - the network namespace's cookie, in decimal
+//! - the FNV-1a hash of the mount root of `/etc/hostname`, in 8 hexadecimal digits
+//!
+//! All containers of a pod compute the same id without the API server. The id changes when the sandbox is recreated or
+//! the node reboots.
 
 use std::fmt;
 use std::str::FromStr;

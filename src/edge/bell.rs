@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// The read end, held by a waiting agent.
+/// Read end of the bell, held by a waiting agent.
 #[derive(Debug)]
 pub struct Bell {
     path: PathBuf,
@@ -49,7 +49,7 @@ impl AsFd for Bell {
     }
 }
 
-/// The write end, held by the sidecar.
+/// Write end of the bell, held by the sidecar.
 #[derive(Debug)]
 pub struct Ringer {
     directory: PathBuf,

@@ -92,8 +92,8 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Opens an output of a process, such as `/proc/1/fd/2` or `/dev/stderr`, for appending. Fails if the output is a file,
-/// because the file may be on a mount that does not answer. The text of the links shows the kind of output before it is
-/// opened.
+/// because the file may be on a mount that does not answer. The text of the links shows the kind of output before the
+/// output is opened.
 pub fn open_output(path: &Path) -> io::Result<File> {
     let mut shown = path.to_owned();
     // /dev/stderr is a link to a link.
@@ -136,7 +136,8 @@ pub fn replace(directory: &Path, name: &str, content: &[u8], mode: u32) -> io::R
     replace_via(directory, &format!(".{name}.tmp"), name, content, mode)
 }
 
-/// Replaces the file like [`replace`], but through the file `temporary`. If a file has two writers, each needs its own.
+/// Replaces the file like [`replace`], but through the file `temporary`. If a file has two writers, each writer needs
+/// its own temporary file.
 pub fn replace_via(directory: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
     let directory = open_directory(directory)?;
     // Remove the temporary file of a writer that was killed.

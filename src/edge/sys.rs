@@ -44,8 +44,9 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
         // this query must ignore.
         OfdLock::QueryWrite => (libc::F_OFD_GETLK, libc::F_RDLCK),
     };
-    // SAFETY: `flock` is plain old data, for which all zeros is valid (whole file, l_pid 0 as OFD locks require).
-    // rustix and std offer only process-owned locks. The kernel accesses only this struct, which outlives the call.
+    // SAFETY: `flock` is plain old data, for which all zeros is valid: they select the whole file, and OFD locks
+    // require l_pid 0. rustix and std offer only process-owned locks. The kernel accesses only this struct, which
+    // outlives the call.
     unsafe {
         let mut lock: libc::flock = std::mem::zeroed();
         lock.l_type = libc::c_short::try_from(kind).unwrap_or_default();

@@ -101,7 +101,7 @@ pub enum Op {
     Insert(Value),
     /// Removes a field or an item.
     Remove,
-    /// Moves an item to this index of the same list. The index counts the list without the moved item.
+    /// Moves an item to this index of the same list. The index refers to the list without the moved item.
     Move(usize),
 }
 

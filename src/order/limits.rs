@@ -1,5 +1,5 @@
-//! Limits on the size of a template. Podgate checks these limits before it parses or searches any part of the template,
-//! so that one Pod cannot take much of the webhook's time or memory. Real Pods are far below every limit.
+//! Limits on the size of a template. Podgate checks these limits before it parses or searches any part of the template.
+//! One Pod thus cannot take much of the webhook's time or memory. Real Pods are far below every limit.
 
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;

@@ -3,7 +3,7 @@
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Receives SIGTERM and SIGINT, also while the sidecar is set up or after a panic.
+/// Receives SIGTERM and SIGINT, even while the sidecar is set up or after a panic.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,
@@ -11,7 +11,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts to receive the signals. Must be called inside the tokio runtime, as early as possible: for process 1 of a
+    /// Starts to receive the signals. Call this inside the tokio runtime, as early as possible. For process 1 of a
     /// container, the kernel drops a signal that is not handled.
     pub(crate) fn new() -> io::Result<Signals> {
         Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })

@@ -55,8 +55,8 @@ pub(crate) fn ending() -> Vec<i32> {
     forwarded().into_iter().filter(|signal| is_end(*signal)).collect()
 }
 
-/// Returns true if `signal` ends podgate before the command starts. These are `SIGWINCH` and all signals that end a
-/// process by default, because the image's `STOPSIGNAL` or the container's `lifecycle.stopSignal` may be any of them.
+/// Returns true if `signal` ends podgate before the command starts. Such signals are `SIGWINCH` and all signals that
+/// end a process by default. The image's `STOPSIGNAL` or the container's `lifecycle.stopSignal` may be any of them.
 pub(crate) fn is_end(signal: i32) -> bool {
     use libc::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
     match signal {

@@ -16,8 +16,8 @@ pub enum Operation<'a> {
     Move { from: String, path: String },
 }
 
-/// Converts `edits` of the Pod `before` to a patch, with one operation per edit. The patch begins with a `test` operation
-/// for the name of every container in the edited lists, so it fails on a Pod with other containers.
+/// Converts `edits` of the Pod `before` to a patch, with one operation per edit. The patch begins with a `test`
+/// operation for the name of every container in the edited lists. The patch thus fails on a Pod with other containers.
 pub fn json_patch<'a>(before: &'a Value, edits: &'a [Edit]) -> Vec<Operation<'a>> {
     let mut operations = name_tests(before, edits);
     operations.extend(edits.iter().map(to_operation));

@@ -85,9 +85,9 @@ words! {
 /// A setting of the Pod and of single containers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Setting<T> {
-    /// Value for the whole Pod, such as that of `podgate.io/timeout`.
+    /// Value for the whole Pod, such as the value of `podgate.io/timeout`.
     pub pod: T,
-    /// Values for one container, such as that of `timeout.podgate.io/api`, by container.
+    /// Values for single containers, such as the value of `timeout.podgate.io/api`, by container.
     pub own: BTreeMap<String, T>,
 }
 

@@ -77,8 +77,8 @@ pub(super) fn digest(template: &Value) -> String {
     format!("{:08x}", fnv1a(json!([lines, sidecar]).to_string().as_bytes()))
 }
 
-/// Returns a warning for each part that a person has changed in the injected template `found`, if the next injection
-/// `new` does not keep the change. `recorded` is the digest of the previous injection.
+/// Returns warnings about parts of the injected template `found` that a person has changed. Omits changes that `new`,
+/// the next injection, keeps. `recorded` is the digest of the previous injection.
 pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<Finding> {
     let is_changed = !recorded.is_empty() && recorded != digest(found);
     let warning = |at: Place, what: String| {

@@ -35,8 +35,9 @@ fn lost_items(own: &Value, found: &Value, field: &str, noun: &str, is_part: fn(&
     lost.map(|item| format!("{noun} {}", parts::item_name(item).unwrap_or_default())).collect()
 }
 
-/// Returns the name of the field `short` if `own` has a command line of the agent there and `found` has not. The words of
-/// a hook or probe may differ, because podgate's webhook may have read other probes and hooks than the manifest has.
+/// Returns the name of the field `short` if `own` has a command line of the agent in that field, but `found` does not.
+/// The words of a hook or probe may differ, because podgate's webhook may have read other probes and hooks than the
+/// manifest has.
 fn lost_line(own: &Value, found: &Value, short: &str) -> Option<String> {
     let line = parts::agent_line(own, short)?.line;
     if short != "command" {

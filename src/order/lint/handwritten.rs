@@ -101,8 +101,8 @@ impl AgentLines {
         self.container.env.iter().any(|one| one.name == names::HOLD_VARIABLE)
     }
 
-    /// Checks that a container with podgate's variable has an entry of mode `hold` in the sidecar's list, and the
-    /// reverse.
+    /// Checks that a container has podgate's variable if and only if its entry in the sidecar's list has the mode
+    /// `hold`.
     fn check_hold(&self, own: &ContainerRef<'_>, is_listed: bool, findings: &mut Vec<Finding>) {
         let (name, has_variable) = (own.name, self.has_hold_variable());
         let (what, fix) = if has_variable && !is_listed {

@@ -1,8 +1,8 @@
 //! Recommends native sidecars for a chain of containers in which all containers except the last keep running.
 //!
-//! Native sidecars cannot start in parallel, wait for an exit, hold back a regular container before the last step, or
-//! probe more than once a second. After a kubelet restart, the kubelet may treat a failing startupProbe as passed
-//! (kubernetes#142305).
+//! Native sidecars cannot start in parallel, or wait for an exit. They cannot hold back a regular container before the
+//! last step, or probe more than once a second. After a kubelet restart, the kubelet may treat a failing startupProbe
+//! as passed (kubernetes#142305).
 
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec, is_by_webhook};

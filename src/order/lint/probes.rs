@@ -72,8 +72,8 @@ fn deadlock(is_certain: bool, at: Place, what: String) -> Finding {
 /// Containers that declare each TCP port.
 pub(super) struct PortOwners<'a> {
     pub(super) by_port: BTreeMap<u16, Vec<&'a str>>,
-    /// False if a wait can end without an answer of the port's owner: another process of the node answers, or the wait
-    /// times out and continues.
+    /// False if a wait can end without an answer of the port's owner. Either another process of the node answers, or
+    /// the wait times out and continues.
     is_certain: bool,
 }
 

@@ -117,8 +117,8 @@ fn check_list_order(expected: &Value, returned: &Value) -> Option<Finding> {
     Some(Finding::error("order-lost", Place::spec("containers"), what).fix(fix))
 }
 
-/// Reports changed probes of containers that others wait for. `first` is the Pod before the other webhooks. `listed` has
-/// the final probes, as podgate reads them: with the originals of probes that Istio has rewritten.
+/// Reports changed probes of containers that other containers wait for. `first` is the Pod before the other webhooks.
+/// `listed` has the final probes, as podgate reads them: with the originals of probes that Istio has rewritten.
 fn check_probes(template: &Value, first: &Value, listed: &[Container], returned: &Value) -> Vec<Finding> {
     let list = |pod| inject::sidecar_list(pod).unwrap_or_default();
     let (first, used) = (list(first), list(returned));

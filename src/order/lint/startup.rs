@@ -35,7 +35,7 @@ pub(super) fn check(
     check_job(template, spec, plan, context, findings);
 }
 
-/// Reports commands, also of probes and hooks, whose program has spaces in its name.
+/// Reports commands whose program has spaces in its name, including the commands of probes and hooks.
 fn check_words(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
     let place = Place::root();
     let hooks = ["postStart", "preStop"].map(|hook| place.to("lifecycle").to(hook).to("exec"));

@@ -1,5 +1,5 @@
-//! Selects a mode for each container: a gate in front of its command, a gate at the kubelet (hold mode), or hooks in the
-//! preceding containers that hold the container back.
+//! Selects a mode for each container. The mode is a gate in front of its command, a gate at the kubelet (hold mode), or
+//! hooks in the preceding containers that hold the container back.
 //!
 //! Hooks are selected only if an annotation requests them, because the order can be broken under hooks. The kubelet
 //! starts a Pod's containers one after another, and a hook holds back all later containers. If hooks must hold a

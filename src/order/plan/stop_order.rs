@@ -83,7 +83,7 @@ pub(super) fn pre_stop_limits(
             waiters.entry(user).or_default().push(name);
         }
     }
-    // The number of containers in the longest chain that must stop after each one.
+    // For each container, the number of containers in the longest chain that must stop after it.
     let levels = graph::levels(&outlives.keys().map(|name| (name.as_str(), 0)).collect(), &waiters);
     let stages = levels.values().max().map_or(1, |level| level + 1);
     let step = (grace / 6).min(MAX_STEP).min(grace / (stages + 2));

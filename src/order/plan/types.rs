@@ -69,7 +69,7 @@ pub struct ContainerPlan {
     /// Containers of a Job that must all exit before podgate stops this container. Empty unless this container is a
     /// declared sidecar.
     pub stop_after: Vec<String>,
-    /// Request by which the sidecar makes this container exit when all others have ended.
+    /// Request by which the sidecar makes this container exit when all other containers have ended.
     pub quit: Option<Quit>,
 }
 
@@ -208,7 +208,7 @@ impl ContainerPlan {
         matches!(self.mode, PlannedMode::Hook(want) if want != WantedState::Started)
     }
 
-    /// Returns true if podgate ends this container of a Job when the others have ended.
+    /// Returns true if podgate ends this container of a Job when the other containers have ended.
     pub fn ends_last(&self) -> bool {
         !self.stop_after.is_empty() || self.quit.is_some()
     }

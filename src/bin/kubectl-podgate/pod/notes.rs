@@ -51,7 +51,7 @@ pub(crate) fn summary(view: &View) -> String {
     if view.started {
         return format!("{name} has started.");
     }
-    // True for containers that hold back others and do not wait for another container.
+    // True for containers that hold back other containers and do not wait for another container.
     let blocks_others = |row: &&Row| !row.holds_back.is_empty() && row.waits_for.iter().all(|c| c.gate_of == row.name);
     let describe = |row: &Row| {
         let conditions: Vec<&str> = row.waits_for.iter().map(|c| c.condition.as_str()).collect();

@@ -12,7 +12,7 @@ const DAY: i64 = 86_400_000;
 pub(crate) fn ticks(length: i64, most: usize) -> Vec<(i64, String)> {
     let most = i64::try_from(most.max(1)).unwrap_or(1);
     let step = TICK_STEPS.into_iter().find(|step| length / step < most).unwrap_or(DAY);
-    // Only with steps of a day can there be more ticks than `most`. Then use a multiple of a day.
+    // Only steps of a day can give more ticks than `most`. In that case, use steps of several days.
     let step = step * (length / step / most + 1);
     (0..=length / step).map(|n| (n * step, format_tick(n * step))).collect()
 }

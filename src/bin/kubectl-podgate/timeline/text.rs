@@ -64,7 +64,7 @@ fn write_axis(out: &mut String, length: i64, names: usize, cells: usize) {
     let _ = writeln!(out, "{:names$}  {line}", "");
 }
 
-/// Scales an offset of 0 to `length` to a place of 0 to `places`.
+/// Scales an offset between 0 and `length` to a place between 0 and `places`.
 fn position(after: i64, length: i64, places: usize) -> usize {
     let share = after.max(0) as f64 / length.max(1) as f64;
     ((share * places as f64).round() as usize).min(places)

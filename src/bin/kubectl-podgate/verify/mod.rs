@@ -188,7 +188,7 @@ async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
         }
         Err(ClusterError::Rejected { code, message, .. }) => {
             let found = check_refusal(code, &message);
-            // Another webhook or policy may refuse this Pod, but accept others.
+            // Another webhook or policy may refuse this Pod, but accept other Pods.
             let is_other = found.level == Level::Error && !message.contains("podgate.io");
             Finding { level: if is_other { Level::Warning } else { found.level }, ..found }
         }
@@ -204,7 +204,7 @@ fn finding(level: Level, rule: &'static str, message: impl Into<String>, fix: im
     Finding { level, ..Finding::note(rule, Place::root(), message).fix(fix) }
 }
 
-/// Adds the finding of a check, or one that says why the check was not possible.
+/// Adds the finding of a check. If the check was not possible, adds a finding with the reason.
 fn add_finding(what: &str, result: Result<Option<Finding>, ClusterError>, to: &mut Vec<Finding>) {
     let found = or_finding(what, result, to);
     to.extend(found.flatten());

@@ -36,7 +36,7 @@ impl Node {
         (self.parent != u32::MAX).then_some(self.parent as usize)
     }
 
-    /// Returns the first id after those of the node's descendants.
+    /// Returns the first id after the ids of the node's descendants.
     pub(crate) fn subtree_end(&self) -> usize {
         self.subtree_end as usize
     }

@@ -137,8 +137,8 @@ fn error_message(error: &kube::Error) -> String {
 
 /// Watches the Pod forever and sends the facts of each version to `updates`.
 ///
-/// A watch from version 0 with a field selector and without bookmarks needs the fewest permissions, starts with the
-/// current Pod, and works with every API server.
+/// The watch starts from version 0, with a field selector and without bookmarks. Such a watch needs the fewest
+/// permissions, starts with the current Pod, and works with every API server.
 pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFacts>) {
     let (mut pause, mut is_cut) = (backoff(), false);
     loop {

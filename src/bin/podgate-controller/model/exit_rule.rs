@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 /// Time limit for the first report of a preStop hook after SIGTERM.
 const PRE_STOP_START_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Decides when the sidecar exits: after a signal, or as a regular container after all others.
+/// Decides when the sidecar exits: after a signal or, if the sidecar is a regular container, after all other
+/// containers.
 #[derive(Debug, Default)]
 pub(crate) struct ExitRule {
     pub(crate) signal: Option<&'static str>,
     /// Time of the first signal; `None` after a second signal, which skips the wait for preStop hooks.
     signaled_at: Option<Instant>,
-    /// True if the sidecar is a regular container and must exit after all others have ended for good.
+    /// True if the sidecar is a regular container and must exit after all other containers have ended for good.
     pub(crate) must_end_with_others: bool,
     pub(crate) have_others_ended: bool,
 }

@@ -28,14 +28,14 @@ const CREATION_TIME: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HoldState {
-    /// Closed.
+    /// The gate is closed.
     Waiting,
-    /// Closed, and the time limit has passed. The gate still opens when its conditions are met.
+    /// The gate is closed, and the time limit has passed. The gate still opens when its conditions are met.
     TimedOut,
-    /// Open since this time, because its conditions are met or held.
+    /// The gate has been open since this time, because its conditions are met or held.
     Open(Instant),
-    /// Open since this time without its conditions, because the time limit has passed. The gate stays open until the
-    /// container runs.
+    /// The gate has been open since this time without its conditions, because the time limit has passed. The gate stays
+    /// open until the container runs.
     Skipped(Instant),
 }
 

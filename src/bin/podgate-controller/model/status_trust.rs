@@ -24,8 +24,8 @@ const START_TIME_RESOLUTION: Duration = Duration::from_secs(1);
 pub(crate) enum Trust {
     Outdated,
     Current,
-    /// The status is assumed to be current, only because it has not changed for `STABLE_FOR`. Returned once, then
-    /// `Current`.
+    /// The status is assumed to be current, only because it has not changed for `STABLE_FOR`. This value is returned
+    /// once; later calls return `Current`.
     Assumed,
 }
 

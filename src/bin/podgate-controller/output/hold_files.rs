@@ -63,7 +63,7 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Writes a file through one mount and reads it through the other. The kubelet creates the directory of the second
-/// mount, so the check fails if the kubelet uses another volume, for example outside of a virtual machine.
+/// mount. The check thus fails if the kubelet uses another volume, for example outside of a virtual machine.
 fn check_canary(directory: &Path, canary: &Path) -> io::Result<()> {
     let id = process::random_id(8)?;
     let written = directory.join(names::HOLD_CANARY);

@@ -56,7 +56,7 @@ struct Entry {
     /// Last result, or `None` once the check has passed.
     pending: Option<String>,
     due: Instant,
-    /// Until this time, a child process starts only if the path may exist.
+    /// Time until which a child process starts only if the path may exist.
     search_due: Instant,
 }
 

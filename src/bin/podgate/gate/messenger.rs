@@ -20,8 +20,8 @@ pub(crate) struct Messenger {
 }
 
 impl Messenger {
-    /// Starts logging to `--log-to`, or to `by_default` without that flag. An unusable log is not fatal. If
-    /// `termination_log` is `None`, the termination message is left to the container's program.
+    /// Creates a messenger, and starts logging to `--log-to`, or to `by_default` without that flag. An unusable log is
+    /// not fatal. If `termination_log` is `None`, the termination message is left to the container's program.
     pub(crate) fn new(
         command: &str,
         container: Option<&str>,

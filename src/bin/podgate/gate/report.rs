@@ -106,8 +106,8 @@ pub(crate) fn read_report(directory: &Path) -> io::Result<Report> {
 /// Writes `report` into the container's own directory through the file `temporary`. A preStop hook uses another
 /// temporary file, because the hook may write at the same time as the container's agent.
 ///
-/// The file never becomes smaller. So the space that the sidecar has reserved remains, and the next report can overwrite
-/// the file even if another container has filled the volume.
+/// The file never becomes smaller, so the space that the sidecar has reserved remains. The next report can therefore
+/// overwrite the file even if another container has filled the volume.
 pub(crate) fn write_report(directory: &Path, temporary: &str, report: &Report) -> io::Result<()> {
     let text = report.to_padded_text(size(directory, names::REPORT_FILE, names::BOARD_FILE_MAX));
     replace_or_overwrite(directory, temporary, names::REPORT_FILE, text.as_bytes(), 0o644).map(drop)

@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Directories for the board, the containers' reports and the downward API.
 pub(super) const DIRECTORIES: [&str; 3] = ["board", "self", "info"];
 
-/// Calls `act` at each Ctrl-C, SIGTERM and SIGHUP until it returns false.
+/// Calls `act` at each Ctrl-C, SIGTERM and SIGHUP until `act` returns false.
 pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {
     std::thread::spawn(move || {
         runtime::block_on(async {

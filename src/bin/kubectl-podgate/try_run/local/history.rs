@@ -13,7 +13,8 @@ pub(super) const SIGKILLED: u8 = 137;
 const OBSERVATION_SLACK_MS: i64 = 200;
 /// Time that podgate may need to notice that a condition is no longer met, in milliseconds.
 const NOTICE_MS: i64 = 2000;
-/// Time for which a container without probes must run before the verdict, in milliseconds. It may crash at its start.
+/// Time for which a container without probes must run before the verdict, in milliseconds. Such a container may crash
+/// at its start.
 const PROBATION_MS: i64 = 1000;
 
 /// One run of a container. Times are in milliseconds since 1970.

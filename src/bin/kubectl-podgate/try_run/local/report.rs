@@ -56,7 +56,7 @@ pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> 
     Ok(ExitCode::from(outcome as u8))
 }
 
-/// Returns the chart of a run that goes on.
+/// Returns the chart of a run that is still in progress.
 pub(super) fn live_chart(title: &str, histories: &[History], zero: i64) -> String {
     let now = now_ms();
     let mut timeline = timeline(title, histories, zero, now);

@@ -25,7 +25,7 @@ const SIDECAR_GRACE: Duration = Duration::from_secs(5);
 /// Shortest run of a container before its stop, in milliseconds. The sidecar ignores a tether that is released earlier,
 /// because a program may close inherited descriptors at its start.
 const LINGER_MS: i64 = 2100;
-/// Maximum number of messages that wait for the main loop. The main loop handles at most as many at once.
+/// Maximum number of messages that wait for the main loop. The main loop handles at most this many at once.
 const MESSAGES_MAX: usize = 256;
 
 pub(crate) fn run(args: &Try) -> ExitCode {

@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Everything to run, and what the user should know about it.
+/// Processes to run, and notes about them for the user.
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) title: String,
@@ -78,7 +78,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
         return Err(format!("{title}: the order requires {why}, so no container would wait"));
     };
     let order = Forecast::of(plan).start_steps.concat();
-    // Native sidecars are not in the forecast. They start first.
+    // Native sidecars are not in the forecast, and they start first.
     others.sort_by_key(|one| order.iter().position(|name| one["name"] == **name).map_or(0, |at| at + 1));
     let annotations = template.pointer("/metadata/annotations").and_then(Value::as_object);
     let has_check = annotations.is_some_and(|all| all.keys().any(|key| is_check(key)));

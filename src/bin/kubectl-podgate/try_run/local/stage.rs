@@ -1,5 +1,5 @@
-//! Rewrites the user's template so that it runs on this machine: each container of the order gets a gate, and stand-ins
-//! get commands and probes that work here.
+//! Rewrites the user's template so that it runs on this machine. Each container of the order gets a gate. Stand-ins get
+//! commands and probes that work here.
 
 use super::example;
 use super::programs::Programs;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Delay until a stand-in is Ready, without `--ready`.
 const READY_DELAY: Duration = Duration::from_millis(500);
-/// Time between Ready and exit 0 of a stand-in whose end others wait for, in milliseconds.
+/// Time in milliseconds between Ready and exit 0, for a stand-in whose exit other containers wait for.
 const EXIT_DELAY_MS: u64 = 300;
 
 type Fields = Map<String, Value>;
@@ -34,7 +34,7 @@ pub(super) struct Stage<'a> {
     pub(super) notes: Vec<String>,
     /// Reasons why the Pod cannot be run.
     pub(super) errors: Vec<String>,
-    /// The containers' ports. They stay open until all have been checked.
+    /// The containers' ports. All of them stay open until every port has been checked.
     pub(super) ports: BTreeMap<u16, (String, TcpListener)>,
 }
 

@@ -1,4 +1,4 @@
-//! `kubectl podgate stand-in`: plays a container. It opens ports, answers probes, and exits as its flags say.
+//! `kubectl podgate stand-in`: plays a container. The stand-in opens ports, answers probes, and exits as its role says.
 
 use super::now_ms;
 use crate::output::fail;
@@ -54,7 +54,8 @@ fn write_event(word: &str) {
 }
 
 /// Makes the kernel kill this process when the thread that started it has ended: the main thread of `try`. Returns
-/// false if `try` ended before this call. The kernel sends no signal in that case, but standard output has no reader.
+/// false if `try` ended before this call. The kernel then sends no signal, so the function checks whether standard
+/// output still has a reader.
 fn end_with_parent() -> bool {
     let is_set = set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
     let out = std::io::stdout();
@@ -89,7 +90,8 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
         listen(*port, &is_ready, true);
     }
     sleep(role.ready_ms);
-    // The event precedes the first probe that can succeed, so that no container can start between the two.
+    // The event precedes the first probe that can succeed, so that no container can start between the event and that
+    // probe.
     write_event("ready");
     is_ready.store(true, Ordering::SeqCst);
     for port in &role.ports {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Delay of the first restart: the kubelet notices an end within about one second.
 const FIRST_RESTART: Duration = Duration::from_secs(1);
-/// Back-off of the second restart. It doubles with each further restart.
+/// Back-off of the second restart. The back-off doubles with each further restart.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 /// Maximum length of a line in a log, in bytes.

@@ -1,7 +1,7 @@
 //! The entries of each collection after the edits, together with the tree of the unedited text.
 //!
-//! An edit must change one place, not all places that share an anchor. If an edit goes through an alias or a merge key,
-//! or changes an anchored value, the draft replaces the affected aliases with copies of the value.
+//! An edit must change one place, not all places that share an anchor. But an edit can go through an alias or a merge
+//! key, or change an anchored value. The draft then replaces the affected aliases with copies of the value.
 
 use super::super::spans::{NodeKind, Tree};
 use super::edit_error;

@@ -291,7 +291,7 @@ impl PodModel {
         self.tracks.iter().any(|other| is_watched(&other.spec.name) && !other.is_tether_held() && !other.has_ended())
     }
 
-    /// Returns the containers that must exit now, because all others have ended for good.
+    /// Returns the containers that must exit now, because all other containers have ended for good.
     pub(crate) fn to_quit(&self) -> impl Iterator<Item = &ContainerTrack> {
         let has_ended = |track: &ContainerTrack| match track.spec.restart_policy.as_deref() {
             Some("Never") => track.state.has_ended(),

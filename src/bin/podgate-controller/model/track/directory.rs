@@ -18,8 +18,8 @@ impl ContainerTrack {
         let is_other_run = process(self.raw_report.as_ref())
             .zip(process(report.as_ref()))
             .is_some_and(|(last, new)| is_rewritten && last != new);
-        // The sidecar may read the same file again after the end of its run. That end has withdrawn a part of the
-        // report.
+        // The sidecar may read the same file again after the end of its run. The end of the run has withdrawn a part of
+        // the report.
         if is_rewritten || self.raw_report.is_none() {
             self.raw_report = report.map(|report| self.sanitize(report));
         }

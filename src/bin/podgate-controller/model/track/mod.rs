@@ -202,7 +202,7 @@ impl ContainerTrack {
             probe_verdict: has_outside_probe.then(|| self.answers.probe_verdict.unwrap_or(ProbeVerdict::NotYet)),
             exec_probes: (self.has_exec_probe() || self.spec.ready_check.is_some()).then(|| ExecEvidence {
                 reported_passed: self.report().is_some_and(|report| report.check_passed),
-                // The kubelet does not know the check that replaces its probes.
+                // The kubelet does not know the check that replaces its probes, so its `ready` status does not count.
                 kubelet: if self.spec.ready_check.is_none() { self.answers.kubelet } else { KubeletReady::default() },
             }),
             was_ready: self.answers.was_ready,

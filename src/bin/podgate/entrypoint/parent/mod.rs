@@ -40,7 +40,7 @@ pub(super) fn run(
     args: Entrypoint,
     sources: PodSources,
     mut reporter: Reporter,
-    // Held until this process ends or this function returns.
+    // The tether is held until this process ends or this function returns.
     _tether: Option<Tether>,
     messenger: &Messenger,
 ) -> Result<ExitCode, Failure> {
