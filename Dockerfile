@@ -1,6 +1,6 @@
 # Two images with static binaries and no base image. The default is the sidecar (podgate-controller, and the agent
-# podgate that it installs). The target `webhook` is the admission webhook (podgate-webhook). It is separate to keep the
-# sidecar's image small, because every node with an injected Pod pulls that image.
+# podgate that it installs). The target `webhook` is the admission webhook (podgate-webhook). The images are separate to
+# keep the sidecar's image small, because every node with an injected Pod pulls that image.
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 \
 #     --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) \
@@ -9,12 +9,12 @@
 #
 # arm64 is cross-compiled, without emulation. `make dockerfile` tests this file without a registry.
 
-# Any image with Debian's apt-get, rustup's cargo, and cc. `make pin-images` writes the digest. Dependabot renews it, and
-# reads it only from FROM, not from ARG.
+# The base image needs Debian's apt-get, rustup's cargo, and cc. `make pin-images` writes its digest. Dependabot renews
+# the digest, but finds it only in FROM, not in ARG.
 FROM --platform=$BUILDPLATFORM docker.io/library/rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
 ARG TARGETARCH=amd64
 
-# A C compiler for the target: it compiles ring, and links. tools/build finds it.
+# Install a C compiler for the target, which compiles ring and links the programs. tools/build finds the compiler.
 RUN set -eu; \
     case "$TARGETARCH" in \
         amd64) machine=x86_64 package=gcc-x86-64-linux-gnu libc=libc6-dev-amd64-cross ;; \
@@ -47,7 +47,7 @@ RUN set -eu; \
 
 COPY build.rs ./
 COPY src ./src
-# Cargo compares modification times, and a copied file may be older than its empty placeholder.
+# Cargo compares modification times, so update them: a copied file may be older than its empty placeholder.
 RUN set -eu; \
     find build.rs src -type f -exec touch {} +; \
     mkdir -p /image/etc /image/tmp; \
@@ -62,7 +62,7 @@ RUN set -eu; \
     install -D -m 0755 -t /image/usr/bin $programs
 
 FROM build AS build-webhook
-# The registry of the sidecar's image, if it differs from that in src/order/release.rs.
+# The registry of the sidecar's image, if it differs from the registry in src/order/release.rs.
 ARG PODGATE_IMAGE_REGISTRY
 RUN set -eu; \
     . /target.env; \

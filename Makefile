@@ -16,13 +16,13 @@ FUZZ ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 TIME ?= 60
 # Parts of `make scale`: admissions, sidecars, burst, each with an optional number of Pods.
 PARTS ?=
-# Time and memory are what an attack on the webhook aims at. The address sanitizer would multiply both. The API server
-# waits 5 s for an answer.
+# An attack on the webhook aims at time and memory, so the fuzzer limits both. The API server waits 5 s for an answer.
+# The address sanitizer is off, because it would multiply time and memory.
 fuzz_build_admission := --sanitizer none
 fuzz_limits_admission := -max_len=1048576 -timeout=5 -rss_limit_mb=128
 
 machine := $(shell uname -m)
-# The images of these names are those that the built manifests refer to (src/order/release.rs).
+# Names of the images, as in the built manifests (src/order/release.rs).
 registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
 version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
@@ -96,7 +96,7 @@ picture: ## Draw docs/images/timeline.svg (README) and docs/images/killed.svg (d
 demo: ## Start postgres, an application and nginx in one Pod on a real node, without and with podgate (installs what it needs)
 	@demo/demo
 
-# Many tests wait for a time limit of podgate, so twice as many run as the machine has processors.
+# Run four tests per processor at the same time, because many tests wait for a time limit of podgate.
 test: ## Run all tests that need neither a cluster nor root; list what this machine lacks for some of them, and skip these
 	may_skip=$${PODGATE_MAY_SKIP-$$(tests/needs)} && \
 		PODGATE_MAY_SKIP=$$may_skip RUST_TEST_THREADS=$$((4 * $$(nproc))) $(cargo) test --locked && \

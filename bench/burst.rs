@@ -1,5 +1,4 @@
-//! Measures on a real kubelet how long it takes until Pods that are created at once are all Ready, and what that costs
-//! the node.
+//! Creates Pods at once on a real kubelet. Measures the time until all Pods are Ready, and the cost for the node.
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench burst [-- ROUNDS [PODS [WORDS...]]]

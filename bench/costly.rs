@@ -1,4 +1,4 @@
-//! The most expensive Pods: a search for them, and small reviews beside a flood of them.
+//! Searches for the most expensive Pods, and measures small reviews during a flood of such Pods.
 
 #[path = "../tests/common/costly_pods.rs"]
 mod costly_pods;
@@ -9,7 +9,7 @@ use costly_pods::{COSTLY, format, is_too_large, mutate, parse, pod, review};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Pods from which the search starts, besides the known expensive ones.
+/// Pods from which the search starts, in addition to the known expensive Pods.
 const STARTS: &[&str] = &[
     "",
     "containers=71 order_names=71 order_kind=2 wide=71",
@@ -18,17 +18,17 @@ const STARTS: &[&str] = &[
     "containers=15 order_names=15 wide=15 words=900",
     "containers=60 order_names=60 wide=60 checks=64 mounts=90",
 ];
-/// Number of changes without success after which the search starts again.
+/// Number of unsuccessful changes after which the search starts again.
 const STUCK: usize = 150;
-/// Size limit of the search, in bytes: that of a request to the webhook.
+/// Maximum size of a review in the search, in bytes. The webhook has the same limit for a request.
 const BODY_MAX: usize = 4 << 20;
-/// Clients that send expensive Pods.
+/// Number of clients that send expensive Pods.
 const CLIENTS: usize = 8;
 /// Interval between small reviews.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Measures each known expensive Pod, then searches for more expensive ones for `seconds`: changes some numbers of a Pod
-/// and keeps a change that raises the webhook's processor time. Prints the result of each start.
+/// Measures each known expensive Pod, then searches for more expensive ones for `seconds`. The search changes some
+/// numbers of a Pod, and keeps a change that raises the webhook's processor time. Prints the result of each start.
 pub(crate) fn search(webhook: &Webhook, client: &Client, seconds: u64) {
     let mut connection = client.connect().expect("a connection");
     let mut cost = |body: &[u8]| {
@@ -37,7 +37,7 @@ pub(crate) fn search(webhook: &Webhook, client: &Client, seconds: u64) {
             exchange(&mut connection, &request(body));
             webhook.processor_ms() - before
         };
-        // Other programs disturb caches, so the lower of two times is closer to the truth.
+        // Use the lower of two times, because other programs disturb the caches.
         once().min(once())
     };
     for numbers in COSTLY {

@@ -100,7 +100,7 @@ fn variants() -> Vec<(&'static str, Value)> {
     let native = with(SidecarPlacement::Native);
     let mut without_hook = native.clone();
     without_hook["spec"]["initContainers"][0]["lifecycle"].take();
-    // The agent comes from the image, so that no hook has to wait for its installation.
+    // The image contains the agent, so no hook has to wait until the agent is installed.
     let mut by_image = without_hook.clone();
     let image = by_image["spec"]["initContainers"][0]["image"].clone();
     let volumes = by_image["spec"]["volumes"].as_array_mut().expect("volumes");

@@ -5,11 +5,12 @@ use crate::{clock, three};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Parts of the node, as in [`three::processor_time`]. The time of a process that has ended belongs to its parent.
+/// Parts of the node, as in [`three::processor_time`]. The time of an ended process counts for its parent.
 pub(crate) const PARTS: [&str; 5] = ["kubelet", "containerd", "shim", "podgate", "container"];
 
-/// Creates `count` copies of `pod` at once, and waits until all are Ready. Returns the seconds until then, Events per Pod,
-/// and the node's processor time in seconds: in all, then of each part of [`PARTS`].
+/// Creates `count` copies of `pod` at once, and waits until all are Ready. Returns the seconds until then, the Events
+/// per Pod, and the node's processor time in seconds. The processor time is first the total, then the time of each part
+/// of [`PARTS`].
 pub(crate) fn start(namespace: &str, pod: &Value, count: usize) -> [f64; 8] {
     end(namespace);
     run_script(&["namespace", namespace]);

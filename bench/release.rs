@@ -1,4 +1,4 @@
-//! Measures on a real kubelet the time from Ready to the first instruction of the waiting container: podgate's
+//! Measures on a real kubelet the time from Ready to the first instruction of the waiting container. Compares podgate's
 //! modes and common alternatives, interleaved. The predecessor becomes Ready 1 to 4 s after its start, at a random
 //! moment in each round.
 //!
@@ -10,8 +10,8 @@
 //! Use this option if the hypervisor gives halted processors to other machines. `--pods` creates several Pods at once.
 //! `--cpu-limit` adds rows with a sidecar that has this CPU request and limit.
 //!
-//! The second group of columns is podgate's share: from the moment when the predecessor is Ready and the gate or hook
-//! waits, until the gate or hook releases the container. The rest is the time of the kubelet and the runtime.
+//! The second group of columns is podgate's share. It begins when the predecessor is Ready and the gate or hook waits.
+//! It ends when the gate or hook releases the container. The rest is the time of the kubelet and the runtime.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the scenarios")]
@@ -66,7 +66,7 @@ impl Way {
         Way { label, agent: Some(agent), pod, probe_period: Duration::ZERO }
     }
 
-    /// A way in which the kubelet must first run a probe of `db`, every `seconds`.
+    /// Creates a way in which `app` waits for the kubelet's probe of `db`, which runs every `seconds`.
     const fn probed(label: &'static str, seconds: u64, pod: fn(u64) -> Value) -> Way {
         Way { label, agent: None, pod, probe_period: Duration::from_secs(seconds) }
     }
@@ -216,7 +216,7 @@ fn answers_503_first(ms: u64) -> Container {
 /// File that `db` creates when it is Ready, in a Pod with podgate.
 const SELF_READY_FILE: &str = "/podgate-self/ready";
 
-/// A server with the image's own command, and with a readiness probe that only the kubelet can run.
+/// Returns a server with the image's own command, and with a readiness probe that only the kubelet can run.
 fn exec_probe(ms: u64, period: u32) -> Container {
     let db = server("db").ready_after(&format!("{ms}ms")).args(&["--touch", SELF_READY_FILE]);
     db.wrapped_probe(&["/testserver", "check", SELF_READY_FILE])
@@ -227,7 +227,7 @@ fn gates(db: Container) -> Value {
     Pod::new("pod", [db.gate(&[]), server("app").gate(&["--until", "db"])]).json()
 }
 
-/// The gate's parent runs the exec probe of `db`.
+/// Returns a Pod with gates in which podgate, as the parent of `db`, runs the exec probe of `db`.
 fn gates_with_exec_probe(ms: u64) -> Value {
     let db = server("db").ready_after(&format!("{ms}ms")).args(&["--touch", SELF_READY_FILE]);
     let db = db.probe(exec_check(SELF_READY_FILE)).with(json!({"readinessProbe": {"periodSeconds": 10}}));
@@ -246,7 +246,8 @@ fn holds(db: Container) -> Value {
     pod.sidecar_args(&["--log-format", "json"]).json()
 }
 
-/// The kubelet syncs the Pod when the probe passes, and then creates `app`.
+/// Returns a Pod without podgate whose probe of `db` opens the gate of `app`. The kubelet syncs the Pod when the probe
+/// passes, and then creates `app`.
 fn hold_by_probe(ms: u64) -> Value {
     let mut db = db(ms, &["--touch", READY_FILE]);
     let command = json!({"command": ["/tools/busybox", "sh", "-c", WRITE_GATE]});
@@ -254,7 +255,7 @@ fn hold_by_probe(ms: u64) -> Value {
     plain(json!([db, held_by_hand()]), Value::Null)
 }
 
-/// Waits until `db` is Ready, then writes the gate file.
+/// Script that waits until `db` is Ready, and then writes the gate file.
 const WRITE_GATE: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 0.01; done; \
                           echo \"OPEN='yes'\" > /shared/.gate; /tools/busybox mv /shared/.gate /shared/gate";
 
@@ -314,8 +315,8 @@ fn inotify_wrapper(ms: u64) -> Value {
     plain(json!([db(ms, &["--touch", READY_FILE]), program("app", &["await", READY_FILE])]), Value::Null)
 }
 
-/// Creates a Pod whose hook waits for a file. The hook does not use podgate, so the result is the time that every hook
-/// needs for the kubelet and the runtime.
+/// Creates a Pod whose hook waits for a file. The hook does not use podgate, so the result is the time that the kubelet
+/// and the runtime need for any hook.
 fn file_hook(ms: u64) -> Value {
     let mut db = db(ms, &["--touch", READY_FILE]);
     let command = json!(["/testserver", "await", READY_FILE, "check", READY_FILE]);

@@ -1,4 +1,4 @@
-//! The Pod of the benchmarks of admissions.
+//! The Pod of the admission benchmarks.
 
 use serde_json::{Value, json};
 

@@ -8,8 +8,8 @@ use std::fs;
 /// File that `db` creates when it is Ready.
 const READY_FILE: &str = "/podgate-self/ready";
 
-/// Returns Pods with the containers `db`, `api` and `web`, each with a label that contains one of `words`, if there are
-/// any. `db` is Ready `after` its start.
+/// Returns Pods with the containers `db`, `api` and `web`, each Pod with its label. If `words` is not empty, returns
+/// only Pods whose label contains one of the words. `after` is the time from the start of `db` until `db` is Ready.
 pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> {
     let others = |with: fn(Container, &[&str]) -> Container| {
         let others = [("api", 8002, &["--until", "db"][..]), ("web", 8003, &["--until", "db", "--until", "api"])];
@@ -76,7 +76,8 @@ fn three_execs(mut pod: Value) -> Value {
     pod
 }
 
-/// Returns the processor time that the node's processes have used so far, with their ended children, in milliseconds.
+/// Returns the processor time that each part of the node has used so far, in milliseconds. This includes ended
+/// children.
 pub(crate) fn processor_time() -> BTreeMap<&'static str, f64> {
     let mut processes = BTreeMap::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-/// Number of rounds. Each form creates its part of the Pods in each round, so that all meet a cluster of the same size.
+/// Number of rounds. In each round, each form creates a part of its Pods, so that the cluster has the same size for all
+/// forms.
 const ROUNDS: usize = 5;
 const NODES: usize = 10;
 /// Names of the forms, and of their namespaces.
@@ -32,8 +33,8 @@ impl Drop for Webhook {
     }
 }
 
-/// Results of one form: for each round the processor time per Pod in milliseconds, of the API server, etcd, and the
-/// webhook, and for each Pod the time of the request in milliseconds.
+/// Results of one form, in milliseconds. For each round, it has the processor time per Pod of the API server, etcd, and
+/// the webhook. For each Pod, it has the time of the request.
 #[derive(Default)]
 struct Form {
     api_server: Vec<f64>,
@@ -68,7 +69,7 @@ pub(crate) fn measure(count: usize) -> Results {
                 injected += usize::from(n == 2 && answer.body.contains("/usr/bin/podgate-controller"));
             }
             form.requests.extend(answers.iter().map(|answer| answer.took.as_secs_f64() * 1000.0));
-            // KWOK's requests belong to the cost of a Pod for the API server.
+            // Wait for KWOK too, because its requests are part of a Pod's cost for the API server.
             api::wait_until_idle(&[kwok]);
             let per_pod: Vec<f64> =
                 used().into_iter().zip(before).map(|(after, before)| (after - before) / size as f64).collect();
@@ -119,7 +120,7 @@ fn create(namespace: &str, number: usize) -> Request {
     let mut pod = shop::pod();
     pod["metadata"]["name"] = format!("shop-{number}").into();
     pod["metadata"]["namespace"] = namespace.into();
-    // The garbage collector deletes Pods without their owner.
+    // Remove the owner, because the garbage collector would delete a Pod whose owner does not exist.
     pod["metadata"]["ownerReferences"].take();
     pod["spec"]["nodeName"] = format!("kwok-{}", number % NODES).into();
     Request { method: "POST", path: format!("/api/v1/namespaces/{namespace}/pods"), body: pod.to_string() }
@@ -141,8 +142,8 @@ fn write_kubeconfig() -> String {
     path
 }
 
-/// Installs podgate's webhook as a process of this machine in the cluster's network. Its certificates expire in a minute,
-/// so that it renews them during the run.
+/// Installs podgate's webhook as a process of this machine in the cluster's network. The webhook's certificates expire
+/// in a minute, so that the webhook renews them during the run.
 fn install() -> Webhook {
     kubectl(&["apply", "-k", &format!("{ROOT}/{INJECTOR}")]);
     kubectl(&["-n", NAMESPACE, "delete", "deployment", WEBHOOK]);
@@ -165,7 +166,8 @@ fn install() -> Webhook {
     webhook
 }
 
-/// Creates the namespaces and the configuration of the empty webhook, which is called for the same Pods as podgate's.
+/// Creates the namespaces and the configuration of the empty webhook. The API server calls it for the same Pods as
+/// podgate's webhook.
 fn configure(certificate: &str) {
     for form in FORMS {
         run_script(&["namespace", form]);
@@ -202,7 +204,7 @@ fn remove() {
     let _ = try_kubectl(&["delete", "mutatingwebhookconfiguration", "scale-empty", "--ignore-not-found"]);
     let _ = try_kubectl(&["delete", "-k", &format!("{ROOT}/{INJECTOR}"), "--ignore-not-found"]);
     for form in FORMS {
-        // A single request; `kubectl delete pods` would send one for each Pod.
+        // Send a single request, because `kubectl delete pods` would send one for each Pod.
         let delete = ["kubectl", "delete", "--raw", &format!("/api/v1/namespaces/{form}/pods"), "-f", "-"];
         let _ = try_script(&delete, r#"{"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}"#);
     }

@@ -1,4 +1,4 @@
-//! An admission webhook that allows everything and changes nothing: what any webhook costs at least.
+//! An admission webhook that allows everything and changes nothing. It shows the minimum cost of any webhook.
 
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -23,7 +23,7 @@ pub(crate) fn start() -> (Child, String) {
     (child, certificate)
 }
 
-/// Prints the certificate, and answers forever.
+/// Prints the certificate, and answers requests forever.
 pub(crate) fn serve() {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
@@ -41,7 +41,7 @@ pub(crate) fn serve() {
     }
 }
 
-/// Answers the requests of one connection. Returns at its end.
+/// Answers the requests of one connection. Returns when the connection ends.
 fn answer_all(mut stream: StreamOwned<ServerConnection, TcpStream>) -> Option<()> {
     let (mut bytes, mut piece) = (Vec::new(), [0; 65536]);
     loop {

@@ -1,4 +1,4 @@
-//! Sends requests to the API server over a few connections, and reads what the cluster's processes have used.
+//! Sends requests to the API server over a few connections, and reads the processor time of the cluster's processes.
 
 use crate::client::{Client, Stream};
 use crate::clock::now;
@@ -131,7 +131,7 @@ pub(crate) fn wait_until_idle(pids: &[u32]) {
     });
 }
 
-/// Returns the value below which this part of the values lies.
+/// Returns the value below which the share `part` of the values lies.
 pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -29,7 +29,7 @@ mod storm;
 #[path = "../three.rs"]
 mod three;
 
-/// Replaces the module `program` of the webhook's tests: `client` uses its constant.
+/// Replaces the module `program` of the webhook's tests, from which `client` imports the constant.
 mod program {
     /// Name in the certificate of the API server.
     pub(crate) const NAME: &str = "kubernetes";
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints a result beside its range. Returns false if the result is outside.
+/// Prints a result and its range. Returns false if the result is outside the range.
 fn is_in_range(name: &str, value: f64) -> bool {
     let line = include_str!("ranges").lines().find(|line| line.split_whitespace().next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("{name} is not in bench/scale/ranges"));
@@ -96,7 +96,8 @@ fn is_in_range(name: &str, value: f64) -> bool {
     is_inside
 }
 
-/// Compares Pods that are created at once on the real node with native sidecars: medians of three rounds, interleaved.
+/// Creates Pods at once on the real node, and compares podgate with native sidecars. Returns medians of three
+/// interleaved rounds.
 fn burst(count: usize) -> Results {
     let words = ["db and api as native sidecars, with an idle one", "podgate, entrypoint"].map(str::to_owned);
     let rows = three::pods("100ms", &words);

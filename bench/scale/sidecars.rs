@@ -1,4 +1,4 @@
-//! Runs many sidecars against one API server: their memory, their requests, and how they connect again.
+//! Runs many sidecars against one API server. Measures their memory, their requests, and their reconnects.
 
 use crate::api::{Answer, Api, Request, median, processor_ms};
 use crate::cluster::{kubectl, run_script, script_command, try_kubectl};
@@ -18,7 +18,8 @@ const NAMESPACE: &str = "scale-sidecars";
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const CONTAINERS: &str =
     r#"[{"name":"db","mode":"post-start"},{"name":"api","mode":"post-start"},{"name":"web","mode":"post-start"}]"#;
-/// Starts a sidecar for each directory in $1. Each has its own mount namespace, because the path of the token is fixed.
+/// Script that starts a sidecar for each directory in $1. Each sidecar has its own mount namespace, because the path of
+/// the token is fixed.
 const START: &str = r#"
 mount -t tmpfs none /var/run
 mkdir -p "$account"
@@ -30,14 +31,14 @@ for directory in "$1"/*/; do
          unshare --mount sh -ec 'mount --bind account "$account"; exec "$program"' >log 2>&1) &
 done
 wait"#;
-/// Seconds within which each sidecar connects again.
+/// Time limit in seconds within which each sidecar must connect again.
 const RECONNECTED: u64 = 120;
 
-/// Limit of inotify instances for each user. On a node, no more sidecars share it than the node has Pods. Without an
-/// instance a sidecar polls.
+/// File with the limit of inotify instances for each user. On a node, at most as many sidecars share this limit as the
+/// node has Pods. A sidecar without an instance polls.
 const INOTIFY: &str = "/proc/sys/fs/inotify/max_user_instances";
 
-/// The sidecars' processes and directories. Dropping them ends the processes, and restores the limit.
+/// The sidecars' processes and directories. Dropping this value ends the processes, and restores the limit.
 struct Sidecars {
     inotify: String,
     parent: Child,
@@ -48,7 +49,7 @@ struct Sidecars {
 
 impl Drop for Sidecars {
     fn drop(&mut self) {
-        // Never by kill(1) of procps 4.0.2: it takes the option of a group, such as -123, for -1, which is every process.
+        // Do not use kill(1): procps 4.0.2 reads a process group such as -123 as -1, which means every process.
         let _ = kill_process_group(Pid::from_child(&self.parent), Signal::KILL);
         let _ = self.parent.wait();
         let _ = fs::write(INOTIFY, &self.inotify);
@@ -103,7 +104,7 @@ pub(crate) fn measure(count: usize) -> Results {
         std::thread::sleep(Duration::from_secs(1));
         sidecars.pods.iter().all(is_idle).then_some(())
     });
-    // A connection without requests is kept for 10 s.
+    // An idle sidecar keeps a connection without requests for 10 s, so wait until it is closed.
     std::thread::sleep(Duration::from_secs(30));
     per_pod += storm::requests(NAMESPACE, since).len();
     let idle = sidecars.memory();
@@ -125,12 +126,12 @@ pub(crate) fn measure(count: usize) -> Results {
     ]
 }
 
-/// Cuts all connections to the API server, as a load balancer does that fails over.
+/// Cuts all connections to the API server, like a load balancer that fails over.
 fn cut() {
     run_script(&["run", "ss", "--tcp", "--no-header", "--kill", "dst", admissions::API_IP, "dport", "=", ":443"]);
 }
 
-/// Reports that `container` has started. Without a probe it is Ready then.
+/// Reports that `container` has started. A container without a probe is then Ready.
 fn report(pod: &Path, container: &str) {
     let board = source::read_board(&pod.join("board")).unwrap_or_else(|error| panic!("{}: {error:?}", pod.display()));
     let report = Report { sandbox: Some(board.sandbox), epoch: board.epoch, started: true, ..Report::default() };
@@ -175,7 +176,7 @@ impl Sidecars {
         sidecars
     }
 
-    /// Returns medians in MiB: the proportional set size, and what belongs to one process alone.
+    /// Returns medians in MiB: the proportional set size, and the memory that belongs to one process alone.
     fn memory(&self) -> (f64, f64) {
         let mut values = [Vec::new(), Vec::new()];
         for pid in &self.pids {
@@ -197,7 +198,7 @@ impl Sidecars {
     }
 }
 
-/// Creates the Pods, which no scheduler places, and a token for each. Returns uids and tokens.
+/// Creates the Pods, which no scheduler places, and a token for each Pod. Returns uids and tokens.
 fn identities(api: &Api, pods: &[PathBuf]) -> Vec<(String, String)> {
     let name = |pod: &PathBuf| pod.file_name().expect("a name").display().to_string();
     let post = |path: &str, body: Value| Request {

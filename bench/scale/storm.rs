@@ -5,8 +5,8 @@ use crate::cluster::{AuditedRequest, requests_of};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// Returns the requests that the API server received from the sidecars of `namespace` since `since`, each with its time;
-/// both in milliseconds since 1970.
+/// Returns the requests that the API server received from the sidecars of `namespace` since `since`, each with its
+/// time. Times are in milliseconds since 1970.
 pub(crate) fn requests(namespace: &str, since: f64) -> Vec<(f64, AuditedRequest)> {
     let timed = |request: AuditedRequest| {
         let at = humantime::parse_rfc3339(&request.received).expect("a time");
@@ -27,11 +27,11 @@ pub(crate) fn reconnects(namespace: &str, since: f64) -> Vec<f64> {
     first.into_values().map(|at| (at - since) / 1000.0).collect()
 }
 
-/// How the reconnects of many sidecars are spread.
+/// Distribution of the reconnects of many sidecars over time.
 pub(crate) struct Spread {
-    /// Seconds between the first and the last twentieth.
+    /// Seconds between the first and the last twentieth of the reconnects.
     pub(crate) seconds: f64,
-    /// Largest part of all reconnects within a second.
+    /// Largest share of all reconnects within one second.
     pub(crate) busiest_second: f64,
 }
 

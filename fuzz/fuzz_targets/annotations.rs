@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(Report::parse(report.to_text().as_bytes()), Ok(report));
     }
     let Ok(mut all) = read(bytes, |_| true) else { return };
-    // As the last line, this key would have to hold the hash of the other lines. No annotation can have this name.
+    // A last line with this key must contain the hash of the other lines. No annotation can have this name.
     all.remove("~");
     assert_eq!(read(write(&all).as_bytes(), |_| true), Ok(all.clone()), "does not round-trip");
     let own = read(bytes, is_podgate_key).expect("skipping keys causes no error");

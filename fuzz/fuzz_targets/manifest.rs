@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(!error.message.is_empty() && document.text.is_char_boundary(error.offset), "{error:?}");
     }
     for document in &source.documents {
-        // Each lookup walks the whole document. Skip large documents, because they take long and find no more errors.
+        // Skip large documents: each lookup walks the whole document, which takes long and finds no more errors.
         if document.text.len() < 4096 {
             walk(document, &document.value, &Place::root());
         }

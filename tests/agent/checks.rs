@@ -158,7 +158,7 @@ fn mount_check_passes_at_a_mount_point_that_answers() {
     }
 }
 
-/// The FUSE file system has no server that answers.
+/// The FUSE file system in this test has no server that answers.
 #[test]
 fn mount_check_of_a_dead_mount_times_out() {
     let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--mount"]) else { return };

@@ -1,5 +1,5 @@
-//! Tests with hostile or damaged files on the board. The agent must treat the state as unknown. The agent must not open
-//! the gate, panic, or run beyond the time limit.
+//! Tests with hostile or damaged files on the board. The agent must treat the state as unknown. It must not open the
+//! gate, panic, or run beyond the time limit.
 
 use crate::support::{AgentOutput, Scene, annotations_text, snapshot, temp_directory, wait_until};
 use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, BOARD_FILE_MAX, CONTROLLER_FILE};

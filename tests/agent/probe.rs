@@ -13,7 +13,7 @@ fn probe_of(scene: &Scene, flags: &[(&str, &str)], command: &[&str]) -> Agent {
     flags.iter().fold(agent, |agent, (flag, value)| agent.flag(flag, value)).with_command(command)
 }
 
-/// Returns the probe of the container `db`, whose own command checks for the returned file.
+/// Returns the probe of the container `db`, and the file whose existence the container's own probe command checks.
 fn probe(scene: &Scene, flags: &[(&str, &str)]) -> (Agent, PathBuf) {
     let file = scene.root.join("ready");
     (probe_of(scene, flags, &["sh", "-c", &format!("echo seen; test -e {}", file.display())]), file)
@@ -37,7 +37,7 @@ fn probe_waits_until_its_command_passes_and_reports_that() {
     waiting.wait().assert_released();
     assert_eq!(scene.termination_message(), "", "the program owns the termination message");
 
-    // A Ready container gets one run for each probe, with the command's output.
+    // When the container is Ready, each probe runs the command once and prints the command's output.
     let run = probe(&scene, &[]).0.run();
     assert_eq!((run.code, run.stdout.as_str()), (0, "seen\n"));
     fs::remove_file(&file).unwrap();

@@ -40,7 +40,7 @@ fn phases_terminating_and_started_end_the_wait() {
     }
 }
 
-/// Another container can cause each of these ends, and so must not release a container before the time limit.
+/// Another container can cause each of these ends. Such an end must not release a container before the time limit.
 #[test]
 fn on_timeout_continue_releases_only_at_the_time_limit() {
     let limit = Duration::from_secs(2);
@@ -95,7 +95,7 @@ fn failed_predecessor_ends_the_wait() {
     scene.set_state("db", State::Failed);
     hook.wait().assert_failed(69, "db is Failed; the kubelet restarts db only after this hook returns");
     scene.bare_hook().flag("container", "db").flag("timeout", "1ms").run().assert_failed(75, "db=Ready (now Failed)");
-    // No restart of a predecessor that has ended for good depends on this hook.
+    // A predecessor that has ended for good does not restart, whether or not this hook returns.
     scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));
     scene
         .bare_hook()

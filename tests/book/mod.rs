@@ -49,8 +49,8 @@ fn check_and_inject_accept_each_manifest() {
     assert!(seen >= 8, "{seen} manifests");
 }
 
-/// Each manifest of `docs/recipes` has a section of the page that shows its annotations. `check` finds neither an error
-/// nor a warning in it.
+/// Each manifest of `docs/recipes` has a section on the page, which shows the manifest's annotations. `check` finds
+/// neither an error nor a warning in the manifest.
 #[test]
 fn each_recipe_is_on_the_page() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/recipes");
@@ -192,7 +192,7 @@ fn sources() -> Vec<String> {
     sources
 }
 
-/// Each row of these tables names the tests that prove it, in this column from the right.
+/// Each row of these tables names its tests in one column. The column number counts from the right.
 #[test]
 fn each_test_that_a_table_names_exists() {
     let sources = sources().concat();

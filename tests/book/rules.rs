@@ -47,8 +47,9 @@ fn levels(name: &str) -> Vec<&'static str> {
     rule.levels.iter().map(|level| level.as_str()).collect()
 }
 
-/// Applies a block of changed lines to the example before it. A line with `-`, or with a space for orientation, stands
-/// for the next equal line of the example. A line with `+` is new.
+/// Applies a block of changed lines to the example before it. A line that starts with `-` removes the next equal line
+/// of the example. A line that starts with a space stands for the next equal line and shows the position. A line that
+/// starts with `+` is new.
 fn changed(example: &Copied, diff: &Copied) -> Result<Copied, String> {
     let lines: Vec<&str> = example.text.lines().collect();
     let (mut new, mut rest) = (Vec::new(), lines.as_slice());

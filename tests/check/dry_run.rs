@@ -307,7 +307,7 @@ fn doubtful_changes_are_warnings_or_notes() {
         assert!(code == 0 && out.contains(found) && out.contains(detail), "{found}, {detail}: {out}");
     }
 
-    // Podgate's webhook runs after the other webhook, so both use the new probe.
+    // Podgate's webhook runs after the other webhook, so the kubelet and podgate's sidecar both use the new probe.
     let admit = move |pod: Value| {
         let mut pod = with_defaults(pod);
         other_probe(&mut pod);
@@ -443,7 +443,7 @@ spec:
     )
 }
 
-/// The manifest alone needs nothing from podgate, or is an error.
+/// Without the added container, the manifest needs nothing from podgate or has an error.
 #[test]
 fn containers_of_other_webhooks_are_checked_in_the_returned_pod() {
     for order in ["daprd?=Started, app", "daprd=Started, app"] {
@@ -502,7 +502,7 @@ fn unknown_containers_come_from_the_cluster() {
     let out =
         names(|_, _| error_status(403, "Forbidden", "pods \"p-1\" is forbidden: exceeded quota: small"), "apii, app");
     assert!(out.contains("error[pod-rejected]") && out.contains("1 error, 0 warnings, 0 notes"), "{out}");
-    // Without an answer, the finding about the file is all that is known.
+    // Without a result of the dry run, the finding comes from the file alone.
     let out = names(|_, _| error_status(404, "NotFound", "namespaces \"shop\" not found"), "apii, app");
     assert!(out.contains(&format!("{unknown} apii")) && out.contains("note[dry-run-skipped]"), "{out}");
 }
@@ -524,7 +524,7 @@ fn skipped_dry_run_is_reported() {
     }
 }
 
-/// Podgate asks the original probe that Istio's proxy knows, and port names are the same as their numbers.
+/// Podgate uses the original probe, which Istio's proxy knows. A port's name counts as equal to its number.
 #[test]
 fn probes_with_known_originals_are_not_reported() {
     let rewrite = |mut pod: Value| {

@@ -72,7 +72,7 @@ fn layouts_that_inject_cannot_edit_are_reported() {
     }
 }
 
-/// Errors of clap and of every command begin alike. Errors in a manifest begin with their place.
+/// Errors of clap and of the commands start with the same text. Errors in a manifest start with their place.
 #[test]
 fn errors_have_one_format() {
     let (directory, _) = file(&CHAIN.replace("web\"", "wep\""));

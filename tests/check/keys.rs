@@ -100,7 +100,7 @@ spec:
         assert_eq!((injected, out.matches("warning[copied-state]").count()), (0, 3), "{out}");
         assert!(!out.contains("error[") && !out.contains(": error:"), "{out}");
     }
-    // `uninject` removes what `inject` has added, whatever the sidecar has written since.
+    // `uninject` removes what `inject` has added, even if the sidecar has written annotations since.
     let (directory, _) = file(&ordered.replace("status.podgate.io/db: Ready, sandbox.podgate.io/id: x, ", ""));
     let run = |command: &str| {
         let output =

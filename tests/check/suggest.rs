@@ -59,7 +59,7 @@ fn evidence_and_order_are_shown_and_written() {
         "  template:\n    metadata:\n      annotations:\n        podgate.io/order: \"db, api, web\"\n    spec:\n";
     assert_eq!(fs::read_to_string(&path).unwrap(), SHOP.replace("  template:\n    spec:\n", annotated));
     assert_eq!(run(&["-w", "pod.yaml"]), "pod.yaml:9:1: Deployment/shop: declares an order already\n");
-    // The rest of the file is as before, and the order is valid.
+    // The rest of the file is unchanged, and the order is valid.
     assert_eq!(check(&directory, &["pod.yaml"]).0, 0);
 }
 
@@ -88,7 +88,7 @@ fn reasons_for_no_order_are_told() {
             program(directory.path()).current_dir(directory.path()).args(["suggest", "pod.yaml"]).output().unwrap();
         let out = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && out.contains(expected), "{expected}: {out}");
-        // `check` names one clear sign, with the command.
+        // `check` reports only clear signs of an order, and names the command `suggest`.
         let (_, out, _) = check(&directory, &["pod.yaml"]);
         assert_eq!(out.contains("kubectl podgate suggest proposes an order"), out.contains("suggested-order"), "{out}");
         assert_eq!(out.contains("suggested-order"), expected.contains("cycle") || expected.contains("native"), "{out}");
@@ -106,8 +106,9 @@ fn reasons_for_no_order_are_told() {
     }
 }
 
-/// `suggest.tsv` has the orders of manifests in public repositories: repository, commit, file, object, order, and
-/// what is wrong with the order by the judgment of a reader. The repositories must be in `PODGATE_SUGGESTIONS/OWNER/NAME`.
+/// Compares the output of `suggest` with the orders in `suggest.tsv`. Its columns are repository, commit, file, object,
+/// order, and a reader's judgment of the errors in the order. The manifests come from public repositories, which must
+/// be in `PODGATE_SUGGESTIONS/OWNER/NAME`.
 #[test]
 #[ignore = "needs the repositories: docs/development.md"]
 fn recorded_orders_of_public_manifests() {

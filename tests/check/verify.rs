@@ -71,8 +71,8 @@ fn container(name: &str) -> Value {
     json!({"name": name, "image": "i", "command": ["c"]})
 }
 
-/// Returns a running Pod that declares an order. Its controller is an object `name` of this kind, or the ReplicaSet of
-/// a Deployment `name`; without a kind, it has no controller.
+/// Returns a running Pod that declares an order. Its controller is an object `name` of this kind. If the kind is
+/// Deployment, the controller is a ReplicaSet of the Deployment `name`. Without a kind, the Pod has no controller.
 fn ordered_pod(kind: &str, name: &str, has_sidecar: bool) -> Value {
     let mut pod = json!({
         "metadata": {"generateName": format!("{name}-"), "name": format!("{name}-x"), "namespace": "shop", "annotations": {"podgate.io/order": "a, b"}},
@@ -243,7 +243,7 @@ fn pods_without_their_sidecar_are_listed_with_the_command_that_restarts_them() {
     assert_eq!(findings, expected);
 }
 
-/// Each cluster with its findings: level, rule and a part of the message.
+/// Returns broken clusters, each with its findings: level, rule and a part of the message.
 fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
     let ok = Cluster::default;
     let mut foreign = configuration();
@@ -397,7 +397,7 @@ fn unreachable_cluster_gives_one_line() {
     assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
 }
 
-/// A heading is the message of its finding, with `…` for the parts that vary.
+/// Each heading on the page equals the message of its finding, with `…` for the parts that vary.
 #[test]
 fn each_finding_has_its_section_in_the_troubleshooting_page() {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/troubleshooting.md")).unwrap();

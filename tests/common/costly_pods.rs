@@ -1,4 +1,4 @@
-//! Pods that cost the webhook as much as possible. The benchmark searches the most expensive Pod, a test checks the
+//! Pods that cost the webhook as much as possible. The benchmark searches for the most expensive Pod, a test checks the
 //! limits, and the fuzzer changes these Pods.
 
 use podgate::core::container_list::CONTAINERS_MAX;
@@ -24,7 +24,7 @@ pub(crate) const COSTLY: &[&str] = &[
 /// One property of a Pod, as a number.
 pub(crate) struct Knob {
     pub(crate) name: &'static str,
-    /// Number in a plain Pod.
+    /// The number in a plain Pod.
     pub(crate) plain: usize,
     /// Largest number that podgate accepts in a list. For other properties, the largest number that means anything.
     pub(crate) max: usize,
@@ -124,7 +124,7 @@ pub(crate) fn mutate(numbers: &mut [usize], random: &mut impl FnMut(usize) -> us
     for _ in 0..1 + random(3) {
         let at = random(numbers.len());
         let (knob, now) = (&KNOBS[at], numbers[at]);
-        // Exceed the maximum a little, because the rejection of a Pod costs time too.
+        // Allow numbers slightly above the maximum, because the rejection of a Pod costs time too.
         let max = if knob.is_list { knob.max + knob.max / 10 } else { knob.max };
         let bits = random(usize::BITS as usize - max.leading_zeros() as usize + 1);
         let next = [
@@ -141,7 +141,8 @@ pub(crate) fn mutate(numbers: &mut [usize], random: &mut impl FnMut(usize) -> us
     }
 }
 
-/// Returns true if the Pod is so large that the webhook rejects it, or nearly so, before it parses anything.
+/// Returns true if the webhook rejects the Pod for its size before it parses anything, or if the Pod is nearly that
+/// large.
 pub(crate) fn is_too_large(numbers: &[usize]) -> bool {
     let at = |knob: At| numbers[knob as usize];
     let wide = at(At::wide).min(at(At::containers));
@@ -169,11 +170,11 @@ fn name(kind: usize, length: usize, prefix: &str, n: usize) -> String {
     let number = format!("{n:04}");
     let length = length.max(prefix.len() + 4);
     match kind {
-        // A long shared start.
+        // The names start with the same long text.
         0 => format!("{prefix}{}{number}", "x".repeat(length - prefix.len() - 4)),
-        // A long shared end.
+        // The names end with the same long text.
         1 => format!("{prefix}{number}{}", "x".repeat(length - prefix.len() - 4)),
-        // A mix of letters, so that names differ everywhere.
+        // The names consist of random letters, so they differ everywhere.
         _ => {
             let mut state = n as u32 + 1;
             let rest = (0..length - prefix.len() - 4).map(|_| {
@@ -247,7 +248,7 @@ pub(crate) fn pod(numbers: &[usize]) -> Value {
 fn container(numbers: &[usize], own: &str, n: usize) -> Value {
     let at = |knob: At| numbers[knob as usize];
     let mut out = json!({"name": own, "image": "i"});
-    // The sum over all containers counts, so the last containers are plain.
+    // The limit applies to the sum over all containers, so the last containers are plain.
     let is_wide = n < at(At::wide);
     let count =
         |knob| if is_wide { at(knob) } else { usize::from(numbers[knob as usize] > 0 && matches!(knob, At::words)) };
@@ -343,7 +344,7 @@ fn annotations(numbers: &[usize], names: &[String], natives: &[String]) -> Map<S
                 out.insert(format!("after.podgate.io/{}", bare(n)), after.join(",").into());
             }
         }
-        // Unknown names that are similar to the known ones.
+        // The order contains unknown names that are similar to the known ones.
         4..=6 => {
             let mark = if at(At::order_kind) == 5 { "?" } else { "" };
             let unknown: Vec<String> =
@@ -358,7 +359,7 @@ fn annotations(numbers: &[usize], names: &[String], natives: &[String]) -> Map<S
         8 => drop(
             out.insert("podgate.io/order".into(), ["A b ", "& ", ", "].concat().repeat(at(At::order_names)).into()),
         ),
-        // A cycle.
+        // The containers wait in a cycle.
         _ => {
             for n in 0..count {
                 let after: Vec<String> =

@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Returns an address on which nothing listens. No other call in this process returns it, and the kernel gives it to no
-/// connection and no listener of port 0, because its port is below the range of `ip_local_port_range`.
+/// Returns an address on which nothing listens. No other call in this process returns the same address. The kernel
+/// assigns this port to no connection and to no listener on port 0, because the port is below the range
+/// `ip_local_port_range`.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let base = 20_000 + u16::try_from(std::process::id() % 100).unwrap() * 100;

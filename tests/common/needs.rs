@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-/// Call this if a test cannot run because this machine lacks `need`; then return from the test. Panics, unless the
-/// environment variable `PODGATE_MAY_SKIP` names the need.
+/// Reports that this machine lacks `need`. Call this function in a test that cannot run without `need`, then return
+/// from the test. Panics unless the environment variable `PODGATE_MAY_SKIP` names the need.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "the variable is for the test, not for a program")]
 pub(crate) fn missing(need: &str) {
@@ -12,7 +12,7 @@ pub(crate) fn missing(need: &str) {
     eprintln!("skipped: this machine lacks {need}");
 }
 
-/// Says what the need is and how to get it.
+/// Returns a text that describes the need and how to get it.
 fn message(need: &str) -> String {
     let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/needs")).arg(need).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

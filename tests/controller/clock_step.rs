@@ -35,7 +35,7 @@ fn time_difference(line: &str) -> i64 {
     ahead.unwrap_or_else(|behind| -(behind.duration().as_secs() as i64))
 }
 
-/// Waits until the agent exits. Returns the rest of its log too.
+/// Waits until the agent exits. Returns its exit status and the rest of its log.
 fn end((mut agent, mut log): (Child, BufReader<ChildStderr>)) -> (ExitStatus, String) {
     until("the agent exits", || agent.try_wait().unwrap().is_some());
     let mut rest = String::new();

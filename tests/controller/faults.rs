@@ -47,7 +47,7 @@ fn denied_lock_gives_an_error_message() {
     assert!(stderr(&output).contains("open-file-description locks"), "{}", stderr(&output));
 }
 
-/// Two containers. The sidecar prepares the directory of `evil` before the directory of `db`.
+/// Declarations of two containers. The sidecar prepares the directory of `evil` before the directory of `db`.
 const EVIL: &str = r#"[{"name":"evil","mode":"post-start"},{"name":"db","mode":"post-start"}]"#;
 
 fn evil_pod() -> serde_json::Value {

@@ -1,5 +1,5 @@
-//! Tests of locks, leases and open files that another container of the Pod keeps on the sidecar's files. Such a container
-//! has a read-only mount. It may have the sidecar's user id, as on OpenShift.
+//! Tests against another container of the Pod that keeps locks, leases or open descriptors on the sidecar's files. Such
+//! a container has a read-only mount. It may have the sidecar's user id, as on OpenShift.
 
 use super::*;
 use podgate::core::report::GateState;
@@ -8,11 +8,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 
-/// A process that keeps something on the file that is its argument, as soon as it can. It opens the file read-only.
+/// A process of another container. It opens a file read-only and keeps a lock, a lease or a descriptor on the file.
 struct Neighbor(Child);
 
 impl Neighbor {
-    /// Runs `attack`, Python code on the descriptor `f`, until it succeeds, and then keeps the result.
+    /// Runs `attack` until it succeeds, and then keeps the result. `attack` is Python code on the descriptor `f`.
     fn spawn(path: &Path, attack: &str) -> Neighbor {
         let script = format!(
             "import fcntl, os, signal, struct, sys, time\n\
@@ -52,7 +52,8 @@ impl Drop for Neighbor {
     }
 }
 
-/// Each of them needs only a descriptor for reading. `F_OFD_SETLK` is 37, `F_SETLEASE` is 1024.
+/// Names and Python code of the attacks. Each attack needs only a descriptor for reading. `F_OFD_SETLK` is 37,
+/// `F_SETLEASE` is 1024.
 const ATTACKS: [(&str, &str); 5] = [
     ("a read lock", "fcntl.fcntl(f, 37, struct.pack('hhlli4x', fcntl.F_RDLCK, 0, 0, 0, 0))"),
     ("a lock of flock", "fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"),
@@ -214,7 +215,7 @@ fn open_ends_of_the_bell_do_not_block_the_sidecar() {
     let _sidecar = pod.sidecar(DB, &[]);
     let bell = pod.path("board").join(names::BELL_FILE);
     let open = |flags| rustix::fs::open(&bell, flags | rustix::fs::OFlags::NONBLOCK, rustix::fs::Mode::empty());
-    // None of them ever reads. Root can also open the bell for writing.
+    // No process ever reads from these descriptors. Root can also open the bell for writing.
     let mut held: Vec<_> = (0..64).map(|_| open(rustix::fs::OFlags::RDONLY).unwrap()).collect();
     held.extend(open(rustix::fs::OFlags::RDWR));
     pod.report("db", Report::default());

@@ -35,7 +35,7 @@ fn sidecar_uses_the_kubelets_status_despite_a_wrong_clock() {
         assert_eq!(log.matches("check the node's clock").count(), usize::from(seconds < 0), "{log}");
     };
     std::thread::scope(|scope| {
-        // Not 0: on a busy machine the process can start more than a second after the status was written.
+        // The list has no 0: on a busy machine, the process can start more than a second after the status was written.
         for seconds in [-10, 5, 10] {
             scope.spawn(move || start(seconds));
         }
@@ -54,7 +54,8 @@ fn sidecar_ignores_the_status_of_an_earlier_run() {
     until("migrate is Completed", || pod.state("migrate") == State::Completed);
 }
 
-/// Returns a Pod of which `app` waits until the native sidecar `mesh` is Ready. `probe` is the readinessProbe of `mesh`.
+/// Returns a Pod in which `app` waits until the native sidecar `mesh` is Ready. `probe` is the readinessProbe of
+/// `mesh`.
 fn meshed(probe: &Value, is_ready: bool) -> Value {
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let running = json!({"running": {"startedAt": now}});
@@ -80,7 +81,7 @@ fn seen_pod() -> Pod {
     pod
 }
 
-/// A container that restarts with its providers reads this number.
+/// If a container restarts with its providers, its gate reads the number of their restarts from the board.
 #[test]
 fn board_counts_the_restarts_of_a_native_sidecar() {
     let (pod, api) = (seen_pod(), Api::new(meshed(&Value::Null, true)));

@@ -139,7 +139,7 @@ fn changes_of_podgates_own_flags_are_reported_and_written_again() {
         assert_eq!(one.message, expected);
         assert_eq!(one.at.0[..3], at.0[..3]);
     }
-    // A declared change is no change by hand.
+    // A change of the declaration does not count as a change by hand.
     let mut declared = injected(&pod("entrypoint")).value;
     declared["metadata"]["annotations"]["podgate.io/timeout"] = json!("1m");
     assert!(!lines(&again(&declared).findings).contains("injected-changed"));

@@ -103,7 +103,7 @@ fn order_that_kubernetes_keeps_needs_no_injection() {
         let names = order.split(',').count() - 1;
         assert_eq!(done.findings.len(), names, "{order}: one note for each container: {}", lines(&done.findings));
     }
-    // The other waits stay.
+    // The other wait conditions stay.
     let (injected, findings) = inject_checked(&ordered("setup & plain, db, app"));
     assert_eq!(findings.matches("kept-by-kubernetes").count(), 2, "{findings}");
     assert_eq!(listed(&injected, "initContainers"), ["db Entrypoint", "app Entrypoint db=Ready"]);
@@ -231,7 +231,7 @@ fn kubernetes_ends_the_native_sidecars_of_a_job() {
         assert!(!stops && findings.contains("mesh is a native sidecar, which Kubernetes stops after"), "{findings}");
         assert_eq!(findings.matches("kept-by-kubernetes").count(), sidecars.split(',').count(), "{findings}");
     }
-    // Where the mesh has a regular container, podgate needs its command.
+    // If the mesh injects a regular container, podgate needs the command of that container.
     let key = "command.podgate.io/mesh";
     let findings = read(json!({"podgate.io/order": "mesh?, app", key: "[\"/mesh\"]"}));
     assert!(findings.contains("mesh is an init container or native sidecar, so this annotation"), "{findings}");
@@ -265,7 +265,8 @@ fn container_restarts_with_a_native_sidecar() {
     }
     let (injected, _) = inject_checked(&with("startup, db, app", &[]));
     assert_eq!(listed(&injected, "initContainers")[1], "db Entrypoint startup=Ready");
-    // Init containers do not restart, and the setting of one container excludes that container.
+    // No restart is possible here: init containers do not restart, and one container's own setting excludes that
+    // container.
     let ignores = ("on-dependency-restart.podgate.io/app", "ignore");
     for template in [with("setup, app", &[]), with("mesh=Started, plain2?, startup & app", &[ignores])] {
         let done = inject(&template, &options(), &KnownFacts::default()).expect("a valid order");
@@ -350,7 +351,7 @@ fn optional_container_counts_only_if_it_exists() {
     };
     assert_eq!(with("after.podgate.io/app", "proxy?"), with("podgate.io/mode", "auto"));
     assert_eq!(with("podgate.io/stop-order", "app, proxy?, db"), with("podgate.io/stop-order", "app, db"));
-    // Nothing is left to order.
+    // No order is left, because only one container remains.
     let alone = inject(&ordered("proxy?, app"), &options(), &KnownFacts::default()).expect("a valid order");
     assert!(alone.edits.is_empty() && alone.findings.len() == 1, "{}", lines(&alone.findings));
     for (order, fix) in [

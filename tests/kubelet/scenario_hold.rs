@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The kubelet's reason for a held container.
 const HELD: &str = "CreateContainerConfigError";
 
-/// The kubelet's first back-off. A release takes less than that, also on a busy machine.
+/// The kubelet's first back-off, in milliseconds. A release takes less time than that, even on a busy machine.
 const FIRST_BACK_OFF_MS: f64 = 10_000.0;
 
 fn waiting_reason<'a>(seen: &'a ObservedPod, container: &str) -> &'a str {
@@ -77,7 +77,7 @@ fn chain_of_held_containers_starts_in_order() {
     }
 }
 
-/// A change in a later kubelet could put held containers into a back-off. It would be 80 s by then.
+/// A later kubelet could put held containers into a back-off, which would be 80 s at the end of this wait.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn container_held_for_90_s_has_no_back_off() {

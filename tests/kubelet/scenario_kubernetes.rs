@@ -41,7 +41,7 @@ fn pod_is_gone_within_its_grace_while_it_starts() {
         run.wait_for_start(stubborn, 1);
         let took = run.delete() / 1000.0;
         scene.report(&format!("{}: gone {took:.2} s after the deletion", run.pod));
-        // A wait of podgate would be longer: 5 min.
+        // If the deletion waited for podgate's own time limit, it would take 5 min.
         assert!(took < 30.0, "{}: {took}", run.pod);
     }
 }
@@ -78,8 +78,8 @@ fn set_image(run: &FollowedPod, container: &str) {
     kubectl(&["-n", &run.scene.namespace, "set", "image", &format!("pod/{}", run.pod), &image]);
 }
 
-/// The kubelet ends a container whose image changes, and starts it again, also while the Pod starts. It does not start
-/// it again while the Pod terminates.
+/// If a container's image changes, the kubelet ends the container and starts it again, even while the Pod starts. While
+/// the Pod terminates, the kubelet ends the container but does not start it again.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn image_update_during_start_and_termination_keeps_the_order() {

@@ -73,9 +73,9 @@ fn gate_runs_the_exec_probe_of_its_container() {
     scene.report(&format!("api started {:.0} ms after db was ready", lives[1].start_time() - lives[0].ready_time()));
 }
 
-/// Without a gate, the kubelet's readinessProbe itself waits for the command, and tells the sidecar. With the kubelet's
-/// period, the next container would start up to 20 s after Ready. A kubelet that is younger than the period delays the first
-/// probe, so the period is not longer.
+/// Without a gate, the kubelet's readinessProbe itself waits until the command succeeds, and reports this to the
+/// sidecar. With the kubelet's period alone, the next container would start up to 20 s after Ready. The period here is
+/// only 20 s: if a kubelet is younger than the period, it delays the first probe.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn wrapped_probe_releases_a_held_container() {

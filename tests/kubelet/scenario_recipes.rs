@@ -82,8 +82,9 @@ fn parse_time(text: &str) -> f64 {
     at.duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs_f64() * 1000.0
 }
 
-/// Returns the time of day that the program wrote into its line. If it wrote none, or whole seconds, returns the time at
-/// which the runtime read the line, which may be late on a busy node. Both are in UTC.
+/// Returns the time at which the program wrote the line, from the line's own time of day. If the line has no such time,
+/// or only whole seconds, returns the time at which the runtime read the line. On a busy node, that time may be late.
+/// Both times are in UTC.
 fn time_of_line(line: &str) -> f64 {
     const DAY_MS: f64 = 86_400_000.0;
     let (stamp, text) = line.split_once(' ').expect("a time and a message");
@@ -117,7 +118,7 @@ fn line_has_the_time_of_its_program() {
 /// A container, the sign of its start, and the sign that it meets the condition of the next container.
 type Step = (&'static str, Sign, Sign);
 
-/// Returns for each container but the first how long after the previous one it started, in milliseconds.
+/// Returns the time from each container's met condition to its start, in milliseconds. Omits the first container.
 fn delays(run: &FollowedPod, order: &[Step]) -> Vec<f64> {
     let delay = |pair: &[Step]| pair[1].1.time(run, pair[1].0) - pair[0].2.time(run, pair[0].0);
     order.windows(2).map(delay).collect()

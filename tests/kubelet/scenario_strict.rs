@@ -1,4 +1,4 @@
-//! Pods as strict clusters have them.
+//! Tests of Pods in clusters with strict rules.
 
 use crate::cluster::{create, kubectl, minor_version};
 use crate::pod::{Container, Pod, server};
@@ -47,7 +47,8 @@ fn restricted_pod_with_shared_processes_starts_in_order() {
     assert_starts_in_order(&scene.create(&pod));
 }
 
-/// In a user namespace, the containers' users are others on the node, and the volumes are mounted with mapped ids.
+/// In a user namespace, the user ids of the containers differ from those on the node, and the volumes are mounted with
+/// mapped ids.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pod_in_a_user_namespace_starts_in_order() {

@@ -1,5 +1,5 @@
 //! Tests of tethers. With a tether, the board shows the exit of a container's process without the API server and the
-//! kubelet. Where a sidecar has no permission to read its Pod, only a tether can show it an exit.
+//! kubelet. A sidecar without permission to read its Pod detects an exit only by a tether.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::BUSYBOX_IMAGE;
@@ -51,8 +51,9 @@ fn board_shows_an_exit_without_the_kubelet() {
     for (kind, add_tether) in kinds {
         for (how, signal) in [("killed", Signal::KILL), ("terminated", Signal::TERM), ("exits", Signal::USR1)] {
             let name = format!("{kind}-{how}");
-            // The kernel releases the tether of a killed parent before it ends the program and closes its port. On a busy
-            // node, the sidecar then counts the program as running, and only the kubelet could report the end.
+            // When the parent is killed, the kernel releases its tether before the program ends and the program's port
+            // closes. On a busy node, the sidecar could find the port still open and count the program as running. Only
+            // the kubelet would then report the exit, so this `db` has no port.
             let db = if name == "parent-killed" { server("db") } else { server("db").http(8001) };
             let containers = [add_tether(db), server("web").http(8002)];
             let run = scene.create(&Pod::new(&name, containers));

@@ -132,7 +132,7 @@ fn run(scenario: &Scenario) {
             follow.signal(container, "KILL");
         }
     }
-    // A gate of a container that waits is not a start.
+    // The start of a gate that waits does not count as the start of its container.
     let is_start = |event: &&str| ["started", "Ready", "ended"].contains(&event.split(' ').nth(1).unwrap_or_default());
     let of_container = |event: &&str| !event.starts_with("podgate");
     let words = |event: &str| event.split(' ').take(2).collect::<Vec<_>>().join(" ");
@@ -141,7 +141,7 @@ fn run(scenario: &Scenario) {
     eventually(&format!("{expected:?}"), 90, || have_occurred(&expected, &events(&logs)).then_some(()));
     assert_exit_codes(scenario, &follow);
     if scenario.code == 3 {
-        // `try` found that a container does not start.
+        // In `try`, a container did not start. Wait to detect a container that starts here.
         std::thread::sleep(Duration::from_secs(5));
     }
     let order = pod["metadata"]["annotations"]["podgate.io/order"].as_str().expect("an order");

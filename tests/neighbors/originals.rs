@@ -16,7 +16,7 @@ struct Originals {
     sources: Vec<Source>,
 }
 
-/// A Pod of `pods/`, and a product's file with a Pod after the injection.
+/// Pairs a Pod of `pods/` with the file in a product's repository that contains the injected Pod.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Golden {
@@ -31,7 +31,7 @@ struct Golden {
     omitted: BTreeMap<String, String>,
 }
 
-/// A container of a Pod of `pods/`, and a product's files that contain its fields as text.
+/// Pairs a container of a Pod of `pods/` with a product's files that contain the container's fields as text.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Source {
@@ -84,7 +84,7 @@ fn variables(container: &Value) -> impl Iterator<Item = &Value> {
     container["env"].as_array().into_iter().flatten()
 }
 
-/// Returns what the product adds to a Pod. Of the variables, only those of `ours` remain.
+/// Returns the parts that the product adds to a Pod. Of the variables, only those that `ours` has remain.
 fn parts(pod: &Value, ours: &Value, golden: &Golden) -> Value {
     let (mut places, mut injected) = (Map::new(), Map::new());
     for list in ["initContainers", "containers"] {
@@ -176,7 +176,8 @@ fn assert_rewritten(before: &Value, after: &Value, what: &str) {
     println!("{what}: {} probes and hooks are rewritten", probers.len());
 }
 
-/// [`rewrite`] links both: it changes the products' Pods and ours as the product's files and ours show.
+/// Applies [`rewrite`] to Pods before the injection, both to the product's test data and to our Pods. The results must
+/// match the Pods after the injection.
 #[test]
 #[ignore = "needs the products' repositories: make originals"]
 fn istio_rewrites_probes_as_in_its_test_data() {
@@ -185,7 +186,7 @@ fn istio_rewrites_probes_as_in_its_test_data() {
         let file = |end: &str| original_pod("istio", &commit, &format!("{directory}/testdata/inject/{name}{end}"));
         assert_rewritten(&file(".yaml"), &file(".yaml.injected"), name);
     }
-    // No golden file has a gRPC probe. This text is in a test.
+    // No golden file has a gRPC probe. A test of the product contains this text.
     let mut probers = BTreeMap::new();
     let probe = json!({"grpc": {"port": 1234, "service": "foo"}, "timeoutSeconds": 10});
     rewrite(&json!({"name": "foo", "startupProbe": probe}), &mut probers);

@@ -29,7 +29,7 @@ fn pods_of_all_products_have_no_findings() {
         for case in CASES.iter().chain(OPTIONAL.iter().filter(|_| mode == "auto")) {
             let template = template(case, mode);
             let after = pod(case.after, &[("podgate.io/order", case.order), ("podgate.io/mode", mode)]);
-            // Podgate's webhook runs only after the product's, or before and after.
+            // Podgate's webhook runs only after the product's webhook, or both before and after it.
             for returned in [webhook(&after).value, webhook(&product_changes(case, mode)).value] {
                 assert_eq!(check(&template, &returned), [], "{} in mode {mode}", case.after);
             }

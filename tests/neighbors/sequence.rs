@@ -40,7 +40,7 @@ fn merge(before: &Value, after: &Value, found: &mut Value) {
                 (Some(old), Some(found)) => merge(old, value, found),
                 (None, Some(found)) if value.is_array() => merge(&json!([]), value, found),
                 (None, None) => _ = found.insert(key.clone(), value.clone()),
-                // Podgate has removed the field, or written it before the product does.
+                // Podgate has removed the field, or has written it before the product does.
                 (Some(_), None) | (None, Some(_)) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Keys that are almost podgate's: each is an error, and a key of another tool never is.
+//! Tests of keys that almost match podgate's keys. Each such key is an error. A key of another tool is never an error.
 
 use podgate::order::declare::keys::is_annotation;
 use podgate::order::declare::spec::Spec;

@@ -452,7 +452,7 @@ fn limits_of_one_container_need_a_gate_or_hook_that_waits() {
     let conflict = "mode-conflict metadata.annotations[\"fail-fast.podgate.io/api\"]".to_owned();
     assert_eq!(findings(&["db", "api"], "entrypoint"), [unused("on-timeout.podgate.io/db")]);
     assert_eq!(findings(&["db", "api!"], "auto"), [unused("on-timeout.podgate.io/db"), conflict]);
-    // In the other mode, the hook of db waits.
+    // In the other mode, the hook of `db` waits instead of `api`.
     let of_api = ["on-timeout.podgate.io/api", "fail-fast.podgate.io/api"].map(unused);
     assert_eq!(findings(&["db", "api"], "post-start"), of_api);
 
@@ -498,7 +498,8 @@ fn container_that_is_asked_to_exit_is_the_last_one() {
     }
 }
 
-/// Without the API server, podgate holds no container. One that waits for nothing is not held.
+/// Without the API server, podgate cannot hold containers. A container that waits for nothing is not held, so this Pod
+/// is valid.
 #[test]
 fn container_that_waits_for_nothing_needs_no_hold_mode() {
     let annotations = [("podgate.io/order", "db, api"), ("podgate.io/publish", "board")];

@@ -1,4 +1,5 @@
-//! Proposed orders: the addresses that count, those that do not, and what is done with them.
+//! Tests of proposed orders: the addresses that lead to a condition, the addresses that do not, and the resulting
+//! order.
 
 use podgate::order::suggest::{config_maps, suggest};
 use serde_json::{Value, json};
@@ -112,7 +113,7 @@ fn sockets_need_a_shared_volume() {
             ]),
             "provisioner > driver, attacher > driver",
         ),
-        // Both are clients of a server outside the Pod.
+        // Both containers are clients of a server outside the Pod.
         (json!([client, with("other", &["/run/x/app.sock"], false)]), ""),
     ] {
         assert_eq!(edges(others.clone(), json!({})).0.join(", "), expected, "{others}");

@@ -1,5 +1,5 @@
-//! Tests of `inject --resolve-images` and `resolve-images` against a real registry, and against servers that answer incorrectly or not at
-//! all.
+//! Tests of `inject --resolve-images` and `resolve-images`. They use a real registry, and servers that answer
+//! incorrectly or not at all.
 
 mod commands;
 mod hostile;
@@ -159,7 +159,7 @@ fn manifest_takes_precedence_over_image() {
     assert_eq!(run_args.command(), ["/app", "--x", "own"]);
 
     drop(registry);
-    // Without the registry every request fails. Podgate sends none if the command is known or not needed.
+    // Without the registry, every request fails. Podgate sends no request if the command is known or not needed.
     for text in [pod(&image) + "    command: [/own]\n", pod(&image).replace("mode: entrypoint", "mode: post-start")] {
         assert_eq!(run(&scene.home(), &text, &["--resolve-images"]).code, 0);
     }

@@ -191,7 +191,7 @@ fn locks() {
         }
         for (_, file) in &held {
             let _ = flock(file, FlockOperation::NonBlockingLockExclusive);
-            // Succeeds at the moment when the sidecar ends.
+            // This call succeeds only when the sidecar ends.
             let _ = fcntl_lock(file, FlockOperation::NonBlockingLockShared);
         }
         sleep(Duration::from_millis(2));

@@ -99,7 +99,7 @@ async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signa
     let mut moment = Moment::now();
     for (port, protocol) in ports {
         let Some(port) = port else { continue };
-        // All addresses of both families, or those of IPv4 if the kernel has no IPv6.
+        // Listen on all addresses of both families, or only of IPv4 if the kernel has no IPv6.
         let any =
             [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()].map(|ip| SocketAddr::new(ip, port));
         let listener = TcpListener::bind(&any[..]).await?;
@@ -150,7 +150,7 @@ async fn answer(stream: TcpStream, protocol: Protocol, ready: Arc<AtomicBool>) {
         Protocol::Http => {
             let service = service_fn(move |request: Request<Incoming>| {
                 if request.method() == "POST" && request.uri().path() == "/quitquitquit" {
-                    // As SIGUSR1 from outside.
+                    // The request has the same effect as SIGUSR1.
                     let _ = kill_process(getpid(), RustixSignal::USR1);
                 }
                 std::future::ready(http(ready.load(Ordering::Relaxed)))

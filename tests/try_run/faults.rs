@@ -1,4 +1,4 @@
-//! Faults that cannot occur are wrong flags. Faults that did not occur are an error with the reason.
+//! Tests of faults. A fault that cannot occur is a usage error. A fault that did not occur is an error with the reason.
 
 use super::verdicts::{assert_outcome, pod};
 use super::{Machine, QUICK, scenarios, signal};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::time::Duration;
 
-/// A Pod, its faults, and those that do not occur, with the reason.
+/// A Pod, its faults, and the faults that do not occur, each with the reason.
 type Case<'a> = (&'a Value, &'a [&'a str], &'a [(&'a str, &'a str)]);
 
-/// Returns a Pod that does not restart. `migrate` exits with 0 after 0.8 s; then `api` starts.
+/// Returns a Pod that does not restart. `migrate` exits with 0 after 0.8 s. Then `api` starts.
 fn migration(order: &str) -> Value {
     let mut pod = pod(order, &[("migrate", json!({})), ("api", json!({}))]);
     pod["spec"]["restartPolicy"] = "Never".into();
@@ -118,7 +118,7 @@ fn faults_that_cannot_occur_are_wrong_flags() {
     assert_outcome(&run, 0, &["The order was kept"]);
 }
 
-/// The exit of a gate after its time limit is not the fault.
+/// If a gate exits after its time limit, this exit does not count as the fault.
 #[test]
 fn crash_is_awaited_after_other_ends() {
     let mut own = probed();
@@ -130,7 +130,7 @@ fn crash_is_awaited_after_other_ends() {
     assert_outcome(&run, 0, &["exit code 75", "web was restarted twice (exit code 75, exit code 1)."]);
 }
 
-/// A fault in the stop would not change the verdict, so it must not count.
+/// `try` must not inject a fault that is due after the verdict, because the fault could no longer change the verdict.
 #[test]
 fn no_fault_occurs_after_the_verdict() {
     let flags = ["--break=web@kill:5s", "--timeout=4s", "--stop"];

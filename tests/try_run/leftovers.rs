@@ -1,4 +1,4 @@
-//! No process and no file stays behind. After SIGKILL, only the directory stays.
+//! Tests that no process and no file stays behind. After SIGKILL, only the directory may stay.
 
 use super::{Machine, scenarios, signal};
 use crate::hang_guard::HANG_GUARD;
@@ -48,7 +48,7 @@ fn nothing_is_left_after_a_signal() {
     }
 }
 
-/// The directory may stay.
+/// `try` cannot delete its directory after SIGKILL, so the directory may stay.
 #[test]
 fn no_process_is_left_after_sigkill() {
     for wait_ms in [0, 3, 10, 30, 100, 300, 1000] {
@@ -90,7 +90,7 @@ fn nothing_is_left_when_the_verdict_appears() {
     }
 }
 
-/// After `exec`, the children of the shell are children of `try`.
+/// After `exec`, the former children of the shell are children of `try`.
 #[test]
 fn children_from_before_the_start_go_on() {
     let machine = Machine::new();

@@ -237,7 +237,7 @@ fn unusable_input_exits_with_1_and_one_line() {
         assert_eq!((run.code, run.out.as_str(), run.err.lines().count()), (1, "", 1), "{}", run.err);
         assert!(run.err.to_lowercase().contains(&expected.to_lowercase()), "{expected:?} is missing in {}", run.err);
     }
-    // Without agent and sidecar beside it, the program says how to build them.
+    // If agent and sidecar are not beside the program, it prints how to build them.
     let alone = tempfile::tempdir().unwrap();
     let program = alone.path().join("kubectl-podgate");
     fs::copy(PROGRAM, &program).unwrap();

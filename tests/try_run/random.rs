@@ -1,5 +1,9 @@
-//! Random delays, faults and time limits: no container starts before its conditions are met, no gate waits longer than
-//! its limit, no run takes longer than its limit, each fault occurs or is reported, and nothing stays behind.
+//! Tests `try` with random delays, faults and time limits:
+//!
+//! - No container starts before its conditions are met.
+//! - No gate waits longer than its limit, and no run takes longer than its limit.
+//! - Each fault occurs or is reported.
+//! - No process and no file stays behind.
 
 use super::{Machine, Outcome, scenarios};
 use crate::hang_guard::HANG_GUARD;
@@ -9,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const NAMES: [&str; 3] = ["db", "api", "web"];
 const LIMIT: Duration = Duration::from_secs(3);
-/// Delay with which a busy machine may notice a time-out, in seconds.
+/// Longest delay after which a busy machine notices a timeout, in seconds.
 const SLACK: f64 = 1.5;
 
 fn fault() -> impl Strategy<Value = String> {

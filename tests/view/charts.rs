@@ -143,7 +143,7 @@ fn held_interval_ends_with_the_opening() {
     pod["spec"]["containers"] = json!([{"name": "db"}, {"name": "api"}, {"name": "web"}]);
     let times = "db=started+0;ready+1577,api=gate+100;opened+1600;started+2700;ready+3300,web=gate+100";
     pod["metadata"]["annotations"]["sandbox.podgate.io/times"] = json!(format!("{},{times}", START_MS + 4123));
-    // The kubelet's second contains the opening, and the sidecar observed the start late.
+    // The gate opened within the second that the kubelet reports, and the sidecar observed the start late.
     pod["status"]["containerStatuses"][1]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:05Z");
     let message = "couldn't parse env file";
     pod["status"]["containerStatuses"][2]["state"] =

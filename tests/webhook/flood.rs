@@ -54,7 +54,7 @@ fn idle_connections_do_not_delay_health() {
     drop(many);
 }
 
-/// A small Pod waits for two large ones at most. In one queue, it would wait for all of them.
+/// A small Pod waits for two large ones at most. If all Pods shared one queue, it would wait for all large ones.
 #[test]
 fn small_pod_overtakes_large_ones() {
     const LARGE: usize = 10;

@@ -60,7 +60,7 @@ fn image_in_the_file_gets_a_gate_and_others_are_held() {
     assert!(is_held(&injected(&webhook, &files, &plain)));
 }
 
-/// A file that changes between two calls for a Pod, or is not the one of `inject`, must not change the injection.
+/// The file may change between two calls for a Pod, or differ from the file of `inject`. The injection must not change.
 #[test]
 fn injected_pod_keeps_its_mode_and_command() {
     let files = Files::new();

@@ -30,7 +30,7 @@ fn respond(minor: Option<u32>, template_code: u16) -> Value {
 
 #[test]
 fn container_without_a_command_is_held_or_refused() {
-    // A webhook from before this permission may not create PodTemplates.
+    // 403: the role of an older installation does not permit the webhook to create PodTemplates.
     for (minor, template_code) in [(None, 201), (Some(35), 201), (Some(35), 403), (Some(37), 201)] {
         let response = respond(minor, template_code);
         assert_eq!(response["allowed"], true, "{minor:?}: {response}");

@@ -57,7 +57,7 @@ fn templates_of_a_list_are_edited_one_by_one() {
         ("-\n  kind: Pod\n  spec:\n    ? a  # ours\n    : 1\n    c: 1\n", false),
         ("- kind: Pod\n  spec: &s\n    a: 1\n    c: 1\n- *s\n", true),
         ("- kind: Pod\n  spec:\n    <<: {a: 1}\n    c: 1\n", true),
-        // The blank lines would belong to the text.
+        // The edit is rejected, because the blank lines would become part of the text.
         ("- kind: Pod\n  spec:\n    a: 1\n    b: |+\n      x\n    c: 1\n\n\n", false),
     ] {
         let text = format!("kind: List\nitems:\n{block}{other}{block}# the end\nmetadata: {{}}\n");

@@ -267,12 +267,12 @@ pub(crate) struct Shell {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// Errors of the shell, and the log of agents with its path.
+    /// Pipe for the errors of the shell and the log of the agents.
     pub(crate) log: Arc<LogPipe>,
 }
 
-/// Descriptor of agents in a [`Shell`] for their log. In a user namespace, they cannot open descriptors of this process.
-///
+/// Descriptor to which agents in a [`Shell`] write their log. In a user namespace, agents cannot open descriptors of
+/// this process.
 const LOG_FD: u8 = 9;
 
 impl Shell {

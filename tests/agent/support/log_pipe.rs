@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct LogPipe {
     /// Value for `--log-to`.
     pub(crate) path: PathBuf,
-    /// Never ends, because this process keeps the write end open.
+    /// Read end of the pipe. Reads never reach the end of the file, because this process keeps the write end open.
     reader: PipeReader,
     writer: PipeWriter,
     text: Mutex<String>,
@@ -30,7 +30,7 @@ impl LogPipe {
     /// Returns everything that was written so far.
     pub(crate) fn text(&self) -> String {
         let mut text = self.text.lock().unwrap();
-        // The pipe has no end, which is an error after the text.
+        // After the text, `read_to_string` returns an error, because the pipe has no end.
         let _ = (&self.reader).read_to_string(&mut text);
         text.clone()
     }

@@ -4,7 +4,7 @@
 
 packages=(etcd-server containerd runc containernetworking-plugins iproute2 busybox-static openssl jq procps)
 
-# choose_version VERSION: sets the paths of the programs of one of the versions in k8s, built or not.
+# choose_version VERSION: sets the paths of the programs of one of the versions in k8s, even if they are not built yet.
 choose_version() {
     local module=$here/k8s/$1
     [[ -f $module/go.mod ]] || usage_error "unsupported Kubernetes version $1; must be one of: $(cd "$here/k8s" && echo */ | tr -d /)"
@@ -13,8 +13,8 @@ choose_version() {
     tools_bin=$cache/tools/$(cat "$here"/tools/go.mod "$here"/tools/*/*.go | sha256sum | cut -c1-12)/bin
 }
 
-# choose_containerd VERSION: sets the directory of containerd, its shim and ctr: that of Debian's package, or the build of
-# one of the versions in containerd, built or not.
+# choose_containerd VERSION: sets the directory of containerd, its shim and ctr. This is the directory of Debian's
+# package, or of a version in containerd, even if that version is not built yet.
 choose_containerd() {
     local module=$here/containerd/$1
     if [[ $1 == debian ]]; then
@@ -27,8 +27,8 @@ choose_containerd() {
     containerd_bin=$cache/containerd/$containerd_full-$(cat "$module"/go.* | sha256sum | cut -c1-12)/bin
 }
 
-# choose_runtime NAME: sets the path of the OCI runtime: that of Debian's package, or the build of one of the versions in
-# runc, built or not.
+# choose_runtime NAME: sets the path of the OCI runtime. This is the program of Debian's package, or of a version in
+# runc, even if that version is not built yet.
 choose_runtime() {
     local module=$here/runc/${1#runc-}
     runtime_program=/usr/sbin/$1
@@ -37,7 +37,7 @@ choose_runtime() {
     crun) packages+=(crun) runtime_program=/usr/bin/crun ;;
     *)
         [[ -f $module/go.mod ]] || usage_error "unsupported runtime $1; must be runc, crun or one of: $(cd "$here/runc" && printf 'runc-%s ' */ | tr -d /)"
-        # The default seccomp profile needs it.
+        # The default seccomp profile needs libseccomp.
         packages+=(libseccomp-dev pkg-config gcc)
         runc_full=$(awk '$1 == "github.com/opencontainers/runc" { print $2 }' "$module/go.mod")
         runtime_program=$cache/runc/$runc_full-$(cat "$module"/go.* | sha256sum | cut -c1-12)/bin/runc
@@ -94,11 +94,11 @@ new_build_dir() { # FINAL: creates a temporary directory beside it
 }
 finish_build_dir() { # FINAL
     rm -rf "$build_dir/src" "$build_dir/log"
-    # Another run may have finished the same build meanwhile: use that one.
+    # Another run may have finished the same build in the meantime. If so, use that build.
     mv -T "$build_dir" "$1" 2>/dev/null || [[ -d $1/bin ]] || die "cannot move $build_dir to $1"
 }
 
-# choose VERSION CONTAINERD RUNTIME KUBELET: sets the paths of all programs, built or not.
+# choose VERSION CONTAINERD RUNTIME KUBELET: sets the paths of all programs, even if they are not built yet.
 choose() {
     choose_version "$4"
     kubelet_bin=$k8s_bin
@@ -149,7 +149,8 @@ build_containerd() {
     new_build_dir "${containerd_bin%/bin}"
     cp "$here/containerd/$1"/go.* "$build_dir/src"
     say "building containerd $containerd_full into ${containerd_bin%/bin}: once, 2 minutes on 2 cores"
-    # The go.mod names containerd, its shim and ctr as its tools. The cluster uses none of the snapshotters left out.
+    # go.mod lists containerd, its shim and ctr as tools. The build leaves out snapshotters that the cluster does not
+    # use.
     compile "containerd $containerd_full" 1000 "-X $containerd_package/version.Version=$containerd_full" \
         -tags no_btrfs,no_devmapper,no_zfs,no_aufs -o ../bin/ tool
     finish_build_dir "${containerd_bin%/bin}"
@@ -162,7 +163,7 @@ build_runc() {
     new_build_dir "${runtime_program%/bin/runc}"
     cp "$here/runc/$1"/go.* "$build_dir/src"
     say "building runc $runc_full into ${runtime_program%/bin/runc}: once, 1 minute on 2 cores"
-    # It enters namespaces in C.
+    # runc enters namespaces in C code, so the build needs cgo.
     cgo=1 compile "runc $runc_full" 300 "-X main.version=${runc_full#v}" -tags seccomp -o ../bin/ tool
     finish_build_dir "${runtime_program%/bin/runc}"
 }

@@ -76,10 +76,9 @@ lock() {
     }
 }
 
-# start_time PID: prints when the process was created, in clock ticks since boot; fails
-# if there is no such process, or if it is a zombie without other threads: until all
-# threads have ended, its ports stay in use. Pid and start time together identify a process,
-# even if the pid is reused.
+# start_time PID: prints the start time of a process, in clock ticks since boot. Fails if the process does not exist, or
+# if it is a zombie without other threads. A zombie with other threads counts as running, because its ports stay in use
+# until all threads have ended. Pid and start time together identify a process, even if the pid is reused.
 start_time() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
@@ -89,7 +88,7 @@ start_time() {
     echo "${stat[19]}"
 }
 
-# pid_of COMPONENT: prints its pid, if the process that we started is still alive.
+# pid_of COMPONENT: prints the component's pid, if the process that we started still runs.
 pid_of() {
     local pid time
     read -r pid time 2>/dev/null <"$run/$1.pid" || return 1
@@ -97,8 +96,8 @@ pid_of() {
     echo "$pid"
 }
 
-# launch COMPONENT COMMAND...: starts it in the background, in our control group. It inherits none
-# of our descriptors; otherwise a caller that reads our output to the end would wait for it.
+# launch COMPONENT COMMAND...: starts the command in the background, in our control group. The command inherits none of
+# our descriptors. Otherwise, a caller that reads our output to the end would wait for the command.
 launch() {
     local component=$1 pid fd
     shift
@@ -116,7 +115,7 @@ launch() {
     echo "$pid $(start_time $pid)" >"$run/$component.pid"
 }
 
-# inside COMMAND...: runs it in the cluster's network. (`ip netns exec` would hide the cgroup mounts.)
+# inside COMMAND...: runs the command in the cluster's network. (`ip netns exec` would hide the cgroup mounts.)
 inside() { nsenter "--net=$netns" "$@"; }
 launch_inside() {
     local component=$1
@@ -124,7 +123,7 @@ launch_inside() {
     launch "$component" nsenter "--net=$netns" "$@"
 }
 
-# stop COMPONENT [SIGNAL] [SECONDS]: signals it and waits until it exits; sends SIGKILL after SECONDS.
+# stop COMPONENT [SIGNAL] [SECONDS]: signals the component and waits until it exits. Sends SIGKILL after SECONDS.
 stop() {
     local component=$1 signal=${2:-TERM} seconds=${3:-20} pid i
     pid=$(pid_of "$component") || {
@@ -163,8 +162,8 @@ until_true() {
     done
 }
 
-# Everything that we start lives below our own control group, so the kernel knows all processes
-# that a killed run left, and only those.
+# All our processes live below our own control group. The kernel therefore knows exactly which processes a killed run
+# has left.
 cgroup_roots() {
     awk '$3 ~ /^cgroup2?$/ && $2 ~ "^/sys/fs/cgroup" { print $2 }' /proc/mounts
 }
@@ -225,7 +224,7 @@ clean() {
     for root in $(cgroup_roots); do
         [[ ! -d $root/$name ]] || find "$root/$name" -depth -type d -exec rmdir {} \; 2>/dev/null || true
     done
-    # The kubelet creates links to its logs there, whatever its settings.
+    # The kubelet creates links to its logs in this directory, whatever its settings.
     if [[ -d /var/log/containers ]]; then
         for link in /var/log/containers/*; do
             if [[ -L $link && $(readlink "$link") == "$state"/* ]]; then rm -f "$link"; fi

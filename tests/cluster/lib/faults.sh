@@ -2,8 +2,8 @@
 # shellcheck disable=SC2154 # other sourced files set the variables
 # Injects faults of real nodes, and reads containers from containerd. Sourced by cluster.
 
-# task NAMESPACE POD CONTAINER: prints id and pid of its running process; CONTAINER "" is the sandbox.
-# If a sandbox was replaced, prints the newest.
+# task NAMESPACE POD CONTAINER: prints id and pid of the container's running process. CONTAINER "" is the sandbox. If a
+# sandbox was replaced, prints the newest.
 task() {
     local filter id pid status
     filter="labels.\"io.kubernetes.pod.namespace\"==\"$1\",labels.\"io.kubernetes.pod.name\"==\"$2\""
@@ -14,7 +14,7 @@ task() {
     fi
     local ids
     ids=$(ctr_ours containers ls -q "$filter")
-    # Several may run (a sandbox that is being removed): take the newest process.
+    # Several processes may run, for example while a sandbox is removed: take the newest process.
     ctr_ours tasks ls | while read -r id pid status; do
         if [[ $status == RUNNING && $'\n'$ids$'\n' == *$'\n'$id$'\n'* ]]; then
             echo "$(start_time "$pid") $id $pid"
@@ -90,7 +90,8 @@ start_component() { # COMPONENT NAME [FEATURE_GATES]
     start "$1"
     [[ $1 != kubelet ]] || kubelet_up
     if [[ $1 == kube-apiserver ]]; then
-        # After an outage they try again after up to 30 s. With leader election, they would exit and be restarted.
+        # After an outage, these components may wait for up to 30 s before they retry. With leader election, they would
+        # exit and be restarted.
         local component
         for component in kube-controller-manager kube-scheduler; do
             stop "$component" KILL
@@ -100,7 +101,7 @@ start_component() { # COMPONENT NAME [FEATURE_GATES]
     say "started the $2"
 }
 
-# Prints the time of the kernel's boot in nanoseconds since 1970, by the same clock as containerd's times.
+# Prints the time of the kernel's boot in nanoseconds since 1970. It is based on the same clock as containerd's times.
 boot_ns() {
     local up now=${EPOCHREALTIME/./}
     read -r up _ </proc/uptime

@@ -24,7 +24,7 @@ start_kwok() {
     lock
     stop kwok
     for ((i = 0; i < nodes; i++)); do
-        # The taint keeps the scheduler from placing other Pods there.
+        # The taint keeps the scheduler from placing other Pods on these nodes.
         echo "---
 apiVersion: v1
 kind: Node
@@ -32,7 +32,7 @@ metadata: {name: kwok-$i, labels: {${kwok_label/=/: }}}
 spec: {taints: [{key: ${kwok_label%=*}, effect: NoSchedule}]}
 status: {allocatable: {cpu: 1k, memory: 4Ti, pods: 100k}, capacity: {cpu: 1k, memory: 4Ti, pods: 100k}}"
     done | kubectl_ours apply -f - >/dev/null
-    # Its streaming lists need etcd 3.5 or newer. Without them the leases of the nodes would expire.
+    # KWOK's streaming lists need etcd 3.5 or newer. With an older etcd, the leases of the nodes would expire.
     launch_inside kwok env KUBE_FEATURE_WatchListClient=false "$bin/kwok" --kubeconfig "$kubeconfig_inside" \
         --config "$bin/node-initialize.yaml,$here/kwok/stages.yaml" \
         "--manage-nodes-with-label-selector=$kwok_label" --node-lease-duration-seconds 40
@@ -41,7 +41,7 @@ status: {allocatable: {cpu: 1k, memory: 4Ti, pods: 100k}, capacity: {cpu: 1k, me
     say "started KWOK with $nodes nodes, kwok-0 and on"
 }
 
-# Delete the Pods first: without KWOK they do not end.
+# Stops KWOK and deletes its nodes. Delete the Pods first, because Pods do not end without KWOK.
 stop_kwok() {
     lock
     stop kwok

@@ -85,7 +85,7 @@ oom_score = 0
 disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.aufs"]
 [grpc]
   address = "$containerd_socket"
-# From containerd 2, this is on by default, with files outside our directories.
+# Since containerd 2, NRI is on by default, and uses files outside our directories.
 [plugins."io.containerd.nri.v1.nri"]
   disable = true
 [plugins."io.containerd.grpc.v1.cri"]
@@ -117,7 +117,7 @@ $cgroup_v1
 enforceNodeAllocatable: []
 oomScoreAdj: 0
 evictionHard: {memory.available: 50Mi, nodefs.available: "1%", nodefs.inodesFree: "1%", imagefs.available: "1%"}
-# Never collect images: without a registry they cannot be pulled again.
+# Never delete unused images, because without a registry they cannot be pulled again.
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 # The default is 110. The addresses of the node suffice for 253.
@@ -148,14 +148,15 @@ start() { # COMPONENT: starts it with the feature gates of $feature_gates, and r
             --listen-peer-urls http://127.0.0.1:2380
         ;;
     containerd)
-        # It finds its shim by PATH.
+        # containerd finds its shim by PATH.
         PATH=$containerd_bin:$PATH launch_inside containerd containerd --config "$state/containerd.toml" \
             --log-level info
         until_true 300 "containerd answers" containerd ctr_ours version
         ;;
     kube-apiserver)
-        # It listens on the service's own address and port, so pods reach it without kube-proxy. For the same
-        # reason, aggregator routing makes it call webhooks by the addresses of their pods.
+        # The API server listens on the address and port of its own service, so pods reach it without kube-proxy. There
+        # is no kube-proxy for webhooks either, so aggregator routing makes the API server call them by the addresses of
+        # their pods.
         launch_inside kube-apiserver "$k8s_bin/kube-apiserver" \
             --etcd-servers=http://127.0.0.1:2379 \
             --bind-address="$any_address" --secure-port=443 --advertise-address="$service_ip" \
@@ -250,7 +251,7 @@ make_images() {
 load_image() {
     local options=()
     [[ -f $1 ]] || die "no such file: $1"
-    # Otherwise ctr 2 prints names with blanks instead of dashes. ctr 1.6 does not have the option.
+    # Without this option, ctr 2 prints names with blanks instead of dashes. ctr 1.6 does not have the option.
     [[ $containerd_bin == /usr/bin ]] || options=(--local)
     ctr_ours images import "${options[@]}" "$1" >"$logs/import.log" 2>&1 ||
         die "containerd cannot import $1: $(tail -n 1 "$logs/import.log")"
@@ -311,7 +312,7 @@ up() { # VERSION CONTAINERD RUNTIME KUBELET
     kubelet_up
     until_true 300 "the relay reaches the API server (if port $port is in use, set PODGATE_CLUSTER_PORT)" relay kubectl_ours get --raw /readyz
     until_true 300 "the node is registered" kubelet kubectl_ours get node "$node"
-    # In short waits, so that a component that exits is noticed.
+    # Wait in short steps to detect a component that exits.
     until_true 300 "the node is Ready" kubelet kubectl_ours wait --for=condition=Ready "node/$node" --timeout=5s
     until_true 300 "the default service account exists" kube-controller-manager kubectl_ours get -n default serviceaccount default
     say "$what is running after $(((${EPOCHREALTIME/./} - begin) / 1000)) ms; KUBECONFIG=$kubeconfig"

@@ -1,4 +1,4 @@
-//! A container that another product adds only after podgate's webhook has seen the Pod.
+//! Tests of a container that another product adds only after podgate's webhook has seen the Pod.
 
 use super::workloads::ordered_pod;
 use crate::clock::eventually;
@@ -7,9 +7,9 @@ use crate::scene::Scene;
 use podgate::order::declare::keys;
 use serde_json::json;
 
-/// Creates Pods whose order has a container that a MutatingAdmissionPolicy adds: by its name, and as a part of `*`. The
-/// policy waits for the annotation of podgate's first call, so it acts between the first and the second call. A webhook
-/// that sorts after podgate's own would do the same.
+/// Creates Pods whose order contains a container that a MutatingAdmissionPolicy adds. The order names the container, or
+/// includes it in `*`. The policy waits for the annotation of podgate's first call, so it acts between the first and
+/// the second call. A webhook that sorts after podgate's own would do the same.
 pub(super) fn assert_late_container_is_ordered(scene: &Scene) {
     if minor_version() < 36 {
         return scene.report("MutatingAdmissionPolicy is not stable before Kubernetes 1.36");

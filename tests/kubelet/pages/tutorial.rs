@@ -27,8 +27,8 @@ impl Drop for CleanupGuard {
     }
 }
 
-/// Runs a block of commands as the user's terminal does: in the directory and with the variables that the blocks before
-/// it have left. Stops at the first failed command. Returns the exit code and the output.
+/// Runs a block of commands as the user's terminal does. The directory and the variables are those that the previous
+/// blocks have left. Stops at the first failed command. Returns the exit code and the output.
 fn run_block(reader: &Reader, block: &str) -> (Option<i32>, String) {
     let state = reader.path("state").display().to_string();
     let script = format!(
@@ -78,8 +78,8 @@ fn is_line_shown(shown: &str, line: &str) -> bool {
     line.ends_with(last)
 }
 
-/// Replaces the words that each run changes: numbers, times, ids, the bars of a chart, and the names of Pods. A duration such
-/// as `1.2 s` is two words. A column of a table can be empty, so neighboring words become one.
+/// Replaces the words that each run changes: numbers, times, ids, the bars of a chart, and the names of Pods. A
+/// duration such as `1.2 s` is two words. A column of a table can be empty, so neighboring words become one.
 fn without_numbers(line: &str) -> String {
     let varies = |word: &str| {
         word.contains(|c: char| c.is_ascii_digit() || !c.is_ascii()) || word.contains("/shop-") || word == "s"
@@ -89,7 +89,8 @@ fn without_numbers(line: &str) -> String {
     words.join(" ")
 }
 
-/// Returns the exit code of a block with this output: `kubectl` has failed, or `status` has shown a Pod that waits.
+/// Returns the expected exit code of a block from its output. The code is 1 if `kubectl` fails, 3 if `status` shows a
+/// Pod that waits, otherwise 0.
 fn exit_code(shown: &str) -> i32 {
     if shown.contains("\nerror: ") { 1 } else { 3 * i32::from(shown.contains(" is starting: ")) }
 }
@@ -123,12 +124,12 @@ fn tutorial_works_as_written_alone() {
     kubectl(&["delete", "-k", &format!("{ROOT}/manifests")]);
 
     let mut reader = Reader::new(&scene);
-    // The namespace is what the commands name.
+    // The commands name the namespace themselves, so this `kubectl` sets none.
     reader.save("bin/kubectl", &format!("#!/bin/sh\nexec {ROOT}/tests/cluster/cluster kubectl \"$@\"\n"));
     reader.save("state", &format!("export PATH={}:$PATH\n", reader.path("bin").display()));
     // A clone elsewhere would build everything again, because its path is a flag of the compiler.
     reader.substitute(&format!("git clone {}", release::REPOSITORY), &format!("ln -s {ROOT} podgate"));
-    // The release build takes minutes. `prepare` has built the same programs, the webhook as a debug build.
+    // The release build takes minutes. `prepare` has built the same programs, but the webhook as a debug build.
     reader.substitute("$(make kubectl)", &reader.path("plugins/kubectl-podgate").display().to_string());
     reader.substitute("make image\n", &make_image());
     // With its defaults, `up` would replace a cluster of another version.

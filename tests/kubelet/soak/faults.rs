@@ -28,7 +28,7 @@ pub(super) struct Strike {
     pub(super) detail: String,
 }
 
-/// What the threads of the soak test share.
+/// State that the threads of the soak test share.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) namespace: String,
@@ -112,7 +112,7 @@ pub(super) fn strike_node(shared: &Shared, random: &mut Random) {
     }
 }
 
-/// Repeats a repair, because the next faults need it.
+/// Repeats a repair until it succeeds, at most 11 times, because the next faults need it.
 fn repair(repair: impl Fn() -> Result<(), String>) -> Result<(), String> {
     for _ in 0..10 {
         if repair().is_ok() {
@@ -206,7 +206,7 @@ fn step_clock(root: &File) -> Result<(), String> {
     fs::remove_file(&file).or_else(|_| fs::write(&file, "")).map_err(|error| error.to_string())
 }
 
-/// Fills a volume for this time.
+/// Fills a volume for the given time.
 fn fill(directory: &File, time: Duration) -> Result<(), String> {
     let file = path_in(directory, "filler");
     let filled = fill_file(Path::new(&file));

@@ -6,8 +6,8 @@ use std::fs;
 /// One process: its label, its pid, and its start time, so that a restart begins a new series.
 type ProcessKey = (String, u32, u64);
 
-/// Names of the measured values, and how much a process may gain besides a quarter: a heap is warm only after some
-/// requests, and a retried connection or an answered probe is open for a moment.
+/// Names of the measured values, each with the growth that is allowed in addition to a quarter of the value. A heap
+/// reaches its size only after some requests. A retried connection or an answered probe is open for a moment.
 const VALUES: [(&str, u64); 2] = [("KiB of memory", 1024), ("descriptors", 4)];
 
 /// The measurements of all processes so far.

@@ -17,7 +17,7 @@ const fn window(mode: Mode) -> f64 {
     }
 }
 
-/// A fault longer than this before the deletion does not affect the stop order, in milliseconds.
+/// Time before the deletion, in milliseconds. A fault that ended earlier does not affect the stop order.
 const CALM_BEFORE_STOP: f64 = 10_000.0;
 
 /// Longest time from a new sandbox to the start of its first container, on a busy machine, in milliseconds.
@@ -56,7 +56,7 @@ impl<'a> Judge<'a> {
             Life { log, record }
         };
         let mut lives: Vec<Life> = pod.incarnation_logs().into_iter().map(with_record).collect();
-        // Without a record, a container has ended before its next run.
+        // Without a record of its end, a run counts until the start of the container's next run.
         for index in 1..lives.len() {
             let (name, start) = (lives[index].log.name.clone(), lives[index].log.time_of("start"));
             let previous = &mut lives[index - 1].log;
@@ -116,7 +116,8 @@ impl<'a> Judge<'a> {
                 .all(|one| is_kept(one.kind))
     }
 
-    /// Returns the time at which a condition was met at `moment`, and the time by which its container had ended.
+    /// Returns the time at which the condition was met, and the time from the end of the dependency to `moment`, or 0.
+    /// Returns `None` if the condition was not met at `moment`.
     fn met_at(&self, of: &Life, dependency: &str, state: &str, moment: f64) -> Option<(f64, f64)> {
         let mut lives = self.lives.iter().rev().filter(|life| life.log.name == dependency && life.shares_sandbox(of));
         lives.find_map(|life| {

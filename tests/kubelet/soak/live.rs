@@ -40,7 +40,7 @@ impl LivePod {
         LivePod { plan, pod, created, logs, records, seen, reached, deleted_at, was_up, gone_at, hung }
     }
 
-    /// Takes over the state of the Pod. `None` means that the API does not have the Pod.
+    /// Updates this value from the state of the Pod in the API. `None` means that the API does not have the Pod.
     pub(super) fn observe(&mut self, seen: Option<ObservedPod>, namespace: &str) {
         let Some(seen) = seen else {
             if self.deleted_at.is_some() {

@@ -51,13 +51,13 @@ struct Soak<'a> {
     measured: BTreeMap<String, String>,
     growth: Growth,
     summary: Summary,
-    /// End of the current storm, or the begin of the quiet time after it.
+    /// End of the current storm, or the start of the quiet time after it.
     phase_at: f64,
     next_creation: f64,
     next_sample: f64,
 }
 
-/// Ends the threads with the faults, also after a panic.
+/// Guard that ends the threads with the faults, also after a panic.
 struct EndFaults<'a>(&'a Shared);
 
 impl Drop for EndFaults<'_> {

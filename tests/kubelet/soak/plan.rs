@@ -99,7 +99,8 @@ fn parse(order: &'static str) -> (Vec<Edge>, Vec<(&'static str, &'static str)>) 
     (edges, earlier.into_iter().map(|(name, state, _)| (name, state)).collect())
 }
 
-/// Returns a container with a random probe that becomes Ready at a random time, or with `ends` one that exits by itself.
+/// Returns a container with a random probe, which becomes Ready at a random time. With `ends`, returns a container that
+/// exits by itself.
 fn container(random: &mut Random, mode: Mode, name: &str, port: usize, ends: bool) -> Value {
     let time = *random.pick(&["300ms", "1s", "2s", "4s"]);
     let number = port.to_string();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(super) struct Summary {
     /// Numbers of Pods, starts, stops and storms.
     pub(super) counts: BTreeMap<String, usize>,
-    /// The longest of several times in milliseconds, the Pod that it belongs to, and their number.
+    /// For each kind of time: the longest time in milliseconds, its Pod, and the number of times.
     longest: BTreeMap<&'static str, (f64, String, usize)>,
     pub(super) violations: Vec<String>,
 }
@@ -27,7 +27,7 @@ impl Summary {
         }
     }
 
-    /// Prints the summary. Returns the number of violations, with those of growth.
+    /// Prints the summary. Returns the number of violations, including violations by growth.
     pub(super) fn print(&self, growth: &Growth, shared: &Shared) -> usize {
         let mut faults: BTreeMap<String, usize> = BTreeMap::new();
         for strike in lock(&shared.strikes).iter() {

@@ -9,7 +9,7 @@ use podgate::core::sources::{PodView, Source};
 use podgate::core::state::{Stage, State};
 use podgate::core::until::WaitCondition;
 
-/// What a gate of `web` sees while it waits for `db`.
+/// Facts that a gate of `web` has while it waits for `db`.
 struct Case {
     snapshot: Snapshot,
     fail_fast: bool,
