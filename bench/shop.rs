@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// Returns a Pod with five containers, environment variables and a token volume. The Pod has the fields that a ReplicaSet
-/// and the API server set.
+/// Returns a Pod with five containers, environment variables and a token volume. The Pod has the fields that a
+/// ReplicaSet and the API server set.
 pub(crate) fn pod() -> Value {
     let mount = json!({"name": "kube-api-access-x7k2p", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});
     let container = |(n, name): (usize, &&str)| {

@@ -1,5 +1,5 @@
-//! Measures podgate at scale, and fails if a result leaves its range in `bench/scale/ranges`. Each time is compared with a
-//! time of the same run, because machines differ.
+//! Measures podgate at scale, and fails if a result leaves its range in `bench/scale/ranges`. Each time is compared
+//! with a time of the same run, because machines differ.
 //!
 //! ```text
 //! make scale [PARTS="admissions=10000 sidecars=1000 burst=100"]

@@ -170,7 +170,7 @@ fn read_repeats_until_the_armed_source_was_read() {
     assert_eq!(wait(), WakeReason::Timeout);
     replace(board.path(), ANNOTATIONS_FILE, b"", 0o644).unwrap();
     assert_eq!(wait(), WakeReason::Source);
-    // On a full volume.
+    // The sidecar overwrites the file if the volume is full.
     overwrite(board.path(), ANNOTATIONS_FILE, b"").unwrap();
     assert_eq!(wait(), WakeReason::Source);
     assert_eq!(watch.method(), WatchMethod::Inotify);

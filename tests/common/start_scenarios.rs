@@ -1,5 +1,5 @@
-//! Scenarios of a Pod's start that run twice: on this machine with `kubectl podgate try`, and on a real kubelet. The same
-//! events occur in the same order.
+//! Scenarios of a Pod's start that run twice: on this machine with `kubectl podgate try`, and on a real kubelet. The
+//! same events occur in the same order.
 
 use serde_json::{Value, json};
 

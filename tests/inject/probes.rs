@@ -1,12 +1,12 @@
-//! Probes that the agent runs, in a hook or behind a gate. Behind a gate, the sidecar runs those that the agent cannot run.
+//! Tests of probes that the agent runs, in a hook or behind a gate. Behind a gate, the sidecar runs the probes that the
+//! agent cannot run.
 
 use super::injected;
 use podgate::core::command::AgentCommand;
 use serde_json::{Value, json};
 
-/// Injects two containers with a probe: `db` with a hook, and `api`, which waits in a gate. Returns the check of the
-/// readinessProbe in the hook, the check of the startupProbe behind the gate, and the container of that check by the
-/// sidecar.
+/// Injects `probe` as the readinessProbe of `db` with a hook, and as the startupProbe of `api` behind a gate. Returns
+/// the hook's check, the check of `podgate opened`, and an empty text if the sidecar runs that check.
 fn checks_for(probe: &Value) -> [Option<String>; 3] {
     let container = |name: &str, field: &str| {
         let ports = json!([{"name": "web", "containerPort": 8080}]);

@@ -59,7 +59,8 @@ impl NodeLogs {
             .collect()
     }
 
-    /// Returns the same logs. Adds the end times of killed incarnations if containerd still reports them.
+    /// Returns the logs of all incarnations, like [`incarnation_logs`](Self::incarnation_logs). Adds the end times of
+    /// killed incarnations if containerd still reports them.
     pub(crate) fn logs_with_ends(&self) -> Vec<IncarnationLog> {
         let known = incarnations(&self.namespace, &self.pod);
         let mut lives = self.incarnation_logs();

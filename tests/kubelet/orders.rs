@@ -17,7 +17,8 @@ pub(crate) fn chain_containers(db_ready_after: &str, flags: &[&str]) -> [Contain
     ]
 }
 
-/// Returns the same chain with gates. The gate of `db` has no condition, but provides the tether of `db`.
+/// Returns the containers of [`chain`] with gates in place of hooks. The gate of `db` has no condition, but provides
+/// the tether of `db`.
 pub(crate) fn gated_chain_containers(db_ready_after: &str, flags: &[&str]) -> [Container; 3] {
     let until = |name| [&["--until", name], flags].concat();
     [

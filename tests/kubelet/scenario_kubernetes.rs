@@ -1,4 +1,4 @@
-//! Cases of Kubernetes' own end-to-end tests of native sidecars and of the Pod's lifecycle, for ordered Pods.
+//! Runs cases of Kubernetes' own end-to-end tests with ordered Pods: native sidecars and the Pod's lifecycle.
 
 use crate::clock::wall_ms;
 use crate::cluster::{CLOCK_IMAGE, TESTSERVER_IMAGE, create, kubectl, minor_version, restart_kubelet};

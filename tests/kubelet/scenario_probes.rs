@@ -54,8 +54,8 @@ fn hooks_wait_for_every_kind_of_probe() {
     assert!(later >= 990.0, "two successes are a second apart, but the next container started after {later:.0} ms");
 }
 
-/// The gate runs the exec probe, because the sidecar cannot run commands in other containers. For this, the gate stays as
-/// the command's parent.
+/// The gate runs the exec probe, because the sidecar cannot run commands in other containers. For this, the gate stays
+/// as the command's parent.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn gate_runs_the_exec_probe_of_its_container() {

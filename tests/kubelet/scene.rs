@@ -202,7 +202,8 @@ impl FollowedPod<'_> {
         wall_ms() - begin
     }
 
-    /// Returns the names of the deleted Pod's containers that used up the grace period, so that the kubelet killed them.
+    /// Returns the names of the deleted Pod's containers that used up the grace period, so that the kubelet killed
+    /// them.
     pub(crate) fn killed(&self) -> String {
         let statuses = |pod: &Value| -> Vec<Value> {
             let lists =
@@ -241,7 +242,8 @@ impl FollowedPod<'_> {
         self.scene.read_file(&self.pod, container, Path::new(names::TERMINATION_LOG))
     }
 
-    /// Returns the host pid of a process in `container` that runs the agent's `subcommand`, other than its first process.
+    /// Returns the host pid of a process in `container` that runs the agent's `subcommand`, other than its first
+    /// process.
     pub(crate) fn agent_pid(&self, container: &str, subcommand: &str) -> Option<u32> {
         let pid_namespace =
             |pid: u32| fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|found| (found.dev(), found.ino()));

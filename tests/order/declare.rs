@@ -93,7 +93,7 @@ fn star_stands_for_the_containers_that_the_list_does_not_name() {
         assert_eq!(findings, [], "{order}");
         declared.edges.iter().map(|edge| format!("{} after {}", edge.waiter, edge.until)).collect::<Vec<_>>()
     };
-    // Init containers and native sidecars do not belong to it.
+    // `*` does not include init containers and native sidecars.
     assert_eq!(edges("*=Started, db & cache & api"), edges("web=Started, db & cache & api"));
     let named = ["api after db=Ready", "cache after db=Ready", "web after db=Ready", "web after cache=Ready"];
     assert_eq!(edges("db, cache & *, web")[..2], ["cache after db=Ready", "api after db=Ready"]);

@@ -46,8 +46,8 @@ fn reads_text_quoted_by_go() {
     assert!(texts > 150);
 }
 
-/// `podgate-quoted.txt` holds the same texts, quoted by podgate. Run this test with `PODGATE_REGENERATE=1` to regenerate
-/// the file.
+/// `podgate-quoted.txt` holds the same texts, quoted by podgate. Run this test with `PODGATE_REGENERATE=1` to
+/// regenerate the file.
 #[test]
 fn writes_quotes_that_go_can_read() {
     let texts = lines("go-quoted.txt").into_iter().filter_map(|(bytes, _)| String::from_utf8(bytes).ok());

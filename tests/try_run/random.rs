@@ -37,8 +37,8 @@ fn events(text: &str) -> Vec<(f64, String)> {
     text.lines().filter_map(event).collect()
 }
 
-/// Returns the first start of a container that the container before it did not permit, or the first gate that waited
-/// longer than `limit`, in seconds.
+/// Returns the first fault: a container that started before its predecessor permitted it, or a gate that waited longer
+/// than `limit` seconds.
 fn first_fault(events: &[(f64, String)], limit: Option<f64>) -> Option<String> {
     for pair in NAMES.windows(2) {
         let (before, own) = (pair[0], pair[1]);

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Entrypoint of the postgres image. Like that of the official image, it creates the database at the first start, and
-# runs the SQL files of /docker-entrypoint-initdb.d on a server without a port.
+# Entrypoint of the postgres image. At the first start, it creates the database, and runs the SQL files of
+# /docker-entrypoint-initdb.d on a server without a port. The entrypoint of the official image does the same.
 set -euo pipefail
 
 export PGDATA=${PGDATA:-/var/lib/postgresql/data}

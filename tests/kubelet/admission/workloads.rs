@@ -128,8 +128,8 @@ fn job() -> Workload {
     Workload { name, manifest, order: &["proxy", "app"], is_job: true }
 }
 
-/// Creates a Deployment in which `db` waits for a native sidecar with a readinessProbe, and whose order names a container
-/// that is missing.
+/// Creates a Deployment in which `db` waits for a native sidecar with a readinessProbe, and whose order names a
+/// container that is missing.
 fn meshed() -> Workload {
     let (name, mut template) = ("meshed", template("meshed", "mesh, missing?, db, api, web"));
     let mut mesh = container("mesh", 8010, "2s");

@@ -55,7 +55,7 @@ pub(super) fn deleted_at_each_stage(setup: &CellSetup<'_>) -> Cell {
 
     for (at, took) in &gone {
         setup.scene.report(&format!("deleted {at}: gone after {:.2} s", took / 1000.0));
-        // On a busy machine too.
+        // This limit also holds on a busy machine.
         assert!(*took < 10.0 * GRACE_MS, "deleted {at}: the deletion took {took:.0} ms");
     }
     let fault_runs = [&at_once, &db_waits, &api_waits, &up];

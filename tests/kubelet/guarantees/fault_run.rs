@@ -120,7 +120,8 @@ impl FaultRun<'_> {
         });
     }
 
-    /// Returns the termination message of the container that waits for `db`. In hold mode, returns the kubelet's reason.
+    /// Returns the termination message of the container that waits for `db`. In hold mode, returns the kubelet's
+    /// reason.
     pub(super) fn waiter_message(&self) -> String {
         if self.mode == Mode::Hold {
             let status = self.run.watch.last().map(|seen| seen.kubelet_status("api").clone()).unwrap_or_default();

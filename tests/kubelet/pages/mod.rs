@@ -17,8 +17,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The environment of a user who runs the commands: a work directory, kubectl with the plugin, and a kubeconfig with the
-/// scene's namespace.
+/// The environment of a user who runs the commands: a work directory, kubectl with the plugin, and a kubeconfig with
+/// the scene's namespace.
 pub(crate) struct Reader {
     directory: TempDir,
     /// Pairs of a text on the pages and its replacement for this cluster.

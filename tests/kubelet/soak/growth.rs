@@ -30,8 +30,8 @@ impl Growth {
         }
     }
 
-    /// Returns one line for each process that lived for half of the run, and the lines of those that have grown from
-    /// the first third of the run to the last.
+    /// Returns two lists of lines. The first has a line for each process that lived for half of the run. The second has
+    /// the lines of the processes that grew from the first third of their samples to the last third.
     pub(super) fn report(&self) -> (Vec<String>, Vec<String>) {
         let (mut lines, mut grown) = (Vec::new(), Vec::new());
         for ((label, pid, _), samples) in self.series.iter().filter(|(_, all)| all.len() * 2 >= self.rounds.max(12)) {

@@ -99,8 +99,8 @@ impl<'a> Judge<'a> {
     }
 
     /// Returns true if hooks guarantee the order of this start (`docs/guarantees.md`). The container must start for the
-    /// first time in its sandbox. No fault may have made the kubelet skip a hook. No container may be in back-off, because
-    /// the kubelet skips such a container too.
+    /// first time in its sandbox. No fault may have made the kubelet skip a hook. No container may be in back-off,
+    /// because the kubelet skips such a container too.
     fn is_under_hooks(&self, life: &Life, start: f64) -> bool {
         let before = || self.lives.iter().filter(|other| other.log.time_of("start").is_some_and(|other| other < start));
         let (inside, outside): (Vec<&Life>, Vec<&Life>) = before().partition(|other| other.shares_sandbox(life));

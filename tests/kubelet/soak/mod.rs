@@ -242,7 +242,8 @@ impl<'a> Soak<'a> {
         }
     }
 
-    /// Reports Pods that hang: long after the last fault, a Pod has not reached its goal, or a deleted Pod still exists.
+    /// Reports Pods that hang: long after the last fault, a Pod has not reached its goal, or a deleted Pod still
+    /// exists.
     fn find_hung(&mut self) {
         let (now, last) = (wall_ms(), self.shared.last_end());
         for index in 0..self.pods.len() {
