@@ -1,6 +1,6 @@
 //! Measures on a real kubelet the processor time that waiting Pods cost the node, in milliseconds per second and Pod.
-//! It shows the time of the kubelet, containerd, the shims, podgate and the other containers. Each Pod has the
-//! containers `db`, `api` and `web`, and `db` never becomes Ready.
+//! The benchmark shows the time of the kubelet, containerd, the shims, podgate and the other containers. Each Pod has
+//! the containers `db`, `api` and `web`, and `db` never becomes Ready.
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench waiting-pods [-- SECONDS [WORDS...]]

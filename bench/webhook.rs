@@ -1,5 +1,6 @@
 //! Measures `podgate-webhook` under load: admissions at a constant rate. Like an API server, the benchmark sends each
-//! request when it is due, even if earlier ones are not answered yet. The latency of a request starts at its due time.
+//! request when it is due, even if earlier ones are not answered yet. The latency of a request starts when the request
+//! is due.
 //!
 //! ```text
 //! make webhook && cargo bench --bench webhook [-- [--awake | --search | --flood] SECONDS [RATE]]
@@ -221,7 +222,7 @@ impl Webhook {
     /// Returns the processor time that the webhook's threads have used, in milliseconds.
     fn processor_ms(&self) -> f64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the webhook runs").flatten();
-        // The first number in `schedstat` is the time in nanoseconds. Unlike `stat`, it is exact.
+        // The first number in `schedstat` is the time in nanoseconds. Unlike the time in `stat`, this time is exact.
         let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok());
         stats.filter_map(|stat| stat.split(' ').next()?.parse::<f64>().ok()).sum::<f64>() / 1e6
     }

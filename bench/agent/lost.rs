@@ -86,7 +86,7 @@ fn number(waiter: &mut Child) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Runs a waiter, which prints each revision that it reads, and at the end the number of lost publications.
+/// Runs a waiter. The waiter prints each revision that it reads, and at the end the number of lost publications.
 pub(crate) fn wait_for_all(board: &Path, last: u64) {
     let here = sandbox_id();
     let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);

@@ -34,8 +34,8 @@ impl Drop for Webhook {
     }
 }
 
-/// Results of one form, in milliseconds. For each round, it has the processor time per Pod of the API server, etcd, and
-/// the webhook. For each Pod, it has the time of the request.
+/// Results of one form, in milliseconds. There is a processor time per Pod for each round, for the API server, etcd,
+/// and the webhook. There is a request time for each Pod.
 #[derive(Default)]
 struct Form {
     api_server: Vec<f64>,
@@ -167,8 +167,8 @@ fn install() -> Webhook {
     webhook
 }
 
-/// Creates the namespaces and the configuration of the empty webhook. The API server calls it for the same Pods as
-/// podgate's webhook.
+/// Creates the namespaces and the configuration of the empty webhook. The API server calls the empty webhook for the
+/// same Pods as podgate's webhook.
 fn configure(certificate: &str) {
     for form in FORMS {
         run_script(&["namespace", form]);

@@ -47,7 +47,7 @@ use std::process::ExitCode;
 /// Names and values of results.
 pub(crate) type Results = Vec<(&'static str, f64)>;
 
-/// A part of the benchmark: its name, its default number of Pods, and its function.
+/// Name, default number of Pods, and function of a part of the benchmark.
 type Part = (&'static str, usize, fn(usize) -> Results);
 
 const PARTS: [Part; 3] =

@@ -134,7 +134,7 @@ fn unix_check_passes_if_a_stream_socket_accepts() {
     run_check(&format!("unix:///{}", "x".repeat(200))).assert_failed(64, "at most 107 bytes");
 }
 
-/// Also tests a bind mount of the same file system, which has the device number of its parent directory.
+/// Also tests a bind mount of the same file system. Such a mount has the device number of its parent directory.
 #[test]
 fn mount_check_passes_at_a_mount_point_that_answers() {
     let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--mount"]) else { return };

@@ -34,7 +34,7 @@ struct DeadMount {
 }
 
 impl DeadMount {
-    /// Returns `None` if the machine does not permit the mount and the test may be skipped.
+    /// Creates the mount. Returns `None` if the machine does not permit the mount and the test may be skipped.
     fn new() -> Option<DeadMount> {
         DeadMount::with_argument("")
     }
@@ -78,7 +78,8 @@ impl DeadMount {
         wait_until("a process waits for the file system", || self.requests() > before);
     }
 
-    /// Asserts that the agent exits with `code` while the file system does not answer. Returns its standard error.
+    /// Asserts that the agent exits with `code` while the file system does not answer. Returns the agent's standard
+    /// error.
     #[track_caller]
     fn wait(&mut self, code: i32) -> String {
         let found = self.shell.wait_for_agent();

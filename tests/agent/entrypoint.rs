@@ -40,7 +40,7 @@ fn gate_opens_only_after_the_sidecar_acknowledges_its_report() {
     assert!(process.pid == gate.id() && podgate::edge::process::is_alive(process));
     assert!(scene.is_tethered());
     assert_eq!(gate.thread_count(), 1);
-    // The gate must not rely on states that were published before its report.
+    // The gate must not rely on states that were published before the gate's own report.
     scene.set_state("db", State::Ready);
     wait_until("the gate names the missing acknowledgement", || {
         scene.termination_message().ends_with("waiting for the sidecar to check the conditions again")

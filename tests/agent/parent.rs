@@ -162,7 +162,7 @@ fn parent_works_with_pid_1() {
         let words: Vec<String> = agent.arguments.iter().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
         format!("unshare --fork --pid --mount-proc {} {} 2>/dev/null", crate::support::PROGRAM, words.join(" "))
     };
-    // Process 1 adopts the orphans and must reap all of them. The command must find no zombie.
+    // Process 1 adopts the orphans and must reap all orphans. The command must find no zombie.
     let orphans = "for i in 1 2 3 4 5; do (sleep 0.01 &); done; sleep 0.3; ! grep -l \") Z\" /proc/[0-9]*/stat";
     assert_eq!(shell.run(&gate(orphans)), 0);
     assert_eq!(shell.run(&gate("[ $(cat /proc/1/comm) = podgate ] && exit 6")), 6);

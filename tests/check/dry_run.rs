@@ -319,7 +319,7 @@ fn doubtful_changes_are_warnings_or_notes() {
     assert!(code == 0 && out.contains("note[probe-changed]") && out.contains("0 warnings, 1 note"), "{out}");
 }
 
-/// Messages of API servers from 1.34 to 1.36.
+/// Tests the messages of API servers from 1.34 to 1.36.
 #[test]
 fn refusals_name_the_way_out() {
     let cases = [

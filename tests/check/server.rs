@@ -269,7 +269,7 @@ fn changed(path: &'static str, change: Change) -> impl Fn(&str) -> Option<Value>
     }
 }
 
-/// Removes or weakens each policy of podgate and its binding.
+/// Removes or weakens each policy of podgate, and each binding of a policy.
 #[test]
 fn missing_or_weakened_policy_is_reported() {
     let none = json!({"matchLabels": {"none": "none"}});

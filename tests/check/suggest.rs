@@ -106,9 +106,9 @@ fn reasons_for_no_order_are_told() {
     }
 }
 
-/// Compares the output of `suggest` with the orders in `suggest.tsv`. Its columns are repository, commit, file, object,
-/// order, and a reader's judgment of the errors in the order. The manifests come from public repositories, which must
-/// be in `PODGATE_SUGGESTIONS/OWNER/NAME`.
+/// Compares the output of `suggest` with the orders in `suggest.tsv`. The columns of the file are repository, commit,
+/// file, object, order, and a reader's judgment of the errors in the order. The manifests come from public
+/// repositories, which must be in `PODGATE_SUGGESTIONS/OWNER/NAME`.
 #[test]
 #[ignore = "needs the repositories: docs/development.md"]
 fn recorded_orders_of_public_manifests() {

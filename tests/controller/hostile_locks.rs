@@ -113,7 +113,7 @@ fn restarted_sidecar_waits_for_the_end_of_a_lease_on_the_old_board() {
     assert!(pod.board().revision > revision);
 }
 
-/// The kernel asks the holder by SIGIO to give the lease back. This holder takes it again at once.
+/// The kernel asks the holder by SIGIO to give the lease back. This holder takes a new lease at once.
 #[test]
 fn lease_that_is_taken_again_delays_no_restarted_sidecar() {
     let pod = Pod::new();
@@ -142,7 +142,8 @@ fn only_one_sidecar_of_a_pod_runs() {
     assert_eq!(second.end(Signal::TERM).status.code(), Some(143));
 }
 
-/// The volume of the board is small. Each container that runs the agent keeps its file, even after it is deleted.
+/// The volume of the board is small. Each container that runs the agent keeps the agent's file on the volume, even
+/// after the file is deleted.
 #[test]
 fn restarts_do_not_fill_the_board_with_open_agents() {
     let pod = Pod::new();

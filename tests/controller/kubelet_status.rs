@@ -81,7 +81,7 @@ fn seen_pod() -> Pod {
     pod
 }
 
-/// If a container restarts with its providers, its gate reads the number of their restarts from the board.
+/// A container that restarts with its providers reads the number of the providers' restarts from the board.
 #[test]
 fn board_counts_the_restarts_of_a_native_sidecar() {
     let (pod, api) = (seen_pod(), Api::new(meshed(&Value::Null, true)));

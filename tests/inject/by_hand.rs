@@ -1,4 +1,4 @@
-//! Tests that a later injection keeps what a person added to podgate's parts, and reports what it changes back.
+//! Tests that a later injection keeps what a person added to podgate's parts, and reports the changes that it reverts.
 
 use super::{IMAGE, injected, lines, options};
 use podgate::order::edit::Place;

@@ -1,4 +1,5 @@
-//! Clusters without the feature gate `EnvFiles`, which hold mode needs. Kubernetes 1.35 to 1.37 can switch it off.
+//! Tests of clusters without the feature gate `EnvFiles`, which hold mode needs. In Kubernetes 1.35 to 1.37, a user can
+//! turn the gate off.
 
 use crate::admission::check_output;
 use crate::admission::install::{self, InstalledWebhook, NAMESPACE};
@@ -58,7 +59,7 @@ fn kubelet_without_env_files_starts_no_held_container_alone() {
     scene.grant_pod_access();
     let _gates = (minor_version() >= 35).then(|| WithoutEnvFiles::restart("kubelet"));
     let run = scene.create(&Pod::new("held", [server("db"), server("api").held(&["--until", "db"])]));
-    // The sidecar opens the gate of api, and the kubelet still cannot create it.
+    // The sidecar opens the gate of api, but the kubelet still cannot create `api`.
     let status = eventually("status names the cause", 60, || {
         let (_, status) = run_podgate(&run, &["status"]);
         status.contains("feature gate EnvFiles off").then_some(status)

@@ -9,7 +9,7 @@ use crate::pod::{Container, Pod, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// Two branches start at the same time. Only gates can do this.
+/// Two branches start at the same time, which only gates can do.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn diamond_branches_start_together() {
@@ -147,7 +147,7 @@ fn conditions_follow_a_step_that_fails_first() {
     assert_eq!(seen.kubelet_status("migrate")["restartCount"], 1);
 }
 
-/// `db` crashes after the start. Only the dependent with `--restart-with db` restarts with it.
+/// `db` crashes after the start. Only the dependent with `--restart-with db` restarts too.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn dependent_restarts_with_its_provider_only_on_request() {

@@ -53,7 +53,7 @@ fn downward_api_volume_does_not_change_while_a_hook_runs() {
     }
     scene.grant_pod_access();
     // Without the board, the sidecar does not know the first run. It publishes the state during the hook of the second
-    // run, unless the kubelet has reported the end of the first one before.
+    // run, unless the kubelet has reported the end of the first run before.
     for number in 0..5 {
         let name = format!("frozen-volume-{number}");
         let db = server("db").http(8001).hook(&["--board", "/nonexistent", "--timeout", "20s"]);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const NAMES: [&str; 3] = ["db", "api", "web"];
 
 /// Deletes a Pod that never starts, and whose grace period is 3 s, in each phase of its start. One program ignores
-/// SIGTERM, so the kubelet kills it at the end of the grace period.
+/// SIGTERM, so the kubelet kills this program at the end of the grace period.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pod_is_gone_within_its_grace_while_it_starts() {
@@ -46,7 +46,7 @@ fn pod_is_gone_within_its_grace_while_it_starts() {
     }
 }
 
-/// The user's preStop command of `api` never returns. podgate ends it in time for `db` to stop after `api`.
+/// The user's preStop command of `api` never returns. podgate ends the command in time for `db` to stop after `api`.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pre_stop_command_that_does_not_return_keeps_the_stop_order() {

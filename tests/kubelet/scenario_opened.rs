@@ -46,8 +46,8 @@ fn gate_waits_longer_than_the_liveness_probe_allows() {
         assert_eq!(seen.kubelet_status(name)["restartCount"], 0, "{name}");
         assert!(run.log(name).start_time() >= db.ready_time(), "order broken: {name} started before db was ready");
     }
-    // The kubelet restarts the container without the startupProbe because its liveness probe fails. The gate then waits
-    // again.
+    // The kubelet restarts the container without the startupProbe because the container's liveness probe fails. The
+    // gate then waits again.
     let restarts = seen.kubelet_status("bare")["restartCount"].as_i64().unwrap_or(0);
     assert!(restarts >= 1, "the wait was too short for the liveness probe to fail");
     scene.report(&format!("waited 9 s, none restarted; without `podgate opened`: {restarts} restarts"));
@@ -55,8 +55,8 @@ fn gate_waits_longer_than_the_liveness_probe_allows() {
     assert!(run.log("bare").start_time() >= db.ready_time(), "order broken: bare started before db was ready");
 }
 
-/// The agent has no gRPC client, so the sidecar runs this startupProbe. Until it passes, the livenessProbe would
-/// restart the container.
+/// The agent has no gRPC client, so the sidecar runs this startupProbe. Without the startupProbe, the livenessProbe
+/// would restart the container.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn startup_probe_that_the_sidecar_runs_delays_the_liveness_probe() {
@@ -97,7 +97,7 @@ fn alone_or_waiting_probe_survives_a_kubelet_restart() {
 }
 
 /// While a gate waits, one process of its startupProbe waits too. If that process is killed, for example because memory
-/// is used up, the kubelet starts it again, and no container restarts.
+/// is used up, the kubelet starts the probe again, and no container restarts.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn killed_probe_is_started_again() {

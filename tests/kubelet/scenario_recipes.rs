@@ -39,14 +39,14 @@ fn apply_recipe(scene: &Scene, file: &str, replacement: Option<(&str, &str)>) {
     cluster::create(&scene.namespace, &injected);
 }
 
-/// Sign of a moment in a container's run. It comes from the program or from the runtime, never from podgate.
+/// Sign of a moment in a container's run. The sign comes from the program or from the runtime, never from podgate.
 #[derive(Clone, Copy)]
 enum Sign {
     /// First line of the program's log that contains this text.
     Log(&'static str),
     /// Last change of a file that the program writes.
     File(&'static str),
-    /// Start of the container. The kubelet holds the container, so its first process is its own program.
+    /// Start of the container. The kubelet holds the container, so the container's first process is its own program.
     Container,
 }
 
@@ -192,7 +192,7 @@ fn recipe_of_haproxy() {
     run_recipe("haproxy", None, &[APP, HAPROXY]);
 }
 
-/// The same signs show the broken order of a Pod without podgate. Both manifests list the waiting container first.
+/// Without podgate, the signs of the recipes show a broken order. Both manifests list the waiting container first.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn signs_of_the_recipes_show_a_broken_order() {

@@ -154,7 +154,7 @@ fn dapr_that_waits_for_the_application_cannot_be_waited_for() {
     assert_eq!(check(&pod("dapr.before", &annotations)).1.len(), 0, "the annotations are valid before the injection");
     let checked = check(&pod("dapr.after", &annotations));
     assert_eq!((checked.0, checked.1.len()), (Some(0), 0), "a check replaces the probe: {checked:#?}");
-    // The same holds for Dapr's sidecar as a native sidecar.
+    // The result is the same if Dapr's sidecar is a native sidecar.
     let mut native = ordered("dapr.after", "daprd, app");
     let mut sidecar = native["spec"]["containers"].as_array_mut().expect("containers").remove(2);
     sidecar["restartPolicy"] = json!("Always");

@@ -1,4 +1,4 @@
-//! The comparison of `check --server` with the Pods of `pods/`, as the API server returns them.
+//! Tests the comparison of `check --server` with the Pods of `pods/`, in the form that the API server returns.
 
 use super::sequence::product_changes;
 use super::{CASES, Case, NAMED, container, lines, ordered, pod, webhook};

@@ -87,7 +87,7 @@ pub(crate) fn run(case: &Case, mode: &str) {
         let mut back = uninject(injected).unwrap_or_else(|found| panic!("{what}: {}", lines(&found))).value;
         let mut expected = pod(case.after, &[("podgate.io/order", case.order), ("podgate.io/mode", mode)]);
         for one in expected["spec"]["containers"].as_array_mut().expect("containers") {
-            // Istio does not see a startupProbe that podgate has replaced, so it does not rewrite that probe.
+            // Istio does not see a startupProbe that podgate has replaced, so Istio does not rewrite that probe.
             if mode == "auto" && one["startupProbe"]["httpGet"]["port"] == 15020 {
                 let name = one["name"].as_str().expect("a name");
                 one["startupProbe"] = container(&pod(case.before, &[]), name)["startupProbe"].clone();

@@ -61,7 +61,7 @@ fn keys_outside_of_templates_are_reported_with_the_right_place() {
         (json!({"web": order}), vec![format!("warning place-not-read web.{at}: {render}")]),
         (json!({"web": annotation("podgate.io/ordr")}), vec![
             r#"error unknown-key web.annotations["podgate.io/ordr"]: did you mean podgate.io/order?"#.to_owned()]),
-        // Operators copy the metadata of their templates into Pods.
+        // Operators copy the metadata of templates into Pods.
         (elastic(json!({})), vec![format!(
             "warning place-not-read spec.nodeSets[0].podTemplate.metadata.{at}: if the operator copies annotations into \
              its Pods, install podgate's webhook, and add the label podgate.io/inject: enabled beside the key to silence this \

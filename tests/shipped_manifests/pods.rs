@@ -1,4 +1,4 @@
-//! Tests of all Pods, and of those with hooks.
+//! Tests of all shipped Pods, and of the Pods with hooks.
 
 use super::{
     HELD, HOOKED, PODS, TOKEN_DIR, agent, gate, hook, is_opened, list, mount, named, parts, pod, pre_stop, strings,

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(crate) enum Attack {
     /// Holds the write end of every bell, so that no hang-up wakes a waiter, and writes to the bell.
     Bell,
-    /// Fills its own directory, which shares a volume with the directories of the other containers.
+    /// Fills the container's own directory, which shares a volume with the directories of the other containers.
     Fill,
     /// Puts links, FIFOs, sockets, directories and huge files where the sidecar reads reports.
     Links,

@@ -42,7 +42,7 @@ pub(crate) fn run(server: Server) -> ExitCode {
     }
 }
 
-/// Serves until a signal or the exit time ends it. Returns the exit code.
+/// Serves until a signal or the exit time ends the server. Returns the exit code.
 async fn serve(server: Server) -> io::Result<u8> {
     let start = now();
     let (exit_code, ignore_term) = (server.exit_code, server.ignore_term);

@@ -22,7 +22,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-podgate");
 /// Delays of the built-in example that make a run short.
 const QUICK: [&str; 4] = ["--ready=db=300ms", "--ready=api=200ms", "--ready=web=100ms", "--timeout=20s"];
 
-/// Directory for temporary files of one run. On drop, it must be empty, and no process of the run may be left.
+/// Directory for temporary files of one run. On drop, the directory must be empty, and no process of the run may be
+/// left.
 struct Machine {
     directory: TempDir,
 }
@@ -237,7 +238,7 @@ fn unusable_input_exits_with_1_and_one_line() {
         assert_eq!((run.code, run.out.as_str(), run.err.lines().count()), (1, "", 1), "{}", run.err);
         assert!(run.err.to_lowercase().contains(&expected.to_lowercase()), "{expected:?} is missing in {}", run.err);
     }
-    // If agent and sidecar are not beside the program, it prints how to build them.
+    // If agent and sidecar are not in the program's directory, the program prints how to build the two.
     let alone = tempfile::tempdir().unwrap();
     let program = alone.path().join("kubectl-podgate");
     fs::copy(PROGRAM, &program).unwrap();

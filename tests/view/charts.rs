@@ -265,7 +265,7 @@ fn svg_shortens_long_names() {
 
 #[test]
 fn pull_duration_is_read_from_the_event() {
-    // Durations as Go's `Duration.String` formats them.
+    // Durations in the format of Go's `Duration.String`, and their values in milliseconds.
     let table = [
         ("1.234567891s", Some(1234)),
         ("1m2.5s", Some(62_500)),

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Opens a connection that announces a body of 256 KiB and sends `sent` of it.
+/// Opens a connection that announces a body of 256 KiB, and sends only `sent` of the body.
 fn announce_body(client: &Client, sent: &[u8]) -> Option<Stream> {
     let head = "POST /inject HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 262144\r\n\r\n";
     let mut stream = client.connect().ok()?;
@@ -54,7 +54,8 @@ fn idle_connections_do_not_delay_health() {
     drop(many);
 }
 
-/// A small Pod waits for two large ones at most. If all Pods shared one queue, it would wait for all large ones.
+/// A small Pod waits for two large ones at most. If all Pods shared one queue, the small Pod would wait for all large
+/// ones.
 #[test]
 fn small_pod_overtakes_large_ones() {
     const LARGE: usize = 10;

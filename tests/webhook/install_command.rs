@@ -1,4 +1,4 @@
-//! Tests of `kubectl podgate install`. It must print the objects of the manifests.
+//! Tests of `kubectl podgate install`. The command must print the objects of the manifests.
 
 use crate::install::{Objects, by_name, documents, kustomization, object, read, run};
 use podgate::order::release;

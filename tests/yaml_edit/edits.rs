@@ -34,7 +34,8 @@ fn edited(text: &str, edits: &[Edit]) -> String {
     source.with_replaced(&[(0, new)])
 }
 
-/// Returns the text of the first document after the edits of each template. `None` if it cannot be edited.
+/// Returns the text of the first document after the edits of each template. Returns `None` if the document cannot be
+/// edited.
 fn in_pieces(source: &Source, templates: &[(&str, Vec<Edit>)]) -> Option<String> {
     let mut pieces = Pieces::new(&source.documents[0]);
     for (at, edits) in templates {
@@ -186,7 +187,7 @@ fn moved_items_take_their_comments_along() {
     assert_eq!(edited(&new, &[move_item("spec/containers/0", 1)]), POD);
     assert_eq!(edited("l:\n- a\n- b\n- c", &[move_item("l/0", 2)]), "l:\n- b\n- c\n- a");
     assert_eq!(edited("l: [a, {b: 1}, c] # x\n", &[move_item("l/2", 0)]), "l: [c, a, {b: 1}] # x\n");
-    // In a collection in brackets, the text after an entry belongs to it.
+    // In a collection in brackets, the text after an entry belongs to that entry.
     assert_eq!(edited("l: [a, # a\n  b,\n  c]\n", &[move_item("l/0", 1)]), "l: [b,\n  a, # a\n  c]\n");
     assert_eq!(edited("l: [a, # a\n  b]\n", &[insert("l/1", json!("z"))]), "l: [a, # a\n  z, b]\n");
 }

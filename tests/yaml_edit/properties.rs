@@ -22,7 +22,7 @@ const UNUSUAL: [&str; 8] = [
     "{\"a\": [1, {\"b\": \"\\u00fc\"}], \"c\": {}, \"d\": []}",
 ];
 
-/// Returns all texts that can be edited: those of one document, with a collection.
+/// Returns all texts that can be edited. Such a text has one document, which contains a collection.
 fn texts() -> Vec<String> {
     let corpus = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inject/corpus")).unwrap();
     let mut texts: Vec<String> = corpus.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Tests of what `inject` reports about manifests that it can write, but that do not work.
+//! Tests of the reports of `inject` about manifests that `inject` can write, but that do not work.
 
 use super::{POD, run};
 
@@ -27,7 +27,7 @@ fn inject_reports_what_cannot_start() {
             injected.err
         );
         assert_eq!((injected.code, injected.out.is_empty()), (i32::from(is_error), is_error), "{expected}");
-        // The same text as in `check`.
+        // `check` prints the same text.
         let checked = run(&["check", "-q", "-o", "json", "-"], &manifest).out;
         let found: serde_json::Value = serde_json::from_str(&checked).unwrap();
         let found = found["findings"].as_array().unwrap().iter().find(|one| one["rule"] == rule).unwrap();

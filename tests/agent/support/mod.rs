@@ -64,7 +64,7 @@ impl Scene {
         }
     }
 
-    /// Creates directories with a sidecar that has published `db=Started, api=Waiting` and holds its lock.
+    /// Creates directories with a sidecar that has published `db=Started, api=Waiting` and holds the sidecar's lock.
     pub(crate) fn with_sidecar() -> Scene {
         let mut scene = Scene::new();
         scene.start_sidecar();
@@ -125,8 +125,8 @@ impl Scene {
             .flag("log-to", &self.log.path)
     }
 
-    /// Returns `podgate entrypoint` for these directories, with a time limit of 20 s and its log in a pipe. The caller
-    /// adds the command with `with_command`.
+    /// Returns `podgate entrypoint` for these directories, with a time limit of 20 s. The gate logs to a pipe. The
+    /// caller adds the command with `with_command`.
     pub(crate) fn gate(&self) -> Agent {
         Agent::new(&["entrypoint"], &self.termination)
             .flag("timeout", "20s")

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Entrypoint of the postgres image. At the first start, it creates the database, and runs the SQL files of
+# Entrypoint of the postgres image. At the first start, this script creates the database, and runs the SQL files of
 # /docker-entrypoint-initdb.d on a server without a port. The entrypoint of the official image does the same.
 set -euo pipefail
 

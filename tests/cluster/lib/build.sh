@@ -4,7 +4,7 @@
 
 packages=(etcd-server containerd runc containernetworking-plugins iproute2 busybox-static openssl jq procps)
 
-# choose_version VERSION: sets the paths of the programs of one of the versions in k8s, even if they are not built yet.
+# choose_version VERSION: sets the paths of the programs of a version in k8s, even if that version is not built yet.
 choose_version() {
     local module=$here/k8s/$1
     [[ -f $module/go.mod ]] || usage_error "unsupported Kubernetes version $1; must be one of: $(cd "$here/k8s" && echo */ | tr -d /)"

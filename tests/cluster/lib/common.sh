@@ -77,8 +77,8 @@ lock() {
 }
 
 # start_time PID: prints the start time of a process, in clock ticks since boot. Fails if the process does not exist, or
-# if it is a zombie without other threads. A zombie with other threads counts as running, because its ports stay in use
-# until all threads have ended. Pid and start time together identify a process, even if the pid is reused.
+# is a zombie without other threads. A zombie with other threads counts as running, because the ports stay in use until
+# all threads have ended. Pid and start time together identify a process, even if the pid is reused.
 start_time() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1

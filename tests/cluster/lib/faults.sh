@@ -101,7 +101,7 @@ start_component() { # COMPONENT NAME [FEATURE_GATES]
     say "started the $2"
 }
 
-# Prints the time of the kernel's boot in nanoseconds since 1970. It is based on the same clock as containerd's times.
+# Prints the time of the kernel's boot in nanoseconds since 1970, from the same clock as containerd's times.
 boot_ns() {
     local up now=${EPOCHREALTIME/./}
     read -r up _ </proc/uptime

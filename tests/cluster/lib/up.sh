@@ -42,7 +42,7 @@ END
 write_credentials() {
     local pki=$state/pki admin kubelet manager scheduler
     mkdir -p "$pki"
-    # A separate CA, because some TLS libraries reject a server certificate that is its own CA.
+    # Use a separate CA, because some TLS libraries reject a server certificate that is its own CA.
     {
         openssl ecparam -name prime256v1 -genkey -noout -out "$pki/ca.key" &&
             openssl req -x509 -new -key "$pki/ca.key" -subj /CN=podgate-test-ca -days 3650 -out "$pki/ca.crt" \
@@ -102,7 +102,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
       SystemdCgroup = false
       BinaryName = "$runtime_program"
 END
-    # All other settings are the kubelet's defaults. Nothing here changes how it treats a pod.
+    # All other settings are the kubelet's defaults. Nothing here changes how the kubelet treats a pod.
     cat >"$state/kubelet.yaml" <<END
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -154,9 +154,9 @@ start() { # COMPONENT: starts it with the feature gates of $feature_gates, and r
         until_true 300 "containerd answers" containerd ctr_ours version
         ;;
     kube-apiserver)
-        # The API server listens on the address and port of its own service, so pods reach it without kube-proxy. There
-        # is no kube-proxy for webhooks either, so aggregator routing makes the API server call them by the addresses of
-        # their pods.
+        # The API server listens on the address and port of its own service, so pods reach it without kube-proxy.
+        # Without kube-proxy, the API server must call webhooks by the addresses of their pods, which aggregator routing
+        # does.
         launch_inside kube-apiserver "$k8s_bin/kube-apiserver" \
             --etcd-servers=http://127.0.0.1:2379 \
             --bind-address="$any_address" --secure-port=443 --advertise-address="$service_ip" \

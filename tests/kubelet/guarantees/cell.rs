@@ -27,7 +27,8 @@ impl Mode {
 /// The effect of a fault on the Pod's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// No container started before its predecessors were Ready. In hold mode, no gate opened before.
+    /// No container started before its predecessors were Ready. In hold mode, no gate opened before the predecessors
+    /// were Ready.
     Kept,
     /// A container started too early.
     Lost,

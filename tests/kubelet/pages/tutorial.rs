@@ -116,7 +116,7 @@ fn shown_output_may_leave_out_lines_and_text() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn tutorial_works_as_written_alone() {
-    // `verify` reads the Pods of all namespaces, and the webhook injects Pods in all of them.
+    // `verify` reads the Pods of all namespaces, and the webhook injects Pods in all namespaces.
     let Some(scene) = Scene::exclusive("tutorial") else { return };
     install::assert_nothing_left();
     let _cleanup_guard = CleanupGuard;
@@ -127,7 +127,8 @@ fn tutorial_works_as_written_alone() {
     // The commands name the namespace themselves, so this `kubectl` sets none.
     reader.save("bin/kubectl", &format!("#!/bin/sh\nexec {ROOT}/tests/cluster/cluster kubectl \"$@\"\n"));
     reader.save("state", &format!("export PATH={}:$PATH\n", reader.path("bin").display()));
-    // A clone elsewhere would build everything again, because its path is a flag of the compiler.
+    // A clone in another directory would build everything again, because the directory's path is a flag of the
+    // compiler.
     reader.substitute(&format!("git clone {}", release::REPOSITORY), &format!("ln -s {ROOT} podgate"));
     // The release build takes minutes. `prepare` has built the same programs, but the webhook as a debug build.
     reader.substitute("$(make kubectl)", &reader.path("plugins/kubectl-podgate").display().to_string());

@@ -280,7 +280,7 @@ impl<'a> Soak<'a> {
         }
     }
 
-    /// Prints a violation, and saves everything that explains it.
+    /// Prints a violation, and saves the data that explains the violation.
     fn violation(&mut self, pod: &LivePod, text: &str) {
         let number = self.summary.violations.len() + 1;
         let (seed, name) = (self.seed, &pod.plan.name);

@@ -1,4 +1,4 @@
-//! Tests of `core::pre_stop`: until when a preStop hook keeps its container running.
+//! Tests of `core::pre_stop`, which decides how long a preStop hook keeps its container running.
 
 use podgate::core::pre_stop::{Decision, ReleaseReason, STOP_SIGN_TIMEOUT, decide, is_pod_stopping};
 use podgate::core::snapshot::Snapshot;
