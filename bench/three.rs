@@ -86,7 +86,7 @@ pub(crate) fn processor_time() -> BTreeMap<&'static str, f64> {
         let Some((start, rest)) = stat.rsplit_once(") ") else { continue };
         let name = start.split_once('(').map_or("", |(_, name)| name).to_owned();
         let fields: Vec<u64> = rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
-        // Hundredths of a second: utime, stime, cutime and cstime.
+        // utime, stime, cutime and cstime are in hundredths of a second.
         processes.insert(pid, (name, fields[1], fields[11..15].iter().sum::<u64>() as f64 * 10.0));
     }
     let mut sums = BTreeMap::new();

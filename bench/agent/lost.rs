@@ -100,8 +100,8 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
         let view = watch.read(|| choose_source(&here, source::read_board(board), || Err(Unreadable::Missing)));
         let PodView::Snapshot(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if revision > read {
-            // A publication that arrives exactly at the timeout also counts, because the waiter cannot distinguish it
-            // from a lost publication.
+            // A publication that arrives exactly at the timeout also counts, because the waiter cannot distinguish this
+            // publication from a lost one.
             lost += u64::from(woken == WakeReason::Timeout && slept.elapsed() >= SLOW_REREAD);
             read = revision;
             print(revision);

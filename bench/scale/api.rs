@@ -117,7 +117,7 @@ pub(crate) fn component(name: &str) -> u32 {
 pub(crate) fn processor_ms(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_else(|error| panic!("process {pid}: {error}"));
     let fields: Vec<&str> = stat.rsplit_once(") ").expect("a name").1.split_whitespace().collect();
-    // Hundredths of a second: utime and stime.
+    // utime and stime are in hundredths of a second.
     fields[11..13].iter().map(|ticks| ticks.parse::<f64>().expect("a number") * 10.0).sum()
 }
 

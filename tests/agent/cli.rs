@@ -112,7 +112,8 @@ fn log_level_leaves_out_the_lower_levels() {
 
 #[test]
 fn help_lists_the_environment_variable_of_each_flag() {
-    // A container's hooks and its gate share one environment. Settings that may differ have their own prefix.
+    // A container's hooks and its gate share one environment. A setting that may differ between the two has its own
+    // prefix.
     for (command, own, shared, count) in [
         ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 18),
         ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 13),

@@ -107,7 +107,7 @@ fn keys_in_sources_of_manifests_are_not_read() {
         (json!({"kind": "Kustomization", "patches": [{"patch": embedded}]}), Some("patches[0].patch")),
         (json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"pod.yaml": embedded}}), Some(r#"data["pod.yaml"]"#)),
         (json!({"values": "podAnnotations: {\n  \"podgate.io/order\": \"a, b\"}"}), Some("values")),
-        // These only mention the key, or quote a whole object.
+        // These objects only mention the key, or quote a whole object.
         (json!({"expression": "'podgate.io/order' in object.metadata.annotations"}), None),
         (json!({"data": {"README": "Set podgate.io/order: a, b"}}), None),
         (with("kubectl.kubernetes.io/last-applied-configuration", json!(embedded)), None),

@@ -162,7 +162,7 @@ fn impossible_hold_mode_is_rejected_with_the_ways_out() {
         assert_eq!(findings[0].at, at);
         assert_eq!(findings[0].fix.starts_with("write mode.podgate.io/api: entrypoint, and set"), more.1 == "hold");
     }
-    // A container with a command needs only another mode.
+    // If a container has a command, the fix is another mode.
     let hold = template(&["db", "api"], &[("podgate.io/order", "db, api"), ("podgate.io/mode", "hold")]);
     let fix = "write mode.podgate.io/api: entrypoint, or write mode.podgate.io/api: post-start";
     assert_eq!(plan(&hold, &old).unwrap_err()[0].fix, fix);

@@ -120,7 +120,7 @@ proptest! {
 
         let new = match source.documents[0].edited(&edits) {
             Ok(new) => source.with_replaced(&[(0, new)]),
-            // A comment in an unusual place, `? key`, or a key that hides a merged one may prevent an edit. Allow up to
+            // A comment in an unusual place, `? key`, or a key that hides a merged key may prevent an edit. Allow up to
             // 10 such texts (1%).
             Err(_) if text.contains(['#', '?']) || text.contains("<<:") => {
                 prop_assert!(REFUSED_COUNT.fetch_add(1, Ordering::Relaxed) < 10, "too many edits are rejected");

@@ -180,7 +180,7 @@ pub(super) fn strike_pod(shared: &Shared, random: &mut Random) {
     let kill = |container: &str| script(&["kill-container", &shared.namespace, name, container]);
     let open = |directory: &str| -> Result<File, String> {
         let pid = pid(&shared.namespace, name, SIDECAR_NAME).ok_or("the sidecar does not run")?;
-        // In the container, this is always the volume, and never the node's disk.
+        // In the container, this path is always the volume, and never the node's disk.
         File::open(format!("/proc/{pid}/root{directory}")).map_err(|error| error.to_string())
     };
     match choice {
