@@ -6,8 +6,8 @@
 
 use crate::core::container::{Container, Mode};
 use crate::core::graph::{describe_cycle, find_cycle};
-use crate::core::names;
 use crate::core::until::WaitCondition;
+use crate::core::{names, quit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of regular containers in a Pod. The limit prevents a long list from overloading the webhook. Real
@@ -80,12 +80,15 @@ pub fn parse_list(json: &str) -> Result<Vec<Container>, String> {
         return Err(format!("{} containers, but podgate supports at most {CONTAINERS_MAX}", list.len()));
     }
     let mut names = BTreeSet::new();
-    for Container { name, .. } in &list {
+    for Container { name, quit, .. } in &list {
         if !names::is_container_name(name) {
             return Err(format!("{name:?} is not a container name"));
         }
         if !names.insert(name.as_str()) {
             return Err(format!("container {name} is listed twice"));
+        }
+        if let Some(Err(why)) = quit.as_deref().map(quit::parse) {
+            return Err(format!("quit of {name}: {why}"));
         }
     }
     for Container { name, until, .. } in &list {

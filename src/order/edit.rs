@@ -187,12 +187,17 @@ impl Editor {
     /// Sets an annotation of a template. Adds the map of annotations if there is none.
     pub fn annotate(&mut self, key: &str, text: &str) -> Result<(), EditError> {
         let annotations = Place::metadata("annotations");
-        for at in [Place::root().to("metadata"), annotations.clone()] {
-            if at.of(&self.value).is_none_or(Value::is_null) {
-                self.edit(at, Op::Set(Value::Object(Map::new())))?;
-            }
-        }
+        self.ensure_object(&Place::root().to("metadata"))?;
+        self.ensure_object(&annotations)?;
         self.edit(annotations.to(key), Op::Set(text.into()))
+    }
+
+    /// Creates an empty object at `place` if the field is absent or null.
+    pub fn ensure_object(&mut self, place: &Place) -> Result<(), EditError> {
+        match place.of(&self.value) {
+            None | Some(Value::Null) => self.edit(place.clone(), Op::Set(Value::Object(Map::new()))),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Reorders a list. `wanted` lists the current indices of the items in the new order.

@@ -18,44 +18,31 @@ const PRIORITY_VARIABLE: &str = "KRUISE_CONTAINER_PRIORITY";
 /// Container with its priority, and the place of the variable.
 type Priority<'a> = (&'a str, i64, Place);
 
-/// Returns true if `template` has settings of OpenKruise's launch priority.
-pub fn has_kruise_order(template: &Value) -> bool {
-    let text = template.to_string();
-    text.contains(PRIORITY_ANNOTATION) || text.contains(PRIORITY_VARIABLE)
-}
-
-/// Adds an annotation to `template` that declares the order of OpenKruise, and removes OpenKruise's settings. Does not
-/// change a template that already declares an order. On failure, returns all findings. The caller must then leave the
-/// template unchanged.
-pub fn migrate_kruise(template: &Value) -> Result<Injected, Vec<Finding>> {
+/// Adds an annotation to `template` that declares the order of OpenKruise, and removes OpenKruise's settings. Returns
+/// `None` if the template has no such settings. Does not change a template that already declares an order. On failure,
+/// returns all findings. The caller must then leave the template unchanged.
+pub fn migrate_kruise(template: &Value) -> Result<Option<Injected>, Vec<Finding>> {
+    let mut findings = Vec::new();
+    let spec = Spec::read(template, &mut findings);
+    let annotation = annotation_place(PRIORITY_ANNOTATION);
+    let launch = annotation.of(template).map(|value| value.as_str().unwrap_or_default());
+    let priorities = priorities(&spec).map_err(|finding| vec![finding])?;
+    if launch.is_none() && priorities.is_empty() {
+        return Ok(None);
+    }
     if is_declared(template) {
         let what = "the template already declares an order for podgate, so --from has no effect on it";
         let at = Place::metadata("annotations");
         let note =
             Finding::note("declared-already", at, what).fix("to migrate it again, remove podgate's annotations first");
-        return Ok(Injected { findings: vec![note], ..Injected::unchanged(template) });
+        return Ok(Some(Injected { findings: vec![note], ..Injected::unchanged(template) }));
     }
-    let mut findings = Vec::new();
-    let spec = Spec::read(template, &mut findings);
     if has_errors(&findings) {
         return Err(findings);
     }
-    let annotation = annotation_place(PRIORITY_ANNOTATION);
-    let launch = annotation.of(template).map(|value| value.as_str().unwrap_or_default());
-    let priorities = priorities(&spec).map_err(|finding| vec![finding])?;
-    let reject = |at: &Place, what: String, fix| Err(vec![invalid(at, what, fix)]);
-    match launch {
-        Some("Ordered") => {}
-        Some(other) => {
-            let what = format!("{} is not a launch priority that OpenKruise supports", quoted(other));
-            return reject(&annotation, what, "write Ordered, or remove the annotation");
-        }
-        None if priorities.is_empty() => {
-            let what =
-                format!("the template has no OpenKruise order: neither {PRIORITY_ANNOTATION} nor {PRIORITY_VARIABLE}");
-            return reject(&Place::root().to("metadata"), what, "remove --from kruise");
-        }
-        None => {}
+    if let Some(other) = launch.filter(|launch| *launch != "Ordered") {
+        let what = format!("{} is not a launch priority that OpenKruise supports", quoted(other));
+        return Err(vec![invalid(&annotation, what, "write Ordered, or remove the annotation")]);
     }
     let mut steps: BTreeMap<i64, Vec<&str>> = BTreeMap::new();
     for (own, before) in spec.containers.iter().zip(0..) {
@@ -78,7 +65,7 @@ pub fn migrate_kruise(template: &Value) -> Result<Injected, Vec<Finding>> {
                       restart; podgate's gate also waits after a restart";
     let note = |what: String| Finding::note("migrated", Place::root().to("metadata"), what);
     findings.extend([note(how), note(difference.to_owned())]);
-    Ok(Injected { value, edits, findings, ..Injected::default() })
+    Ok(Some(Injected { value, edits, findings, ..Injected::default() }))
 }
 
 /// Writes the order, and removes OpenKruise's settings, so that only podgate holds the containers back.

@@ -37,11 +37,7 @@ impl SidecarSettings {
     /// Returns the container that declares the port of the metrics too.
     pub(crate) fn port_owner<'a, 's>(&self, spec: &'s Spec<'a>) -> Option<&'s ContainerRef<'a>> {
         let port = self.metrics_port()?;
-        let declares = |own: &&ContainerRef<'_>| {
-            let mut ports = own.value["ports"].as_array().into_iter().flatten();
-            ports.any(|declared| declared["containerPort"] == port)
-        };
-        spec.containers.iter().chain(spec.natives()).find(declares)
+        spec.containers.iter().chain(spec.natives()).find(|own| own.declares_port(port))
     }
 
     /// Returns these settings without metrics.

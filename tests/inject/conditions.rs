@@ -147,6 +147,7 @@ fn wrong_ready_check_and_restart_setting_are_explained() {
         ("ready", "https://shop.example:443/", "because shop.example is another host", "https://"),
         ("ready", "https://localhost:0/", "no port from 1 to 65535", "https://"),
         ("ready", "http://localhost:80/, Host", "\"Host\" is not a header", "Host: shop.example"),
+        ("ready", "http://localhost:80/, http://localhost:81/", "is not a header", "Host: shop.example"),
         ("ready", "http://localhost:80/, A: b,", "\"\" is not a header", "Host: shop.example"),
         ("ready", "http://localhost:80/, A b: c", "\"A b: c\" is not a header", "Host: shop.example"),
         ("ready", "grpc://localhost:80, A: b", "a grpc:// check has no headers", "grpc://localhost:9090/SERVICE"),

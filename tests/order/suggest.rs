@@ -148,3 +148,21 @@ fn order_has_the_steps_of_the_edges() {
     let pod = json!({"spec": {"containers": [own("a", 80, &[81]), own("b", 81, &[80])]}});
     assert_eq!(suggest(&pod, &config_maps([].into_iter())).cycle.as_deref(), Some("a waits for b, b waits for a"));
 }
+
+/// Each case took minutes, or gave an invalid order, before.
+#[test]
+fn hostile_manifests_take_little_time() {
+    let bomb: Vec<Value> =
+        (0..40).map(|at| json!({"name": format!("A{at}"), "value": format!("$(A{0})$(A{0})", at + 1)})).collect();
+    let long = "localhost:80 ".repeat(100_000);
+    let lines = "localhost:80\n".repeat(20_000);
+    for own in [
+        json!({"name": "a", "args": ["$(A0)"], "env": bomb}),
+        json!({"name": "a", "args": [long]}),
+        json!({"name": "a", "args": [lines]}),
+    ] {
+        edges(json!([own, {"name": "b", "ports": [{"containerPort": 80}]}]), json!({}));
+    }
+    let same = json!({"name": "A b", "args": ["localhost:80"]});
+    assert_eq!(edges(json!([same, same, {"name": "b", "ports": [{"containerPort": 80}]}]), json!({})), (vec![], None));
+}

@@ -104,7 +104,6 @@ fn usage_errors_exit_with_64() {
         &["inject", "x", "--in-place", "--check"],
         &["inject", "x", "--in-place", "--diff"],
         &["inject", "x", "--from", "helm"],
-        &["inject", "x", "--from", "compose"],
         &["inject", "x", "--platform", "linux/arm64"],
         &["inject", "x", "--resolve-images", "--platform", ""],
         &["inject", "x", "--resolve-images", "--platform", "linux"],

@@ -2,9 +2,9 @@
 
 use super::grammar::{SyntaxError, quoted};
 use super::nearest::nearest;
-use super::ready::is_local;
 use super::spec::{ContainerRef, Spec};
 use crate::core::argv::{Argv, Check};
+use crate::core::quit::is_local;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::limits::CHECKS_MAX;

@@ -3,7 +3,6 @@
 use super::grammar::Item;
 use super::ready::Ready;
 use crate::core::argv::Check;
-use crate::core::quit::Quit;
 use crate::core::until::WaitCondition;
 use crate::core::words::words;
 use crate::order::edit::Place;
@@ -126,7 +125,7 @@ pub struct Declaration {
     /// Values of `ready.podgate.io/…`, by container.
     pub ready: BTreeMap<String, Ready>,
     /// Values of `quit.podgate.io/…`, by container.
-    pub quits: BTreeMap<String, Quit>,
+    pub quits: BTreeMap<String, String>,
     /// Values of `command.podgate.io/…`, by container.
     pub commands: BTreeMap<String, Vec<String>>,
     /// Values of `image.podgate.io/…`, by container.

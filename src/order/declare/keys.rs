@@ -120,7 +120,7 @@ pub fn is_declaring(key: &str) -> bool {
         || [AFTER_PREFIX, CHECK_PREFIX, QUIT_PREFIX].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Returns true if a template declares an order, checks, a stop order or the sidecars of a Job, even if invalid.
+/// Returns true if a template declares an order, checks, a stop order or what ends a Job's sidecars, even if invalid.
 pub fn is_declared(template: &Value) -> bool {
     let annotations = template["metadata"]["annotations"].as_object();
     annotations.is_some_and(|annotations| annotations.keys().any(|key| is_declaring(key)))

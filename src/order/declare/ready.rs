@@ -3,15 +3,23 @@
 
 use crate::core::argv::{Check, ParseError};
 use crate::core::container::{Grpc, Handler, Header, HttpGet, PortRef};
-use std::fmt;
+use crate::core::quit::is_local;
 
 /// Check that replaces the probes of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ready {
-    /// Check that the agent in the container can run.
-    Check(Check),
-    /// Request that only the sidecar can send, with its text.
-    Request(String, Handler),
+pub struct Ready {
+    /// The check as text.
+    pub text: String,
+    /// Check that the agent in the container can run. `None` for a request that only the sidecar can send.
+    pub check: Option<Check>,
+    /// The probe action that does the same, if there is one.
+    pub handler: Option<Handler>,
+}
+
+impl From<Check> for Ready {
+    fn from(check: Check) -> Ready {
+        Ready { text: check.to_string(), handler: Handler::from_check(check.clone()), check: Some(check) }
+    }
 }
 
 impl Ready {
@@ -20,25 +28,13 @@ impl Ready {
         let (url, headers) = text.split_once(',').map_or((text, None), |(url, headers)| (url, Some(headers)));
         let (scheme, rest) = url.trim().split_once("://")?;
         let is_request = matches!(scheme, "https" | "grpc") || scheme == "http" && headers.is_some();
-        is_request.then(|| Ok(Ready::Request(text.trim().to_owned(), parse_handler(scheme, rest, headers)?)))
+        let request = |handler| Ready { text: text.trim().to_owned(), check: None, handler: Some(handler) };
+        is_request.then(|| parse_handler(scheme, rest, headers).map(request))
     }
 
     /// Returns true if the sidecar runs the check, and false if the agent in the container does.
     pub fn is_network(&self) -> bool {
-        matches!(self, Ready::Request(..)) || self.check().is_some_and(Check::is_network)
-    }
-
-    /// Returns the check that the agent can run.
-    pub fn check(&self) -> Option<&Check> {
-        if let Ready::Check(check) = self { Some(check) } else { None }
-    }
-
-    /// Returns the probe action that does the same, if there is one.
-    pub fn handler(&self) -> Option<Handler> {
-        match self {
-            Ready::Check(check) => Handler::from_check(check.clone()),
-            Ready::Request(_, handler) => Some(handler.clone()),
-        }
+        self.check.as_ref().is_none_or(Check::is_network)
     }
 }
 
@@ -48,7 +44,7 @@ fn parse_handler(scheme: &str, rest: &str, headers: Option<&str>) -> Result<Hand
     let Some(Handler::HttpGet(get @ HttpGet { port: PortRef::Number(port), .. })) = Handler::from_check(check) else {
         return Err("the URL is invalid".to_owned());
     };
-    if !authority.ends_with(&format!(":{port}")) {
+    if scheme != "http" && !authority.ends_with(&format!(":{port}")) {
         return Err("the URL has no port".to_owned());
     }
     if let Some(host) = get.host.as_deref().filter(|host| !is_local(host)) {
@@ -64,30 +60,18 @@ fn parse_handler(scheme: &str, rest: &str, headers: Option<&str>) -> Result<Hand
     })
 }
 
-/// Returns true if `host` means the Pod itself.
-pub(super) fn is_local(host: &str) -> bool {
-    matches!(host, "localhost" | "127.0.0.1" | "::1")
-}
-
 fn parse_headers(text: &str) -> Result<Vec<Header>, String> {
     let header = |item: &str| {
         let (name, value) = item.split_once(':').unwrap_or((item, ""));
         let (name, value) = (name.trim(), value.trim());
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let is_valid = !name.is_empty() && name.bytes().all(is_token) && value.chars().all(|c| !c.is_control());
+        // Such a value belongs to the URL of a second check.
+        let is_valid = is_valid && !value.starts_with("//");
         if !is_valid || !item.contains(':') {
             return Err(format!("{:?} is not a header", item.trim()));
         }
         Ok(Header { name: name.to_owned(), value: value.to_owned() })
     };
     text.split(',').map(header).collect()
-}
-
-impl fmt::Display for Ready {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ready::Check(check) => check.fmt(f),
-            Ready::Request(text, _) => f.write_str(text),
-        }
-    }
 }

@@ -63,6 +63,11 @@ impl<'a> ContainerRef<'a> {
         ["startupProbe", "readinessProbe"].iter().any(|field| self.probe(field).is_some_and(|probe| probe.is_exec()))
     }
 
+    /// Returns true if the container declares this port.
+    pub fn declares_port(&self, port: u16) -> bool {
+        self.value["ports"].as_array().into_iter().flatten().any(|one| one["containerPort"] == port)
+    }
+
     /// Returns the place of this container in the template.
     pub fn place(&self) -> Place {
         Place::spec(self.list).to(self.index)

@@ -10,7 +10,7 @@ use super::ready::Ready;
 use super::spec::Spec;
 use crate::core::argv::{Argv, Check};
 use crate::core::defaults;
-use crate::core::quit::Quit;
+use crate::core::quit;
 use crate::core::until::WaitCondition;
 use crate::core::words::Unknown;
 use crate::order::edit::Place;
@@ -142,7 +142,7 @@ impl<'a, 'f> Values<'a, 'f> {
         }
         let mut checks = self.parse_checks(text, name, at);
         self.findings.extend(check_list::ready_problem(&checks, at).map(|finding| finding.span(0..text.len())));
-        checks.pop().map(Ready::Check)
+        checks.pop().map(Ready::from)
     }
 
     /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.
@@ -215,9 +215,10 @@ impl<'a, 'f> Values<'a, 'f> {
         }
     }
 
-    pub(super) fn quit(&mut self, text: &str, at: &Place) -> Option<Quit> {
+    pub(super) fn quit(&mut self, text: &str, at: &Place) -> Option<String> {
         let fix = "write a request such as POST http://127.0.0.1:15020/quitquitquit";
-        text.parse().map_err(|why| self.reject(text, at, why, fix)).ok()
+        let request = quit::parse(text).map(|(method, url)| format!("{method} {url}"));
+        request.map_err(|why| self.reject(text, at, why, fix)).ok()
     }
 
     pub(super) fn sidecar_settings(&mut self, text: &str, at: &Place) -> SidecarSettings {

@@ -104,7 +104,7 @@ impl ContainerLines<'_> {
             self.add_ready_checks("--check", &mut line);
             let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
             let check = match &self.planned.ready {
-                Some(ready) => ready.check().cloned(),
+                Some(ready) => ready.check.clone(),
                 None => probe.and_then(|probe| checks::agent_check(self.container, probe)),
             };
             if let Some(url) = check.map(|check| check.to_string()) {
@@ -215,7 +215,7 @@ impl ContainerLines<'_> {
     fn add_ready_checks(&self, flag: &str, line: &mut AgentCommand) {
         if let Some(check) = &self.planned.ready {
             if !check.is_network() {
-                line.add_flag(flag, dollars::escape(&check.to_string()));
+                line.add_flag(flag, dollars::escape(&check.text));
             }
             return;
         }

@@ -101,8 +101,8 @@ fn probe_problem(probe: &Value) -> (String, &'static str) {
 
 pub(super) fn replace_probes(container: &mut Container, check: &Ready) {
     (container.startup_probe, container.readiness_probe) = (None, None);
-    let handler = check.handler().filter(|_| check.is_network());
-    container.ready_check = handler.is_none().then(|| check.to_string());
+    let handler = check.handler.clone().filter(|_| check.is_network());
+    container.ready_check = handler.is_none().then(|| check.text.clone());
     container.readiness_probe = handler.map(|handler| Probe {
         handler,
         initial_delay_seconds: 0,

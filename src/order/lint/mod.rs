@@ -57,7 +57,7 @@ pub fn check_start(template: &Value, injected: &Injected, context: Context<'_>) 
 /// Checks a template that has no injected parts; `plan` is the plan of that template.
 pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> LintReport {
     let (mut findings, forecast) = (Vec::new(), Forecast::of(plan));
-    if plan.containers.iter().all(|planned| !planned.is_modified() && planned.stop_after.is_empty()) {
+    if plan.containers.iter().all(|planned| !planned.is_modified() && !planned.ends_last()) {
         return LintReport { findings, forecast, native_advice: None };
     }
     let spec = Spec::read(template, &mut Vec::new());

@@ -8,6 +8,7 @@ use crate::order::declare::{annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
+use crate::order::suggest::local_ports;
 use humantime::format_duration;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,7 +119,9 @@ impl<'a> PortOwners<'a> {
             Handler::HttpGet(http) if is_local(&http.host) => by_number(&http.port).into_iter().collect(),
             Handler::TcpSocket(tcp) if is_local(&tcp.host) => by_number(&tcp.port).into_iter().collect(),
             Handler::Grpc(grpc) => vec![grpc.port],
-            Handler::Exec(exec) => exec.command.iter().flat_map(|word| named_ports(word)).collect(),
+            Handler::Exec(exec) => {
+                exec.command.iter().flat_map(|word| local_ports(word)).map(|(_, port)| port).collect()
+            }
             _ => Vec::new(),
         };
         let named: Vec<u16> = named.into_iter().filter(|port| self.by_port.contains_key(port)).collect();
@@ -199,7 +202,7 @@ fn report_late_ports(
     };
     let ready = planned.and_then(|planned| planned.ready.as_ref());
     let probes = ["startupProbe", "readinessProbe"].into_iter().filter(|_| ready.is_none()).filter_map(of_probe);
-    let ready = ready.into_iter().filter_map(|ready| of_check(keys::READY_PREFIX, ready.handler()));
+    let ready = ready.into_iter().filter_map(|ready| of_check(keys::READY_PREFIX, ready.handler.clone()));
     let checks = planned.into_iter().flat_map(ContainerPlan::checks);
     let checks = checks.filter_map(|check| of_check(keys::CHECK_PREFIX, Handler::from_check(check.clone())));
     for (asker, at, handler, is_in_gate) in probes.chain(ready).chain(checks) {
@@ -232,15 +235,6 @@ fn report_late_ports(
 /// Returns true if the host of a probe or check means the Pod itself.
 pub(super) fn is_local(host: &Option<String>) -> bool {
     matches!(host.as_deref(), None | Some("" | "localhost" | "127.0.0.1" | "::1"))
-}
-
-/// Finds local ports in a word of a command, such as 8080 in `localhost:8080`.
-fn named_ports(word: &str) -> impl Iterator<Item = u16> {
-    let hosts = ["localhost:", "127.0.0.1:", "[::1]:"].into_iter();
-    hosts.flat_map(|host| word.match_indices(host).map(|(at, host)| &word[at + host.len()..])).filter_map(|rest| {
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        rest[..end].parse().ok().filter(|_| !rest.starts_with('0'))
-    })
 }
 
 /// Reports a livenessProbe of `own` that uses a port of `other`, although `other` starts only after `own`.

@@ -270,7 +270,7 @@ pub(super) fn required_gates(
         // The sidecar runs the other checks itself.
         let Some(check) = ready_check(declared, graph, name).filter(|check| !check.is_network()) else { continue };
         let (reason, at) =
-            (format!("{name} is Ready by {check}"), container_annotation_place(keys::READY_PREFIX, name));
+            (format!("{name} is Ready by {}", check.text), container_annotation_place(keys::READY_PREFIX, name));
         let or = ", or use a tcp:// or http:// check".to_owned();
         gates.insert((*name).to_owned(), GateRequirement { or, ..of_command(reason, at) });
     }

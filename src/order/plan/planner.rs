@@ -217,14 +217,16 @@ impl Planner<'_> {
 
     /// Reports waits for an exit that never occurs, or after which the kubelet restarts the container.
     fn check_ends(&self, findings: &mut Vec<Finding>) {
+        let quits = &self.declared.quits;
+        let is_last = |name: &str| self.sidecars.contains(name) || quits.contains_key(name);
         for own in &self.spec.containers {
             let wanted: Vec<_> =
                 self.graph.waiters_with_needs(own.name).filter(|(_, need)| need.until.want.is_exit()).collect();
             let Some((waiter, need)) = wanted.first() else { continue };
             let (name, at, word) = (own.name, need.edge.at.clone(), need.edge.span.clone());
-            if self.sidecars.contains(name) && !self.sidecars.contains(waiter) {
+            if is_last(name) && !is_last(waiter) || quits.contains_key(name) && !quits.contains_key(*waiter) {
                 let what = format!(
-                    "{waiter} waits for the exit of {name}, but podgate.io/job-sidecars stops {name} only after {waiter} has exited"
+                    "{waiter} waits for the exit of {name}, but podgate ends {name} only after {waiter} has exited"
                 );
                 let fix = format!("remove {name} from one of the two annotations");
                 findings.push(Finding::error("condition-never-met", at, what).fix(fix).span(word));
@@ -239,40 +241,28 @@ impl Planner<'_> {
                 )));
             }
         }
-        let is_last = |name: &str| self.sidecars.contains(name) || self.declared.quits.contains_key(name);
-        let others = || self.spec.containers.iter().filter(|own| !is_last(own.name));
-        let (at, what) = match self.declared.quits.keys().next() {
-            Some(name) if self.sidecars.is_empty() => {
-                (container_annotation_place(keys::QUIT_PREFIX, name), "quit.podgate.io names")
-            }
-            None if self.sidecars.is_empty() => return,
-            _ => (annotation_place(keys::JOB_SIDECARS), "podgate.io/job-sidecars lists"),
-        };
-        let error =
-            |at: &Place, what: String, fix: &str| Finding::error("condition-never-met", at.clone(), what).fix(fix);
-        if others().next().is_none() {
-            let what = format!("{what} all containers, so nothing ever stops them");
-            findings.push(error(&at, what, "remove those that do the work"));
-        }
-        if let Some(own) = others().find(|own| own.restart_policy(self.spec.value) == "Always") {
-            let what = format!(
-                "the containers stop only after {} has exited, but the kubelet always restarts it (restartPolicy: Always)",
-                own.name
-            );
-            let fix =
-                "set the Pod's restartPolicy to Never or OnFailure; this annotation is for Pods that run to completion";
-            findings.push(error(&at, what, fix));
-        }
-        let doubled = self.declared.quits.keys().filter(|name| self.sidecars.contains(name.as_str()));
-        for name in doubled {
-            let what = format!("{} stops {name} already", keys::JOB_SIDECARS);
-            findings.push(error(&container_annotation_place(keys::QUIT_PREFIX, name), what, "remove one of the two"));
-        }
-        if let Some(name) = self.declared.quits.keys().next().filter(|_| self.declared.publish == Publish::Board) {
+        let quit = quits.keys().next().map(|name| container_annotation_place(keys::QUIT_PREFIX, name));
+        let listed = (!self.sidecars.is_empty()).then(|| annotation_place(keys::JOB_SIDECARS));
+        let Some(at) = listed.or_else(|| quit.clone()) else { return };
+        let always = self.spec.containers.iter().find(|own| own.restart_policy(self.spec.value) == "Always");
+        let (what, fix) = if self.spec.containers.iter().all(|own| is_last(own.name)) {
+            (
+                "every container ends only after the others, so none ever ends".to_owned(),
+                "remove those that do the work",
+            )
+        } else if let Some(ContainerRef { name, .. }) = always {
+            let what = format!("the Pod never completes: the kubelet always restarts {name} (restartPolicy: Always)");
+            (what, "set restartPolicy to Never or OnFailure; this annotation is for Pods that run to completion")
+        } else if let Some(name) = quits.keys().find(|name| self.sidecars.contains(name.as_str())) {
+            (format!("{} stops {name} already", keys::JOB_SIDECARS), "remove one of the two")
+        } else if quit.is_some() && self.declared.publish == Publish::Board {
             let what =
                 format!("with {}: board, the sidecar does not learn when the other containers end", keys::PUBLISH);
-            findings.push(error(&container_annotation_place(keys::QUIT_PREFIX, name), what, "remove one of the two"));
-        }
+            (what, "remove one of the two")
+        } else {
+            return;
+        };
+        findings.push(Finding::error("condition-never-met", at, what).fix(fix));
     }
 
     /// Reports settings that have no effect.

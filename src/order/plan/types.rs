@@ -2,7 +2,6 @@
 
 use crate::core::argv::Check;
 use crate::core::container::{Mode, Probe};
-use crate::core::quit::Quit;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::ready::Ready;
 use crate::order::declare::{Publish, SidecarPlacement};
@@ -70,7 +69,7 @@ pub struct ContainerPlan {
     /// declared sidecar.
     pub stop_after: Vec<String>,
     /// Request by which the sidecar makes this container exit when all other containers have ended.
-    pub quit: Option<Quit>,
+    pub quit: Option<String>,
 }
 
 /// Gate or postStart hook of a container.
@@ -225,6 +224,5 @@ impl ContainerPlan {
             || self.wrapped_probe.is_some()
             || !self.outlives.is_empty()
             || self.needs_tether()
-            || self.quit.is_some()
     }
 }

@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// Length of the longest line that is searched. A longer one would take much time.
+const LINE_MAX: usize = 10_000;
 /// Hosts of the Pod itself.
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Parts of the names of flags, variables and directives that set an address on which the container itself listens.
@@ -55,14 +57,14 @@ impl<'a> Mounts<'a> {
 
     /// Returns the volume and the path in it for the path of a container, if another container mounts the volume too.
     fn locate(&self, container: &str, path: &str) -> Option<(String, String)> {
-        let inside = |mount: &&&'a Value| {
+        let inside = |mount: &'a Value| {
             let rest = path.strip_prefix(mount["mountPath"].as_str()?.trim_end_matches('/'))?;
-            rest.starts_with('/').then(|| (mount["name"].as_str(), rest))
+            rest.starts_with('/').then_some((mount, rest))
         };
-        let (volume, rest) =
-            self.0[container].iter().filter_map(|mount| inside(&mount)).min_by_key(|(_, rest)| rest.len())?;
-        let volume = volume?;
-        self.is_shared(volume).then(|| (volume.to_owned(), rest.to_owned()))
+        let mounts = self.0[container].iter().copied();
+        let (mount, rest) = mounts.filter_map(inside).min_by_key(|(_, rest)| rest.len())?;
+        let (volume, below) = (mount["name"].as_str()?, mount["subPath"].as_str().unwrap_or_default());
+        self.is_shared(volume).then(|| (volume.to_owned(), format!("{below}{rest}")))
     }
 
     fn is_shared(&self, volume: &str) -> bool {
@@ -92,12 +94,14 @@ pub(super) fn mentions(
         let mut start = 0;
         for line in text.text.split_inclusive('\n') {
             let is_comment = ["#", ";", "//"].iter().any(|mark| line.trim_start().starts_with(mark));
-            for (range, address) in addresses(line, |path| mounts.locate(own.name, path)) {
+            let is_skipped = line.len() > LINE_MAX || is_comment && text.text.contains('\n');
+            let found_here = addresses(if is_skipped { "" } else { line }, |path| mounts.locate(own.name, path));
+            for (range, address) in found_here {
                 let before = format!("{} {}", text.name, &line[..range.start]).to_lowercase().replace('_', "-");
                 let has = |words: &[&str]| words.iter().any(|word| before.contains(word));
                 let path = line[range.end..].split_whitespace().next().unwrap_or_default().to_lowercase();
                 let is_endpoint = matches!(address, Address::Socket(..)) && has(&["endpoint"]);
-                found.extend((!is_comment).then(|| Mention {
+                found.push(Mention {
                     address,
                     shown: line[range.clone()].to_owned(),
                     at: text.at.clone(),
@@ -105,7 +109,7 @@ pub(super) fn mentions(
                     label: text.label.clone(),
                     listens: is_endpoint || has(&LISTENING) || matches!(before.trim(), "--address" | "-address"),
                     is_later: has(&LATER) || LATER.iter().any(|word| path.contains(word)),
-                }));
+                });
             }
             start += line.len();
         }
@@ -138,7 +142,11 @@ fn arguments(own: &ContainerRef<'_>) -> Vec<Text> {
 fn expand(word: &str, own: &ContainerRef<'_>) -> String {
     let variables = own.value["env"].as_array().into_iter().flatten().filter(|_| word.contains("$("));
     let pairs = variables.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?)));
-    pairs.fold(word.to_owned(), |word, (name, value)| word.replace(&format!("$({name})"), value))
+    // A hostile manifest could double the text with each variable.
+    let is_short = |word: &String| word.len() < LINE_MAX;
+    pairs.fold(word.to_owned(), |word, (name, value)| {
+        Some(word.replace(&format!("$({name})"), value)).filter(is_short).unwrap_or(word)
+    })
 }
 
 /// Returns the variables that no argument contains.
@@ -198,18 +206,21 @@ fn config_text(map: &Map<String, Value>, key: &str, at: Place, label: String, na
     Some(Text { at, offset: None, label, name: name.to_owned(), text })
 }
 
-/// Returns the addresses in `line` with their ranges: local ports, and sockets on a volume that `locate` finds.
-fn addresses(line: &str, locate: impl Fn(&str) -> Option<(String, String)>) -> Vec<(Range<usize>, Address)> {
-    let mut found = Vec::new();
-    for (colon, _) in line.match_indices(':') {
-        let Some(host) = LOCAL_HOSTS.into_iter().find(|host| line[..colon].ends_with(host)) else { continue };
+/// Returns the local ports in `line`, such as 8080 in `http://localhost:8080/`, with the ranges of their addresses.
+pub(crate) fn local_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16)> {
+    line.match_indices(':').filter_map(|(colon, _)| {
+        let host = LOCAL_HOSTS.into_iter().find(|host| line[..colon].ends_with(host))?;
         let start = colon - host.len();
         let is_part = line[..start].ends_with(|before: char| before.is_alphanumeric() || ".-_".contains(before));
-        let digits = line[colon + 1..].bytes().take_while(u8::is_ascii_digit).count();
-        let end = colon + 1 + digits;
-        let port = line[colon + 1..end].parse().ok().filter(|port| *port > 0 && !is_part);
-        found.extend(port.map(|port| (start..end, Address::Port(port))));
-    }
+        let end = colon + 1 + line[colon + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        let port = line[colon + 1..end].parse().ok().filter(|port| *port > 0 && !is_part)?;
+        Some((start..end, port))
+    })
+}
+
+/// Returns the addresses in `line` with their ranges: local ports, and sockets on a volume that `locate` finds.
+fn addresses(line: &str, locate: impl Fn(&str) -> Option<(String, String)>) -> Vec<(Range<usize>, Address)> {
+    let mut found: Vec<_> = local_ports(line).map(|(range, port)| (range, Address::Port(port))).collect();
     let mut start = 0;
     for token in line.split(|c: char| c.is_whitespace() || "\"'`,;=()[]{}<>|&".contains(c)) {
         let (at, bare) = (start, token.trim_end_matches([':', '.']));
@@ -223,10 +234,6 @@ fn addresses(line: &str, locate: impl Fn(&str) -> Option<(String, String)>) -> V
         found.extend(locate(&path).map(|(volume, path)| (at..at + bare.len(), Address::Socket(volume, path))));
     }
     found
-}
-
-pub(super) fn declares_port(own: &ContainerRef<'_>, port: u16) -> bool {
-    own.value["ports"].as_array().into_iter().flatten().any(|one| one["containerPort"] == port)
 }
 
 pub(super) fn probes_port(own: &ContainerRef<'_>, port: u16) -> bool {

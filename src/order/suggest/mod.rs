@@ -6,6 +6,7 @@ mod mentions;
 use crate::core::graph;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::finding::Finding;
+pub(crate) use mentions::local_ports;
 use mentions::{Address, Mention, Mounts};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,23 +40,28 @@ pub struct Suggestion {
 
 /// Returns the ConfigMaps among `objects`, by name.
 pub fn config_maps<'a>(objects: impl Iterator<Item = &'a Value>) -> ConfigMaps<'a> {
-    let maps = objects.filter(|object| object["kind"] == "ConfigMap");
+    let items = |object: &'a Value| object["items"].as_array().into_iter().flatten().chain([object]);
+    let maps = objects.flat_map(items).filter(|object| object["kind"] == "ConfigMap");
     maps.filter_map(|object| Some((object["metadata"]["name"].as_str()?, object["data"].as_object()?))).collect()
 }
 
 /// Proposes an order for `template`. `configs` are the ConfigMaps of the same input.
 pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
-    let spec = Spec::read(template, &mut Vec::new());
+    let mut errors = Vec::new();
+    let spec = Spec::read(template, &mut errors);
+    if !errors.is_empty() {
+        return Suggestion::default();
+    }
     let mounts = Mounts::of(&spec);
+    let servers = spec.containers.iter().chain(spec.natives());
     let all: Vec<(ContainerRef<'_>, Vec<Mention>)> =
-        spec.containers.iter().map(|own| (*own, mentions::mentions(own, &spec, configs, &mounts))).collect();
-    let servers: Vec<ContainerRef<'_>> = spec.containers.iter().chain(spec.natives()).copied().collect();
+        servers.map(|own| (*own, mentions::mentions(own, &spec, configs, &mounts))).collect();
     let mut edges: Vec<Edge> = Vec::new();
-    for (own, named) in &all {
+    for (own, named) in all.iter().filter(|(own, _)| !own.is_native()) {
         for mention in named.iter().filter(|mention| !mention.listens) {
             let (found, proof) = match &mention.address {
-                Address::Port(port) => port_servers(own, *port, &servers, &all),
-                Address::Socket(volume, path) => socket_servers(own, (volume, path), &all, &mounts),
+                Address::Port(port) => port_servers(own, *port, &all),
+                socket @ Address::Socket(volume, _) => socket_servers(own, volume, socket, &all, &mounts),
             };
             for needed in &found {
                 let edge = edge(own, mention, needed, proof, found.len());
@@ -109,47 +115,47 @@ fn edge(own: &ContainerRef<'_>, mention: &Mention, needed: &ContainerRef<'_>, pr
     Edge { waiter: own.name.to_owned(), needed: needed.name.to_owned(), finding, is_doubtful: doubt.is_some() }
 }
 
+/// Containers, each with the addresses that it names.
+type Named<'a> = [(ContainerRef<'a>, Vec<Mention>)];
+/// Decides whether a container listens, by the addresses that it names too.
+type IsServer<'a> = dyn Fn(&ContainerRef<'_>, &[Mention]) -> bool + 'a;
+
 /// Returns the other containers that listen on `port`, and the proof. Empty if `own` itself has the port.
-fn port_servers<'a>(
-    own: &ContainerRef<'_>,
-    port: u16,
-    servers: &[ContainerRef<'a>],
-    all: &[(ContainerRef<'a>, Vec<Mention>)],
-) -> (Vec<ContainerRef<'a>>, &'static str) {
-    let find = |has: fn(&ContainerRef<'_>, u16) -> bool| -> Vec<_> {
-        servers.iter().filter(|other| has(other, port)).copied().collect()
-    };
-    let is_listening = |mention: &Mention| mention.listens && mention.address == Address::Port(port);
-    let listening = all.iter().filter(|(_, named)| named.iter().any(is_listening)).map(|(other, _)| *other);
-    let ways = [
-        (find(mentions::declares_port), "declares this port"),
-        (find(mentions::probes_port), "has a probe of this port"),
-        (listening.collect(), "listens on it"),
-        (find(mentions::has_port_argument), "has this port in its arguments"),
+fn port_servers<'a>(own: &ContainerRef<'_>, port: u16, all: &Named<'a>) -> (Vec<ContainerRef<'a>>, &'static str) {
+    let listens = |mention: &Mention| mention.listens && mention.address == Address::Port(port);
+    let ways: [(&IsServer<'_>, _); 4] = [
+        (&|other, _| other.declares_port(port), "declares this port"),
+        (&|other, _| mentions::probes_port(other, port), "has a probe of this port"),
+        (&|_, named| named.iter().any(listens), "listens on it"),
+        (&|other, _| mentions::has_port_argument(other, port), "has this port in its arguments"),
     ];
-    let found = ways.into_iter().find(|(found, _)| !found.is_empty());
+    let mut found = ways.into_iter().map(|(has, proof)| (find(all, has), proof));
+    let found = found.find(|(found, _)| !found.is_empty());
     found.filter(|(found, _)| found.iter().all(|other| other.name != own.name)).unwrap_or_default()
+}
+
+fn find<'a>(all: &Named<'a>, is_server: impl Fn(&ContainerRef<'_>, &[Mention]) -> bool) -> Vec<ContainerRef<'a>> {
+    all.iter().filter(|(other, named)| is_server(other, named)).map(|(other, _)| *other).collect()
 }
 
 /// Returns the other containers that may listen on a socket, and the proof.
 fn socket_servers<'a>(
     own: &ContainerRef<'_>,
-    socket: (&str, &str),
-    all: &[(ContainerRef<'a>, Vec<Mention>)],
+    volume: &str,
+    socket: &Address,
+    all: &Named<'a>,
     mounts: &Mounts<'_>,
 ) -> (Vec<ContainerRef<'a>>, &'static str) {
-    let is_socket =
-        |mention: &Mention| matches!(&mention.address, Address::Socket(volume, path) if (&**volume, &**path) == socket);
-    let find = |is_server: &dyn Fn(&ContainerRef<'_>, &[Mention]) -> bool| -> Vec<_> {
-        all.iter().filter(|(other, named)| is_server(other, named)).map(|(other, _)| *other).collect()
-    };
-    let listening = find(&|_, named| named.iter().any(|mention| mention.listens && is_socket(mention)));
+    let is_socket = |mention: &Mention| mention.address == *socket;
+    let listening = find(all, |_, named| named.iter().any(|mention| mention.listens && is_socket(mention)));
     if listening.iter().any(|other| other.name == own.name) {
         return Default::default();
     }
     if !listening.is_empty() {
         return (listening, "listens on it");
     }
-    let may_listen = find(&|other, named| mounts.can_write(other.name, socket.0) && !named.iter().any(is_socket));
-    (may_listen, "mounts its volume")
+    let may_listen = |other: &ContainerRef<'_>, named: &[Mention]| {
+        mounts.can_write(other.name, volume) && !named.iter().any(is_socket)
+    };
+    (find(all, may_listen), "mounts its volume")
 }

@@ -19,6 +19,7 @@ pub(crate) struct Analysis<'a> {
     pub(crate) findings: Vec<LocatedFinding<'a>>,
     /// True if a template declares an order, or contains podgate commands that a user wrote by hand.
     pub(crate) has_order: bool,
+    configs: ConfigMaps<'a>,
 }
 
 #[derive(Debug)]
@@ -75,8 +76,8 @@ pub(crate) fn analyze_all<'a>(
     images: &ResolvedImages,
     kubernetes: Option<Version>,
 ) -> Analysis<'a> {
-    let mut analysis = Analysis::default();
-    let configs = config_maps(sources.iter().flat_map(|source| &source.documents).map(|document| &document.value));
+    let objects = sources.iter().flat_map(|source| &source.documents).map(|document| &document.value);
+    let mut analysis = Analysis { configs: config_maps(objects), ..Analysis::default() };
     for source in sources {
         let errors = source.errors().filter(|(document, _)| document.may_declare_order());
         analysis.findings.extend(errors.map(|(document, error)| locate_error(document, error, &source.name)));
@@ -87,29 +88,12 @@ pub(crate) fn analyze_all<'a>(
             analysis.findings.extend(misplaced.into_iter().map(from_root));
             let mut pieces = Pieces::new(document);
             for template in templates {
-                analysis.findings.extend(suggested_order(source, document, &template, &configs));
                 analyze_template(source, document, template, images, kubernetes, &mut analysis, &mut pieces);
             }
             analysis.findings.extend(pieces.finish().err().map(from_root));
         }
     }
     analysis
-}
-
-/// Returns a note for a template that declares no order, if one of its containers clearly needs another one.
-fn suggested_order<'a>(
-    source: &'a Source,
-    document: &Document,
-    at: &pod_templates::Template,
-    configs: &ConfigMaps<'_>,
-) -> Option<LocatedFinding<'a>> {
-    let template = at.place.of(&document.value)?;
-    if inject::is_requested(template) || inject::is_injected(template) || lint::check_handwritten(template).is_some() {
-        return None;
-    }
-    let edge = suggest(template, configs).edges.into_iter().find(|edge| !edge.is_doubtful)?;
-    let finding = edge.finding.fix("kubectl podgate suggest proposes an order");
-    Some(locate(finding, &at.place, document, &source.name))
 }
 
 fn analyze_template<'a>(
@@ -132,11 +116,17 @@ fn analyze_template<'a>(
     let is_injected = inject::is_injected(template);
     if !is_declared && !is_injected {
         let handwritten = lint::check_handwritten(template);
-        analysis.has_order |= handwritten.is_some();
+        let is_handwritten = handwritten.is_some();
+        analysis.has_order |= is_handwritten;
         analysis.findings.extend(handwritten.into_iter().flatten().map(here));
         // With the label, the code below also checks the other annotations, as `inject` does.
         if label != Some("enabled") {
             analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
+            let found = suggest(template, &analysis.configs);
+            let proposed = found.order.is_some() && !is_handwritten;
+            let clear = found.edges.into_iter().find(|edge| proposed && !edge.is_doubtful);
+            let note = clear.map(|edge| edge.finding.fix("kubectl podgate suggest proposes an order"));
+            analysis.findings.extend(note.map(here));
             return;
         }
     }

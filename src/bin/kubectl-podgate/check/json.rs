@@ -67,7 +67,7 @@ fn container_json(planned: &ContainerPlan) -> Value {
         "after": planned.after.iter().map(ToString::to_string).collect::<Value>(),
         "checks": planned.checks().iter().map(ToString::to_string).collect::<Value>(),
         "ready": planned.ready.as_ref().map(|check| json!({
-            "check": check.to_string(),
+            "check": check.text,
             "runsIn": if check.is_network() { "sidecar" } else { "container" },
         })),
         "restartsWith": planned.restarts_with(),
@@ -76,6 +76,6 @@ fn container_json(planned: &ContainerPlan) -> Value {
         "failFast": planned.fail_fast,
         "outlives": planned.outlives,
         "stopAfter": planned.stop_after,
-        "quit": planned.quit.as_ref().map(ToString::to_string),
+        "quit": planned.quit,
     })
 }

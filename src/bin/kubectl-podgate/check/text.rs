@@ -213,7 +213,7 @@ fn start_description(planned: &ContainerPlan) -> String {
     }
     if let Some(check) = &planned.ready {
         let place = if check.is_network() { "podgate's sidecar" } else { "the container" };
-        let _ = write!(how, "; Ready by {check}, checked in {place}");
+        let _ = write!(how, "; Ready by {}, checked in {place}", check.text);
     }
     if !planned.restarts_with().is_empty() {
         let _ = write!(how, "; restarts with {}", planned.restarts_with().join(", "));

@@ -121,13 +121,10 @@ fn template_edits(
         return inject::is_injected(template).then(|| inject::uninject(template));
     };
     let (is_declared, is_injected) = (declare::is_declared(template), inject::is_injected(template));
-    let before = match is_migrating {
-        true if (is_declared || !is_injected) && migrate::has_kruise_order(template) => {
-            match migrate::migrate_kruise(template) {
-                Ok(migrated) => migrated,
-                Err(findings) => return Some(Err(findings)),
-            }
-        }
+    let may_migrate = *is_migrating && (is_declared || !is_injected);
+    let before = match may_migrate.then(|| migrate::migrate_kruise(template)) {
+        Some(Err(findings)) => return Some(Err(findings)),
+        Some(Ok(Some(migrated))) => migrated,
         _ if !inject::is_requested(template) && !is_injected => return None,
         _ => Injected::unchanged(template),
     };

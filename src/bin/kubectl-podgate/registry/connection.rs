@@ -1,5 +1,5 @@
 //! HTTP requests to one registry (<https://github.com/opencontainers/distribution-spec>). Limits the size of answers.
-//! Sends credentials only to hosts that may receive them.
+//! Sends no credentials from TLS to plain HTTP, or with a redirect to another host.
 
 use super::credentials::Login;
 use base64::prelude::{BASE64_STANDARD, Engine};

@@ -17,7 +17,6 @@ use podgate::order::lint::{self, Context};
 use podgate::order::plan::{KnownFacts, plan};
 use podgate::order::suggest::{Suggestion, config_maps, suggest};
 use podgate::order::{declare, inject, pod_templates};
-use serde_json::Value;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
@@ -36,26 +35,38 @@ pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
             let (mut pieces, mut is_edited) = (Pieces::new(document), false);
             for at in pod_templates::templates(&document.value) {
                 let Some(template) = at.place.of(&document.value) else { continue };
-                let found = suggest(template, &configs);
-                let is_declared = declare::is_declared(template) || inject::is_injected(template);
-                for edge in found.edges.iter().filter(|_| !is_declared) {
+                let is_closed = declare::is_declared(template)
+                    || inject::is_injected(template)
+                    || inject::inject_label(template) == Some("disabled");
+                let found = if is_closed { Suggestion::default() } else { suggest(template, &configs) };
+                for edge in &found.edges {
                     let located = locate(edge.finding.clone(), &at.place, document, &source.name);
                     out += &format!("{}\n\n", render_finding(&located, 1));
                 }
                 let start = document.position(document.highlight(&at.object.to("kind")).start);
-                let mut editor = Editor::new(template.clone());
-                let verdict = if is_declared {
-                    "declares an order already".to_owned()
-                } else {
-                    verdict(&found, template, at.workload(&document.value), &mut editor)?
+                let verdict = match (&found.order, &found.cycle) {
+                    _ if is_closed => "declares an order already, or is excluded by its label".to_owned(),
+                    (Some(order), _) => format!("{}: \"{order}\"", declare::keys::ORDER),
+                    (_, Some(cycle)) => format!("no order, because the addresses have a cycle: {cycle}"),
+                    _ => "no order: no container clearly needs another one".to_owned(),
                 };
                 let verdict = format!("{}: {}: {verdict}", start.in_file(&source.name), at.name(&document.value));
-                out.extend(verdict.lines().map(|line| sanitize(line) + "\n").chain(["\n".to_owned()]));
-                let (value, edits) = editor.finish();
-                if args.write && !edits.is_empty() {
-                    is_edited = true;
-                    pieces.add(&at.place, edits, &value);
+                out += &(sanitize(&verdict) + "\n");
+                if let Some(order) = found.order {
+                    let mut editor = Editor::new(template.clone());
+                    editor.annotate(declare::keys::ORDER, &order).map_err(|error| vec![error.to_string()])?;
+                    let (value, edits) = editor.finish();
+                    let context = Context { workload: at.workload(&document.value), ..Context::default() };
+                    let planned = plan(&value, &KnownFacts::default()).ok();
+                    let findings = planned.map(|plan| lint::check_template(&value, &plan, context).findings);
+                    let native = findings.iter().flatten().find(|finding| finding.rule == "native-would-do");
+                    out.extend(native.map(|finding| format!("{}\n", sanitize(&finding.message))));
+                    if args.write {
+                        is_edited = true;
+                        pieces.add(&at.place, edits, &value);
+                    }
                 }
+                out += "\n";
             }
             if is_edited {
                 let refused = |finding| vec![locate(finding, &Place::root(), document, &source.name).report()];
@@ -64,33 +75,11 @@ pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
         }
         changed.push(FileChange { source, new_text: source.with_replaced(&replaced) });
     }
+    if out.is_empty() {
+        print_stderr(Level::Note, "no Pod or Pod template found");
+        return Ok(ExitCode::SUCCESS);
+    }
     write_in_place(&changed)?;
     write_stdout(out.trim_end_matches('\n')).and_then(|_| write_stdout("\n")).map_err(|line| vec![line])?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns the proposal for a template in words, and writes the order with `editor`.
-fn verdict(
-    found: &Suggestion,
-    template: &Value,
-    workload: Option<&Value>,
-    editor: &mut Editor,
-) -> Result<String, Vec<String>> {
-    if template["spec"]["containers"].as_array().map_or(0, Vec::len) < 2 {
-        return Ok("needs no order: it has a single container".to_owned());
-    }
-    if let Some(cycle) = &found.cycle {
-        return Ok(format!("no order, because the addresses have a cycle: {cycle}"));
-    }
-    let Some(order) = &found.order else {
-        return Ok("no order: no container clearly needs another one".to_owned());
-    };
-    editor.annotate(declare::keys::ORDER, order).map_err(|error| vec![error.to_string()])?;
-    let value = editor.value();
-    let context = Context { workload, ..Context::default() };
-    let planned = plan(value, &KnownFacts::default()).ok();
-    let findings = planned.map(|plan| lint::check_template(value, &plan, context).findings).unwrap_or_default();
-    let native = findings.iter().find(|finding| finding.rule == "native-would-do");
-    let native = native.map(|finding| format!("\n{}", finding.message)).unwrap_or_default();
-    Ok(format!("{}: \"{order}\"{native}", declare::keys::ORDER))
 }

@@ -4,7 +4,7 @@
 //! The two messages, with one field each, are encoded and decoded by hand. A gRPC library would be larger than the rest
 //! of the prober.
 
-use super::{AttemptResult, Outcome, USER_AGENT, connect, exchange, host_or_pod_ip, tls};
+use super::{AttemptResult, Outcome, USER_AGENT, authority, connect, exchange, host_or_pod_ip, tls};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
@@ -22,9 +22,8 @@ const STATUS_FIELD: u8 = 1 << 3;
 pub(super) async fn attempt(ask: &Grpc, port: u16, pod_ip: IpAddr) -> AttemptResult {
     let service = ask.service.as_deref().unwrap_or_default();
     let host = host_or_pod_ip(ask.host.as_deref(), pod_ip);
-    let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    let uri =
-        Uri::try_from(format!("http://{address}/grpc.health.v1.Health/Check")).map_err(|error| error.to_string())?;
+    let uri = format!("http://{}/grpc.health.v1.Health/Check", authority(&host, port));
+    let uri = Uri::try_from(uri).map_err(|error| error.to_string())?;
     let mut request = Request::new(Full::from(encode_request(service)));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri;

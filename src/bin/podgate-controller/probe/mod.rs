@@ -69,6 +69,11 @@ fn host_or_pod_ip(host: Option<&str>, pod_ip: IpAddr) -> String {
     host.filter(|host| !host.is_empty()).map_or_else(|| pod_ip.to_string(), str::to_owned)
 }
 
+/// Returns host and port as in a URL.
+fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 /// Connects to `host`: a host name, or an IP address without brackets.
 async fn connect(host: &str, port: u16) -> Result<BoundedStream, String> {
     let stream =

@@ -32,11 +32,10 @@ impl Url {
         let reference = Reference::parse(path)
             .unwrap_or_else(|| Reference { path: percent_encode(path, b"%?#"), ..Default::default() });
         let path = reference.path;
-        let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         Url {
             scheme: scheme.to_ascii_lowercase(),
             host: host.to_owned(),
-            authority,
+            authority: super::authority(host, port),
             port: Some(port),
             path: if path.is_empty() || path.starts_with('/') { path } else { format!("/{path}") },
             query: reference.query,

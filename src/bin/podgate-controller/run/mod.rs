@@ -115,8 +115,8 @@ struct Controller {
     pod_updates: mpsc::Receiver<PodFacts>,
     idling: Idling,
     exit_rule: ExitRule,
-    /// Containers that the sidecar has asked to exit.
-    asked_to_quit: BTreeSet<String>,
+    /// Ids of the containers that the sidecar has asked to exit.
+    asked_to_quit: BTreeSet<Option<String>>,
 }
 
 /// Time at which a timer is due, and its action.

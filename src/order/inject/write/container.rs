@@ -28,7 +28,7 @@ impl Writer<'_> {
         let found = found.find(|item| parts::item_name(item) == Some(&planned.name));
         let log_level = self.plan.sidecar_settings.log_level().or(self.options.sidecar_settings.log_level());
         let own = ContainerLines { planned, container, spec, found, log_level };
-        let (mode, until, quit) = (planned.mode(), planned.until(), planned.quit.as_ref().map(ToString::to_string));
+        let (mode, until, quit) = (planned.mode(), planned.until(), planned.quit.clone());
         let mut entry = Container { mode, until, quit, ..container.clone() };
         if let Some(check) = &planned.ready {
             replace_probes(&mut entry, check);
@@ -199,7 +199,7 @@ impl Writer<'_> {
     }
 
     fn write_hook(&mut self, place: &Place, field: &str, words: &[String]) -> Result<(), EditError> {
-        self.ensure_object(&place.to("lifecycle"))?;
+        self.editor.ensure_object(&place.to("lifecycle"))?;
         self.editor.edit(parts::field_place(place, field), Op::Set(json!({"exec": {"command": words}})))
     }
 }

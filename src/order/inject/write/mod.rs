@@ -177,15 +177,11 @@ impl Writer<'_> {
 
     /// Writes the annotations, and checks that `uninject` can restore the original.
     fn finish(mut self) -> Result<Injected, Vec<Finding>> {
-        let annotations = Place::metadata("annotations");
-        self.ensure_object(&Place::root().to("metadata"))?;
-        self.ensure_object(&annotations)?;
         if let Some(name) = &self.record.default_container {
-            let at = annotations.to(parts::DEFAULT_CONTAINER);
-            self.editor.edit(at, Op::Set(name.clone().into()))?;
+            self.editor.annotate(parts::DEFAULT_CONTAINER, name)?;
         }
-        let at = annotations.to(keys::INJECTED);
-        self.editor.edit(at.clone(), Op::Set(Value::Null))?;
+        let at = Place::metadata("annotations").to(keys::INJECTED);
+        self.editor.annotate(keys::INJECTED, "")?;
         let is_reversible = undo::complete_record(&mut self.record, self.template, self.editor.value());
         // Replace the placeholder with the complete record.
         let (mut value, mut edits) = self.editor.finish();

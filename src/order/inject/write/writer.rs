@@ -6,7 +6,7 @@ use crate::order::inject::istio::OriginalProbes;
 use crate::order::inject::outcome::Options;
 use crate::order::inject::record::{Record, VERSION};
 use crate::order::plan::{ContainerPlan, Plan};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub(super) struct Writer<'a> {
     pub(super) template: &'a Value,
@@ -34,14 +34,6 @@ impl<'a> Writer<'a> {
 
     pub(super) fn container_place(planned: &ContainerPlan) -> Place {
         Place::spec("containers").to(planned.index)
-    }
-
-    /// Creates an empty object at `place` if the field is absent or null.
-    pub(super) fn ensure_object(&mut self, place: &Place) -> Result<(), EditError> {
-        match place.of(self.editor.value()) {
-            None | Some(Value::Null) => self.editor.edit(place.clone(), Op::Set(json!({}))),
-            Some(_) => Ok(()),
-        }
     }
 
     pub(super) fn push(&mut self, list: &Place, item: Value) -> Result<(), EditError> {

@@ -46,8 +46,8 @@ impl Stage<'_> {
             let checks = annotations.keys().filter(|key| is_check(key));
             self.notes.extend(checks.map(|key| format!("{key} is ignored: try runs no checks")));
             // A stand-in does not handle the request. Its gate ends the stand-in instead.
-            let asked = annotations.keys().filter_map(|key| key.strip_prefix(keys::QUIT_PREFIX)).map(str::to_owned);
-            let asked: Vec<String> = asked.collect();
+            let asked = self.planned.plan.containers.iter().filter(|planned| planned.quit.is_some());
+            let asked: Vec<String> = asked.map(|planned| planned.name.clone()).collect();
             self.notes.extend(asked.iter().map(|name| format!("{name} exits without its request here")));
             let listed = annotations.get(keys::JOB_SIDECARS).and_then(Value::as_str).map(str::to_owned);
             let last: Vec<String> = listed.into_iter().chain(asked).collect();

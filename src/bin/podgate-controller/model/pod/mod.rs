@@ -266,11 +266,8 @@ impl PodModel {
     /// Returns true if the sidecar can go idle: all containers have started, and each is Ready or has ended for good.
     pub(crate) fn may_idle(&self) -> bool {
         // A container that the kubelet will restart keeps the sidecar awake. Only the API shows if an end is final.
-        let for_good = |track: &ContainerTrack| {
-            track.kubelet_status.as_ref().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
-        };
         let is_settled = |track: &ContainerTrack| {
-            (track.state == State::Ready || track.state.has_ended() && (!self.has_api_answered || for_good(track)))
+            (track.state == State::Ready || track.state.has_ended() && (!self.has_api_answered || track.is_final()))
                 && track.stopping() != PreStopState::Begun
                 // A gate of hold mode closes when a condition ends, so the sidecar must keep observing.
                 && track.spec.mode != Mode::Hold
@@ -293,17 +290,13 @@ impl PodModel {
 
     /// Returns the containers that must exit now, because all other containers have ended for good.
     pub(crate) fn to_quit(&self) -> impl Iterator<Item = &ContainerTrack> {
-        let has_ended = |track: &ContainerTrack| match track.spec.restart_policy.as_deref() {
-            Some("Never") => track.state.has_ended(),
-            Some("OnFailure") => track.state == State::Completed,
-            // A native sidecar ends after the regular containers.
-            _ => true,
-        };
+        // A native sidecar ends after the regular containers. A tether can end too early, so only the kubelet counts.
+        let is_over =
+            |track: &ContainerTrack| track.spec.restart_policy.as_deref() == Some("Always") || track.is_final();
         let is_last = |track: &ContainerTrack| track.spec.quit.is_some();
-        let is_due = !self.is_deleting && self.tracks.iter().all(|track| is_last(track) || has_ended(track));
-        self.tracks
-            .iter()
-            .filter(move |track| is_due && is_last(track) && !track.state.is_before_start() && !track.state.has_ended())
+        let is_due = !self.is_deleting && self.tracks.iter().all(|track| is_last(track) || is_over(track));
+        let runs = |track: &ContainerTrack| track.running_id().is_some() && !track.is_gate_closed();
+        self.tracks.iter().filter(move |track| is_due && is_last(track) && runs(track))
     }
 
     /// Returns the running containers that have a preStop hook.

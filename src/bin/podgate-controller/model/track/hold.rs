@@ -4,7 +4,6 @@ use super::ContainerTrack;
 use crate::model::hold_gate::HoldGate;
 use podgate::core::container::Mode;
 use podgate::core::gate::HoldFacts;
-use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::State;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,8 +15,7 @@ impl ContainerTrack {
 
     /// Returns true if the container is in hold mode, does not run, and may start.
     pub(in crate::model) fn may_be_held(&self) -> bool {
-        let reason = self.kubelet_status.as_ref().and_then(|status| status.stuck_reason.as_deref());
-        let for_good = self.has_ended() && (self.has_ended_for_good() || reason == Some(REASON_ENDED));
+        let for_good = self.has_ended() && (self.has_ended_for_good() || self.is_final());
         self.spec.mode == Mode::Hold && !self.is_running() && !for_good
     }
 

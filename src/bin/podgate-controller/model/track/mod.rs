@@ -12,6 +12,7 @@ use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{Evidence, ExecEvidence, KubeletReady};
 use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{GateState, PreStopState, Report};
+use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::State;
 use std::time::Instant;
 
@@ -134,6 +135,11 @@ impl ContainerTrack {
         self.termination().is_some()
     }
 
+    /// Returns true if the container has ended, and the kubelet does not restart it, by the kubelet's status.
+    pub(crate) fn is_final(&self) -> bool {
+        self.kubelet_status.as_ref().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
+    }
+
     /// Returns true if the container's restart policy rules out another start. Used while the API has not answered.
     pub(super) fn has_ended_for_good(&self) -> bool {
         match (self.termination(), self.spec.restart_policy.as_deref()) {
@@ -182,7 +188,7 @@ impl ContainerTrack {
     }
 
     /// Returns the id of the container that the kubelet shows running.
-    pub(super) fn running_id(&self) -> Option<String> {
+    pub(crate) fn running_id(&self) -> Option<String> {
         self.kubelet_status.as_ref().and_then(|status| status.running_id.clone())
     }
 
