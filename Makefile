@@ -27,7 +27,7 @@ registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
 version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image release release-verify release-rehearsal pin-images dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals fuzz lint docs-check site cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image release release-verify release-rehearsal pin-images dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals suggestions fuzz lint docs-check site cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -147,6 +147,9 @@ scale: ## Compare 10,000 admissions, 1,000 sidecars and 100 Pods at once with th
 
 originals: ## Compare the Pods of tests/neighbors with the products' git repositories in PODGATE_ORIGINALS=DIRECTORY
 	$(cargo) test --locked --test manifests originals -- --ignored
+
+suggestions: ## Compare the orders of tests/check/suggest.tsv with the manifests in PODGATE_SUGGESTIONS=DIRECTORY
+	$(cargo) test --locked --test manifests recorded_orders -- --ignored
 
 fuzz: $(FUZZ:%=fuzz-%) ## Fuzz each of fuzz/fuzz_targets (FUZZ=annotations: only this one) for TIME=60 seconds; needs nightly Rust and cargo-fuzz
 

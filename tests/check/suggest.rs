@@ -113,7 +113,7 @@ fn reasons_for_no_order_are_told() {
 /// file, object, order, and a reader's judgment of the errors in the order. The manifests come from public
 /// repositories, which must be in `PODGATE_SUGGESTIONS/OWNER/NAME`.
 #[test]
-#[ignore = "needs the repositories: docs/development.md"]
+#[ignore = "needs the repositories: make suggestions"]
 fn recorded_orders_of_public_manifests() {
     let directory = std::env::var_os("PODGATE_SUGGESTIONS").expect("PODGATE_SUGGESTIONS=DIRECTORY");
     let home = tempfile::tempdir().unwrap();
