@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// limit.
 pub const VALUE_MAX: usize = 4096;
 
-/// Size of a page of memory, in which a volume allocates.
+/// Size of a memory page, in bytes. A volume in memory allocates whole pages.
 pub const PAGE: usize = 4096;
 /// Start of the last line of a padded file. The key sorts after all others.
 const PADDING: &str = "\n~=\"";

@@ -33,18 +33,18 @@ words! {
 pub struct Times(BTreeMap<String, BTreeMap<Milestone, u64>>);
 
 impl Times {
-    /// Returns the time at which `container` reached `what`.
-    pub fn get(&self, container: &str, what: Milestone) -> Option<u64> {
-        self.0.get(container)?.get(&what).copied()
+    /// Returns the time at which `container` reached `milestone`.
+    pub fn get(&self, container: &str, milestone: Milestone) -> Option<u64> {
+        self.0.get(container)?.get(&milestone).copied()
     }
 
-    /// Records that `container` reached `what` at `ms`. Keeps an earlier time, except for [`Milestone::StateChanged`].
-    pub fn record(&mut self, container: &str, what: Milestone, ms: u64) {
+    /// Records that `container` reached `milestone` at `ms`. Keeps an earlier time, except for [`Milestone::StateChanged`].
+    pub fn record(&mut self, container: &str, milestone: Milestone, ms: u64) {
         let of = self.0.entry(container.to_owned()).or_default();
-        if what == Milestone::StateChanged {
-            of.insert(what, ms);
+        if milestone == Milestone::StateChanged {
+            of.insert(milestone, ms);
         } else {
-            of.entry(what).or_insert(ms);
+            of.entry(milestone).or_insert(ms);
         }
     }
 

@@ -209,7 +209,7 @@ fn pods_without_their_sidecar_are_listed_with_the_command_that_restarts_them() {
     unneeded["metadata"]["annotations"] = json!({"podgate.io/order": "a"});
     let mut copied = ordered_pod("Deployment", "copied", true);
     copied["spec"]["initContainers"] = json!([]);
-    let again = "delete these Pods, and create those without a controller again";
+    let again = "delete these Pods; if a Pod has no controller, create it again";
     let pods = [
         ordered_pod("Deployment", "web", false),
         ordered_pod("Deployment", "web", false),

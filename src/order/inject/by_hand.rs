@@ -34,7 +34,8 @@ fn agent_words(container: &Value, short: &str) -> Option<Vec<String>> {
     Some(words.split_off(own.prefix))
 }
 
-/// Returns the flags of each command line of the agent in a template, by container and field, with the field's place.
+/// Finds the command lines of the agent in a template. Maps each container and field to the field's place and the flags
+/// of its command line.
 fn lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>)> {
     let list = Place::spec("containers");
     let mut found = BTreeMap::new();

@@ -80,8 +80,8 @@ fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &
 /// Reports two containers that listen on the same port at the same time.
 fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let mut owners = PortOwners::of(spec, plan).by_port;
-    // A probe may ask another container, so a declared port belongs only to the containers that declare it. A port that
-    // no container declares belongs to the containers that probe it.
+    // The port of a probe may belong to another container. If any container declares the port, only the containers that
+    // declare it own it. Otherwise, the containers that probe the port own it.
     let declared: BTreeSet<u16> = owners.keys().copied().collect();
     for own in spec.containers.iter().chain(spec.natives()) {
         let container: Container = serde_json::from_value(own.value.clone()).unwrap_or_default();

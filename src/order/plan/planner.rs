@@ -215,7 +215,7 @@ impl Planner<'_> {
         ready.map_or_else(|| own.has_exec_probe(), |check| !check.is_network())
     }
 
-    /// Reports waits for an exit that never occurs, or after which the kubelet restarts the container.
+    /// Reports each container that waits for the exit of a container that cannot exit first, or that the kubelet restarts.
     fn check_ends(&self, findings: &mut Vec<Finding>) {
         let quits = &self.declared.quits;
         let is_last = |name: &str| self.sidecars.contains(name) || quits.contains_key(name);

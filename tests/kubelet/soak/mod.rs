@@ -51,7 +51,7 @@ struct Soak<'a> {
     measured: BTreeMap<String, String>,
     growth: Growth,
     summary: Summary,
-    /// End of the current storm, or the start of the quiet time after it.
+    /// During a storm, the time at which it ends. Otherwise, the time at which the last storm ended.
     phase_at: f64,
     next_creation: f64,
     next_sample: f64,

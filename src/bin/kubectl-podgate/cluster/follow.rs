@@ -66,8 +66,8 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
     }
 }
 
-/// Reads the Pod and sends the Pod to the receiver. Returns the Pod's resource version. An error is the event to send
-/// next.
+/// Reads the Pod and sends the Pod to the receiver. Returns the Pod's resource version. On failure, returns the event
+/// that the caller must send next.
 async fn read_pod(cluster: &Cluster, name: &str, sender: &Sender<PodEvent>) -> Result<Option<String>, PodEvent> {
     let failed = |error| PodEvent::RequestFailed(cluster.pod_error(&error, name));
     let pod = cluster.wait_for(cluster.pods().get_opt(name)).await.map_err(failed)?.ok_or(PodEvent::Gone)?;
@@ -77,7 +77,8 @@ async fn read_pod(cluster: &Cluster, name: &str, sender: &Sender<PodEvent>) -> R
 }
 
 /// Watches the Pod from `version` on and sends each change, until the server ends the watch. Returns false if the user
-/// has no permission to watch the Pod, but may have permission to read the Pod. An error is the event to send next.
+/// has no permission to watch the Pod, but may have permission to read the Pod. On failure, returns the event
+/// that the caller must send next.
 async fn watch_pod(cluster: &Cluster, name: &str, version: &str, sender: &Sender<PodEvent>) -> Result<bool, PodEvent> {
     let selector = format!("metadata.name={name}");
     let params = WatchParams::default().fields(&selector).timeout(WATCH_SECONDS);

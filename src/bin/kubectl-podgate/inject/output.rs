@@ -61,7 +61,7 @@ fn starts_with_separator(text: &str) -> bool {
     code.is_some_and(|line| line.starts_with("---"))
 }
 
-/// Writes `text` to standard output, with the escape sequences that a manifest may contain.
+/// Writes `text` to standard output unchanged. Keeps escape sequences, because the text is a manifest.
 pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
     write_to(io::stdout(), text).map(drop).map_err(|error| vec![error])
 }

@@ -89,7 +89,7 @@ fn workload(metadata: &Value) -> (String, String) {
         "Deployment" | "StatefulSet" | "DaemonSet" => {
             format!("kubectl rollout restart {}/{name} -n {namespace}", kind.to_lowercase())
         }
-        _ => "delete these Pods, and create those without a controller again".to_owned(),
+        _ => "delete these Pods; if a Pod has no controller, create it again".to_owned(),
     };
     (format!("{kind}/{name} in the namespace {namespace}"), fix)
 }
