@@ -1,7 +1,7 @@
-//! `--awake` keeps the processors from halting. A busy hypervisor gives a halted virtual processor to another machine,
-//! and returns the processor some milliseconds too late. On hardware, `/dev/cpu_dma_latency` prevents halts:
-//! cyclictest(8) uses this file. In a virtual machine, the file has no effect. `--awake` is not the default, because it
-//! slows down programs that start processes, such as a container runtime.
+//! The option `--awake` of the benchmarks, which keeps the processors from halting. A busy hypervisor gives a halted
+//! virtual processor to another machine, and returns the processor some milliseconds too late. On hardware,
+//! `/dev/cpu_dma_latency` prevents halts: cyclictest(8) uses this file. In a virtual machine, the file has no effect.
+//! `--awake` is not the default, because it slows down programs that start processes, such as a container runtime.
 
 use std::num::NonZero;
 use std::os::unix::process::parent_id;

@@ -18,7 +18,7 @@ mod pod;
 mod pods_at_once;
 mod three;
 
-/// Prints messages of the cluster's helpers to standard error.
+/// Substitute for the tests' module `scene`. Prints messages of the cluster's helpers to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");

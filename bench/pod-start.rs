@@ -21,7 +21,7 @@ mod cluster;
 #[path = "../tests/kubelet/pod.rs"]
 mod pod;
 
-/// Prints messages of the cluster's helpers to standard error.
+/// Substitute for the tests' module `scene`. Prints messages of the cluster's helpers to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");
@@ -152,7 +152,8 @@ fn hooked_chain(with_sidecar: bool) -> (Vec<(&'static str, f64)>, Option<String>
     (steps, cost)
 }
 
-/// Returns the time at which the hook of `container` released the container, from the hook's log.
+/// Returns the time at which the hook of `container` released the container, in milliseconds since 1970. The time is
+/// from the hook's log.
 fn release_time(pod: &str, container: &str) -> Option<f64> {
     let log = try_kubectl(&["-n", NAMESPACE, "logs", pod, "-c", container]).ok()?;
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -5,7 +5,8 @@ use crate::{clock, three};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Parts of the node, as in [`three::processor_time`]. The time of an ended process counts for its parent.
+/// Parts of the node whose processor time is measured, as in [`three::processor_time`]. The time of an ended process
+/// counts for its parent.
 pub(crate) const PARTS: [&str; 5] = ["kubelet", "containerd", "shim", "podgate", "container"];
 
 /// Creates `count` copies of `pod` at once, and waits until all are Ready. Returns the seconds until then, the Events

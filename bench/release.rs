@@ -25,7 +25,7 @@ mod cluster;
 mod pod;
 mod steal;
 
-/// Prints messages of the cluster's helpers to standard error.
+/// Substitute for the tests' module `scene`. Prints messages of the cluster's helpers to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");
@@ -66,7 +66,7 @@ impl Way {
         Way { label, agent: Some(agent), pod, probe_period: Duration::ZERO }
     }
 
-    /// Creates a way in which `app` waits for the kubelet's probe of `db`, which runs every `seconds`.
+    /// Creates a way in which `app` waits for the kubelet's probe of `db`. The kubelet runs this probe every `seconds`.
     const fn probed(label: &'static str, seconds: u64, pod: fn(u64) -> Value) -> Way {
         Way { label, agent: None, pod, probe_period: Duration::from_secs(seconds) }
     }
@@ -381,7 +381,7 @@ fn start_pods(row: &Row, names: &[String]) -> (Vec<Times>, f64) {
 fn read_times(way: &Way, pod: &str) -> Times {
     let start = eventually("the application's first line", 60, || event(pod, "app", "start"));
     let ready = eventually("the predecessor's line", 10, || event(pod, "db", "ready"));
-    // The log lacks these lines if the hook started before the container's first process could open its log.
+    // The log lacks these lines if the hook started before the container's first process had opened the log.
     let line = |message| agent_time(pod, way.agent?, message);
     let released = line("released").zip(line("waiting")).map(|(released, waiting)| released - ready.max(waiting));
     // The sidecar of a held container logs the accepted patch.
@@ -394,7 +394,7 @@ fn event(pod: &str, container: &str, event: &str) -> Option<f64> {
     log(pod, container)?.iter().filter(|line| line["event"] == event).find_map(|line| line["ms"].as_f64())
 }
 
-/// Returns the time of the agent's first line that begins with `message`.
+/// Returns the time of the agent's first line that begins with `message`, in milliseconds since 1970.
 fn agent_time(pod: &str, container: &str, message: &str) -> Option<f64> {
     let log = log(pod, container)?;
     let line = log.iter().find(|line| line["msg"].as_str().is_some_and(|text| text.starts_with(message)))?;

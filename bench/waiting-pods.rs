@@ -19,7 +19,7 @@ mod cluster;
 mod pod;
 mod three;
 
-/// Prints messages of the cluster's helpers to standard error.
+/// Substitute for the tests' module `scene`. Prints messages of the cluster's helpers to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");

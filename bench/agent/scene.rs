@@ -17,7 +17,7 @@ pub(crate) enum Method {
     Bell,
     Inotify,
     Polling,
-    /// `until grep …; do sleep SECONDS; done`, as in a shell hook.
+    /// A shell loop: `until grep …; do sleep SECONDS; done`. The text is SECONDS.
     Loop(&'static str),
     /// `inotifywait` in a shell loop.
     InotifyWait,

@@ -1,4 +1,4 @@
-//! Resource usage while waiting.
+//! Measures the resource usage of each method while it waits.
 
 use crate::scene::{Method, Scene};
 use std::fs;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) const ARGUMENT: &str = "allow-all";
 pub(crate) const ADDRESS: &str = "127.0.0.1:8444";
 
-/// Starts the webhook in the cluster's network. Returns its process and its certificate, which is its own CA.
+/// Starts the webhook in the cluster's network. Returns the process and the webhook's certificate, which is its own CA.
 pub(crate) fn start() -> (Child, String) {
     let own = std::env::current_exe().expect("this program's path");
     let mut command = crate::cluster::script_command();

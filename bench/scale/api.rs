@@ -131,7 +131,7 @@ pub(crate) fn wait_until_idle(pids: &[u32]) {
     });
 }
 
-/// Returns the value below which the share `part` of the values lies.
+/// Returns a quantile of the values: the value below which the share `part` (0 to 1) of them lies.
 pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -35,7 +35,7 @@ mod program {
     pub(crate) const NAME: &str = "kubernetes";
 }
 
-/// Prints messages of the cluster's helpers to standard error.
+/// Substitute for the tests' module `scene`. Prints messages of the cluster's helpers to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");

@@ -34,8 +34,8 @@ wait"#;
 /// Time limit in seconds within which each sidecar must connect again.
 const RECONNECTED: u64 = 120;
 
-/// File with the limit of inotify instances for each user. On a node, at most as many sidecars share this limit as the
-/// node has Pods. A sidecar without an instance polls.
+/// File with the limit of inotify instances for each user. The sidecars of all Pods on a node share this limit. A
+/// sidecar without an instance polls.
 const INOTIFY: &str = "/proc/sys/fs/inotify/max_user_instances";
 
 /// The sidecars' processes and directories. Dropping this value ends the processes, and restores the limit.

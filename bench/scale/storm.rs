@@ -29,7 +29,7 @@ pub(crate) fn reconnects(namespace: &str, since: f64) -> Vec<f64> {
 
 /// Distribution of the reconnects of many sidecars over time.
 pub(crate) struct Spread {
-    /// Seconds between the first and the last twentieth of the reconnects.
+    /// Seconds from the time when one twentieth of the sidecars have connected again until all but one twentieth have.
     pub(crate) seconds: f64,
     /// Largest share of all reconnects within one second.
     pub(crate) busiest_second: f64,

@@ -167,7 +167,7 @@ fn mount_check_of_a_dead_mount_times_out() {
     std::fs::create_dir(at("data")).unwrap();
     let options = "fd=9,rootmode=40000,user_id=0,group_id=0";
     let mount = format!("exec 9<>/dev/fuse && mount -i -t fuse -o {options} none {}", at("data"));
-    // A failed `exec` would end the shell.
+    // Test here whether the device can be opened. In the shell, a failed `exec` would end the shell.
     let can_open_fuse = File::options().read(true).write(true).open("/dev/fuse").is_ok();
     if !can_open_fuse || shell.run(&mount) != 0 {
         return missing("fuse");
@@ -176,7 +176,7 @@ fn mount_check_of_a_dead_mount_times_out() {
     let line = format!("{PROGRAM} check {check} --check-timeout 300ms 2>{}", at("errors"));
     assert_eq!(shell.run(&line), 69);
     assert!(std::fs::read_to_string(at("errors")).unwrap().ends_with("timed out\n"));
-    // A gate still receives signals, and still has its time limit.
+    // A gate with such a check still keeps its time limit.
     let gate = Agent::new(&["entrypoint", "--timeout", "2s", "--check-timeout", "300ms"], &scene.termination)
         .flag("check", check)
         .flag("termination-log", &scene.termination)

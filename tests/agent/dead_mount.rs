@@ -96,8 +96,8 @@ impl DeadMount {
     }
 }
 
-/// Checks that touch the mount, by kind. A second lookup of a name would wait for the first one instead of the file
-/// system, so the names contain `salt`.
+/// Returns one check of each kind that touches the mount. A second lookup of a name would wait for the first one
+/// instead of the file system, so the names contain `salt`.
 fn checks(directory: &str, salt: &str) -> Vec<String> {
     let exec = |words: &[&str]| format!("exec:{}", serde_json::to_string(words).unwrap());
     vec![

@@ -103,7 +103,7 @@ fn existing_tether_is_used_if_none_can_be_created() {
     let root = directory_of_db();
     let db = root.path().join("db");
     fs::write(db.join(TETHER_FILE), "").unwrap();
-    // The temporary name is a directory, which cannot be unlinked.
+    // A directory has the temporary name of the tether. The agent cannot unlink it, so it cannot create a tether.
     fs::create_dir(db.join(format!(".{TETHER_FILE}.tmp"))).unwrap();
     let tether = Tether::take(&db).unwrap();
     assert!(is_held(root.path(), "db"));
@@ -144,7 +144,8 @@ fn read_repeats_until_the_armed_source_was_read() {
     ringer.ring().unwrap();
     let no_volume = Some(board.path().join("no-volume"));
     let mut watch = Watch::new(board.path().to_owned(), no_volume, Duration::from_millis(1));
-    // Reads `view` and replaces the bell during the first `rings` reads. Returns the number of reads.
+    // Reads `view` and replaces the bell during the first `rings` reads. Returns the number of reads, the watch's
+    // method, and the reason why the next wait ends.
     let mut reads = |view: fn() -> PodView, rings: usize| {
         let mut count = 0;
         watch.read(|| {

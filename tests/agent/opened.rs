@@ -159,7 +159,7 @@ fn waiting_probe_waits_for_the_startup_probe_that_the_sidecar_runs() {
     let late = "podgate opened: the startupProbe has not passed in the sidecar within 300ms after the gate has opened";
     waiting().flag("check-limit", "300ms").run().assert_failed(69, late);
     let mut probe = waiting().flag("check-limit", "20s").spawn();
-    // Neither an earlier start of the gate nor the state of this container counts.
+    // The probe ignores a startupProbe that passed in an earlier start of the gate, and the state of the container.
     scene.publish(|s| s.startup_passed = [("api".to_owned(), "t1".to_owned())].into());
     scene.set_state("api", State::Ready);
     std::thread::sleep(Duration::from_millis(50));

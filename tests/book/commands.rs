@@ -53,7 +53,8 @@ fn directory() -> TempDir {
     directory
 }
 
-/// Locked by a command that runs `try`, whose stand-ins listen on the ports of the manifest.
+/// Lock for commands that run `try`: their stand-ins listen on the ports of the manifest, so only one may run at a
+/// time.
 static PORTS: Mutex<()> = Mutex::new(());
 
 fn run(command: &Copied) {

@@ -133,7 +133,8 @@ fn each_rule_has_a_section() {
     assert_eq!(named.len(), rules.len(), "{PAGE} explains a rule twice");
 }
 
-/// Returns the page with the table and the levels of [`RULES`]. Headings and the order of the rules are the page's own.
+/// Returns the page with the table and the levels of [`RULES`]. Does not change the headings and the order of the
+/// rules.
 fn page_from_rules(page: &Page) -> String {
     let (mut table, mut category) = (Vec::new(), "");
     for line in page.lines() {

@@ -26,7 +26,7 @@ pub(crate) struct Knob {
     pub(crate) name: &'static str,
     /// The number in a plain Pod.
     pub(crate) plain: usize,
-    /// Largest number that podgate accepts in a list. For other properties, the largest number that means anything.
+    /// Largest number that podgate accepts in a list. For other properties, the largest number that makes a difference.
     pub(crate) max: usize,
     pub(crate) is_list: bool,
 }
@@ -445,7 +445,7 @@ fn options() -> Options {
     Options { is_from_api: true, ..Options::new("podgate:dev") }
 }
 
-/// Injects the Pod, and then replaces parts of podgate.
+/// Injects the Pod, and then forges parts that podgate has written, such as the record of the injection.
 fn forge(numbers: &[usize], pod: &mut Value) {
     let at = |knob: At| numbers[knob as usize];
     if let Ok(injected) = inject::inject(pod, &options(), &KnownFacts::default()) {

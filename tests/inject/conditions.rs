@@ -257,7 +257,7 @@ fn ready_check_of_a_port_works_in_every_mode() {
     }
 }
 
-/// The agent has neither TLS nor gRPC, so such a request never reaches a command line.
+/// The agent supports neither TLS nor gRPC, so `inject` must not write such a request to the agent's command line.
 #[test]
 fn requests_of_the_sidecar_become_probes() {
     for (text, probe) in [

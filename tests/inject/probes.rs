@@ -6,7 +6,8 @@ use podgate::core::command::AgentCommand;
 use serde_json::{Value, json};
 
 /// Injects `probe` as the readinessProbe of `db` with a hook, and as the startupProbe of `api` behind a gate. Returns
-/// the hook's check, the check of `podgate opened`, and an empty text if the sidecar runs that check.
+/// the hook's check, and the check of `podgate opened`. The third item is an empty text if the sidecar runs the
+/// startupProbe.
 fn checks_for(probe: &Value) -> [Option<String>; 3] {
     let container = |name: &str, field: &str| {
         let ports = json!([{"name": "web", "containerPort": 8080}]);
@@ -111,7 +112,8 @@ fn exec_readiness_probe_is_wrapped_without_a_gate() {
         }
         assert_eq!(inject(order.clone(), db(&probe)), expected);
     }
-    // No container waits for the result, or podgate runs the command or another check itself.
+    // These probes are not wrapped: podgate runs the command or another check itself, or no container waits for the
+    // result.
     let gated = json!({"name": "db", "image": "x", "command": ["x"], "readinessProbe": probe(json!({}))});
     let checked = json!({"podgate.io/order": "db, api", "ready.podgate.io/db": "tcp://127.0.0.1:5432"});
     let started = json!({"podgate.io/order": "db=Started, api"});

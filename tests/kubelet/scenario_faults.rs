@@ -11,8 +11,8 @@ use serde_json::json;
 
 const NAMES: [&str; 3] = ["db", "api", "web"];
 
-/// Starts a Pod while the API server is stopped, by `--containers` and the board. The sidecar updates the annotations
-/// when the API server runs again.
+/// Starts a Pod while the API server is stopped. The sidecar uses only `--containers` and the board. When the API
+/// server runs again, the sidecar updates the annotations.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn alone_pod_starts_in_order_without_the_api_server() {

@@ -77,7 +77,7 @@ fn chain_of_held_containers_starts_in_order() {
     }
 }
 
-/// A later kubelet could put held containers into a back-off, which would be 80 s at the end of this wait.
+/// A newer kubelet could put held containers into a back-off. At the end of this wait, the back-off would be 80 s.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn container_held_for_90_s_has_no_back_off() {

@@ -62,8 +62,8 @@ fn downward_api_volume_does_not_change_while_a_hook_runs() {
         if run.agent_pid("db", "post-start").is_none() {
             continue;
         }
-        // The hook reads the volume each second until its time limit. Outside of hooks, the volume follows in about a
-        // second.
+        // The hook reads the volume each second until its time limit. When no hook runs, the kubelet updates the volume
+        // in about a second.
         let seen = run.watch.wait_until("the hook has failed", 60, |seen| failure(seen, "db").is_some());
         let (_, words) = failure(&seen, "db").expect("a failed hook");
         assert!(words.contains("the downward-API volume has no podgate annotations"), "{words}");

@@ -74,8 +74,8 @@ fn gate_runs_the_exec_probe_of_its_container() {
 }
 
 /// Without a gate, the kubelet's readinessProbe itself waits until the command succeeds, and reports this to the
-/// sidecar. With the kubelet's period alone, the next container would start up to 20 s after Ready. The period here is
-/// only 20 s: if a kubelet is younger than the period, it delays the first probe.
+/// sidecar. With the kubelet's period alone, the next container would start up to 20 s after Ready. The period is only
+/// 20 s, because a kubelet that started less than one period ago delays the first probe.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn wrapped_probe_releases_a_held_container() {
@@ -138,7 +138,7 @@ fn wrapped_probe_keeps_the_order_when_the_kubelet_restarts_alone() {
     let run = scene.create(&Pod::new("kubelet", [db, server("api").http(8002).held(&["--until", "db"])]));
     run.watch.wait_until("podgate knows that db runs", 60, |seen| seen.podgate_state("db") == Some("Started"));
     restart_kubelet();
-    // Period after a kubelet restart in which the kubelet may wrongly report containers as ready.
+    // For some seconds after a restart, the kubelet may wrongly report containers as ready.
     std::thread::sleep(Duration::from_secs(7));
     run.signal("db", "USR2");
     let up = run.wait_until_up();

@@ -46,8 +46,9 @@ impl Scene {
     /// Creates a scene that runs alone on the node, for faults that affect all Pods. On a user's cluster, prints a line
     /// and returns `None`.
     ///
-    /// `run` finds these scenarios by the word `alone` in the names of their tests, and runs them after the others. In
-    /// between, each of them would wait until the running scenarios end, and hold back the next ones.
+    /// `run` finds these scenarios by the word `alone` in the names of their tests, and runs them after the others.
+    /// Among the others, such a scenario would wait until the running scenarios end, and the next scenarios would wait
+    /// for it.
     pub(crate) fn exclusive(name: &str) -> Option<Scene> {
         let thread = std::thread::current();
         let test = thread.name().filter(|test| *test != "main").unwrap_or("alone");

@@ -52,7 +52,7 @@ fn sidecar_runs_the_original_probe_of_a_native_sidecar() {
     assert_eq!(listed(&webhook(&pod).value, "db")["readinessProbe"]["tcpSocket"]["port"], 5432);
 }
 
-/// The kubelet runs the startupProbe behind the gate, so that probe asks the proxy as Istio intends.
+/// The kubelet runs the startupProbe of a container with a gate, so this probe goes through the proxy as Istio intends.
 #[test]
 fn gate_checks_the_rewritten_startup_probe() {
     let done = webhook(&ordered("istio-default.after", "db, api"));

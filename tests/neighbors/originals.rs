@@ -84,7 +84,7 @@ fn variables(container: &Value) -> impl Iterator<Item = &Value> {
     container["env"].as_array().into_iter().flatten()
 }
 
-/// Returns the parts that the product adds to a Pod. Of the variables, only those that `ours` has remain.
+/// Returns the parts that the product adds to a Pod. Includes only those variables that `ours` has.
 fn parts(pod: &Value, ours: &Value, golden: &Golden) -> Value {
     let (mut places, mut injected) = (Map::new(), Map::new());
     for list in ["initContainers", "containers"] {
@@ -165,7 +165,7 @@ fn assert_rewritten(before: &Value, after: &Value, what: &str) {
     let mut probers = BTreeMap::new();
     for one in containers(before, "initContainers").chain(containers(before, "containers")) {
         let mut found = find(after, &one["name"]).clone();
-        // Go writes an empty struct.
+        // Ignore empty resources, because Go writes an empty struct.
         found.as_object_mut().expect("a container").retain(|name, value| name != "resources" || *value != json!({}));
         assert_eq!(found, rewrite(one, &mut probers), "{what}");
     }

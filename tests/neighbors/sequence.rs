@@ -93,7 +93,8 @@ pub(crate) fn run(case: &Case, mode: &str) {
                 one["startupProbe"] = container(&pod(case.before, &[]), name)["startupProbe"].clone();
             }
         }
-        // Podgate writes this annotation first if it moves the first container, and then removes it too.
+        // Ignore this annotation. If podgate moves the first container, podgate writes the annotation before the
+        // product does, and `uninject` removes it.
         for pod in [&mut back, &mut expected] {
             pod["metadata"]["annotations"].as_object_mut().expect("annotations").remove(DEFAULT_CONTAINER);
         }

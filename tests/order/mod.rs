@@ -1,5 +1,5 @@
-//! Tests of `podgate::core` and `podgate::order`. The latter reads, plans, checks and migrates declared orders, and
-//! answers admission reviews.
+//! Tests of `podgate::core` and `podgate::order`. `podgate::order` reads, plans, checks and migrates declared orders,
+//! and answers admission reviews.
 
 mod admission;
 mod core;

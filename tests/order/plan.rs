@@ -74,7 +74,8 @@ fn each_step_waits_for_all_earlier_steps() {
     for (order, more, expected) in [
         ("db, cache & queue, api, web", &[][..], "db=Ready,cache=Ready,queue=Ready,api=Ready"),
         ("db=Started, api, web", &[], "db=Started,api=Ready"),
-        // The last step has waited for these exits. A container that runs again delays no later step.
+        // `web` need not wait for exits that the step before it has waited for. If such a container runs again, it does
+        // not delay `web`.
         ("db=Completed, api=Exited, web", &[], "api=Exited"),
         ("db=Completed, api, web", &[], "api=Ready"),
         ("db, api=Completed, web", &[], "db=Ready,api=Completed"),
@@ -87,10 +88,10 @@ fn each_step_waits_for_all_earlier_steps() {
         let until: Vec<String> = plan.get("web").unwrap().until().iter().map(ToString::to_string).collect();
         assert_eq!(until.join(","), expected, "{annotations:?}");
     }
-    // Only the containers of the last step restart the command.
+    // Only a restart of `api`, which is in the step directly before `web`, restarts the command of `web`.
     let restart = [("podgate.io/order", "db, api, web"), ("podgate.io/on-dependency-restart", "restart")];
     assert_eq!(plan_of(&template(&["db", "api", "web"], &restart)).get("web").unwrap().restarts_with(), ["api"]);
-    // The stop order is the mirror image.
+    // By default, the stop order is the reverse of the start order. Setting this stop order has the same effect.
     for order in [("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", "web, api, db")] {
         let plan = plan_of(&template(&["db", "api", "web"], &[("podgate.io/order", "db, api, web"), order]));
         assert_eq!(plan.get("db").unwrap().outlives, ["api", "web"], "{order:?}");

@@ -108,7 +108,7 @@ fn two_containers_with_one_port_warn() {
         (declared(80, tcp(json!("p"))), declared(80, tcp(json!(80))), true),
         (declared(80, json!({})), declared(80, json!({})), true),
         (json!({"readinessProbe": {"grpc": {"port": 80}}}), json!({"startupProbe": {"tcpSocket": {"port": 80}}}), true),
-        // The probe asks the other container on purpose.
+        // Only db declares the port, so the probe of api is meant for db.
         (declared(80, json!({})), tcp(json!(80)), false),
         (declared(80, json!({})), udp, false),
         (tcp(json!(80)), json!({"readinessProbe": {"tcpSocket": {"port": 80, "host": "example.com"}}}), false),

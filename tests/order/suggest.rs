@@ -149,7 +149,7 @@ fn order_has_the_steps_of_the_edges() {
     assert_eq!(suggest(&pod, &config_maps([].into_iter())).cycle.as_deref(), Some("a waits for b, b waits for a"));
 }
 
-/// Each case took minutes, or gave an invalid order, before.
+/// Before a fix, each case took minutes or led to an invalid order.
 #[test]
 fn hostile_manifests_take_little_time() {
     let bomb: Vec<Value> =

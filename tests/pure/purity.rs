@@ -171,7 +171,7 @@ fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
                 (_, Some(rest)) => format!("{parent}::{rest}"),
                 _ => return None,
             };
-            // The longest prefix that is a file. The rest names an item.
+            // Find the longest prefix that is a file. The rest is the name of an item.
             let mut parts: Vec<&str> = path.split("::").filter(|part| !part.is_empty()).collect();
             while !parts.is_empty() && !names.contains(parts.join("::").as_str()) {
                 parts.pop();

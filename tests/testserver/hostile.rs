@@ -25,7 +25,7 @@ pub(crate) enum Attack {
     Links,
     /// Writes a new false report about its own container twenty times a second.
     Lies,
-    /// Keeps each file of the board open for ever, and keeps locks on the files.
+    /// Keeps each file of the board open forever, and keeps locks on the files.
     Locks,
 }
 
@@ -128,7 +128,7 @@ fn links() {
                 for old in [&seed, &path] {
                     let _ = fs::remove_file(old).or_else(|_| fs::remove_dir(old));
                 }
-                // Rename it into place like a report, because the rename wakes the sidecar.
+                // Rename the object into place like a report, because the rename wakes the sidecar.
                 let planted = plant(&seed).and_then(|()| fs::rename(&seed, &path));
                 let outcome = planted.map_or_else(|error| error.to_string(), |()| "planted".to_owned());
                 if round == 0 {
@@ -180,7 +180,8 @@ fn locks() {
     loop {
         for name in FILES {
             let path = Path::new(names::BOARD_DIR).join(name);
-            // The kernel releases the locks of a process on a file when the process closes any descriptor of it.
+            // When a process closes any descriptor of a file, the kernel releases all locks of the process on that
+            // file.
             let Ok(inode) = fs::symlink_metadata(&path).map(|metadata| metadata.ino()) else { continue };
             if held.iter().any(|(known, _)| *known == inode) {
                 continue;

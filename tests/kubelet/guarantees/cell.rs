@@ -84,7 +84,7 @@ impl Cell {
     }
 }
 
-/// Formats an upper limit for a time. There are few limits, so that the text does not change from run to run.
+/// Formats an upper limit for a time. The text names one of a few limits, so that it does not change from run to run.
 pub(super) fn rounded_time(ms: f64) -> String {
     const STEPS: [(f64, &str); 5] =
         [(1000.0, "1 s"), (5000.0, "5 s"), (10_000.0, "10 s"), (20_000.0, "20 s"), (40_000.0, "40 s")];

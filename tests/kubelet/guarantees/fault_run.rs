@@ -28,8 +28,8 @@ pub(super) struct CellSetup<'a> {
 }
 
 impl CellSetup<'_> {
-    /// Returns the containers of the chain in this mode. `db` becomes Ready only on a signal. `flags` are for the
-    /// waiter for `db`: the hook of `db` in post-start mode, the gate of `api` in entrypoint mode.
+    /// Returns the containers of the chain in this mode. `db` becomes Ready only on a signal. `flags` belong to the
+    /// hook or gate that waits for `db`: the hook of `db` in post-start mode, the gate of `api` in entrypoint mode.
     pub(super) fn chain(&self, flags: &[&str], ports: u16) -> [Container; 3] {
         let db = server("db").http(ports + 1).args(&["--ready-on-signal"]);
         let api = server("api").http(ports + 2);

@@ -47,7 +47,7 @@ pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
             fault_run.run.wait_for_start("api", 2);
         }
         Mode::Hold => {
-            // The gate has no process. The sidecar opens the gate.
+            // In hold mode, the gate has no process. The sidecar opens the gate, so kill the sidecar.
             for restarts in 1..=3 {
                 fault_run.run.signal("podgate", "KILL");
                 fault_run.run.watch.wait_until("the sidecar restarts", 90, |seen| {

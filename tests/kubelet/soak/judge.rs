@@ -116,8 +116,9 @@ impl<'a> Judge<'a> {
                 .all(|one| is_kept(one.kind))
     }
 
-    /// Returns the time at which the condition was met, and the time from the end of the dependency to `moment`, or 0.
-    /// Returns `None` if the condition was not met at `moment`.
+    /// Returns the time at which the condition was met, and the time from the end of the dependency to `moment`. The
+    /// second time is 0 if the dependency still ran, or if the condition is an exit. Returns `None` if the condition
+    /// was not met at `moment`.
     fn met_at(&self, of: &Life, dependency: &str, state: &str, moment: f64) -> Option<(f64, f64)> {
         let mut lives = self.lives.iter().rev().filter(|life| life.log.name == dependency && life.shares_sandbox(of));
         lives.find_map(|life| {

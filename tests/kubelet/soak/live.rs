@@ -23,7 +23,7 @@ pub(super) struct LivePod {
     /// containerd's records of all containers, by name and incarnation.
     pub(super) records: BTreeMap<(String, u32), Incarnation>,
     pub(super) seen: Option<ObservedPod>,
-    /// Time since which the Pod has been at its goal.
+    /// Time since which the Pod has been at its goal, in milliseconds since 1970.
     pub(super) reached: Option<f64>,
     pub(super) deleted_at: Option<f64>,
     /// True if the Pod had reached its goal before its deletion.
@@ -73,7 +73,8 @@ impl LivePod {
         }
     }
 
-    /// Returns true if the next storm need not wait for this Pod. The kubelet's back-off takes minutes.
+    /// Returns true if the next storm need not wait for this Pod. A Pod in back-off counts too, because the kubelet's
+    /// back-off takes minutes.
     pub(super) fn has_recovered(&self) -> bool {
         let in_back_off = |seen: &ObservedPod| seen.pod["status"].to_string().contains("CrashLoopBackOff");
         self.reached.is_some() || self.hung || self.deleted_at.is_some() || self.seen.as_ref().is_some_and(in_back_off)

@@ -141,7 +141,7 @@ impl<'a> Soak<'a> {
         }
         let since = self.phase_at.max(self.shared.last_end());
         let recovered = |pod: &LivePod| pod.created > since || pod.has_recovered();
-        // A staying Pod is not created during the first storm.
+        // The first storm starts only after all staying Pods were created.
         if now >= since + QUIET && self.waiting.is_empty() && self.pods.iter().all(recovered) {
             self.summary.count("storms");
             self.phase_at = now + self.random.time(40, 80).as_millis() as f64;

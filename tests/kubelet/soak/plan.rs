@@ -56,7 +56,7 @@ pub(super) struct Plan {
     pub(super) manifest: Value,
     pub(super) containers: Vec<&'static str>,
     pub(super) edges: Vec<Edge>,
-    /// Pairs of a container and another that receives SIGTERM only after the exit of the first one.
+    /// Pairs of containers. The second one receives SIGTERM only after the first one has exited.
     pub(super) stop: Vec<(&'static str, &'static str)>,
     pub(super) goal: Goal,
     /// True if the Pod stays through the whole run. Only faults of the node, the API and the volumes affect it.

@@ -22,7 +22,7 @@ struct Case {
 type Change = fn(&mut Case);
 
 impl Case {
-    /// Returns a case in which `db` is Ready, and this is known to be recent.
+    /// Returns a case in which `db` is Ready, and this state is known to be current.
     fn new() -> Case {
         let states = [("api", State::Started), ("db", State::Ready), ("web", State::Waiting)];
         let mut snapshot = Snapshot::new("0-1-0".parse().unwrap(), "e", &states);
@@ -206,7 +206,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::NotReady, None);
                 case.facts = HoldFacts::Open;
             },
-            // A hook or gate has no decision after its opening.
+            // After its opening, a hook or gate makes no more decisions.
             ["closed", "closed", "closed"],
         ),
     ];
