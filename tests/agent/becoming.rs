@@ -164,7 +164,8 @@ fn error_names_the_command_that_cannot_run_and_the_fix() {
         assert!(!scene.is_tethered());
     }
     scene.gate().with_command(&[&"x".repeat(100_000)]).run().assert_failed(126, "xxx …");
-    // In development builds, glibc runs a file without a first `#!` line in a shell.
+    // In development builds, glibc runs a file without a first `#!` line in a shell. musl, in the released binary, does
+    // not.
     let text = write("text", b"echo ran\n", 0o755);
     let run = scene.gate().with_command(&[&text]).run();
     if cfg!(target_env = "musl") {

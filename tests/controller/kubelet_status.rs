@@ -73,7 +73,7 @@ fn meshed(probe: &Value, is_ready: bool) -> Value {
                       "containerStatuses": [{"name": "app", "state": {"waiting": {"reason": "PodInitializing"}}}]}})
 }
 
-/// Returns a Pod with the facts that `api.sidecar` needs to read the spec.
+/// Returns a Pod whose downward-API volume has the kubelet's annotation `kubernetes.io/config.seen`.
 fn seen_pod() -> Pod {
     let pod = Pod::new();
     let seen = "kubernetes.io/config.seen=\"2026-11-23T09:00:00.000000000Z\"";

@@ -68,7 +68,7 @@ pub(crate) fn install_manifests() {
 }
 
 /// Returns true if `tests/cluster/cluster up` started this cluster. Scenarios can inject faults only in such a cluster.
-/// Panics if no cluster runs: only a cluster of `KUBECONFIG` may cause skips.
+/// Without a cluster, panics unless `KUBECONFIG` is set: only a user's own cluster is a reason to skip scenarios.
 pub(crate) fn is_test_cluster() -> bool {
     static IS_TEST_CLUSTER: OnceLock<bool> = OnceLock::new();
     *IS_TEST_CLUSTER.get_or_init(|| match try_script(&["audit-log"], "") {

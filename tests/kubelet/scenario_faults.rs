@@ -37,8 +37,8 @@ fn alone_pod_starts_in_order_without_the_api_server() {
 }
 
 /// Restarts the kubelet while db's hook waits. The restarted kubelet kills the hook and starts the next container,
-/// which post-start mode cannot prevent. For some seconds the kubelet also reports containers as ready that were never
-/// ready. podgate must not rely on these reports: the hook of api also waits for db.
+/// which post-start mode cannot prevent. For some seconds, the kubelet also wrongly reports containers as ready.
+/// podgate must not rely on these reports: the hook of api also waits for db.
 fn assert_order_survives_kubelet_restart(name: &str, db: crate::pod::Container) {
     let Some(scene) = Scene::exclusive(name) else { return };
     scene.grant_pod_access();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const MODES: [&str; 3] = ["istio-default.after", "istio-hold.after", "istio-native.after"];
 
-/// Sets the originals that the proxy knows; `None` removes the variable.
+/// Sets the original probes that the proxy knows, as JSON text. `None` removes the proxy's variable.
 fn set_originals(pod: &mut Value, text: Option<&str>) {
     for list in ["initContainers", "containers"] {
         for one in pod["spec"][list].as_array_mut().expect("a list") {
@@ -142,7 +142,8 @@ fn delayed_pre_stop_hook_asks_the_container_itself() {
     }
 }
 
-/// Returns the rules of the errors in post-start mode, with the proxy's originals or without.
+/// Returns the rules of the errors in post-start mode. If `originals` is `None`, the proxy does not know the original
+/// probes.
 fn errors_with_hooks(name: &str, originals: Option<&str>) -> Vec<&'static str> {
     let mut pod = pod(name, &[("podgate.io/order", "db, api"), ("podgate.io/mode", "post-start")]);
     if originals.is_none() {

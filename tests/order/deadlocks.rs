@@ -121,7 +121,7 @@ fn mounts_must_be_visible_in_the_waiting_container() {
     for sees in ["HostToContainer", "Bidirectional"] {
         assert_eq!(with(&|pod| pod["spec"]["containers"][0]["volumeMounts"] = mounts(Some(sees))), [], "{sees}");
     }
-    // The restarted container sees the mount.
+    // With this restartPolicy, the kubelet restarts the container, and the restarted container sees the mount.
     assert_eq!(with(&|pod| pod["spec"]["restartPolicy"] = "Always".into()), warning);
     // These mounts may exist before the container starts.
     assert_eq!(with(&|pod| pod["spec"]["containers"].as_array_mut().unwrap().reverse()), warning);
@@ -129,7 +129,7 @@ fn mounts_must_be_visible_in_the_waiting_container() {
     let init = json!([{"name": "init", "volumeMounts": mounts(Some("Bidirectional"))}]);
     assert_eq!(with(&|pod| pod["spec"]["initContainers"] = init.clone()), warning);
     assert_eq!(with(&|pod| pod["metadata"]["annotations"]["podgate.io/on-timeout"] = json!("continue")), warning);
-    // The mount of another volume is nearer.
+    // The nearest mount above the checked path now belongs to another volume.
     let nearer = json!({"name": "e", "mountPath": "/data/mnt/", "mountPropagation": "HostToContainer"});
     assert_eq!(
         with(&|pod| {

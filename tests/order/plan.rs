@@ -453,7 +453,7 @@ fn limits_of_one_container_need_a_gate_or_hook_that_waits() {
     let conflict = "mode-conflict metadata.annotations[\"fail-fast.podgate.io/api\"]".to_owned();
     assert_eq!(findings(&["db", "api"], "entrypoint"), [unused("on-timeout.podgate.io/db")]);
     assert_eq!(findings(&["db", "api!"], "auto"), [unused("on-timeout.podgate.io/db"), conflict]);
-    // In post-start mode, the hook of `db` waits.
+    // In post-start mode, only the hook of `db` waits, so the settings of `api` have no effect.
     let of_api = ["on-timeout.podgate.io/api", "fail-fast.podgate.io/api"].map(unused);
     assert_eq!(findings(&["db", "api"], "post-start"), of_api);
 

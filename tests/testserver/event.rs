@@ -20,8 +20,8 @@ impl Moment {
         Moment { wall, monotonic }
     }
 
-    /// Formats the JSON line of an event. `ms` is the wall clock, which all containers of a node share. Both times are
-    /// in milliseconds.
+    /// Formats the JSON line of an event, with times in milliseconds. `ms` is the time of the wall clock, which all
+    /// containers of a node share.
     fn line(self, event: &str, detail: &str) -> String {
         let ms = |d: Duration| d.as_micros() as f64 / 1000.0;
         let mut line = serde_json::json!({"event": event, "ms": ms(self.wall), "monotonic": ms(self.monotonic)});

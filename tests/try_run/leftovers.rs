@@ -26,7 +26,8 @@ fn wait_until(what: &str, is_reached: impl Fn() -> bool) {
     }
 }
 
-/// Starts `try` with gates that wait, and one that stays the parent of its container.
+/// Starts `try`. When this function returns, some gates wait, and one gate runs as the parent of its container's
+/// command.
 fn start(machine: &Machine) -> (Child, BufReader<impl Read + use<>>) {
     let flags = ["--ready=db=1m", "--timeout=2m"];
     let (child, out) = machine.start_until(&flags, "db       started");

@@ -5,7 +5,7 @@ use crate::api_server::{Answer, FakeApiServer, Request};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// 2026-11-21T14:00:00Z, in milliseconds since 1970.
+/// Time at which the Pod was created: 2026-11-21T14:00:00Z, in milliseconds since 1970.
 const START_MS: u64 = 1_795_269_600_000;
 
 /// Returns a started Pod. db has a hook; api and web have gates.

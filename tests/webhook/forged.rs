@@ -165,7 +165,8 @@ fn other_large_parts_are_rejected() {
             let names: Vec<String> = (0..size).map(|m| format!("x{m}")).collect();
             pod["metadata"]["annotations"][format!("after.podgate.io/c{n}")] = names.join(",").into();
         }
-        // Without another error, a later webhook could still add the containers.
+        // Add another error. Without that error, podgate would only mark the Pod, because a later webhook could still
+        // add the containers.
         pod["metadata"]["annotations"]["a.podgate.io/c"] = json!("x");
         let init = |n| json!({"name": format!("i{n}")});
         pod["spec"]["initContainers"].as_array_mut().unwrap().extend((0..200).map(init));

@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(super) struct Strike {
     pub(super) at: f64,
-    /// Infinite until the fault is repaired.
+    /// End of the fault, or infinite until the fault is repaired.
     pub(super) end: f64,
     pub(super) kind: &'static str,
     /// The affected Pod, or `None` for a fault of the node or the API.

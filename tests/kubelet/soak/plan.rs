@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) struct Random(u64);
 
 impl Random {
-    /// Creates the generator of one `purpose`, such as one Pod, so that its choices do not depend on the others.
+    /// Creates the generator for one `purpose`, such as one Pod, so that its choices do not depend on other generators.
     pub(super) fn new(seed: u64, purpose: u64) -> Random {
         Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ purpose)
     }

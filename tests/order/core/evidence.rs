@@ -39,7 +39,7 @@ fn evidence_is_used_in_order_of_precedence() {
         (exec(false, None), State::Started),
         (exec(true, None), State::Ready),
         (exec(false, Some(true)), State::Ready),
-        // The kubelet has not probed yet.
+        // The kubelet has not probed the container yet, so the kubelet's "not ready" does not count.
         (exec(true, Some(false)), State::Ready),
         (Evidence { was_ready: true, ..exec(true, Some(false)) }, State::Ready),
         (later(true, Some(false)), State::NotReady),

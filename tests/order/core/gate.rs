@@ -197,7 +197,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::Waiting, None);
                 (case.on_timeout, case.facts) = (OnTimeout::Continue, HoldFacts::Expired);
             },
-            // The agent's wait loop measures the time.
+            // For hooks and entrypoint gates, the agent's wait loop applies the time limit.
             ["closed", "closed", "open: time limit"],
         ),
         (
