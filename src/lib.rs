@@ -11,7 +11,7 @@
 //!                                   core  (protocol and decisions)
 //! ```
 //!
-//! `podgate-webhook` also uses the log, listening addresses and a read of small files from `edge`.
+//! `podgate-webhook` also uses three parts of `edge`: the log, listening addresses, and the reading of small files.
 //!
 //! `core` and `order` are pure: they use no clock, file, socket or environment variable. `edge` does light I/O on Linux
 //! without an async runtime. `tests/pure/purity.rs` checks these boundaries.

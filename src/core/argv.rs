@@ -36,7 +36,7 @@ pub enum Check {
     Http {
         /// Host name or IP address.
         host: String,
-        /// Port number from 1 to 65535. If the URL contains no port, 80.
+        /// Port number from 1 to 65535; 80 if the URL contains no port.
         port: u16,
         /// Path and query of the request, beginning with `/`.
         path: String,

@@ -16,7 +16,7 @@
 //! | the sidecar is not running | fallback check, or closed | closed | the gate stays as it is |
 //! | time limit, on-timeout `fail` | the hook fails | the gate fails | `TimedOut`; opens when the conditions are met |
 //! | time limit, on-timeout `continue` | opens | opens | opens; closes after the container has run |
-//! | start of the time limit | start of the hook | start of the gate | closed time since the last run |
+//! | start of the time limit | start of the hook | start of the gate | end of the last run; pauses while the gate is open |
 //! | closes again | never | never: a new start has a new gate | when a condition is no longer met |
 //!
 //! With on-timeout `continue`, a hook or gate never gives up because of another container or a check. Otherwise, a
@@ -86,8 +86,8 @@ pub enum SidecarHealth {
     /// Alive, or not known to be dead.
     #[default]
     Alive,
-    /// Dead, with the last result of the fallback check if one is set. The kubelet does not restart the sidecar while a
-    /// hook runs, so the hook relies on the fallback check.
+    /// Dead, with the last result of the fallback check if the hook has one. The kubelet does not restart the sidecar
+    /// while a hook runs, so the hook relies on the fallback check.
     Dead(Option<Result<(), String>>),
 }
 
@@ -295,9 +295,9 @@ fn check_conditions(
 /// State of a gate at the kubelet, as the sidecar knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldFacts {
-    /// The gate is closed, and the containers of its conditions have not been observed once more.
+    /// The gate is closed. The containers of its conditions were not observed again after the conditions were met.
     Unconfirmed,
-    /// The gate is closed, and the containers have been observed once more while the conditions were met.
+    /// The gate is closed. The containers were observed again, and the conditions were still met.
     Confirmed,
     /// The gate is open, because its conditions were met.
     Open,

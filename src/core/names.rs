@@ -48,8 +48,7 @@ pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
 /// Mount path of the board, the volume `podgate`.
 pub const BOARD_DIR: &str = "/podgate";
-/// Mount path of a container's own directory. In the sidecar, this is the mount path of the volume with all directories.
-///
+/// Mount path of a container's own directory. The sidecar mounts the volume with all directories at this path.
 pub const SELF_DIR: &str = "/podgate-self";
 /// Mount path of the downward-API volume.
 pub const PODINFO_DIR: &str = "/podgate-info";

@@ -14,7 +14,7 @@ pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// cost the node more CPU time than the earlier result is worth.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
-/// Returns the interval between attempts, `elapsed` after the container's start. `min_interval` is set by the user.
+/// Returns the interval until the next attempt, for the time `elapsed` since the start. The user sets `min_interval`.
 pub fn interval(elapsed: Duration, period: Duration, min_interval: Duration) -> Duration {
     let share = if elapsed < LONG_WAIT { 125 } else { 40 };
     (elapsed / share).max(MIN_INTERVAL).max(min_interval).min(period.max(MIN_INTERVAL))
@@ -74,7 +74,7 @@ impl ProbeProgress {
         })
     }
 
-    /// Resumes the probing of an incarnation whose probes have passed before: verdict `Passed`, no initial delay.
+    /// Resumes the probing of an incarnation whose probes have passed before: skips the delay and begins with `Passed`.
     pub fn resumed(mut self) -> ProbeProgress {
         self.stage_index = self.stages.len() - 1;
         (self.verdict, self.is_resumed) = (ProbeVerdict::Passed, true);
@@ -91,7 +91,7 @@ impl ProbeProgress {
         &self.stages[self.stage_index].probe
     }
 
-    /// Returns the time at which the next attempt is due.
+    /// Returns the time since the container's start at which the next attempt is due.
     pub fn next_due(&self) -> Duration {
         let probe = self.probe();
         let earliest = self.earliest_attempt();
@@ -103,8 +103,8 @@ impl ProbeProgress {
         earliest.max(last + wait)
     }
 
-    /// Returns the end of the initial delay. When the port begins to listen, the sidecar makes an extra attempt, but
-    /// not before this time.
+    /// Returns the end of the initial delay, as a time since the container's start. When the port begins to listen, the
+    /// sidecar makes an extra attempt, but not before this time.
     pub fn earliest_attempt(&self) -> Duration {
         if self.is_resumed { Duration::ZERO } else { seconds(self.probe().initial_delay_seconds) }
     }

@@ -1,6 +1,6 @@
 //! The agent's report on its own container: the file `report` in the container's directory.
 //!
-//! The file has the same `key="value"` lines as the annotations. The file's directory, never its content, determines the
+//! The file has the same `key="value"` lines as the annotations. Its directory, never its content, determines the
 //! container that the report belongs to. A report counts only if its sandbox and epoch are current.
 
 use crate::core::annotations::{self, Torn};
@@ -98,7 +98,7 @@ pub struct Report {
     pub stopping: PreStopState,
     /// Random id of this start of the gate.
     pub ticket: Option<String>,
-    /// Process of the gate, which later runs the container's command. In the report of a probe, process 1.
+    /// Process of the gate, which later runs the container's command. In the report of a probe, this is process 1.
     pub process: Option<Process>,
     /// Containers that the agent keeps watching after the gate has opened, or [`ALL_CONTAINERS`].
     pub watched_containers: Vec<String>,

@@ -43,8 +43,8 @@ pub enum SourceError {
     /// The source has no snapshot.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// The snapshot belongs to another sandbox: it is older than a reboot or recreation, or was copied into a Pod
-    /// template.
+    /// The snapshot belongs to another sandbox. It was observed before a reboot or a recreation of the sandbox, or a
+    /// user has copied it into a Pod template.
     #[error("belongs to another sandbox")]
     OtherSandbox,
 }

@@ -38,7 +38,7 @@ impl Times {
         self.0.get(container)?.get(&milestone).copied()
     }
 
-    /// Records that `container` reached `milestone` at `ms`. Keeps an earlier time, except for [`Milestone::StateChanged`].
+    /// Records that `container` reached `milestone` at `ms`. Only [`Milestone::StateChanged`] replaces an earlier time.
     pub fn record(&mut self, container: &str, milestone: Milestone, ms: u64) {
         let of = self.0.entry(container.to_owned()).or_default();
         if milestone == Milestone::StateChanged {

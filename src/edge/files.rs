@@ -171,8 +171,9 @@ pub fn size(directory: &Path, name: &str, max: usize) -> usize {
     usize::try_from(size).unwrap_or(0).min(max)
 }
 
-/// Replaces the file like [`replace_via`]. If the volume is full, overwrites the file in place, and returns `None`. Readers
-/// may then see a torn file, so `content` must be [padded](crate::core::annotations::pad) to the size of the file.
+/// Replaces the file like [`replace_via`]. If the volume is full, overwrites the file in place and returns `None`.
+/// Readers may then see a torn file, so `content` must be [padded](crate::core::annotations::pad) to the size of the
+/// file.
 pub fn replace_or_overwrite(
     directory: &Path,
     temporary: &str,

@@ -1,6 +1,6 @@
 //! Open-file-description locks on named files. The kernel releases them when the holder's process ends.
 //!
-//! Another container can open a file through a read-only mount and keep a read lock on that file for any time. A process
+//! Another container can open a file through a read-only mount and keep a read lock on the file for any time. A process
 //! therefore locks a new file before the file gets its name. A query uses the file that has the name now.
 
 use crate::edge::files;
@@ -38,7 +38,7 @@ fn create_locked(directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let link = || rustix::fs::linkat(rustix::fs::CWD, &own, directory, &temporary, AtFlags::SYMLINK_FOLLOW);
     match link() {
-        // A process was killed between the two steps and has left this file behind.
+        // A process was killed before it could rename this file, so remove the file.
         Err(Errno::EXIST) => {
             rustix::fs::unlinkat(directory, &temporary, AtFlags::empty())?;
             link()?;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// `SO_NETNS_COOKIE` of `<asm-generic/socket.h>`; Linux 5.14 and later.
+/// Socket option `SO_NETNS_COOKIE` of `<asm-generic/socket.h>`; Linux 5.14 and later.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// Returns the cookie of the socket's network namespace. Cookies are not reused until the node reboots. Fails on a
@@ -44,7 +44,7 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
         // this query must ignore.
         OfdLock::QueryWrite => (libc::F_OFD_GETLK, libc::F_RDLCK),
     };
-    // SAFETY: `flock` is plain old data, for which all zeros is valid: they select the whole file, and OFD locks
+    // SAFETY: all zeros are a valid `flock`, which is plain old data. The zeros select the whole file, and OFD locks
     // require l_pid 0. rustix and std offer only process-owned locks. The kernel accesses only this struct, which
     // outlives the call.
     unsafe {
@@ -131,8 +131,8 @@ pub fn inherit_only(kept: BorrowedFd<'_>) {
     }
 }
 
-/// Takes the descriptor `number`, which this process has inherited for its own use. New programs do not inherit it.
-/// Returns `None` if it is not open.
+/// Takes the descriptor `number`, which this process has inherited for its own use. New programs do not inherit the
+/// descriptor. Returns `None` if the descriptor is not open.
 pub fn take_inherited(number: i32) -> Option<OwnedFd> {
     // SAFETY: `fcntl` fails if the descriptor is not open. The parent has passed the descriptor to this process, and no
     // code here has opened it, so the descriptor has no other owner. std and rustix cannot take a descriptor by its

@@ -3,7 +3,7 @@
 //! 1. the bell, if the board has a live bell;
 //! 2. inotify on the directories. A watch on a file would miss changes, because both sources replace files by renaming,
 //!    and the downward-API volume swaps the link `..data`;
-//! 3. polling, if inotify does not work or has no free instance (they are limited per user id across the whole node).
+//! 3. polling, if inotify does not work or has no free instance (instances are limited per user id on the whole node).
 //!
 //! Events carry no data: after each event, the agent reads the whole state again. Without events, the agent reads the
 //! state again after the [`reread_interval`].
@@ -102,7 +102,7 @@ impl Watch {
                 // old bell never rings again, so the wait must use the new bell.
                 WatchMethod::Bell => from_board && self.bell.as_ref().is_some_and(Bell::is_current),
                 // Directory watches cover both sources. If the board has a new snapshot, try the bell, which closes
-                // faster.
+                // faster than inotify.
                 WatchMethod::Inotify | WatchMethod::Polling => had_snapshot || !from_board,
             };
             if is_armed || rereads == REREADS_MAX {
@@ -212,8 +212,8 @@ impl Watch {
     }
 
     /// Drains the event queue. Returns true if there were events. An overflow needs no special handling, because the
-    /// caller reads the whole state again. After a watched directory is deleted or unmounted, the next arming adds a new
-    /// watch.
+    /// caller reads the whole state again. After the end of a watched directory or its mount, the next arming adds a
+    /// new watch.
     fn drain_events(&mut self) -> bool {
         let gone = EventMask::IGNORED | EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT;
         let mut has_events = false;

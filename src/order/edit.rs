@@ -114,7 +114,7 @@ pub struct Edit {
     pub op: Op,
 }
 
-/// Error for an edit that does not match the manifest: the contained place does not exist or has another type.
+/// Error for an edit that does not match the manifest. Contains the place that does not exist or has another type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot edit {0}: it does not exist or has another type")]
 pub struct EditError(pub Place);

@@ -5,7 +5,7 @@ use crate::order::plan::ImageCommand;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Commands by the image as a Pod names it.
+/// Maps each image name, as written in a Pod, to the image's command.
 pub type ImageMap = BTreeMap<String, ImageCommand>;
 
 /// Maximum size of a command, in bytes. The webhook ignores a longer command, because a Pod can have many copies of it.
@@ -27,7 +27,7 @@ pub fn commands(images: &ImageMap, template: &Value) -> BTreeMap<String, ImageCo
     all.filter_map(|own| Some((own["name"].as_str()?.to_owned(), command(own["image"].as_str()?)?))).collect()
 }
 
-/// Parses the file. An error has line and column, and ends with the fix.
+/// Parses the file. On failure, returns a message with line, column and fix.
 pub fn parse(text: &[u8]) -> Result<ImageMap, String> {
     serde_json::from_slice(text).map_err(|error| format!("{error}; write the file with kubectl podgate resolve-images"))
 }

@@ -19,8 +19,8 @@ impl Version {
     pub const WITH_HOLD: Version = Version { major: 1, minor: 35 };
 }
 
-/// Returns the spec of a Pod with a variable from a file, for a dry run. An API server that cannot hold containers rejects
-/// it ([`rejects_env_files`]).
+/// Returns the spec of a Pod with a variable from a file, for a dry run. An API server that cannot hold containers
+/// rejects the Pod ([`rejects_env_files`]).
 pub fn held_spec() -> Value {
     let from = json!({"fileKeyRef": {"volumeName": "v", "path": "p", "key": "K"}});
     let container = json!({"name": "c", "image": "i", "env": [{"name": "K", "valueFrom": from}]});
@@ -28,8 +28,8 @@ pub fn held_spec() -> Value {
 }
 
 /// Returns true if this answer shows that the API server cannot hold containers. Such an API server is older than
-/// [`Version::WITH_HOLD`], or its feature gate `EnvFiles` is off. It drops `fileKeyRef`, and its answer lists the
-/// sources that it knows.
+/// [`Version::WITH_HOLD`], or its feature gate `EnvFiles` is off. The API server drops `fileKeyRef` in both cases, and
+/// its answer lists the sources that it knows.
 pub fn rejects_env_files(answer: &str) -> bool {
     answer.contains(".valueFrom: Invalid value") && !answer.contains("fileKeyRef")
 }

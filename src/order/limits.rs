@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub const VALUES_MAX: usize = 20_000;
 /// Maximum number of JSON values in an injected Pod. Podgate injects nothing if the result would have more.
 const INJECTED_VALUES_MAX: usize = 2 * VALUES_MAX;
-/// Maximum number of items of one list or map in a Pod. The lists of an injected Pod are longer.
+/// Maximum number of items of one list or map in a Pod. An injected Pod may have longer lists.
 pub const ITEMS_MAX: usize = 1_000;
 /// Kubernetes' limit on all annotations of an object, in bytes.
 pub const ANNOTATIONS_MAX: usize = 256 << 10;
@@ -104,7 +104,7 @@ fn count_items(value: &Value, max: usize) -> Result<usize, (Vec<PathSegment>, us
     Ok(count)
 }
 
-/// Reports a list or map that is too long. Names the container that has it.
+/// Returns the finding for a list or map that is too long, with the name of its container.
 fn too_long(template: &Value, place: Place, count: usize) -> Finding {
     let (container, field) = place.0.split_at(place.0.len().min(3));
     let name = Place(container.to_vec()).to("name").of(template).and_then(Value::as_str);

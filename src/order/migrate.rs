@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 const PRIORITY_ANNOTATION: &str = "apps.kruise.io/container-launch-priority";
 const PRIORITY_VARIABLE: &str = "KRUISE_CONTAINER_PRIORITY";
 
-/// Container with its priority, and the place of the variable.
+/// Name of a container, its priority, and the place of the variable that sets the priority.
 type Priority<'a> = (&'a str, i64, Place);
 
 /// Adds an annotation to `template` that declares the order of OpenKruise, and removes OpenKruise's settings. Returns

@@ -16,7 +16,7 @@ pub fn image(name: &str) -> String {
     format!("{IMAGE_REGISTRY}/{name}:{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Checks the characters of an image reference and returns it. An error is an instruction that shows the correct syntax.
+/// Checks the characters of an image reference and returns it. An error shows the correct syntax.
 pub fn parse_image(text: &str) -> Result<String, &'static str> {
     let is_end = |c: char| c.is_ascii_alphanumeric();
     let is_inside = |c: char| is_end(c) || "._-:/@[]".contains(c);

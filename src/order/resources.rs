@@ -7,7 +7,7 @@ pub const DEFAULT: &str = "requests.cpu=10m,requests.memory=16Mi,limits.memory=3
 /// Resources of the sidecar in a Guaranteed Pod. A lower CPU limit would delay the Pod's start.
 const GUARANTEED: &str = "requests.cpu=200m,requests.memory=32Mi,limits.cpu=200m,limits.memory=32Mi";
 
-/// Settings, named as in a ResourceQuota.
+/// Names of the settings, as in a ResourceQuota.
 const SETTINGS: [&str; 6] = [
     "requests.cpu",
     "requests.memory",
@@ -19,8 +19,8 @@ const SETTINGS: [&str; 6] = [
 /// Minimum amount of memory, in bytes. If an amount is smaller, the user probably forgot the unit.
 const MIN_MEMORY: f64 = 1024.0 * 1024.0;
 
-/// Parses settings such as `requests.cpu=10m, limits.memory=32Mi`. Returns the container field `resources`. An error is
-/// the reason why the API server or podgate rejects the settings.
+/// Parses settings such as `requests.cpu=10m, limits.memory=32Mi`. Returns the container field `resources`. On failure,
+/// returns the reason why the API server or podgate rejects the settings.
 pub fn parse(text: &str) -> Result<Value, String> {
     let mut resources = json!({});
     for item in text.split(',') {

@@ -34,7 +34,7 @@ impl SidecarSettings {
         self.0.get("metrics")?.strip_prefix(':')?.parse().ok()
     }
 
-    /// Returns the container that declares the port of the metrics too.
+    /// Returns a container that declares the metrics port; `None` if the port is free.
     pub(crate) fn port_owner<'a, 's>(&self, spec: &'s Spec<'a>) -> Option<&'s ContainerRef<'a>> {
         let port = self.metrics_port()?;
         spec.containers.iter().chain(spec.natives()).find(|own| own.declares_port(port))
@@ -53,7 +53,7 @@ impl SidecarSettings {
     }
 }
 
-/// Parses settings that are separated by commas. An error is the reason why a setting is not valid.
+/// Parses settings that are separated by commas. On failure, returns the reason why a setting is not valid.
 pub fn parse(text: &str) -> Result<SidecarSettings, String> {
     let mut settings = SidecarSettings::default();
     for item in text.split(',') {

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 /// Function that injects into a Pod, or returns the findings that prevent the injection.
 pub type Injector<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
 
-/// Maximum number of JSON values in a review. The maximum limits memory use: a value of two bytes in the text needs many
-/// times more memory after parsing. The maximum leaves room for managed fields beside an injected Pod.
+/// Maximum number of JSON values in a review. The maximum limits memory use: a value of two bytes in the text needs
+/// many times more memory after parsing. The maximum leaves room for the managed fields of an injected Pod.
 pub const VALUES_MAX: usize = 60_000;
 /// Maximum length of a request's uid, in bytes.
 const UID_MAX: usize = 256;
@@ -174,7 +174,7 @@ impl Request {
         self.build_answer(response, outcome, String::new())
     }
 
-    /// Defers the decision if a later webhook can still fix all errors of `findings`: the names of missing containers.
+    /// Denies the Pod. Defers the decision if all errors are missing containers, which a later webhook may add.
     fn refuse_or_defer(&self, pod: &Value, findings: &[Finding]) -> Answer {
         let mut errors = findings.iter().filter(|finding| finding.level == Level::Error);
         if !errors.clone().all(|finding| finding.rule == "unknown-container") || errors.next().is_none() {

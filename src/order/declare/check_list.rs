@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Suffix of a `file://` check that demands content.
+/// Suffix of a `file://` check that fails if the file is empty.
 const CONTENT: &str = "+content";
 
 /// Volume mounts of a container, by path.
@@ -39,7 +39,7 @@ impl<'a> Mounts<'a> {
     }
 }
 
-/// Returns the names of the volumes that are a path on the node.
+/// Returns the names of the hostPath volumes, which contain files of the node.
 pub(super) fn host_paths<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
     let volumes = spec.value["volumes"].as_array().into_iter().flatten();
     volumes.filter(|volume| !volume["hostPath"].is_null()).filter_map(|volume| volume["name"].as_str()).collect()
@@ -117,7 +117,7 @@ fn parse_item(text: &str, span: Range<usize>, volume_at: impl Fn(&str) -> Option
             if item.strip_prefix("exec:").is_some_and(|command| !command.starts_with('[')) {
                 error = r#"the command must be a JSON list; write exec:["command","argument"]"#.to_owned();
             }
-            // Some errors end with an instruction, which is the fix if podgate cannot guess the intended check.
+            // Some errors end with an instruction. Use it as the fix if podgate cannot guess the intended check.
             let end = ["; write ", "; use "].iter().find_map(|mark| error.find(mark)).unwrap_or(error.len());
             let advice = error.get(end + 2..).map(str::to_owned);
             let fix = corrected(item).map(|check| format!("write {check}")).or(advice);
@@ -127,7 +127,7 @@ fn parse_item(text: &str, span: Range<usize>, volume_at: impl Fn(&str) -> Option
     Err(SyntaxError { span, message, fix })
 }
 
-/// Returns the check that the user probably meant.
+/// Returns the check that the user probably meant; `None` if podgate cannot guess it.
 fn corrected(item: &str) -> Option<Check> {
     if let Some(command) = item.strip_prefix("exec:") {
         // Podgate does not guess the words of a shell command.

@@ -39,7 +39,7 @@ pub struct Edge {
     pub at: Place,
     /// Byte range of the condition in the annotation's text.
     pub span: Range<usize>,
-    /// False if the order has a step between the two containers.
+    /// True unless the order has another step between the two containers.
     pub is_direct: bool,
 }
 

@@ -6,7 +6,7 @@ use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
 use std::ops::Range;
 
-/// Stands for all containers of the Pod that the list does not name.
+/// Word of a list that stands for all containers of the Pod that the list does not name.
 pub(super) const OTHERS: &str = "*";
 
 /// One entry of a list: a container and a state.
@@ -14,7 +14,7 @@ pub(super) const OTHERS: &str = "*";
 pub struct Item {
     /// The container, or [`OTHERS`], and the state that later containers wait for.
     pub until: WaitCondition,
-    /// True if the name ends in `?`: without such a container, podgate ignores the entry.
+    /// True if the name ends in `?`. Podgate ignores such an entry if the Pod lacks the container.
     pub is_optional: bool,
     /// True if the text contains `=STATE`; false if the state is the default.
     pub has_explicit_state: bool,
@@ -71,9 +71,9 @@ pub(super) fn find_foreign_syntax(text: &str) -> Option<String> {
     Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
 }
 
-/// Returns the items that a step after the steps `earlier` waits for, each with true if it belongs to the last of these
-/// steps. Omits waits for an exit before the last step, because the last step has already waited for that exit. A
-/// container that runs again must not delay the later steps.
+/// Returns the items that the step after the steps `earlier` waits for. The flag of an item is true in the last of
+/// these steps. Omits exits in the steps before the last one, because the last step has already waited for these exits.
+/// If such a container runs again, it must not delay the later steps.
 pub(super) fn awaited(earlier: &[Vec<Item>]) -> impl Iterator<Item = (&Item, bool)> {
     let items = earlier.iter().rev().enumerate().rev();
     let items = items.flat_map(|(distance, step)| step.iter().map(move |item| (item, distance == 0)));

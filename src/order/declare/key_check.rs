@@ -26,10 +26,10 @@ pub(crate) fn concerns_podgate(key: &str) -> bool {
 /// Returns true if `key` is not podgate's, but the user probably meant a key of podgate:
 ///
 /// - The domain contains `podgate`, in any case and with any punctuation: `podgate/order`, `Pod-Gate.com/order`.
-/// - The domain differs in one character from one of podgate's, or from `podgate` with another ending: `pogate.io/order`,
-///   `podgat.com/order`, `pogate/order`.
+/// - The domain differs in one character from one of podgate's, or from `podgate` with another ending:
+///   `pogate.io/order`, `podgat.com/order`, `pogate/order`.
 /// - The key has no domain and contains `podgate.io`: `podgate.io.order`.
-/// - The key, or its part after the domain, consists of `podgate` and the name of a key, each with at most one wrong
+/// - The key, or its part after the domain, consists of `podgate` and the name of a key. Each may have one wrong
 ///   character: `podgate-order`, `order/podgate.io`, `order.pogate.io`, `example.com/podgate-ordr`.
 ///
 /// Takes time linear in the length of `key`, because the webhook compares each key of a Pod.
@@ -72,8 +72,8 @@ fn squeeze(text: &str) -> String {
     letters.collect::<String>().replace("gateway", "").replace("gatekeeper", "")
 }
 
-/// Returns the letters of `key` without `podgateio` or `podgate`, which may be misspelled as a separate word; `None` if
-/// `key` contains neither.
+/// Returns the letters of `key` without the word `podgate` or `podgateio`. Also finds a separate word that is a
+/// misspelled `podgate`. Returns `None` if `key` contains no such word.
 fn name_beside_podgate(key: &str) -> Option<String> {
     let letters = squeeze(key);
     if let Some((before, after)) = letters.split_once("podgateio").or_else(|| letters.split_once("podgate")) {
@@ -95,8 +95,8 @@ fn container_domains() -> impl Iterator<Item = &'static str> {
     keys::CONTAINER_PREFIXES.into_iter().map(|prefix| prefix.trim_end_matches('/'))
 }
 
-/// Returns a finding if no program reads `key` in `field`, which is `annotations` or `labels` of a template. Returns
-/// `None` for the keys of other tools.
+/// Returns a finding if no program of podgate reads `key` in `field`, which is `annotations` or `labels` of a template.
+/// Returns `None` for the keys of other tools.
 pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
     let is_label = field == "labels";
     if keys::is_annotation(key) {

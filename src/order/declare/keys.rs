@@ -11,9 +11,9 @@ pub const MODE: &str = "podgate.io/mode";
 pub const TIMEOUT: &str = "podgate.io/timeout";
 /// Action when a wait times out: `fail` or `continue`.
 pub const ON_TIMEOUT: &str = "podgate.io/on-timeout";
-/// `true` to give up as soon as a required container exits for good, is in back-off or cannot pull its image.
+/// With `true`, a wait fails as soon as a required container exits for good, is in back-off or cannot pull its image.
 pub const FAIL_FAST: &str = "podgate.io/fail-fast";
-/// `restart` to restart a container when a container that it waits for restarts; otherwise `ignore`.
+/// Action on a container when a container that it waits for restarts: `restart` or `ignore`.
 pub const ON_DEPENDENCY_RESTART: &str = "podgate.io/on-dependency-restart";
 /// Stop order: `reverse`, `none`, or a list in the grammar of [`ORDER`].
 pub const STOP_ORDER: &str = "podgate.io/stop-order";
@@ -52,11 +52,11 @@ pub const CHECK_PREFIX: &str = "check.podgate.io/";
 pub const READY_PREFIX: &str = "ready.podgate.io/";
 /// Request by which the sidecar makes one container of a Job exit: `POST http://127.0.0.1:15020/quitquitquit`.
 pub const QUIT_PREFIX: &str = "quit.podgate.io/";
-/// [`ON_TIMEOUT`] for one container.
+/// Action when the wait of one container times out, with the values of [`ON_TIMEOUT`].
 pub const ON_TIMEOUT_PREFIX: &str = "on-timeout.podgate.io/";
-/// [`FAIL_FAST`] for one container.
+/// Fail-fast for the wait of one container, with the values of [`FAIL_FAST`].
 pub const FAIL_FAST_PREFIX: &str = "fail-fast.podgate.io/";
-/// [`ON_DEPENDENCY_RESTART`] for one container.
+/// Action on one container when a dependency restarts, with the values of [`ON_DEPENDENCY_RESTART`].
 pub const ON_DEPENDENCY_RESTART_PREFIX: &str = "on-dependency-restart.podgate.io/";
 
 /// Keys that apply to the whole Pod.
@@ -120,7 +120,7 @@ pub fn is_declaring(key: &str) -> bool {
         || [AFTER_PREFIX, CHECK_PREFIX, QUIT_PREFIX].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Returns true if a template declares an order, checks, a stop order or what ends a Job's sidecars, even if invalid.
+/// Returns true if a template has an annotation that declares an order, even with an invalid value.
 pub fn is_declared(template: &Value) -> bool {
     let annotations = template["metadata"]["annotations"].as_object();
     annotations.is_some_and(|annotations| annotations.keys().any(|key| is_declaring(key)))

@@ -20,7 +20,7 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// Returns the number of edits that turn `a` into `b`; `None` if more than `max` edits are necessary. An edit adds,
-/// removes or replaces a byte, or swaps two adjacent bytes. Unlike a table of all distances, this takes linear time.
+/// removes or replaces a byte, or swaps two adjacent bytes. Takes linear time, unlike a table of all distances.
 pub(super) fn distance(a: &[u8], b: &[u8], max: usize) -> Option<usize> {
     let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a[same..], &b[same..]);

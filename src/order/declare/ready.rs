@@ -12,7 +12,7 @@ pub struct Ready {
     pub text: String,
     /// Check that the agent in the container can run. `None` for a request that only the sidecar can send.
     pub check: Option<Check>,
-    /// The probe action that does the same, if there is one.
+    /// Probe action that does the same as the check, if there is one.
     pub handler: Option<Handler>,
 }
 
@@ -66,7 +66,7 @@ fn parse_headers(text: &str) -> Result<Vec<Header>, String> {
         let (name, value) = (name.trim(), value.trim());
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let is_valid = !name.is_empty() && name.bytes().all(is_token) && value.chars().all(|c| !c.is_control());
-        // Such a value belongs to the URL of a second check.
+        // A value that begins with `//` comes from the URL of a second check, as in `, tcp://db:5432`.
         let is_valid = is_valid && !value.starts_with("//");
         if !is_valid || !item.contains(':') {
             return Err(format!("{:?} is not a header", item.trim()));

@@ -196,7 +196,7 @@ impl<'a> Spec<'a> {
         self.get(name).or(self.init(name)).is_some()
     }
 
-    /// Returns a finding if no regular container is called `name`, a word in the annotation at `at`.
+    /// Returns an error if no regular container is called `name`; `word` is the name's range in the annotation at `at`.
     pub fn check_name(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
         if self.get(name).is_some() {
             return None;
@@ -204,7 +204,7 @@ impl<'a> Spec<'a> {
         let finding = |rule, what: String| Finding { span: word, ..Finding::error(rule, at.clone(), what) };
         if name == SIDECAR_NAME {
             let what = format!("{name} is podgate's own sidecar, which always starts first");
-            // No later webhook can change this, so do not report the container as unknown.
+            // Do not report the container as unknown, because no later webhook can add it.
             return Some(finding("condition-never-met", what).fix("remove it"));
         }
         if let Some(init) = self.init(name) {

@@ -32,7 +32,7 @@ pub(super) struct Values<'a, 'f> {
     pub(super) findings: &'f mut Vec<Finding>,
     /// Number of waits for containers and checks in all lists so far.
     waits: usize,
-    /// Names of the volumes that are a path on the node.
+    /// Names of the hostPath volumes, which contain files of the node.
     host_paths: BTreeSet<&'a str>,
 }
 
@@ -166,7 +166,7 @@ impl<'a, 'f> Values<'a, 'f> {
         format!("write a list such as {}{or}", names.join(", "))
     }
 
-    /// Parses a word of an enum.
+    /// Parses a value of an enum. Reports an invalid value, and then returns the default.
     pub(super) fn word<T: FromStr<Err = Unknown> + Default>(&mut self, text: &str, at: &Place) -> T {
         text.trim().parse().unwrap_or_else(|Unknown(words)| {
             self.reject_word(text, at, words);

@@ -10,8 +10,8 @@ use crate::order::inject::parts::{self, AGENT_FIELDS, field_place};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Flags that `inject` writes. A flag with the name of a field in front belongs only to that field. All other flags in
-/// a command line were added by a person.
+/// Flags that `inject` writes. A flag with a field's name in front, such as `preStop--grace`, belongs only to that
+/// field. A person has added all other flags in a command line.
 const WRITTEN: &str = "--container --until --check --check-timeout --check-limit --wait --timeout --on-timeout --fail-fast \
     --tether --ready-check --fallback-check --restart-with --stop-after --stop-signal --log-level --termination-log --then \
     --then-timeout --initial-delay readinessProbe--limit startupProbe--or-waiting startupProbe--sidecar-check preStop--grace preStop--log-to";

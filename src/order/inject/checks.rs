@@ -7,7 +7,7 @@ use crate::core::container::{Container, Handler, HttpGet, Probe};
 /// 127.0.0.1 and ::1, because a server may listen only on addresses of one family.
 const LOCALHOST: &str = "localhost";
 
-/// Returns the check by the agent with the same result as the probe; `None` if the agent cannot run the probe.
+/// Returns the agent's check that has the same result as the probe; `None` if the agent cannot run the probe.
 pub(super) fn agent_check(container: &Container, probe: &Probe) -> Option<Check> {
     let port = container.probe_port(probe).filter(|port| *port != 0);
     match (&probe.handler, port) {

@@ -14,7 +14,7 @@ use crate::order::plan::{ContainerPlan, GatePlan};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Seconds by which a probe of the kubelet outlasts podgate's own limit. Podgate thus fails first and reports the reason.
+/// Seconds by which a probe of the kubelet outlasts podgate's own limit, so that podgate fails first with the reason.
 const EXTRA_SECONDS: u64 = 5;
 /// Time limit for a hook that waits only for the container's start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,11 +42,11 @@ impl ContainerLines<'_> {
         let mut line = AgentCommand::new("entrypoint");
         line.add_flag("--container", name);
         for until in after {
-            // Ready is the agent's default.
+            // Omit the state Ready, which is the agent's default.
             let is_ready = until.want == WantedState::Ready;
             line.add_flag("--until", if is_ready { until.container.clone() } else { until.to_string() });
         }
-        // Kubernetes expands variables in `command`.
+        // Escape the check, because Kubernetes expands variables in `command`.
         for check in &gate.checks {
             line.add_flag("--check", dollars::escape(&check.to_string()));
         }
@@ -85,8 +85,8 @@ impl ContainerLines<'_> {
         }
     }
 
-    /// Returns the command line of the postStart hook; `then` is the user's own hook. If the hook waits only for the
-    /// container's start, it reports that start, leaves a process that holds the tether, and returns at once.
+    /// Returns the command line of the postStart hook; `then` is the user's own hook. A hook that waits only for the
+    /// container's start reports that start and returns at once. Such a hook leaves a process that holds the tether.
     pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
         let ContainerPlan { name, timeout, .. } = self.planned;
         let mut line = AgentCommand::new("post-start");
@@ -187,7 +187,7 @@ impl ContainerLines<'_> {
         let grace = self.spec.pointer("/startupProbe/terminationGracePeriodSeconds").filter(|grace| grace.is_u64());
         without_nulls(&json!({
             "exec": {"command": with_added_flags(line, self.found, "startupProbe")},
-            // The first run begins after one period.
+            // The kubelet first runs the probe after one period, so use the shortest period.
             "periodSeconds": 1,
             "timeoutSeconds": limit,
             "terminationGracePeriodSeconds": grace,
@@ -211,7 +211,7 @@ impl ContainerLines<'_> {
     }
 
     /// Adds the container's `exec` probes, or the check that replaces its probes, as checks with `flag`. The sidecar
-    /// cannot run them, because they only work inside the container.
+    /// cannot run these checks, because they only work inside the container.
     fn add_ready_checks(&self, flag: &str, line: &mut AgentCommand) {
         if let Some(check) = &self.planned.ready {
             if !check.is_network() {

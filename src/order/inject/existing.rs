@@ -89,8 +89,8 @@ impl<'a> Existing<'a> {
         known
     }
 
-    /// Returns the image of the sidecar; `None` if another version of podgate has injected the template. Another webhook
-    /// may have changed the image, for example to a mirror.
+    /// Returns the image of the sidecar, which another webhook may have changed, for example to a mirror. Returns
+    /// `None` if another version of podgate has injected the template.
     pub(super) fn sidecar_image(&self) -> Option<&str> {
         let (_, sidecar) = self.sidecar.as_ref().filter(|_| self.record.version == VERSION)?;
         sidecar.get("image")?.as_str()

@@ -1,6 +1,6 @@
 //! Probes and hooks that Istio has rewritten.
 //!
-//! Istio replaces every `httpGet`, `tcpSocket` and `grpc` of a probe or hook by an `httpGet` that its proxy answers. The
+//! Istio replaces each `httpGet`, `tcpSocket` and `grpc` of a probe or hook by an `httpGet` that its proxy answers. The
 //! original actions are JSON in an environment variable of the proxy
 //! (<https://github.com/istio/istio/blob/master/pkg/kube/inject/app_probe.go>).
 
@@ -24,7 +24,7 @@ pub(crate) const REWRITTEN_PATH: &str = "/app-health/";
 pub(super) struct OriginalProbes(BTreeMap<String, Value>);
 
 impl OriginalProbes {
-    /// Reads the original probes of `template`. Empty without a proxy, and if the proxy's variable is invalid.
+    /// Reads the original probes of `template`. The result is empty without a proxy or with an invalid variable.
     pub(super) fn read(template: &Value) -> OriginalProbes {
         let text = parts::find_container(template, PROXY).and_then(|(_, proxy)| {
             let variables = Place::root().to("env").items(proxy);
@@ -54,8 +54,8 @@ impl OriginalProbes {
         unknown
     }
 
-    /// Returns the preStop hook in the container's `spec`. Returns the original of a rewritten hook, if it is known:
-    /// the proxy may have exited when podgate runs the hook.
+    /// Returns the preStop hook in the container's `spec`, or the known original of a rewritten hook. The rewritten
+    /// hook depends on the proxy, which may have exited when podgate runs the hook.
     pub(super) fn pre_stop<'a>(&'a self, name: &str, spec: &'a Value) -> Option<&'a Value> {
         let hook = spec.pointer("/lifecycle/preStop")?;
         let path = format!("/app-lifecycle/{name}/prestopz");

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 const OWNED_FIELDS: [&str; 6] = ["name", "image", "command", "args", "lifecycle", "restartPolicy"];
 
 /// Returns true if `found` contains all of `wanted`. Ignores additional fields, and additional items in lists of
-/// objects, because the API server or other webhooks add both. Outside injected parts, both values are equal.
+/// objects, because the API server or other webhooks add such fields and items.
 pub(crate) fn covers(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {

@@ -64,7 +64,7 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
     if inject_label(template) == Some("disabled") {
         return Ok(Injected::unchanged(template));
     }
-    // Only an earlier call of the webhook writes this key. This call decides again.
+    // Only an earlier call of the webhook writes this key. Remove the key, because this call decides again.
     let unknown = Edit { at: parts::annotation_place(keys::UNKNOWN_CONTAINERS), op: Op::Remove };
     let mut template = Cow::Borrowed(template);
     if unknown.at.of(&template).is_some() {
@@ -78,9 +78,9 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
     Ok(injected)
 }
 
-/// Keeps settings of an earlier injection that `options` does not set: the pull policy, the omitted user id and, unless
-/// `sets_image` is true, the image. If the template's image differs from that of `options`, returns a message about the
-/// image that is used.
+/// Copies to `options` the pull policy and the omitted user id of an earlier injection, unless `options` sets them.
+/// Also copies the image, unless `sets_image` is true. If the template's image differs from that of `options`, returns
+/// a message about the image in use.
 pub fn keep_settings(template: &Value, options: &mut Options, sets_image: bool) -> Option<String> {
     let existing = Existing::read(template).ok()??;
     let (_, sidecar) = existing.sidecar.as_ref()?;

@@ -75,8 +75,8 @@ fn gate_line(words: Option<&Value>) -> Option<OwnLine> {
 /// gate.
 pub(super) const SINGLE_WORDS_MAX: usize = 32;
 
-/// Returns the field with podgate's gate, and the index of the `--` behind the gate. The field is `command`, or `args` if
-/// another webhook has moved the whole command there and put its own program into `command`.
+/// Returns the field with podgate's gate, and the index of the `--` behind the gate. The field is `command`, or `args`
+/// if another webhook has moved the whole command there and put its own program into `command`.
 pub(super) fn find_gate(container: &Value) -> Option<(&'static str, usize)> {
     ["command", "args"].into_iter().find_map(|field| Some((field, gate_line(container.get(field))?.end?)))
 }
@@ -124,16 +124,16 @@ fn has_hold(plan: &Plan) -> bool {
     plan.containers.iter().any(|planned| planned.mode == PlannedMode::Hold)
 }
 
-/// Returns the environment variable that makes the kubelet hold a container. While the file has no such key, the
-/// kubelet does not create the container.
+/// Returns the environment variable that makes the kubelet hold a container. The kubelet does not create the container
+/// while the container's gate file lacks the key of the variable.
 pub(super) fn hold_variable(container: &str) -> Value {
     let path = format!("{HOLD_KEYS}/{container}");
     let from = json!({"volumeName": HOLD_VOLUME, "path": path, "key": names::HOLD_KEY});
     json!({"name": names::HOLD_VARIABLE, "valueFrom": {"fileKeyRef": from}})
 }
 
-/// Returns the mount that stops a kubelet older than 1.35. Such a kubelet leaves the variable empty, and it does not
-/// start a container with an empty variable in `subPathExpr`.
+/// Returns the mount that prevents a start by a kubelet older than 1.35. Such a kubelet leaves the variable empty. It
+/// does not start a container with an empty variable in `subPathExpr`.
 pub(super) fn hold_mount() -> Value {
     let path = format!("{HOLD_GATE}/$({})", names::HOLD_VARIABLE);
     json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPathExpr": path, "readOnly": true})

@@ -41,7 +41,7 @@ pub(super) fn restore(
     Ok(editor)
 }
 
-/// Removes podgate's volumes, mounts or variables from a list, in reverse order, so that the list's indices remain valid.
+/// Removes podgate's volumes, mounts or variables from a list, the last one first, so that the indices remain valid.
 fn remove_own_items(editor: &mut Editor, list: &Place) -> Result<(), EditError> {
     let items = list.items(editor.value());
     let own: Vec<usize> = (0..items.len()).rev().filter(|at| parts::is_own_item(&items[*at])).collect();
@@ -77,7 +77,7 @@ fn restore_container(
 ) -> Result<(), EditError> {
     let gate = parts::find_gate(injected);
     if let Some(("args", end)) = gate {
-        // The other webhook has replaced the recorded `command` and `args`. Remove only the gate.
+        // Another webhook has replaced the recorded `command` and `args`. Remove only the gate.
         let words = Place::root().to("args").items(injected)[end + 1..].to_vec();
         restore_field(editor, &place.to("args"), Some(&Value::Array(words)))?;
     } else if let Some((_, end)) = gate {

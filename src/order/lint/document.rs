@@ -21,14 +21,14 @@ pub fn misplaced_keys(document: &Value, templates: &[Template]) -> Vec<Finding> 
     walk.findings
 }
 
-/// Returns a warning about a key in a source of manifests.
+/// Returns a warning about a key in a file from which a tool renders the manifest, such as a kustomization.
 fn not_rendered(key: &str, at: Place) -> Finding {
     let what = format!("podgate does not read {key} here, because it finds no Pod template with containers");
     let fix = "render the manifest first, for example with kubectl kustomize or helm template";
     Finding::warning("place-not-read", at, what).fix(fix)
 }
 
-/// Returns the annotation that a text sets: the path of a JSON 6902 patch, or a line of a manifest.
+/// Returns the key of the annotation that `text` sets. The text is the path of a JSON 6902 patch or part of a manifest.
 fn quoted_key(text: &str) -> Option<String> {
     if let Some((_, key)) = text.rsplit_once('/').filter(|(_, last)| last.contains("podgate.io~1")) {
         return Some(key.replace("~1", "/")).filter(|key| keys::is_annotation(key));

@@ -49,8 +49,8 @@ fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Findi
     }
 }
 
-/// Describes a bug of this Kubernetes version by which the startupProbe of a native sidecar can keep the Pod's
-/// containers from starting. Returns `None` if the version has no such bug.
+/// Returns the description of a bug in the context's Kubernetes version. The bug can keep the Pod's containers from
+/// starting if a native sidecar has a startupProbe. Returns `None` if the version has no such bug.
 pub(super) fn startup_defect(spec: &Spec<'_>, context: Context<'_>) -> Option<&'static str> {
     match context.kubernetes? {
         WITH_LOST_RESTARTS => Some(
@@ -129,7 +129,7 @@ fn is_init(program: &str) -> bool {
     matches!(program, "/init" | "/sbin/init" | "init" | "/lib/systemd/systemd" | "/usr/lib/systemd/systemd")
 }
 
-/// Reports containers that podgate ends when their provider restarts, and that the kubelet does not restart.
+/// Reports containers that podgate ends when a dependency restarts, and that the kubelet then does not restart.
 fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let ended = plan.containers.iter().filter(|one| !one.restarts_with().is_empty());
     let ended = ended.filter_map(|one| spec.get(&one.name));

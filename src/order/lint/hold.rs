@@ -53,7 +53,7 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
     }
 }
 
-/// Reports a state that podgate learns only from the kubelet's status.
+/// Reports a state of a container that podgate learns only from the kubelet's status, 1 to 2 s late.
 fn check_source(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let name = own.name;
     let is_known = |planned: &ContainerPlan| planned.ready.is_some() || planned.wrapped_probe.is_some();

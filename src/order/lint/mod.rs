@@ -41,12 +41,12 @@ pub struct LintReport {
     pub findings: Vec<Finding>,
     /// Start order, stop order and longest wait.
     pub forecast: Forecast,
-    /// Native sidecars that could replace podgate.
+    /// Native sidecars that could replace podgate: the name and the startupProbe of each.
     pub native_advice: Option<Vec<(String, Value)>>,
 }
 
-/// Returns the findings of [`check_template`] that `inject` and the webhook report too. `injected` is the injection into
-/// `template`.
+/// Returns the findings of [`check_template`] that `inject` and the webhook also report. `injected` is the injection
+/// into `template`.
 pub fn check_start(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
     let (Some(plan), Ok(stripped)) = (&injected.plan, inject::strip(template)) else { return Vec::new() };
     let mut findings = check_template(stripped.plain(), plan, context).findings;

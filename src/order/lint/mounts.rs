@@ -36,7 +36,7 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
                 own.name
             );
             let at = own.place().to("volumeMounts").to(index);
-            // A gate that times out exits. The restarted container sees the mount.
+            // After a time-out, the gate exits. The restarted container then sees the mount.
             let is_last = own.restart_policy(spec.value) == "Never" && !planned.continue_on_timeout;
             let finding = match is_empty && is_last && !earlier.any(makes_mounts) {
                 true => Finding::error("mount-not-visible", at, format!("{what}, and the kubelet does not restart it")),

@@ -57,7 +57,7 @@ pub(super) fn sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Valu
         .collect()
 }
 
-/// Returns true if Istio has rewritten a probe. The probe would then ask a proxy that may start later.
+/// Returns true if Istio has rewritten a probe. The probe would then depend on a proxy that may start later.
 fn is_rewritten(own: &ContainerRef<'_>) -> bool {
     ["startupProbe", "readinessProbe"].iter().any(|field| {
         let path = own.value.pointer(&format!("/{field}/httpGet/path")).and_then(Value::as_str);

@@ -70,10 +70,10 @@ fn deadlock(is_certain: bool, at: Place, what: String) -> Finding {
     }
 }
 
-/// Containers that declare each TCP port.
+/// TCP ports, each with the containers that declare it.
 pub(super) struct PortOwners<'a> {
     pub(super) by_port: BTreeMap<u16, Vec<&'a str>>,
-    /// False if a wait can end without an answer of the port's owner. Either another process of the node answers, or
+    /// False if a wait can end without an answer from the port's owner. Either another process of the node answers, or
     /// the wait times out and continues.
     is_certain: bool,
 }
@@ -103,8 +103,8 @@ impl<'a> PortOwners<'a> {
         Some((owner, port, self.is_certain && owners.iter().all(|name| later.contains(name))))
     }
 
-    /// Finds the container in `later` that a probe or check of `own` depends on, from declared ports. The ports of an
-    /// exec command are a guess.
+    /// Returns the container in `later` that a probe or check of `own` depends on, according to the declared ports. For
+    /// an exec command, the ports are a guess.
     fn late_port<'b>(
         &self,
         own: &ContainerRef<'_>,
@@ -135,7 +135,7 @@ impl<'a> PortOwners<'a> {
     }
 }
 
-/// Reports a container without a probe. `first` is the first container that waits for its Ready state.
+/// Reports a container without a probe. `first` is the first container that waits until this one is Ready.
 fn report_missing_probe(
     own: &ContainerRef<'_>,
     spec: &Spec<'_>,
@@ -184,8 +184,8 @@ fn report_unknown_port(own: &ContainerRef<'_>, first: &str, findings: &mut Vec<F
     }
 }
 
-/// Reports probes and checks of `own` that use a port of another container, if that container starts only after these
-/// probes and checks have passed.
+/// Reports each probe or check of `own` that uses the port of a container that starts only after this probe or check
+/// has passed.
 fn report_late_ports(
     own: &ContainerRef<'_>,
     planned: Option<&ContainerPlan>,
@@ -207,8 +207,8 @@ fn report_late_ports(
     let checks = checks.filter_map(|check| of_check(keys::CHECK_PREFIX, Handler::from_check(check.clone())));
     for (asker, at, handler, is_in_gate) in probes.chain(ready).chain(checks) {
         let later = || {
-            // A container that waits for Started does not wait for a probe. A check of a gate, however, delays the
-            // start of the gate's own container, and so of every container that waits for it.
+            // A container that waits for Started does not wait for a probe. A gate's check, however, delays the start
+            // of the gate's own container, and so of every container that waits for it.
             let mut later = after.transitive_waiters(name, |want| is_in_gate || want == WantedState::Ready);
             later.extend(Some(name).filter(|_| is_in_gate));
             later

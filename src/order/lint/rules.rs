@@ -3,7 +3,7 @@
 use crate::order::finding::Level::{self, Error, Note, Warning};
 use crate::order::release;
 
-/// Rule of one kind of finding.
+/// Rule for one kind of finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// Name of the rule.
@@ -12,7 +12,7 @@ pub struct Rule {
     pub levels: &'static [Level],
     /// Summary of the problem: one sentence without a final period.
     pub summary: &'static str,
-    /// True if the Pod may not start or end as declared, so that `inject` reports the rule although it writes valid parts.
+    /// True if `inject` reports the rule too: its parts are valid, but the Pod may not start or end as declared.
     pub concerns_inject: bool,
 }
 

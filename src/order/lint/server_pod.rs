@@ -11,9 +11,9 @@ use crate::order::kubernetes_version::rejects_env_files;
 use crate::order::plan::KnownFacts;
 use serde_json::Value;
 
-/// Returns findings about changes that webhooks of the cluster have made to a Pod. `sent` is the Pod that was sent, from
-/// `template`, and `returned` is the server's answer. `again` is the result of [`inject::inject_again`] for `returned`;
-/// the caller reports its errors. The findings' places are in `template`.
+/// Returns findings about changes that webhooks of the cluster have made to a Pod. The caller has sent `sent`, the Pod
+/// of `template`. `returned` is the server's answer. `again` is the result of [`inject::inject_again`] for `returned`;
+/// the caller reports errors in `again`. The findings' places are in `template`.
 pub fn check_returned(
     template: &Value,
     sent: &Value,
@@ -94,8 +94,8 @@ fn lost_restart_policies(template: &Value, wanted: &[&Value; 2], returned: &Valu
     with(returned, false).into_iter().filter(|name| natives.contains(name)).map(finding).collect()
 }
 
-/// Reports moved containers in a Pod with hooks, and a regular sidecar of podgate that is no longer first. The sidecar's
-/// list has the containers in the order for which podgate has written the hooks.
+/// Reports moved containers in a Pod with hooks, and a regular sidecar of podgate that is no longer first. The list of
+/// the sidecar has the containers in the order for which podgate has written the hooks.
 fn check_list_order(expected: &Value, returned: &Value) -> Option<Finding> {
     let listed = inject::sidecar_list(returned)?;
     let has_hooks = listed.iter().any(|own| own.mode == Mode::PostStart);
@@ -117,8 +117,8 @@ fn check_list_order(expected: &Value, returned: &Value) -> Option<Finding> {
     Some(Finding::error("order-lost", Place::spec("containers"), what).fix(fix))
 }
 
-/// Reports changed probes of containers that other containers wait for. `first` is the Pod before the other webhooks.
-/// `listed` has the final probes, as podgate reads them: with the originals of probes that Istio has rewritten.
+/// Reports changed probes of containers that other containers wait for. `first` is the Pod before the changes by other
+/// webhooks. `listed` has the final probes as podgate reads them, with the originals of probes that Istio rewrote.
 fn check_probes(template: &Value, first: &Value, listed: &[Container], returned: &Value) -> Vec<Finding> {
     let list = |pod| inject::sidecar_list(pod).unwrap_or_default();
     let (first, used) = (list(first), list(returned));
@@ -160,7 +160,7 @@ fn resolved_probes(own: &Container) -> [Option<Probe>; 2] {
     })
 }
 
-/// Returns the finding for a Pod that the API server does not accept, by the status code and the message of its answer.
+/// Returns the finding for a Pod that the API server has rejected with this status code and message.
 pub fn check_refusal(code: u16, message: &str) -> Finding {
     let at = Place::root().to("spec");
     let text = one_line(message, 1000);

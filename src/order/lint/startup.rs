@@ -105,11 +105,11 @@ fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns true if the probe asks its own container, according to the probe's host and path.
+/// Returns true if the probe reaches its own container, according to the probe's host and path.
 fn is_own(probe: &Probe) -> bool {
     match &probe.handler {
         Handler::HttpGet(http) => {
-            // Istio and Kuma (`/8080/healthz`) rewrite probes, so that their proxies ask the container.
+            // Istio and Kuma (`/8080/healthz`) rewrite probes, so that the kubelet probes their proxies.
             let path = http.path.as_deref().unwrap_or_default();
             let is_port = |part: &str| part.parse::<u16>().is_ok();
             is_local(&http.host) && !path.starts_with(REWRITTEN_PATH) && !path.split('/').nth(1).is_some_and(is_port)

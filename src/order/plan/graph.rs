@@ -12,7 +12,7 @@ const MAX_CYCLES: usize = 5;
 pub(super) struct Graph {
     /// Needs of each waiting container, one need per container that it waits for.
     needs: BTreeMap<String, Vec<Need>>,
-    /// Waiting containers, by the container that they wait for. The number is the index of the need in `needs`.
+    /// Waiting containers, by the container that they wait for. The number is the need's index in the waiter's list.
     waiters: BTreeMap<String, BTreeMap<String, usize>>,
 }
 

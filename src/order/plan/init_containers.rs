@@ -53,7 +53,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         return error("init-container", what, format!("move {waiter} to spec.containers, or do not let it wait"));
     };
     if waiter == container {
-        // The graph reports this cycle.
+        // The graph reports this cycle, so report nothing here.
         return Ok(None);
     }
     if own.is_some_and(|own| own.index < before.index) {
@@ -99,7 +99,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
             );
             error("condition-never-met", what, format!("write {container}=Started, or remove {}", keys::PUBLISH))
         }
-        // The gate watches for restarts.
+        // Podgate keeps this wait, because its gate watches for restarts.
         _ if restarts => Ok(None),
         WantedState::Ready if has_readiness => Ok(None),
         _ => Ok(Some(format!(

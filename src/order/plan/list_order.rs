@@ -15,7 +15,7 @@ pub(super) fn arrange(mut left: Vec<ContainerPlan>, graph: &Graph, hooked: &BTre
             true => graph.needs(&planned.name).iter().all(|need| names.contains(&need.until.container)),
             false => !has_hook || planned.gate().is_none() || !planned.waits_in_gate(),
         };
-        // The graph has no cycles, so at least one container is free.
+        // At least one container is free, because the graph has no cycles.
         let next = left.remove(left.iter().position(is_free).unwrap_or(0));
         names.insert(next.name.clone());
         placed.push(next);

@@ -1,5 +1,5 @@
-//! Selects a mode for each container. The mode is a gate in front of its command, a gate at the kubelet (hold mode), or
-//! hooks in the preceding containers that hold the container back.
+//! Selects a mode for each container: a gate in front of its command, a gate at the kubelet (hold mode), or hooks.
+//! These hooks run in the preceding containers and hold the container back.
 //!
 //! Hooks are selected only if an annotation requests them, because the order can be broken under hooks. The kubelet
 //! starts a Pod's containers one after another, and a hook holds back all later containers. If hooks must hold a
@@ -267,7 +267,7 @@ pub(super) fn required_gates(
     }
     let of_command = |reason, at| GateRequirement { reason, needs_command: true, at, ..GateRequirement::default() };
     for name in names {
-        // The sidecar runs the other checks itself.
+        // Skip network checks, which the sidecar runs itself.
         let Some(check) = ready_check(declared, graph, name).filter(|check| !check.is_network()) else { continue };
         let (reason, at) =
             (format!("{name} is Ready by {}", check.text), container_annotation_place(keys::READY_PREFIX, name));

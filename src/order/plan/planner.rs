@@ -198,8 +198,8 @@ impl Planner<'_> {
             || is_waited_for && self.has_inside_probe(own)
     }
 
-    /// Returns the exec readinessProbe of a container, if another container waits until it is Ready. Returns `None` in
-    /// modes in which a gate or hook runs the probe's command itself.
+    /// Returns the exec readinessProbe of a container, if another container waits until this one is Ready. Returns
+    /// `None` in modes in which a gate or hook runs the probe's command itself.
     fn wrapped_probe(&self, own: &ContainerRef<'_>, mode: &PlannedMode) -> Option<Probe> {
         let mut wanted = self.graph.waiters_with_needs(own.name);
         let is_wrapped = matches!(mode, PlannedMode::None | PlannedMode::Hold)
@@ -215,7 +215,7 @@ impl Planner<'_> {
         ready.map_or_else(|| own.has_exec_probe(), |check| !check.is_network())
     }
 
-    /// Reports each container that waits for the exit of a container that cannot exit first, or that the kubelet restarts.
+    /// Reports containers that wait for the exit of a container that cannot exit first or that the kubelet restarts.
     fn check_ends(&self, findings: &mut Vec<Finding>) {
         let quits = &self.declared.quits;
         let is_last = |name: &str| self.sidecars.contains(name) || quits.contains_key(name);

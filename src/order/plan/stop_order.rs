@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Maximum difference between the time limits of consecutive containers in the stop order.
 const MAX_STEP: Duration = Duration::from_secs(30);
-/// Minimum wait without a warning. With a shorter wait, the stop order has little effect.
+/// Shortest wait for which podgate does not warn. With a shorter wait, the stop order has little effect.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
 
 /// Maps each container to the containers that it must outlive, in list order. Omits containers without a constraint.
@@ -60,7 +60,7 @@ pub(super) fn outlives(
     outlives
 }
 
-/// Returns a warning if the container of `item` waits at the start for a container that stops before it.
+/// Returns a warning if the container of `item` waits at the start for a container in `earlier`.
 fn contradiction(item: &Item, earlier: &[String], graph: &Graph) -> Option<Finding> {
     let user = &item.until.container;
     let is_early = |need: &&Need| !need.until.want.is_exit() && earlier.contains(&need.until.container);

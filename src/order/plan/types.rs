@@ -56,7 +56,7 @@ pub struct ContainerPlan {
     pub continue_on_timeout: bool,
     /// True if the wait fails as soon as a required container exits for good, is in back-off or cannot pull its image.
     pub fail_fast: bool,
-    /// The container's exec readinessProbe, if podgate wraps its command, so that the sidecar knows the result first.
+    /// The exec readinessProbe, if podgate wraps its command. The sidecar then learns the result before the kubelet.
     pub wrapped_probe: Option<Probe>,
     /// Containers that this container must outlive when the Pod stops, in list order.
     pub outlives: Vec<String>,
@@ -77,12 +77,12 @@ pub struct ContainerPlan {
 pub enum PlannedMode {
     /// No gate and no postStart hook. The container may still have a preStop hook.
     None,
-    /// A postStart hook that waits until its own container is in this state. The planner prefers `Started`, because such
-    /// a hook does not block the kubelet.
+    /// A postStart hook that waits until its own container is in this state. The planner prefers `Started`, because
+    /// this hook does not block the kubelet.
     Hook(WantedState),
     /// A gate in front of the command, which waits for the conditions `after`, if there are any.
     Gate(GatePlan),
-    /// The kubelet creates the container when the conditions `after` hold.
+    /// A gate at the kubelet, which creates the container when the conditions `after` hold.
     Hold,
 }
 
@@ -147,7 +147,7 @@ impl ImageCommand {
 }
 
 impl Plan {
-    /// Returns what held containers need, for messages. `None` if the kubelet holds no container.
+    /// Returns a message about the Kubernetes version that hold mode needs; `None` if no container is held.
     pub fn hold_requirement(&self) -> Option<String> {
         let held = self.containers.iter().filter(|planned| planned.mode == PlannedMode::Hold);
         let held: Vec<&str> = held.map(|planned| planned.name.as_str()).collect();
@@ -162,7 +162,7 @@ impl Plan {
 }
 
 impl ContainerPlan {
-    /// Returns the mode's name in the API.
+    /// Returns the kind of podgate's gate or hook in this container.
     pub fn mode(&self) -> Mode {
         match self.mode {
             PlannedMode::None => Mode::None,

@@ -18,8 +18,8 @@ impl<'a> Waiters<'a> {
         Waiters(after)
     }
 
-    /// Returns the containers that wait for `name` with a state that `counts` accepts. Includes the containers that
-    /// wait for one of these, directly or indirectly.
+    /// Returns the containers that wait until `name` reaches a state that `counts` accepts. Includes all containers
+    /// that wait for one of these, directly or indirectly.
     pub(crate) fn transitive_waiters(&self, name: &str, counts: impl Fn(WantedState) -> bool) -> BTreeSet<&'a str> {
         let waiters = |name: &str| self.0.get(name).map_or(&[][..], Vec::as_slice);
         let mut left: Vec<&str> =

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Length of the longest line that is searched. A longer one would take much time.
+/// Maximum length of a line that podgate searches, in bytes. A longer line would take too much time.
 const LINE_MAX: usize = 10_000;
 /// Hosts of the Pod itself.
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -21,7 +21,7 @@ const LATER: [&str; 5] = ["reload", "notify", "webhook", "quit", "shutdown"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     Port(u16),
-    /// Volume of the Pod, and path of the socket in it.
+    /// Volume of the Pod, and path of the socket in that volume.
     Socket(String, String),
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Mention {
     /// The address as written.
     pub(super) shown: String,
     pub(super) at: Place,
-    /// Range of the address in the string at `at`.
+    /// Byte range of the address in the string at `at`.
     pub(super) span: Option<Range<usize>>,
     /// Description of the address's place, for messages.
     pub(super) label: String,
@@ -41,7 +41,7 @@ pub(super) struct Mention {
     pub(super) is_later: bool,
 }
 
-/// Mounts of each container.
+/// Volume mounts, by container.
 pub(super) struct Mounts<'a>(BTreeMap<&'a str, Vec<&'a Value>>);
 
 impl<'a> Mounts<'a> {
@@ -55,7 +55,8 @@ impl<'a> Mounts<'a> {
         self.0[container].iter().any(|mount| mount["name"] == volume && mount["readOnly"] != true)
     }
 
-    /// Returns the volume and the path in it for the path of a container, if another container mounts the volume too.
+    /// Returns the volume that a container mounts at `path`, and the path inside this volume. Returns `None` unless
+    /// another container also mounts the volume.
     fn locate(&self, container: &str, path: &str) -> Option<(String, String)> {
         let inside = |mount: &'a Value| {
             let rest = path.strip_prefix(mount["mountPath"].as_str()?.trim_end_matches('/'))?;
@@ -75,7 +76,7 @@ impl<'a> Mounts<'a> {
 /// Text with the name of its flag or variable.
 struct Text {
     at: Place,
-    /// Offset of the text in the string at `at`. `None` if that string does not contain the text literally.
+    /// Byte offset of the text in the string at `at`. `None` if that string does not contain the text literally.
     offset: Option<usize>,
     label: String,
     name: String,
@@ -142,7 +143,7 @@ fn arguments(own: &ContainerRef<'_>) -> Vec<Text> {
 fn expand(word: &str, own: &ContainerRef<'_>) -> String {
     let variables = own.value["env"].as_array().into_iter().flatten().filter(|_| word.contains("$("));
     let pairs = variables.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?)));
-    // A hostile manifest could double the text with each variable.
+    // Limit the length, because each variable of a hostile manifest could double the text.
     let is_short = |word: &String| word.len() < LINE_MAX;
     pairs.fold(word.to_owned(), |word, (name, value)| {
         Some(word.replace(&format!("$({name})"), value)).filter(is_short).unwrap_or(word)
@@ -182,8 +183,8 @@ fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
     texts
 }
 
-/// Returns the keys of the ConfigMaps that this container alone mounts as files. A file of several containers may be the
-/// configuration of another one.
+/// Returns the keys of the ConfigMaps that this container alone mounts as files. A file that several containers mount
+/// may be the configuration of another container.
 fn files(own: &ContainerRef<'_>, spec: &Spec<'_>, configs: &ConfigMaps<'_>, mounts: &Mounts<'_>) -> Vec<Text> {
     let mut texts = Vec::new();
     for (index, mount) in own.value["volumeMounts"].as_array().into_iter().flatten().enumerate() {

@@ -34,7 +34,7 @@ pub struct Suggestion {
     pub edges: Vec<Edge>,
     /// Value of `podgate.io/order`. `None` if there are no good signs or the signs form a cycle.
     pub order: Option<String>,
-    /// The waits of a cycle.
+    /// Description of a cycle of waits, if the signs form one.
     pub cycle: Option<String>,
 }
 
@@ -117,10 +117,11 @@ fn edge(own: &ContainerRef<'_>, mention: &Mention, needed: &ContainerRef<'_>, pr
 
 /// Containers, each with the addresses that it names.
 type Named<'a> = [(ContainerRef<'a>, Vec<Mention>)];
-/// Decides whether a container listens, by the addresses that it names too.
+/// Function that returns true if a container listens on an address. Its arguments are the container and the addresses
+/// that the container names.
 type IsServer<'a> = dyn Fn(&ContainerRef<'_>, &[Mention]) -> bool + 'a;
 
-/// Returns the other containers that listen on `port`, and the proof. Empty if `own` itself has the port.
+/// Returns the other containers that listen on `port`, and the evidence for messages. Empty if `own` has the port.
 fn port_servers<'a>(own: &ContainerRef<'_>, port: u16, all: &Named<'a>) -> (Vec<ContainerRef<'a>>, &'static str) {
     let listens = |mention: &Mention| mention.listens && mention.address == Address::Port(port);
     let ways: [(&IsServer<'_>, _); 4] = [
@@ -138,7 +139,7 @@ fn find<'a>(all: &Named<'a>, is_server: impl Fn(&ContainerRef<'_>, &[Mention]) -
     all.iter().filter(|(other, named)| is_server(other, named)).map(|(other, _)| *other).collect()
 }
 
-/// Returns the other containers that may listen on a socket, and the proof.
+/// Returns the other containers that may listen on a socket, and the evidence for messages.
 fn socket_servers<'a>(
     own: &ContainerRef<'_>,
     volume: &str,

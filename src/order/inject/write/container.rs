@@ -139,7 +139,7 @@ impl Writer<'_> {
     /// Puts `podgate probe` in front of the command of an exec readinessProbe. That process waits until the command
     /// passes, so the kubelet's time limit becomes longer, and the initial delay becomes a flag.
     fn wrap_probe(&mut self, own: &ContainerLines<'_>, probe: &Probe, place: &Place) -> Result<(), EditError> {
-        // In a shared process namespace, the agent does not know the container's age.
+        // In a shared process namespace, the agent does not know the container's age, so it cannot apply a delay.
         let delay = if self.shares_processes() { 0 } else { probe.initial_delay_seconds };
         let (line, limit) = own.probe(&Probe { initial_delay_seconds: delay, ..probe.clone() });
         for (at, word) in line.into_iter().enumerate() {
