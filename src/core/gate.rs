@@ -16,7 +16,7 @@
 //! | the sidecar is not running | fallback check, or closed | closed | the gate stays as it is |
 //! | time limit, on-timeout `fail` | the hook fails | the gate fails | `TimedOut`; opens when the conditions are met |
 //! | time limit, on-timeout `continue` | opens | opens | opens; closes after the container has run |
-//! | start of the time limit | start of the hook | start of the gate | end of the last run; pauses while the gate is open |
+//! | start of the time limit | start of the hook | start of the gate | end of the last run; pauses while open |
 //! | closes again | never | never: a new start has a new gate | when a condition is no longer met |
 //!
 //! With on-timeout `continue`, a hook or gate never gives up because of another container or a check. Otherwise, a

@@ -115,7 +115,7 @@ impl ProbeProgress {
         let Stage { probe, is_startup } = &self.stages[self.stage_index];
         let (needed, allowed) = (probe.success_threshold.max(1), probe.failure_threshold.max(1));
         let period = seconds(probe.period_seconds);
-        // At most one attempt per period counts. Earlier attempts are ignored.
+        // Ignore an attempt that is too early, because at most one attempt per period counts.
         let is_early = self.counted_at.is_some_and(|at| now < at + period.mul_f32(0.9));
         if !success {
             self.successes = 0;

@@ -1,4 +1,4 @@
-//! Process utilities: an identity that is safe against pid reuse, a watch for the end of a child process, exit codes
+//! Process utilities: an identity that is safe against pid reuse, a watch for the end of a child process, exit codes,
 //! and random ids.
 
 use crate::core::report::Process;

@@ -22,7 +22,7 @@ pub fn commands(images: &ImageMap, template: &Value) -> BTreeMap<String, ImageCo
     let size = |word: &String| word.len() + size_of::<String>();
     let is_short = |of: &&ImageCommand| of.entrypoint.iter().chain(&of.cmd).map(size).sum::<usize>() <= COMMAND_MAX;
     let command = |image: &str| find(images, image).filter(is_short).cloned();
-    // A Pod with more containers is rejected later.
+    // Skip containers beyond the limit, because podgate later rejects a Pod with so many containers.
     let all = template["spec"]["containers"].as_array().into_iter().flatten().take(CONTAINERS_MAX);
     all.filter_map(|own| Some((own["name"].as_str()?.to_owned(), command(own["image"].as_str()?)?))).collect()
 }

@@ -132,7 +132,7 @@ impl Request {
         let Some(pod) = self.pod() else { return self.allow(Outcome::Passed, &[], None) };
         let metadata = &pod["metadata"];
         let label = metadata["labels"]["podgate.io/inject"].as_str();
-        // A mirror Pod must equal the static Pod that the kubelet read from a file.
+        // Do not change a mirror Pod, which must equal the static Pod that the kubelet read from a file.
         let is_mirror = metadata["annotations"].get("kubernetes.io/config.mirror").is_some();
         if label == Some("disabled") || is_mirror {
             return self.allow(Outcome::Passed, &[], None);

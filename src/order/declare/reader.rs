@@ -15,7 +15,7 @@ use crate::order::limits::FINDINGS_MAX;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The two words of each setting, for the whole Pod and for one container. The first word means false.
+/// The two values of each setting, for the whole Pod and for one container. The first value means false.
 const ON_TIMEOUT: [&str; 2] = ["fail", "continue"];
 const FAIL_FAST: [&str; 2] = ["false", "true"];
 const RESTARTS: [&str; 2] = ["ignore", "restart"];

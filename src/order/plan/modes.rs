@@ -165,7 +165,7 @@ impl ModeResolver<'_> {
                 let fix = format!("write {}{name}: auto{or}", keys::MODE_PREFIX);
                 findings.push(Finding::error("mode-conflict", annotation_place(key), what).fix(fix));
             }
-            // The finding for the root cause is enough.
+            // Report nothing here, because the finding for the root cause is enough.
             _ if self.required_gates.contains_key(root_cause(name, hooked)) => {}
             _ => {
                 let last = root_cause(name, hooked);

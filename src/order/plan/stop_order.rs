@@ -83,7 +83,7 @@ pub(super) fn pre_stop_limits(
             waiters.entry(user).or_default().push(name);
         }
     }
-    // For each container, the number of containers in the longest chain that must stop after it.
+    // Maps each container to the length of the longest chain of containers that must stop after this container.
     let levels = graph::levels(&outlives.keys().map(|name| (name.as_str(), 0)).collect(), &waiters);
     let stages = levels.values().max().map_or(1, |level| level + 1);
     let step = (grace / 6).min(MAX_STEP).min(grace / (stages + 2));
