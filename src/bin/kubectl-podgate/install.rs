@@ -59,8 +59,8 @@ macro_rules! manifests {
 pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
     let mut objects = objects(args);
     if args.uninstall {
-        // Without the namespace, the webhook's configuration is the first object to delete. So no Pod waits for a
-        // deleted webhook.
+        // Omit the namespace, so that the webhook's configuration is the first object to delete. Then no Pod waits for
+        // a deleted webhook.
         objects.retain(|object| !object.contains("\nkind: Namespace\n"));
         objects.reverse();
     }

@@ -19,7 +19,7 @@ const LOCK_WARNING_DELAY: Duration = Duration::from_secs(1);
 /// written by hand has two sidecars.
 ///
 /// The lock is on the directory `self_dir` itself. Other containers mount only directories beneath it, so they cannot
-/// take this lock. They can take read locks on each file of the board.
+/// take this lock. A file of the board is unsuitable, because other containers can take read locks on it.
 pub(crate) async fn exclude_other_sidecars(self_dir: &Path) -> Result<File, String> {
     let why = "another sidecar of this Pod runs, or a container mounts this whole volume; containers need a subPath";
     let error = |error| format!("cannot lock --self {}: {error}; mount an emptyDir there", self_dir.display());
@@ -33,7 +33,8 @@ pub(crate) async fn exclude_other_sidecars(self_dir: &Path) -> Result<File, Stri
     Ok(directory)
 }
 
-/// Calls `try_lock` until it returns a lock. Logs the reason `why` if that takes long.
+/// Calls `try_lock` repeatedly, and returns the lock as soon as `try_lock` returns one. Logs `why`, the reason for the
+/// wait, after `LOCK_WARNING_DELAY`.
 pub(crate) async fn wait_for_lock<T>(
     path: &Path,
     why: &str,

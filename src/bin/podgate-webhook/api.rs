@@ -42,8 +42,8 @@ pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String>
     Ok((client, namespace))
 }
 
-/// Asks the API server for its version, and whether it accepts held containers. Retries until it answers. Without
-/// access to the API server, these facts remain unknown.
+/// Asks the API server for its version, and whether it accepts held containers. Retries until the API server answers.
+/// Without access to the API server, these facts remain unknown.
 pub(crate) async fn read_facts(args: Args, state: Arc<State>) {
     let (client, namespace) = match make_client(&args).await {
         Ok(found) => found,

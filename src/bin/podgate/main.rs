@@ -24,7 +24,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// This program, for child processes that run a subcommand.
+/// Path of this program, for child processes that run a subcommand.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 fn main() -> ExitCode {

@@ -58,7 +58,7 @@ fn wait(args: Opened) -> Result<(), Failure> {
         }
         watch.wait(Duration::MAX, Vec::new()).map_err(Failure::setup_error("cannot wait"))?;
     };
-    // An earlier run of this probe can have used a part of the limit.
+    // Count the limit from the gate's opening, because an earlier run of this probe can have used a part of the limit.
     let opened_at = report.opened_at.map_or_else(process::time_since_boot, Duration::from_millis);
     let elapsed = process::time_since_boot().saturating_sub(opened_at);
     let deadline = now() + args.check_limit.saturating_sub(elapsed);

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use tracing::warn;
 
-/// Starts the tether process for the directory `own`. The process outlives the hook and ends with the container. The
-/// kernel kills a PID namespace with its first process. In a shared PID namespace, the container runtime kills the
-/// processes. A failure is not fatal: the sidecar then relies on the kubelet's status.
+/// Starts the tether process for the directory `own`. The process outlives the hook and ends with the container. When
+/// the first process of a PID namespace ends, the kernel kills the others. In a shared PID namespace, the container
+/// runtime kills them. A failure is not fatal: the sidecar then relies on the kubelet's status.
 pub(crate) fn spawn_or_warn(own: &Path) {
     let spawn = || -> io::Result<()> {
         let tether = Tether::take(own)?;

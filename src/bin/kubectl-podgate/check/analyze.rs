@@ -119,7 +119,7 @@ fn analyze_template<'a>(
         let is_handwritten = handwritten.is_some();
         analysis.has_order |= is_handwritten;
         analysis.findings.extend(handwritten.into_iter().flatten().map(here));
-        // With the label, the code below also checks the other annotations, as `inject` does.
+        // If the label is `enabled`, the code below also checks the other annotations, as `inject` does.
         if label != Some("enabled") {
             analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
             let found = suggest(template, &analysis.configs);
@@ -135,7 +135,7 @@ fn analyze_template<'a>(
     let mut edited = (Value::Null, Vec::new());
     let outlook = plan_and_outlook(template, images, context, &mut findings, &mut edited);
     if !document.is_json && !edited.1.is_empty() {
-        // JSON can always be edited.
+        // Check that the manifest's text can be edited. For JSON, this is always possible.
         pieces.add(&at.place, edited.1, &edited.0);
     }
     let namespace = at.object.to("metadata").to("namespace").of(&document.value);

@@ -51,7 +51,7 @@ fn summary(analysis: &Analysis<'_>) -> String {
     format!("{} checked: {errors}, {warnings}, {notes}", some(analysis.templates.len(), "template"))
 }
 
-/// Returns true if the user need not act, so that the place is enough.
+/// Returns true for a note without a fix. One such note can stand for all similar notes of the file.
 fn is_plain(located: &LocatedFinding<'_>) -> bool {
     located.finding.level == Level::Note && located.finding.fix.is_empty()
 }

@@ -181,7 +181,7 @@ impl RowInputs<'_> {
         }
         let holds = |index: &usize| {
             let is_hook = containers[*index].gate.as_ref().is_some_and(|gate| gate.mode == Mode::PostStart);
-            // If a later container runs, the hook has returned, even if its own container is no longer Ready.
+            // If a later container runs, the hook has returned, even if the hook's container is no longer Ready.
             is_hook
                 && !containers[index + 1..].iter().any(|later| later.role == Role::Container && self.has_started(later))
         };

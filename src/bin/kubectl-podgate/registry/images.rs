@@ -133,7 +133,7 @@ fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
             mode if mode.is_empty() => annotation(keys::MODE),
             mode => mode,
         };
-        // A container that others wait for has no gate until its command is known.
+        // Podgate adds a gate to a container that others wait for only once the command is known.
         let is_affected = planned.as_ref().is_none_or(|plan| {
             let mut needs = plan.containers.iter().flat_map(|other| &other.after);
             plan.get(name).is_some_and(|own| own.is_modified()) || needs.any(|need| need.container == name)

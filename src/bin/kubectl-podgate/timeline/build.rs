@@ -1,8 +1,7 @@
 //! Builds the timeline of a Pod's start from the Pod and its events. Pure functions.
 //!
-//! A time in whole seconds has no fraction: the real time is up to 1 s later. If the sidecar observed the same event
-//! within that second, the sidecar's milliseconds are used. If the sidecar observed the event later, the whole second
-//! is used.
+//! For a time in whole seconds, the real time is up to 1 s later. If the sidecar observed the same event within that
+//! second, the sidecar's milliseconds are used. If the sidecar observed the event later, the whole second is used.
 
 use super::notes;
 use super::shape::{Bar, BarKind, Mark, Moment, Row, Source, Timeline};

@@ -16,9 +16,9 @@ const BAR_HEIGHT: f64 = 18.0;
 const NAME_MAX: usize = 24;
 /// Maximum length of the headline, in characters of a wide font.
 const HEADLINE_MAX: usize = 96;
-/// Width of a legend's item without its text.
+/// Width of a legend's item without its text, in pixels.
 const LEGEND_GAP: f64 = 38.0;
-/// Mean width of a letter of the legend.
+/// Mean width of a letter of the legend, in pixels.
 const LETTER_WIDTH: f64 = 6.0;
 
 /// Escapes text for XML content and attribute values. All text from the cluster must pass through this function.

@@ -8,9 +8,9 @@ use podgate::core::text::sanitize;
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr;
 
-/// Maximum width of the column of names.
+/// Maximum width of the column of names, in characters.
 const NAME_MAX: usize = 24;
-/// Width of the chart if standard output is not a terminal.
+/// Width of the chart in characters, if standard output is not a terminal.
 const DEFAULT_COLUMNS: usize = 100;
 
 pub(super) fn render(timeline: &Timeline, width: Option<u16>) -> String {

@@ -94,7 +94,7 @@ pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
 }
 
-/// Kind of a fault; the help describes each.
+/// Kind of a fault. The help describes each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     Never,

@@ -68,7 +68,7 @@ pub(crate) enum NodeKind {
     Alias(u32),
 }
 
-/// The id of the key, if the child is a field, and the id of the value.
+/// A child of a collection: the id of its key, if the child is a field, and the id of its value.
 type Child = (Option<usize>, usize);
 
 /// Maximum number of merge keys to follow in a chain. An object may merge itself.
@@ -81,7 +81,7 @@ impl Tree {
     /// Parses a document. Returns `None` if the document is empty, invalid or too large.
     pub(crate) fn parse(text: &str) -> Option<Tree> {
         u32::try_from(text.len()).ok()?;
-        // The parser reads a list or an object up to this limit, because it can be a key.
+        // The parser reads a list or an object only up to this limit, because the list or object can be a key.
         let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 16 };
         // Reserved memory that is not used costs nothing. Without the reservation, a growing list would briefly need
         // memory for two copies.
@@ -136,7 +136,8 @@ impl Tree {
         })
     }
 
-    /// Returns the target of an alias, or the node itself if the node is not an alias. No alias has an anchor.
+    /// Returns the target of an alias, or the node itself if the node is not an alias. The target is never another
+    /// alias.
     fn resolve_alias(&self, id: usize) -> usize {
         if let NodeKind::Alias(target) = self.nodes[id].kind { target as usize } else { id }
     }

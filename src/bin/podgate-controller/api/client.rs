@@ -64,7 +64,8 @@ fn authorize(mut request: Request<Body>) -> Request<Body> {
     request
 }
 
-/// Waits as long as a busy API server demands. The caller's back-off follows, so that not all sidecars retry at once.
+/// Delays a response by the time in `Retry-After`, which a busy API server sends. The caller's back-off follows, so
+/// that not all sidecars retry at once.
 async fn wait_if_busy<B>(response: Response<B>) -> Result<Response<B>, ClientError> {
     let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     tokio::time::sleep(Duration::from_secs(seconds.unwrap_or(0)).min(RETRY_AFTER_MAX)).await;

@@ -30,7 +30,8 @@ use tracing::{info, warn};
 /// Time during which changes are collected into one patch. Each patch costs the API server a write, and makes the kubelet
 /// sync the Pod.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
-/// The same for the first patch. Before that patch, a user sees only the kubelet's status.
+/// Time during which changes are collected into the first patch. Before that patch, a user sees only the kubelet's
+/// status.
 const FIRST_BATCH_WINDOW: Duration = Duration::from_millis(400);
 /// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
@@ -85,8 +86,8 @@ impl ApiState {
         })
     }
 
-    /// Logs one warning when the first kind of request fails. `on_success` logs one line when no request fails any
-    /// more.
+    /// Records that requests of the kind `what` fail. Logs a warning if all kinds succeeded before. `on_success` logs
+    /// one line when all kinds succeed again.
     fn on_failure(&self, what: &'static str, error: &str) {
         let mut failing = self.failing_requests.borrow_mut();
         if failing.is_empty() {

@@ -12,7 +12,7 @@ pub(super) fn merge_patch(known: &Annotations, desired: &Annotations) -> Option<
     let changed = changed.map(|(key, value)| (key.clone(), json!(value)));
     let stale = known.keys().filter(|key| !desired.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     let patch: serde_json::Map<_, _> = changed.chain(stale).collect();
-    // The sidecar has published nothing yet if no annotation is desired.
+    // An empty `desired` means that the sidecar has published nothing yet. Do not remove annotations then.
     (!patch.is_empty() && !desired.is_empty()).then_some(Value::Object(patch))
 }
 

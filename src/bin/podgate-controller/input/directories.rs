@@ -45,7 +45,7 @@ pub(crate) struct Directories {
     last_event: Instant,
     /// Time of the last attempt to watch the unwatched directories.
     last_retry: Instant,
-    /// Start of the further checks after an event, and their number so far.
+    /// Time at which the further checks after an event began, and the number of checks since then.
     rechecks: Option<(Instant, usize)>,
     /// Time of the next check of a container whose rate limit has delayed a change.
     retry_at: Option<Instant>,
@@ -173,8 +173,8 @@ impl Directories {
         let mut changes = Vec::new();
         self.retry_at = None;
         for (name, known) in &mut self.last_seen {
-            // Read the lock first: a gate reports Waiting before it takes its tether, and Opened while it holds the
-            // tether.
+            // Read the lock before the report, so that the report is at least as new as the lock. A gate reports
+            // Waiting before it takes its tether, and Opened while it holds the tether.
             let is_tether_held = tether::is_held(&self.root, name);
             let found = read_report(&self.root, name).inspect_err(|error| {
                 if error.kind() != io::ErrorKind::NotFound {

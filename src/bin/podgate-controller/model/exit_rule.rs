@@ -30,9 +30,9 @@ impl ExitRule {
         self.have_others_ended |= facts.must_end_with_others && trusted && facts.have_others_ended;
     }
 
-    /// Returns the signal that ends the sidecar now. Returns `None` without a signal, and while a preStop hook runs or
-    /// may still begin. If the sidecar is a regular container, all containers get SIGTERM at the same time, and the
-    /// hooks of the others need the board.
+    /// Returns the name of the signal if the sidecar must exit now. Returns `None` without a signal, and while a
+    /// preStop hook runs or may still begin. If the sidecar is a regular container, all containers get SIGTERM at the
+    /// same time, and the hooks of the others need the board.
     pub(crate) fn ending_signal(&self, pod: &PodModel, now: Instant) -> Option<&'static str> {
         let may_begin = self.due().is_some_and(|at| now < at);
         let must_wait = pod.pre_stop_containers().any(|track| match track.stopping() {

@@ -17,13 +17,13 @@ const REQUEST_TIMES: [Duration; 8] = [
     Duration::from_millis(160_100),
     Duration::from_millis(300_100),
 ];
-/// Interval between later patches.
+/// Interval between the release patches after the last of `REQUEST_TIMES`.
 const LATER_INTERVAL: Duration = Duration::from_secs(300);
 /// Pause before the next attempt to write or remove a gate file.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// Longest expected time from the closing of a gate to the start of a container that has passed the open gate. The
-/// kubelet has already read the file, but the runtime still creates the container. If the gate was open for a shorter
-/// time, the time limit continues, because the kubelet may not have created the container.
+/// Longest expected time from the closing of a gate to the start of a container that passed the open gate. The kubelet
+/// reads the gate file before the runtime creates the container. If the gate was open for a shorter time than this, the
+/// kubelet may not have created the container, so the time limit continues.
 const CREATION_TIME: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ enum HoldState {
     Waiting,
     /// The gate is closed, and the time limit has passed. The gate still opens when its conditions are met.
     TimedOut,
-    /// The gate has been open since this time, because its conditions are met or held.
+    /// The gate has been open since this time, because its conditions were met.
     Open(Instant),
     /// The gate has been open since this time without its conditions, because the time limit has passed. The gate stays
     /// open until the container runs.
@@ -53,7 +53,7 @@ pub(crate) struct HoldGate {
     /// Wall-clock time of the last closing, for comparison with the kubelet's times; `None` if the gate was never open.
     closed_at: Option<SystemTime>,
     last_request_at: Option<Instant>,
-    /// Limits the release patches, because a condition that flaps must not flood the API server.
+    /// Rate limit for the release patches, because a condition that flaps must not flood the API server.
     requests: TokenBucket,
     /// Time of the next attempt to write or remove the gate file, after a failure.
     pub(super) retry_at: Option<Instant>,
@@ -155,7 +155,7 @@ impl HoldGate {
     /// container's last end was observed.
     pub(super) fn due(&self, limit: Option<Duration>, ended_at: Option<Instant>) -> Option<Instant> {
         let deadline = limit.and_then(|limit| self.deadline(limit));
-        // At its end, a wait can need the gate file, which cannot be written before `retry_at`.
+        // When the wait ends, the gate file may have to be written. That is not possible before `retry_at`.
         let deadline = deadline.map(|at| self.retry_at.map_or(at, |retry_at| retry_at.max(at)));
         deadline.into_iter().chain(self.retry_at).chain(self.next_request(ended_at)).min()
     }

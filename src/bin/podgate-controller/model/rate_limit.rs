@@ -51,7 +51,7 @@ impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
     }
 }
 
-/// Limits the CPU time for handling events: at first `BURST`, later one part in `SHARE` of the time.
+/// Limits the CPU time for handling events: at first to `BURST`, later to 1 / `SHARE` of the elapsed time.
 #[derive(Debug, Default)]
 pub(crate) struct CpuBucket {
     full_at: Option<Instant>,
@@ -61,7 +61,7 @@ impl CpuBucket {
     const BURST: Duration = Duration::from_millis(200);
     const SHARE: u32 = 20;
 
-    /// Records that the last event has cost `used`.
+    /// Records `used`, the CPU time for the handling of the last event.
     pub(crate) fn charge(&mut self, used: Duration, now: Instant) {
         self.full_at = Some(self.full_at.map_or(now, |full_at| full_at.max(now)) + used * Self::SHARE);
     }

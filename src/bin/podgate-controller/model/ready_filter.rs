@@ -1,7 +1,7 @@
-//! Filters the kubelet's `ready` status. For seconds after a restart, the kubelet can report unready containers as
-//! ready (kubernetes#135795). It can also treat startup probes as passed forever (kubernetes#142305). A status
-//! therefore counts only after it has been stable for a second. `kubernetes.io/config.seen` changes when the kubelet
-//! restarts and must be stable for the same time. This module does no I/O.
+//! Filters the kubelet's `ready` status. For seconds after its own restart, the kubelet can report unready containers
+//! as ready (kubernetes#135795). It can also treat startup probes as passed forever (kubernetes#142305). A status
+//! therefore counts only after it has been stable for a second. The annotation `kubernetes.io/config.seen` changes when
+//! the kubelet restarts and must be stable for the same time. This module does no I/O.
 
 use crate::input::pod_facts::KubeletStatus;
 use std::time::{Duration, Instant};
@@ -119,7 +119,8 @@ mod tests {
     use super::*;
     use crate::clock::now;
 
-    /// Each step is a time in seconds, the kubelet's `ready` status or `None` for a check, and `config.seen`.
+    /// Each step consists of a time in seconds, the kubelet's `ready` status, and `config.seen`. A step without a
+    /// `ready` status is a call of `recheck`.
     #[test]
     fn status_counts_when_it_is_stable_and_certain() {
         let (ready, unready, check) = (Some(true), Some(false), None);

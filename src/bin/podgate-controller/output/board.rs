@@ -24,7 +24,7 @@ pub(crate) struct Board {
     /// The current annotations file, kept open. While it is open, the kernel denies write leases on the file to other
     /// containers. Such a lease would delay the readers of the file.
     open_annotations: Option<File>,
-    /// The agent's file, kept open for the same reason.
+    /// The agent's file, kept open to prevent write leases, which would delay the file's readers.
     open_agent: Option<File>,
     /// True after the sidecar has logged that it cannot create the bell. Prevents repeated warnings.
     is_bell_broken: bool,

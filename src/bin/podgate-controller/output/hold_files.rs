@@ -62,8 +62,9 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file through one mount and reads it through the other. The kubelet creates the directory of the second
-/// mount. The check thus fails if the kubelet uses another volume, for example outside of a virtual machine.
+/// Checks that both mounts show the same volume: writes a file through one mount and reads it through the other. The
+/// kubelet creates the directory of the second mount. The check thus fails if the kubelet uses another volume, for
+/// example outside of a virtual machine.
 fn check_canary(directory: &Path, canary: &Path) -> io::Result<()> {
     let id = process::random_id(8)?;
     let written = directory.join(names::HOLD_CANARY);

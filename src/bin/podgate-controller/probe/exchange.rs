@@ -12,14 +12,14 @@ use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{LocalSet, spawn_local};
 
-/// Size limit for a response head and for read-ahead. The kubelet allows 10 MiB, but the sidecar uses only a few MiB of
-/// memory.
+/// Size limit for a response head and for read-ahead, in bytes. The kubelet allows 10 MiB, but the sidecar uses only a
+/// few MiB of memory.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 
 /// Limit on the number of response headers. hyper's default is 100; the kubelet has no limit.
 const MAX_HEADERS: usize = 256;
 
-/// HTTP/2's default window, which limits the unread data in flight.
+/// HTTP/2's default window, in bytes. The window limits the unread data in flight.
 const HTTP2_WINDOW: u32 = 65_535;
 
 /// Sends `request` by HTTP/1.1 and passes the response to `read`. Accepts malformed headers, as far as hyper allows,

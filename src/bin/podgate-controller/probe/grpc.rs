@@ -13,7 +13,7 @@ use podgate::core::container::Grpc;
 use podgate::core::text::error_chain;
 use std::net::IpAddr;
 
-/// Size limit for the response. A normal response has 2 bytes and 5 bytes of framing.
+/// Size limit for the response, in bytes. A normal response has a frame header of 5 bytes and a message of 2 bytes.
 const MAX_ANSWER_BYTES: usize = 4096;
 
 /// Key of the field `status` in a `HealthCheckResponse`: field number 1, type varint.

@@ -77,7 +77,7 @@ fn request_headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), S
         let (name, value) = parsed.ok_or_else(|| format!("invalid header: {name:?}"))?;
         headers.append(name, value);
     }
-    // The first value counts. An empty value removes the header.
+    // The first value of a header counts. An empty value removes the header.
     let is_empty = |value: &HeaderValue| value.is_empty();
     for (name, default) in [(AGENT, USER_AGENT), (ACCEPT, "*/*")] {
         match headers.get(&name).map(is_empty) {

@@ -26,7 +26,7 @@ const IPPROTO_TCP: u8 = 6;
 const TCP_LISTEN: u8 = 10;
 
 const NLMSGHDR_LEN: usize = 16;
-/// Size of `struct inet_diag_req_v2`: 8 bytes of fields and the 48 bytes of `struct inet_diag_sockid`.
+/// Size of `struct inet_diag_req_v2`, in bytes: 8 bytes of fields and the 48 bytes of `struct inet_diag_sockid`.
 const INET_DIAG_REQ_LEN: usize = 56;
 const REQUEST_LEN: usize = NLMSGHDR_LEN + INET_DIAG_REQ_LEN;
 

@@ -19,7 +19,7 @@ impl Controller {
         self.publisher.milestones.record(&self.pod.tracks, wall_clock());
         let due = self.pod.take_release_requests(now());
         for container in &due {
-            // The file may have been removed by another process.
+            // Write the gate file again, because another process may have removed it.
             if let Err(error) = files.set(container, true) {
                 error!(%container, %error, "cannot write the gate file");
             }

@@ -241,7 +241,7 @@ impl Controller {
             (self.ready_filters.values().filter_map(ReadyFilter::due).min(), Controller::recheck_ready_filters),
             (self.idling.api_wait_until, |this| this.idling.api_wait_until = None),
             (self.pod.due(), |this| this.pod.tick(now())),
-            // `run_loop` decides about the exit after each event.
+            // This timer needs no action: `run_loop` decides about the exit after each event.
             (self.exit_rule.due().filter(|at| *at > now()), |_| ()),
         ]
     }

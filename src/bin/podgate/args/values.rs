@@ -31,7 +31,8 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|d| if d.is_zero() { Err("an interval cannot be zero".to_owned()) } else { Ok(d) })
 }
 
-/// Parses a path of `--log-to`. Podgate writes log lines in its own process, so the file must not be on a mount.
+/// Parses a path of `--log-to`. Podgate writes log lines in its own process. A write to a file on a mount could block
+/// the process, so only outputs of processes are allowed.
 pub(super) fn log_path(text: &str) -> Result<PathBuf, &'static str> {
     match text.split('/').collect::<Vec<_>>()[..] {
         ["", "dev", _] | ["", "proc", _, "fd", _] => Ok(PathBuf::from(text)),

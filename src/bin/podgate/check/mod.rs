@@ -231,7 +231,7 @@ fn extra_time(check: &Check) -> Duration {
     if matches!(check, Check::Exec(_)) { HELPER_EXTRA_TIME } else { Duration::ZERO }
 }
 
-/// Returns false if a path that decides `check` is not in the kernel's cache. Does not block.
+/// Returns false if the result of `check` depends on a path that is not in the kernel's cache. Does not block.
 fn may_pass(check: &Check) -> bool {
     match check {
         Check::File { path, .. } => files::may_exist(path) || files::may_exist(&net::failure_file(path)),

@@ -12,9 +12,9 @@ use podgate::order::plan::KnownFacts;
 use podgate::order::{lint, release};
 use serde_json::{Value, json};
 
-/// Returns findings about the Pod as all webhooks and policies of the cluster leave it. If `is_by_webhook` is true,
-/// podgate's webhook injects the Pod; otherwise the tool does. `unknown` contains the errors about containers that are
-/// not in the manifest. These errors are dropped if the cluster adds the containers.
+/// Returns findings about the Pod after all webhooks and policies of the cluster have changed it. If `is_by_webhook` is
+/// true, podgate's webhook injects the Pod; otherwise this function does. `unknown` contains the errors about
+/// containers that are not in the manifest. These errors are dropped if the cluster adds the containers.
 pub(super) async fn check_pod(
     cluster: &Cluster,
     checked: &mut CheckedTemplate<'_>,

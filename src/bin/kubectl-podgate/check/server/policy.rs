@@ -13,8 +13,8 @@ pub(crate) const UNKNOWN_CONTAINERS: &str = "podgate-unknown-containers";
 /// Name of the policy that limits the sidecar's role to the sidecar's own Pod, and of its binding.
 pub(crate) const OWN_POD: &str = "podgate-own-pod";
 
-/// Returns a finding if the policy `name` or its binding is missing or has no effect. `effect` says what happens then;
-/// `finding` creates the finding from the message. If this cannot be checked, the finding is a note.
+/// Returns a finding if the policy `name` or its binding is missing or has no effect. `effect` describes the
+/// consequence; `finding` creates the finding from the message. If the check is not possible, the finding is a note.
 pub(crate) async fn check_policy(
     cluster: &Cluster,
     name: &str,
@@ -43,7 +43,7 @@ pub(crate) async fn check_policy(
     Ok(Some(finding(format!("{problem}: {effect}"))))
 }
 
-/// Returns the reason why a policy denies nothing, or not always. Does not evaluate its expressions.
+/// Returns the reason why a policy denies nothing, or not always. Does not evaluate the policy's expressions.
 fn weakness(
     policy: &ValidatingAdmissionPolicy,
     binding: &ValidatingAdmissionPolicyBinding,

@@ -11,8 +11,8 @@ const VERBS: [&str; 2] = ["watch", "patch"];
 /// Verb that the sidecar does not need. The policy does not limit an account with this verb.
 const WIDER_VERB: &str = "update";
 
-/// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if this cannot be
-/// checked.
+/// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if the check is
+/// not possible.
 pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Vec<Finding>, String> {
     let at = Place::root().to("spec").to("serviceAccountName");
     let unknown = |why: &str| {

@@ -11,8 +11,8 @@ use podgate::order::finding::Finding;
 /// Name of the webhook inside the MutatingWebhookConfiguration, the same in all of podgate's manifests.
 const WEBHOOK_NAME: &str = "pods.podgate.io";
 
-/// Returns true if the cluster has podgate's webhook. Adds a finding if the webhook or its policy is missing, or if this
-/// cannot be checked.
+/// Returns true if the cluster has podgate's webhook. Adds a finding if the webhook or its policy is missing, or if the
+/// check is not possible.
 pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Finding>), String> {
     let at = Place::root().to("metadata").to("annotations");
     match find_webhook(cluster).await {

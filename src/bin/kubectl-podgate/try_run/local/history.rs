@@ -38,7 +38,7 @@ pub(super) struct History {
     pub(super) runs: Vec<Incarnation>,
 }
 
-/// Verdict on a whole run, with its exit code. The help describes each.
+/// Verdict on a whole run, with its exit code. The help describes each verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     InOrder = 0,
@@ -89,7 +89,7 @@ impl History {
         }
     }
 
-    /// Returns true if the state held at `at`, or until shortly before.
+    /// Returns true if the container was in the state `want` at the time `at`, or until shortly before.
     fn held(&self, want: WantedState, at: i64) -> bool {
         self.runs.iter().any(|run| {
             let is_ready = want == Ready;
@@ -104,7 +104,7 @@ impl History {
     }
 }
 
-/// Returns the first condition that was not met at a start of `own`.
+/// Returns the first condition that was not met at a start of the container `own`.
 fn breach<'a>(own: &'a History, all: &[History]) -> Option<&'a WaitCondition> {
     own.runs.iter().filter_map(|run| run.started).find_map(|at| {
         let held = |until: &WaitCondition| find(all, &until.container).is_some_and(|other| other.held(until.want, at));
@@ -124,7 +124,7 @@ pub(super) fn outcome(all: &[History]) -> Outcome {
     }
 }
 
-/// Returns the verdict on each container in sentences. `end` says when the run ended.
+/// Returns sentences with the verdict on each container. `end` ends some of the sentences, for example `in time`.
 pub(super) fn sentences(all: &[History], end: &str) -> Vec<String> {
     if all.iter().skip(1).all(|own| own.runs.is_empty()) {
         return vec![format!("podgate's sidecar was not ready {end}.")];
@@ -255,7 +255,7 @@ mod tests {
         History { task: Task { name: name.to_owned(), outlives, ..Task::default() }, runs: runs.to_vec() }
     }
 
-    /// Podgate keeps the stop order of stand-ins, so no run of `try` can show a stop in the wrong order.
+    /// Tests made-up histories: podgate keeps the stop order of stand-ins, so no run of `try` can show a wrong order.
     #[test]
     fn stop_order_is_broken_if_a_container_stops_before_another() {
         for (db_at, api_at, expected) in [

@@ -153,7 +153,8 @@ impl<'a> Run<'a> {
         match message {
             Message::Log { name, line } => self.screen.log(&name, &line),
             Message::StandIn { name, run, is_ready, at } => {
-                // On a busy machine, this thread may read the line of an earlier event after the verdict.
+                // On a busy machine, this thread may read an earlier event's line only after the verdict. Correct the
+                // verdict too.
                 let judged = self.result.at_stop.iter_mut().filter(|_| at <= self.result.judged_at);
                 let live = self.containers.iter_mut().map(|own| &mut own.history);
                 for own in judged.chain(live).filter(|own| own.task.name == name) {
@@ -291,7 +292,7 @@ impl<'a> Run<'a> {
             && self.containers.iter().all(|own| own.is_over() || own.history.is_settled(now_ms()))
     }
 
-    /// Ends the start. Later events do not change the verdict.
+    /// Stores the histories for the verdict and enters the phase `Linger`. Later events do not change the verdict.
     fn judge(&mut self, now: Instant) {
         if !matches!(self.phase, Phase::Boot | Phase::Run) {
             return;

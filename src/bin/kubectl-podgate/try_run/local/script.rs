@@ -46,7 +46,7 @@ pub(super) struct Task {
     pub(super) outlives: Vec<String>,
     pub(super) has_gate: bool,
     pub(super) has_probe: bool,
-    /// End of this container that the order asks for: `Completed` or `Exited`.
+    /// The end of this container that the order requires: `Completed` or `Exited`.
     pub(super) required_end: Option<WantedState>,
 }
 
@@ -108,7 +108,7 @@ struct TaskWriter<'a> {
     /// The plan of the stage, in which every container of the order has a gate.
     local: &'a Plan,
     programs: &'a Programs,
-    /// Board, reports and downward API.
+    /// Paths of the board, the reports and the downward API.
     directories: [PathBuf; 3],
 }
 

@@ -172,7 +172,7 @@ pub(super) fn errors(findings: &[Finding], line: impl Fn(&Finding) -> String) ->
     errors.map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the end that the order asks for: `Exited` if no container needs the exit code 0.
+/// Returns the end that the order requires of the container: `Exited` if no other container needs its exit code 0.
 pub(super) fn required_end(plan: &Plan, name: &str) -> Option<WantedState> {
     let conditions = plan.containers.iter().flat_map(|planned| &planned.after);
     let mut wanted: Vec<WantedState> = conditions.filter(|one| one.container == name).map(|one| one.want).collect();

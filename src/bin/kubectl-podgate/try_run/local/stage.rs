@@ -45,7 +45,7 @@ impl Stage<'_> {
         if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
             let checks = annotations.keys().filter(|key| is_check(key));
             self.notes.extend(checks.map(|key| format!("{key} is ignored: try runs no checks")));
-            // A stand-in does not handle the request. Its gate ends the stand-in instead.
+            // A stand-in does not handle the request to exit. The stand-in's gate ends the stand-in instead.
             let asked = self.planned.plan.containers.iter().filter(|planned| planned.quit.is_some());
             let asked: Vec<String> = asked.map(|planned| planned.name.clone()).collect();
             self.notes.extend(asked.iter().map(|name| format!("{name} exits without its request here")));
@@ -136,7 +136,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Opens a port until all ports are known; 0 for any free port. Returns its number.
+    /// Opens `port`, or any free port if `port` is 0. The port stays open until all ports are known. Returns its
+    /// number.
     fn reserve_port(&mut self, port: u16, name: &str) -> std::io::Result<u16> {
         let listener = match port {
             0 => example::open_free_port()?,

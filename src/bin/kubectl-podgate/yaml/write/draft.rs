@@ -58,7 +58,7 @@ impl Draft<'_> {
                 self.entries_mut(node).insert(*index, DraftEntry { old_index: None, key: None, is_rewritten: true });
             }
             (Op::Move(to), PathSegment::Index(index)) => {
-                // A moved alias could end up before its anchor.
+                // A moved alias could end up before its anchor, so replace the aliases with copies first.
                 let tree = self.tree;
                 let list = node..tree.nodes[node].subtree_end();
                 let mut moving = tree.aliases(0..usize::MAX).filter(|alias| list.contains(alias));

@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Pieces<'a> {
     document: &'a Document,
     style: Option<Style>,
-    /// The edited templates.
+    /// The new texts of the edited templates.
     splices: Vec<Splice>,
     /// Edits of the other templates, with places from the root.
     rest: Vec<Edit>,
@@ -74,7 +74,7 @@ impl<'a> Pieces<'a> {
         let splices = splicer.collection_splices(id, expected).ok().filter(|_| !splicer.is_rewritten(id))?;
         let mut ranges = splices.iter().map(|(at, _)| at);
         let is_inside = ranges.all(|at| whole.start <= at.start && at.end <= whole.end);
-        // A template can contain another one.
+        // A template can contain another one. Do not edit the same text twice.
         let follows = self.splices.last().is_none_or(|(last, _)| last.end <= whole.start);
         let new = apply_splices(text, whole.clone(), &splices).filter(|_| is_inside && follows)?;
         parse(&new, *is_json).is_ok_and(|value| value == *expected).then_some((whole, new))

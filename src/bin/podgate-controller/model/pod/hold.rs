@@ -34,8 +34,8 @@ impl PodModel {
         }
     }
 
-    /// Decides about the gate of the track `at`. Begins a confirmation of the conditions when they hold, and drops that
-    /// confirmation when they no longer hold.
+    /// Returns the decision about the gate of the track with the index `at`. Starts the confirmation of the conditions
+    /// when they are met, and drops the confirmation when they are no longer met.
     fn decide_gate(&mut self, at: usize, now: Instant) -> Option<Decision> {
         let decide = |model: &PodModel| {
             let (track, snapshot) = (&model.tracks[at], model.published.as_ref()?);

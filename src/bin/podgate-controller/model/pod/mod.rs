@@ -122,7 +122,7 @@ impl PodModel {
             }
             track.on_kubelet_status(status, now);
         }
-        // The kubelet may just have withdrawn a wrong end of a container whose gate still waits.
+        // If the kubelet has just withdrawn a wrong end, the container's gate may still need an acknowledgment.
         let waiting: Vec<_> = self.tracks.iter().filter(|t| t.needs_ack()).map(|t| t.spec.name.clone()).collect();
         waiting.iter().for_each(|name| self.begin_ack(name, now));
     }

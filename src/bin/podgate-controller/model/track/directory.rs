@@ -18,8 +18,8 @@ impl ContainerTrack {
         let is_other_run = process(self.raw_report.as_ref())
             .zip(process(report.as_ref()))
             .is_some_and(|(last, new)| is_rewritten && last != new);
-        // The sidecar may read the same file again after the end of its run. The end of the run has withdrawn a part of
-        // the report.
+        // The sidecar may read an unchanged report again after the end of the run. Keep the stored report, because the
+        // end has withdrawn a part of it.
         if is_rewritten || self.raw_report.is_none() {
             self.raw_report = report.map(|report| self.sanitize(report));
         }
@@ -48,8 +48,9 @@ impl ContainerTrack {
         has_changed || self.report().is_some() && self.report() != before.as_ref()
     }
 
-    /// Removes the fields that the container's mode does not allow from a report. Only a container in entrypoint mode
-    /// has its own gate. A hook or probe cannot report an exit code. Stopping is never undone, and an open gate never closes.
+    /// Removes from a report the fields that the container's mode does not allow. Only a container in entrypoint mode
+    /// has its own gate. A hook or probe cannot report an exit code. Stopping is never undone, and an open gate never
+    /// closes.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);

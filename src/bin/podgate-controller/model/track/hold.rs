@@ -1,4 +1,4 @@
-//! The gate at the kubelet of a container in hold mode.
+//! Evidence and decisions for the gate of a container in hold mode. The kubelet enforces this gate.
 
 use super::ContainerTrack;
 use crate::model::hold_gate::HoldGate;

@@ -6,8 +6,8 @@ use crate::model::pending_ack::PendingAck;
 use podgate::core::report::{PreStopState, Report};
 use std::time::{Duration, Instant};
 
-/// Time after the opening of a gate in which a released tether is not an end. Some programs close inherited descriptors
-/// at their start.
+/// Time after the opening of a gate in which a released tether does not count as the container's end. Some programs
+/// close inherited descriptors at their start.
 const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 
 /// Life of the current incarnation. A pending acknowledgment counts only while the gate waits.
@@ -51,8 +51,8 @@ impl ContainerTrack {
         }
     }
 
-    /// Forgets that the incarnation that has ended passed its probe. Without a gate, the report of that incarnation may
-    /// remain until the next incarnation's first probe.
+    /// Forgets that the ended incarnation has passed its probe. If the container has no gate, the report of that
+    /// incarnation may remain until the next incarnation's first probe.
     fn withdraw_passed_probe(&mut self) {
         if let Some(report) = self.raw_report.as_mut().filter(|_| self.gate.is_none()) {
             (report.check_passed, report.process) = (false, None);
@@ -105,7 +105,7 @@ impl ContainerTrack {
         match (&mut self.life, held) {
             (Life::Free { ack, .. }, true) => self.life = Life::Held(ack.take()),
             (Life::Untethered, true) => self.life = Life::Held(None),
-            // A gate's next incarnation starts with a new ticket. A hook has only the tether.
+            // The next incarnation of a container with a gate starts with a new ticket. A hook has only the tether.
             (Life::Ended(_), true) if !is_gate => self.start_new_incarnation(Life::Held(None)),
             // The program has no tether or has closed its inherited descriptors.
             (Life::Free { .. }, false) if is_first => self.life = Life::Untethered,

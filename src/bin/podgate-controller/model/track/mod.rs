@@ -40,7 +40,7 @@ pub(crate) struct ContainerTrack {
     // `PodModel` sets the following fields. All combinations are valid.
     pub(super) answers: Answers,
     pub(super) override_state: Option<State>,
-    /// Gate at the kubelet, in hold mode.
+    /// Gate of a container in hold mode, which the kubelet enforces.
     pub(super) hold: Option<HoldGate>,
     /// True if the container counts as started for the Pod's stage.
     pub(super) has_started: bool,
@@ -55,7 +55,8 @@ struct Gate {
     opened_at: Option<Instant>,
 }
 
-/// Answers of one incarnation. The end of an incarnation or the start of the next one replaces them.
+/// Observations of one incarnation, such as probe results. They are reset when the incarnation ends or the next one
+/// starts.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) probe_verdict: Option<ProbeVerdict>,
@@ -135,7 +136,7 @@ impl ContainerTrack {
         self.termination().is_some()
     }
 
-    /// Returns true if the container has ended, and the kubelet does not restart it, by the kubelet's status.
+    /// Returns true if the kubelet's status shows that the container has ended and will not be restarted.
     pub(crate) fn is_final(&self) -> bool {
         self.kubelet_status.as_ref().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
     }

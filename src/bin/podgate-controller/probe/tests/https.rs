@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 /// connection.
 type Seen = (Option<String>, Version, String, bool);
 
-/// Accepts connections with a self-signed, expired certificate for another name.
+/// Returns an acceptor whose certificate is self-signed, expired, and for another name.
 pub(super) fn acceptor(versions: &[&'static SupportedProtocolVersion], alpn: &[&str]) -> TlsAcceptor {
     let mut parameters = rcgen::CertificateParams::new(vec!["elsewhere.example".to_owned()]).unwrap();
     parameters.not_after = rcgen::date_time_ymd(2001, 1, 1);

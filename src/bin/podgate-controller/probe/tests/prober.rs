@@ -5,7 +5,7 @@ use crate::clock::now;
 use crate::probe::prober::{ProbeEvent, Prober, listen_check_interval};
 use std::cell::Cell;
 
-/// Guard against a test that hangs.
+/// Time limit for a test that would otherwise hang.
 const HANG: Duration = Duration::from_secs(30);
 
 fn container(name: &str, port: u16) -> Container {

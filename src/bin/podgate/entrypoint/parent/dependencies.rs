@@ -1,5 +1,5 @@
 //! Containers that podgate watches while the command runs. The exit of all `--stop-after` containers or the restart of
-//! a provider ends the command. The decisions depend only on the view of the pod and the time.
+//! a `--restart-with` container ends the command. The decisions depend only on the view of the pod and the time.
 
 use super::verdict::EndReason;
 use crate::args::Entrypoint;
@@ -16,7 +16,8 @@ const RESTART_WINDOW: Duration = Duration::from_secs(10);
 pub(super) struct Dependencies {
     /// Containers of `--stop-after`. The command ends when all of them have exited.
     stop_after: Vec<String>,
-    /// Start of [`RESTART_WINDOW`]: all containers of `stop_after` have ended, but the kubelet may restart one of them.
+    /// Time at which [`RESTART_WINDOW`] began: all containers of `stop_after` had ended, but the kubelet may restart
+    /// one.
     ended_at: Option<Instant>,
     providers: Vec<Provider>,
 }

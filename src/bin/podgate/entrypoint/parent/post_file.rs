@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time limit for a volume that does not answer.
+/// Time limit for writing the post file, because the volume may not answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rejects an invalid path before the command runs.

@@ -150,7 +150,7 @@ fn start_behind_a_closed_gate_is_a_violation() {
     assert_eq!(pod.state_of("api"), State::Violated);
 }
 
-/// A Pod at a moment of the test, with a held container `api` that waits for `db`.
+/// A Pod with a held container `api` that waits for `db`, and the current time of the test.
 struct Flapping {
     pod: PodModel,
     at: Instant,
@@ -185,7 +185,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// The container never runs in these cases. Its limit is 60 s.
+/// The container never runs in these cases. The time limit of its wait is 60 s.
 #[test]
 fn closed_time_counts_over_all_openings() {
     for (name, closed_and_open, is_timed_out) in [
