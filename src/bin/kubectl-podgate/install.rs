@@ -80,14 +80,14 @@ fn objects(args: &Install) -> Vec<String> {
     let webhook = webhook.replace("failurePolicy: Fail", &format!("failurePolicy: {}", args.failure_policy));
     let files = files.chain(args.namespaces.iter().map(in_namespace)).chain([deployment.to_owned(), webhook]);
     let text = files.collect::<Vec<_>>().join("---\n").replace(REGISTRY, &format!("{}/", args.registry));
-    // Remove the comments, which name other files.
+    // Remove the comments, because they refer to other files.
     let lines = text.split_inclusive('\n').filter(|line| !line.trim_start().starts_with('#'));
     lines.collect::<String>().split("---\n").map(str::to_owned).collect()
 }
 
 fn diff(text: &str) -> std::io::Result<ExitCode> {
     let mut kubectl = Command::new("kubectl").args(["diff", "-f", "-"]).stdin(Stdio::piped()).spawn()?;
-    // If kubectl does not read its input, it prints the reason and fails.
+    // Ignore an error: if kubectl does not read its input, kubectl prints the reason and fails.
     let _ = kubectl.stdin.take().map(|mut input| input.write_all(text.as_bytes()));
     Ok(if kubectl.wait()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -53,6 +53,6 @@ pub(crate) fn print_stderr(level: Level, message: &str) {
 
 /// Prints a line on standard error, without control characters that a manifest or the cluster may contain.
 pub(crate) fn print_line(line: &str) {
-    // A failed write to standard error cannot be reported anywhere.
+    // Ignore an error, because a failed write to standard error cannot be reported anywhere.
     let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
 }

@@ -21,8 +21,8 @@ use tracing::{info, warn};
 
 /// Size limit for a request's body, in bytes. The API server itself accepts objects of up to 3 MiB.
 const BODY_MAX: usize = 4 << 20;
-/// Largest body whose Pod is also checked for containers that cannot start. On a larger Pod, these checks would exceed
-/// the target of 100 ms of processor time for a review.
+/// Size of the largest body whose Pod is also checked for containers that cannot start, in bytes. On a larger Pod,
+/// these checks would exceed the target of 100 ms of processor time for a review.
 const CHECKED_BODY_MAX: usize = 256 << 10;
 /// Time limit for a request, from its head to the response. The API server gives up after 5 s (`timeoutSeconds`).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let runtime = runtime.map_err(|error| format!("cannot create the async runtime: {}", error_chain(&error)));
     let ended = runtime.and_then(|runtime| {
         let ended = runtime.block_on(serve_until_signal(args));
-        // Dropping the runtime would wait for an overdue review.
+        // Do not drop the runtime, because that would wait for an overdue review.
         runtime.shutdown_background();
         ended
     });

@@ -96,7 +96,7 @@ async fn serve_connection(
     });
     // Serve only HTTP/1.1. The API server uses only HTTP/1.1 for webhooks, to spread its requests over the replicas.
     let mut server = http1::Builder::new();
-    // `Activity` enforces the time limits instead.
+    // `Activity` enforces the time limits instead of hyper.
     server.header_read_timeout(None).max_buf_size(HEAD_MAX);
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {

@@ -15,7 +15,7 @@ pub(crate) fn spawn_or_warn(own: &Path) {
     let spawn = || -> io::Result<()> {
         let tether = Tether::take(own)?;
         let inherited = tether.inheritable_copy()?;
-        // The hook's caller may wait until all copies of the other descriptors are closed.
+        // Inherit no other descriptors: the hook's caller may wait until all copies of them are closed.
         inherit_only(inherited.as_fd());
         // The kubelet waits until the hook's output is closed, so the process must not inherit it.
         let mut command = Command::new(crate::OWN_PROGRAM);

@@ -29,7 +29,7 @@ pub(super) fn render(analysis: &Analysis<'_>) -> String {
     }))
 }
 
-/// Returns the SARIF object of a rule. GitHub requires both descriptions and the help.
+/// Returns the SARIF object of a rule. GitHub requires the short description, the full description and the help.
 fn rule_object(id: &str) -> Value {
     let rule = rules::find(id);
     let summary = message_object(&rule.map_or_else(|| id.replace('-', " "), |rule| rule.summary.to_owned()));

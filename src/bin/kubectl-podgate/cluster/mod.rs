@@ -61,7 +61,7 @@ impl Cluster {
                 let asked_for = connection.kubeconfig.is_some() || connection.context.is_some();
                 let why = match &error {
                     KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".to_owned(),
-                    // The library quotes the path twice.
+                    // The library quotes the path twice. Keep only the double quotes.
                     other => error_chain(other).replace("'\"", "\"").replace("\"'", "\""),
                 };
                 let failed = format!("cannot read the kubeconfig: {why}; pass one with --kubeconfig or KUBECONFIG");

@@ -53,7 +53,7 @@ impl Pods {
         if !is_declared(pod) || inject_label(pod) == Some("disabled") {
             return;
         }
-        // The record alone proves nothing: a manifest can contain a copy of it.
+        // Require the sidecar too, because a manifest can contain a copy of the injection's record.
         if find_container(pod, SIDECAR_NAME).is_some() {
             if let Some(version) = injected_version(pod) {
                 *self.versions.entry(("podgate", version)).or_default() += 1;

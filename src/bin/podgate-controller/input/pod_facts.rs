@@ -123,7 +123,7 @@ fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule])
         termination: terminated.map(|end| (id(&end.container_id), end.exit_code)),
         ended_run_started_at: terminated.and_then(|end| {
             let started = end.started_at.as_deref().and_then(parse_time).filter(|at| *at > SystemTime::UNIX_EPOCH);
-            // If a container could not be started, the kubelet sets startedAt to 1970.
+            // If a container could not be started, the kubelet sets startedAt to 1970, so use finishedAt.
             started.or_else(|| parse_time(end.finished_at.as_deref()?))
         }),
         has_started: status.started == Some(true),

@@ -34,8 +34,8 @@ enum HoldState {
     TimedOut,
     /// The gate has been open since this time, because its conditions were met.
     Open(Instant),
-    /// The gate has been open since this time without its conditions, because the time limit has passed. The gate stays
-    /// open until the container runs.
+    /// The gate has been open since this time, although its conditions are not met, because the time limit has passed.
+    /// The gate stays open until the container runs.
     Skipped(Instant),
 }
 

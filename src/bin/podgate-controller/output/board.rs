@@ -63,7 +63,7 @@ impl Board {
             let (path, flags) = (path.clone(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC);
             move || _ = sender.send(rustix::fs::open(&path, flags, Mode::empty()))
         };
-        // If the thread cannot be created, the channel closes at once.
+        // If the thread cannot be created, the channel closes at once, which ends the wait below.
         let _ = std::thread::Builder::new().spawn(open);
         let _open = match tokio::time::timeout(LEASE_WARNING_DELAY, &mut opened).await {
             Ok(opened) => opened,

@@ -87,7 +87,7 @@ fn request_headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), S
         }
     }
     let host = headers.remove(HOST).filter(|host| !host.is_empty());
-    // The request has no body. Go's client drops these headers too.
+    // Remove these headers, as Go's client does, because the request has no body.
     for name in [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER] {
         headers.remove(name);
     }

@@ -96,7 +96,7 @@ impl ProbeLane {
         self.is_expedited = false;
         let (container, probe, started_at) = (self.container.clone(), self.progress.probe().clone(), now());
         let attempt = async move {
-            // A panic fails only this attempt.
+            // Catch a panic, so that a panic fails only this attempt.
             let outcome = AssertUnwindSafe(attempt(&container, &probe, pod_ip)).catch_unwind().await;
             let outcome = outcome.unwrap_or_else(|_| Outcome::failure("the attempt panicked".to_owned()));
             Attempt { container: container.name, outcome, started_at, duration: started_at.elapsed() }
@@ -233,7 +233,7 @@ impl Prober {
     /// Checks the ports that are due for listening sockets.
     fn check_ports(&mut self, here: Instant) -> Option<ProbeEvent> {
         for (name, lane) in &mut self.lanes {
-            // The probe of the next stage may have another port.
+            // Get the port each time, because the probe of the next stage may have another port.
             let port = lane.container.probe_port(lane.progress.probe());
             let (Some(port), Some(at)) = (port, lane.listen_check_at) else { continue };
             if at > here {

@@ -96,7 +96,7 @@ async fn serve(answer: impl Fn(&str) -> String + 'static) -> (u16, Heads) {
             let head = String::from_utf8(head).unwrap();
             let target = head.split(' ').nth(1).unwrap().to_owned();
             seen.borrow_mut().push(head);
-            // The client may have closed the connection already.
+            // Ignore an error, because the client may have closed the connection already.
             let _ = stream.write_all(answer(&target).as_bytes()).await;
         }
     });

@@ -134,7 +134,7 @@ impl RunningCheck {
         if let Some(status) = self.status {
             return Ok(status);
         }
-        // Kill the group before reaping the command. After that, the group's id may be reused.
+        // Kill the group before reaping the command. After the reaping, the group's id may be reused.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         self.is_group_killed = true;
         let mut attempts = REAP_ATTEMPTS;

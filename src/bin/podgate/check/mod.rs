@@ -64,8 +64,8 @@ impl Checks {
     /// Creates a list of checks. `timeout` is the time limit for one attempt.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
         let entry = |check| Entry { check, pending: Some("not run yet".to_owned()), due: now, search_due: now };
-        // Process 1 also has children that are not checks: the kernel makes it the parent of all orphans of the
-        // container.
+        // Process 1 also has children that are not checks, because the kernel makes process 1 the parent of all orphans
+        // of the container.
         let is_first = rustix::process::getpid() == Pid::INIT;
         Checks {
             expected: Expected::Pass,

@@ -40,7 +40,7 @@ fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String
         starter.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);
         die_with_parent(&mut starter);
         starter.spawn()?
-        // Dropping `starter` closes the parent's copies of the write end.
+        // Dropping `starter` closes the parent's copies of the write end, so that the output can end.
     };
     let pid = Pid::from_child(&child);
     let watch = ChildWatch::new(&child);

@@ -106,7 +106,7 @@ impl Wait<'_> {
                 }
                 return Err(Failure::new(Exit::TimedOut, why));
             }
-            // The release of a dead sidecar's lock causes no event.
+            // The release of a dead sidecar's lock causes no event, so read again later.
             let reread = (!watch.is_controller_alive()).then(|| at + SLOW_REREAD);
             let fallback_due = fallback.next_due().filter(|_| dead);
             let next = [checks.next_due(), fallback_due, message_due, reread].into_iter().flatten().min();

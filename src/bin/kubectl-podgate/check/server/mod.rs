@@ -53,7 +53,7 @@ pub(super) async fn analyze_with_cluster<'a>(
 /// Cache of the cluster's answers. Each query is sent once, and only if a template needs the answer.
 struct ClusterAnswers {
     cluster: Cluster,
-    /// True if the cluster has podgate's webhook, and a finding about it.
+    /// True if the cluster has podgate's webhook, and a finding about the webhook, if any.
     webhook: Option<(bool, Option<Finding>)>,
     /// Findings about permissions, by namespace and service account.
     rights: BTreeMap<(String, String), Vec<Finding>>,

@@ -38,7 +38,7 @@ pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {
 pub(super) fn create_directory() -> Result<TempDir, String> {
     let parent = std::env::temp_dir();
     let create = || {
-        // Command lines and the descriptions of stand-ins contain the path as text.
+        // Command lines and the descriptions of stand-ins contain the path as text, so the path must be UTF-8.
         parent.to_str().ok_or_else(|| Error::other("the path is not UTF-8"))?;
         let private = Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().prefix("podgate-try-").permissions(private).tempdir()?;

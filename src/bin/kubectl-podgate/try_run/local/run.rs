@@ -259,7 +259,7 @@ impl<'a> Run<'a> {
             Phase::Run if !is_open => self.judge(now),
             // A container has ended or was killed after the verdict, so the run is not settled: go back to `Run`.
             Phase::Linger(_) if is_open => self.phase = Phase::Run,
-            // The last log lines may not have been read yet.
+            // The last log lines may not have been read yet, so wait a moment.
             Phase::Linger(_) if !(self.args.stop || self.is_interrupted) => {
                 return Ok(now_ms() - self.result.judged_at > 100);
             }

@@ -48,7 +48,7 @@ pub(super) fn parse_event(line: &str) -> Option<(bool, i64)> {
 }
 
 fn write_event(word: &str) {
-    // A failed write means that `try` has gone. This process is then killed.
+    // Ignore an error: a failed write means that `try` has ended. The kernel then kills this process.
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{EVENT_MARK}{word} {}", now_ms()).and_then(|()| out.flush());
 }

@@ -135,7 +135,7 @@ impl Supervised {
         (restarts && self.kill_at.is_none()).then_some(doublings.map_or(FIRST_RESTART, back_off))
     }
 
-    /// Starts a process of the container. `run` is the index of its run; a hook has none.
+    /// Starts a process of the container. `run` is the index of the container's run; `None` for a hook.
     fn spawn(&self, words: &[String], run: Option<usize>) -> Result<Child, String> {
         let name = &self.history.task.name;
         let (program, arguments) = words.split_first().ok_or_else(|| format!("{name}: its command is empty"))?;
@@ -161,8 +161,8 @@ impl Supervised {
     }
 }
 
-/// Sends each line of a pipe as a message. Splits a line longer than [`LINE_MAX`]; only its beginning can be an event.
-/// Waits while too many messages have not been read yet.
+/// Sends each line of a pipe as a message. Splits a line longer than [`LINE_MAX`]; only the first part of a line can be
+/// an event. Waits while too many messages have not been read yet.
 fn forward_lines(pipe: impl Read, name: &str, run: Option<usize>, messages: &SyncSender<Message>) {
     let mut pipe = BufReader::new(pipe);
     let (mut bytes, mut is_beginning) = (Vec::new(), true);
@@ -182,8 +182,8 @@ fn forward_lines(pipe: impl Read, name: &str, run: Option<usize>, messages: &Syn
     }
 }
 
-/// Removes a process that has ended. Returns its exit code, or 128 + N if signal N ended it. Its own children are
-/// programs of podgate, which end with it.
+/// Reaps a child process that has ended. Returns its exit code, or 128 + N if signal N ended it. The children of that
+/// process are programs of podgate, which end with their parent.
 fn take_ended(child: &mut Option<Child>) -> Option<u8> {
     let status = child.as_mut()?.try_wait().ok().flatten()?;
     *child = None;

@@ -92,7 +92,7 @@ impl Draft<'_> {
     /// Returns the node at `step`, or `None` if the whole value at `step` will be rendered again.
     fn enter_child(&mut self, node: usize, step: &PathSegment) -> Option<usize> {
         let Some((index, old)) = self.find_entry(node, step) else {
-            // The field comes from a merge key.
+            // The field comes from a merge key, so add the field to the object itself.
             self.add_field(node, step);
             return None;
         };

@@ -22,7 +22,7 @@ impl Splicer<'_> {
     /// Returns the splices for a collection in brackets, or `None` if a splice would remove a comment.
     pub(super) fn flow_splices(&self, node: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
         let whole = self.tree.nodes[node].content();
-        // The object in `[a: b]` has no braces.
+        // Do not edit an object without braces, such as the object in `[a: b]`.
         self.text[whole.clone()].starts_with(['[', '{']).then_some(())?;
         let elements = self.tree.children(node).map(|(key, value)| {
             let (start, end) = (self.tree.nodes[value].start(), self.tree.nodes[value].content().end);
@@ -42,7 +42,7 @@ impl Splicer<'_> {
                 [head].into_iter().chain((0..elements.len()).map(gap)).any(|gap| self.text[gap].contains('#'));
             return (!comments).then_some(vec![(inside, new?.join(&separator))]);
         };
-        // The text between two entries stays with the first one. Removed and added entries have `separator` instead.
+        // The text between two entries stays with the first entry. Removed and added entries have `separator` instead.
         let mut is_dropped = vec![true; elements.len() - 1];
         let (mut out, mut previous) = (String::new(), None::<usize>);
         for (number, part) in parts.iter().enumerate() {

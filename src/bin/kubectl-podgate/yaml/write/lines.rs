@@ -71,7 +71,7 @@ pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     let start = node.start();
     let mut prefix = line_before(text, start);
     if node.content().is_empty() {
-        // The parser reports an empty item behind the comment on its line.
+        // For an empty item, the parser reports a position after the comment on the item's line.
         prefix = prefix.split(" #").next().unwrap_or(prefix);
     }
     if prefix.trim_end().ends_with('-') {

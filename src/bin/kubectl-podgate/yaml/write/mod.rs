@@ -60,7 +60,7 @@ impl<'a> Pieces<'a> {
         let whole = match node.kind {
             NodeKind::Object { flow: true } if *is_json => node.content(),
             NodeKind::Object { flow: false } if lines::begins_line(text, node.start()) && text.ends_with('\n') => {
-                // Blank lines below can belong to a block scalar.
+                // Include the blank lines below, because they can belong to a block scalar.
                 let end = lines::line_end(text, node.content().end);
                 let blank = text[end..].split_inclusive('\n').take_while(|line| line.trim().is_empty());
                 lines::line_start(text, node.start())..end + blank.map(str::len).sum::<usize>()

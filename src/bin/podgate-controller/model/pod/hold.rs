@@ -1,4 +1,4 @@
-//! Decides when the gates of held containers open and close. A gate follows its conditions: it is open while they hold.
+//! Decides when the gates of held containers open and close. A gate is open while its conditions are met.
 
 use super::PodModel;
 use crate::model::pending_ack::PendingAck;

@@ -206,7 +206,7 @@ impl PodModel {
         if self.published.as_ref().is_some_and(|last| Snapshot { revision: last.revision, ..next.clone() } == *last) {
             return None;
         }
-        // Readers reject a revision above REVISION_MAX. Reaching it takes 2^53 changes.
+        // Readers reject a revision above REVISION_MAX. It takes 2^53 changes to reach this limit.
         self.revision = (self.revision + 1).min(REVISION_MAX);
         self.published = Some(Snapshot { revision: self.revision, ..next });
         self.published.as_ref()
@@ -290,7 +290,7 @@ impl PodModel {
 
     /// Returns the containers that must exit now, because all other containers have ended for good.
     pub(crate) fn to_quit(&self) -> impl Iterator<Item = &ContainerTrack> {
-        // A native sidecar ends after the regular containers. A tether can end too early, so only the kubelet counts.
+        // Native sidecars end later, so ignore them. Trust only the kubelet, because a tether can end too early.
         let is_over =
             |track: &ContainerTrack| track.spec.restart_policy.as_deref() == Some("Always") || track.is_final();
         let is_last = |track: &ContainerTrack| track.spec.quit.is_some();

@@ -24,7 +24,7 @@ impl ContainerTrack {
         let (is_running, ended_at) = (self.is_running(), self.ended_at);
         let gate = self.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock, self.is_resumed));
         self.answers.has_passed_gate |= is_running && gate.is_open();
-        // A short run may end before its start was observed.
+        // A short run may end before its start is observed, so an end while the gate is open counts too.
         let has_run = || ended_at.zip(gate.open_since()).is_some_and(|(ended_at, since)| ended_at >= since);
         if is_running || has_run() {
             gate.restart_wait(now);

@@ -99,7 +99,7 @@ impl ContainerTrack {
     pub(super) fn is_gate_closed(&self) -> bool {
         match self.spec.mode {
             Mode::Entrypoint => !self.report().is_some_and(Report::has_gate_opened),
-            // The gate may close again while the container runs.
+            // The gate may close again while the container runs, so `has_passed_gate` counts too.
             Mode::Hold => {
                 let may_pass = self.answers.has_passed_gate || self.hold.as_ref().is_some_and(HoldGate::is_open);
                 self.running_id().is_none() && !may_pass
@@ -209,7 +209,7 @@ impl ContainerTrack {
             probe_verdict: has_outside_probe.then(|| self.answers.probe_verdict.unwrap_or(ProbeVerdict::NotYet)),
             exec_probes: (self.has_exec_probe() || self.spec.ready_check.is_some()).then(|| ExecEvidence {
                 reported_passed: self.report().is_some_and(|report| report.check_passed),
-                // The kubelet does not know the check that replaces its probes, so its `ready` status does not count.
+                // The kubelet does not run the check that replaces the probes, so its `ready` status does not count.
                 kubelet: if self.spec.ready_check.is_none() { self.answers.kubelet } else { KubeletReady::default() },
             }),
             was_ready: self.answers.was_ready,

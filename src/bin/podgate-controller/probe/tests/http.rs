@@ -130,7 +130,7 @@ async fn responses_are_accepted_as_by_gos_client() {
 #[tokio::test(flavor = "local")]
 async fn endless_response_ends_the_attempt_early() {
     for (start, flood, success) in [
-        // Only the beginning of a body is read.
+        // Only the beginning of a body is read, so an endless body is no failure.
         ("HTTP/1.1 200 OK\r\n\r\n", "x", true),
         ("HTTP/1.1 200 OK\r\n", "A: b\r\n", false),
         ("HTTP/1.1 200 OK\r\n", "no end of it", false),

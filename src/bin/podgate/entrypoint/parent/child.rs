@@ -118,7 +118,7 @@ impl Child {
     /// Reaps all children that have ended, including adopted orphans. Passes all of them except the command to
     /// `others`.
     pub(super) fn reap(&mut self, mut others: impl FnMut(Pid, WaitStatus)) {
-        // Kill the rest of the group before reaping the command. After that, the group's id may be reused.
+        // Kill the rest of the group before reaping the command. After the reaping, the group's id may be reused.
         if self.ending.is_some() && self.status.is_none() && has_child_ended(self.pid) {
             signal_group(self.pid, libc::SIGKILL);
         }
