@@ -14,9 +14,9 @@ const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 /// Time after which a wait for a lock is logged.
 const LOCK_WARNING_DELAY: Duration = Duration::from_secs(1);
 
-/// Waits until no other sidecar of the Pod runs, and returns the lock that keeps others waiting. Two sidecars would both
-/// write the board and open gates. That can happen if the runtime reports the end of a container too early, or if a Pod
-/// written by hand has two sidecars.
+/// Waits until no other sidecar of the Pod runs, and returns the lock that keeps others waiting. Two sidecars would
+/// both write the board and open gates. That can happen if the runtime reports the end of a container too early, or if
+/// a Pod written by hand has two sidecars.
 ///
 /// The lock is on the directory `self_dir` itself. Other containers mount only directories beneath it, so they cannot
 /// take this lock. A file of the board is unsuitable, because other containers can take read locks on it.

@@ -124,7 +124,7 @@ impl Cluster {
         })
     }
 
-    /// Creates an object at `path`. Returns the object as the API server stores it, or would store it without a dry run.
+    /// Creates an object at `path`. Returns the object that the API server stores, or would store without a dry run.
     pub(crate) async fn create(&self, path: &str, dry_run: bool, object: &Value) -> Result<Value, ClusterError> {
         let parameters = PostParams { dry_run, ..PostParams::default() };
         let request = Request::new(path).create(&parameters, object.to_string().into_bytes());

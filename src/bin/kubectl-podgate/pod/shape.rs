@@ -156,7 +156,7 @@ impl KubeletStatus {
         self.reason.as_deref() == Some(CONFIG_ERROR) && self.message.as_deref().is_some_and(is_of_gate)
     }
 
-    /// Returns true if the kubelet leaves the variable of hold mode empty, because it does not know variables from files.
+    /// Returns true if the kubelet leaves the variable of hold mode empty, because it knows no variables from files.
     pub(super) fn knows_no_env_files(&self) -> bool {
         let text = format!("missing value for {}", names::HOLD_VARIABLE);
         self.message.as_ref().is_some_and(|message| message.contains(&text))

@@ -5,8 +5,8 @@ use std::ops::Range;
 /// Returns the ranges of the documents in file order, and true if the file holds only JSON. Omits separators, and the
 /// text that Kubernetes skips: from a line `...` to the next separator.
 ///
-/// Fails with the offset of a line that begins with `---` but is no separator, such as `--- {a: 1}` or an unindented PEM
-/// header. Kubernetes rejects files with such a line.
+/// Fails with the offset of a line that begins with `---` but is no separator, such as `--- {a: 1}` or an unindented
+/// PEM header. Kubernetes rejects files with such a line.
 pub(crate) fn split_documents(text: &str) -> Result<(Vec<Range<usize>>, bool), usize> {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     if let Some(values) = split_json(text, start) {

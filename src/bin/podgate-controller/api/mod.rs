@@ -27,16 +27,16 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{info, warn};
 
-/// Time during which changes are collected into one patch. Each patch costs the API server a write, and makes the kubelet
-/// sync the Pod.
+/// Time during which changes are collected into one patch. Each patch costs the API server a write, and makes the
+/// kubelet sync the Pod.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
 /// Time during which changes are collected into the first patch. Before that patch, a user sees only the kubelet's
 /// status.
 const FIRST_BATCH_WINDOW: Duration = Duration::from_millis(400);
 /// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
-/// Time during which all changes are collected while a container is held. Each patch makes the kubelet sync the Pod, and
-/// such a sync can delay the release of the container by up to 1 s.
+/// Time during which all changes are collected while a container is held. Each patch makes the kubelet sync the Pod,
+/// and such a sync can delay the release of the container by up to 1 s.
 const HELD_BATCH_WINDOW: Duration = Duration::from_secs(30);
 /// Longest pause after a failed patch that releases a held container.
 const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(2);

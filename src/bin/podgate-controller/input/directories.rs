@@ -119,8 +119,8 @@ impl Directories {
         inotify.get_mut().watches().add(path, mask).map(|_| ())
     }
 
-    /// Waits until a container may have written its report or released its tether. Returns after the [`reread_interval`]
-    /// too, in case inotify loses an event. Cancel-safe.
+    /// Waits until a container may have written its report or released its tether. Returns after the
+    /// [`reread_interval`] too, in case inotify loses an event. Cancel-safe.
     pub(crate) async fn changed(&mut self) {
         let reread = reread_interval(self.last_event.elapsed());
         if let Some((at, rounds)) = self.rechecks

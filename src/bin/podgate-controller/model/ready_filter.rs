@@ -83,8 +83,8 @@ impl ReadyFilter {
         self.startup_passed_id.as_deref() == Some(id)
     }
 
-    /// Accepts the pending status if it is trusted at `now` and `config_seen` has not changed. Returns true if no status
-    /// is pending any more.
+    /// Accepts the pending status if it is trusted at `now` and `config_seen` has not changed. Returns true if no
+    /// status is pending any more.
     pub(crate) fn recheck(&mut self, config_seen: Option<&str>, now: Instant) -> bool {
         if self.due().is_none_or(|at| at > now) {
             return false;

@@ -2,8 +2,8 @@
 //!
 //! After the sidecar restarts or the Pod gets a new sandbox, the API can still show an outdated status. The sidecar
 //! could then treat a container that completed in the previous sandbox as completed in the current one. The sidecar
-//! cannot read its own container id, so it uses the status of its own container as evidence. The Pod's status is current
-//! if at least one of these conditions is met:
+//! cannot read its own container id, so it uses the status of its own container as evidence. The Pod's status is
+//! current if at least one of these conditions is met:
 //!
 //! - The kubelet reports a start time of the sidecar's container that is not earlier than the start of this process.
 //! - The status has changed during this run: the container was not running before, or the restart count has grown. This

@@ -91,8 +91,8 @@ impl Board {
         Ok(())
     }
 
-    /// Writes `annotations`, then rings the bell. If the write fails, sets `retry_at`. If creating the bell fails, agents
-    /// use inotify.
+    /// Writes `annotations`, then rings the bell. If the write fails, sets `retry_at`. If creating the bell fails,
+    /// agents use inotify.
     pub(crate) fn publish(&mut self, annotations: &Annotations) {
         // Old files that containers keep open may fill the volume. With the padding, podgate can then overwrite the
         // last file in place, even with longer states.

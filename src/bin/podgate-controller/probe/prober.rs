@@ -142,9 +142,9 @@ impl Prober {
         }
     }
 
-    /// Starts probing a container. `run` differs between incarnations. `has_passed` means that the container has already
-    /// passed its probes in this incarnation. Does nothing if the container has no probe or is already being probed.
-    /// Drops the attempt of an earlier incarnation. A container that restarts too often is probed later.
+    /// Starts probing a container. `run` differs between incarnations. `has_passed` means that the container has
+    /// already passed its probes in this incarnation. Does nothing if the container has no probe or is already being
+    /// probed. Drops the attempt of an earlier incarnation. A container that restarts too often is probed later.
     pub(crate) fn start(&mut self, container: &Container, run: u64, has_passed: bool) {
         if self.lanes.get(&container.name).is_some_and(|lane| lane.run == run) {
             return;

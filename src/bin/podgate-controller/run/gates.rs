@@ -5,7 +5,7 @@ use crate::clock::{now, wall_clock};
 use tracing::{error, info};
 
 impl Controller {
-    /// Opens and closes gates as the published states require. Returns true if a patch must release a held container now.
+    /// Opens and closes gates as the published states require. Returns true if a patch must now release a container.
     pub(super) fn update_gates(&mut self) -> bool {
         let Some(files) = self.hold_files.as_ref().filter(|_| self.exit_rule.signal.is_none()) else { return false };
         self.pod.update_gates(now(), wall_clock(), |container, open| {

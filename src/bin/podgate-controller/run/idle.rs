@@ -13,8 +13,8 @@ const API_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Idling {
     pub(super) is_idle: bool,
-    /// Limits how often each container can end idling. Each wake-up opens a watch on the API server, and a container can
-    /// write any number of reports.
+    /// Limits how often each container can end idling. Each wake-up opens a watch on the API server, and a container
+    /// can write any number of reports.
     limits: BTreeMap<String, TokenBucket>,
     /// Next wake-up that a rate limit has delayed: its time and container.
     pub(super) delayed: Option<(Instant, String)>,

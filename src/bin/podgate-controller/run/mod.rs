@@ -123,8 +123,8 @@ struct Controller {
 type Timer = (Option<Instant>, fn(&mut Controller));
 
 impl Controller {
-    /// Waits until no other sidecar runs, installs the agent, creates the directories, publishes the first snapshot, and
-    /// then takes the lock on the board.
+    /// Waits until no other sidecar runs, installs the agent, creates the directories, publishes the first snapshot,
+    /// and then takes the lock on the board.
     async fn start(args: &RunArgs) -> Result<Controller, String> {
         let identity = pod_identity(args)?;
         let declared = args.containers.clone().unwrap_or_default();

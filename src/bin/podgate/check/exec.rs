@@ -49,8 +49,8 @@ fn all_children() -> Vec<Pid> {
 }
 
 impl RunningCheck {
-    /// Starts the command with `/dev/null` as input and output, or with this process's output if `shows_output`. Captures
-    /// the error message of a `podgate check` process whose output is not shown.
+    /// Starts the command with `/dev/null` as input and output, or with this process's output if `shows_output`.
+    /// Captures the error message of a `podgate check` process whose output is not shown.
     pub(super) fn start(
         argv: &Argv,
         deadline: Instant,

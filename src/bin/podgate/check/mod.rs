@@ -240,8 +240,8 @@ fn may_pass(check: &Check) -> bool {
     }
 }
 
-/// Runs a check once, within `limit`. The error is a short description of the result. With `shows_output`, a child process
-/// prints its own error and the output of its command.
+/// Runs a check once, within `limit`. The error is a short description of the result. With `shows_output`, a child
+/// process prints its own error and the output of its command.
 pub(crate) fn run_once(check: &Check, limit: Duration, shows_output: bool) -> Result<(), String> {
     match child_argv(check, limit, shows_output) {
         Some(argv) => run_to_end(&argv, limit + extra_time(check), ChildScope::ChecksOnly, shows_output),

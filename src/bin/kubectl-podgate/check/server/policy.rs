@@ -63,7 +63,7 @@ fn weakness(
     reasons.into_iter().find_map(|(holds, why)| holds.then_some(why))
 }
 
-/// Returns true if a selector or a rule excludes objects. The API server adds empty selectors, which select all objects.
+/// Returns true if a selector or a rule excludes objects. The API server adds empty selectors, which select everything.
 fn excludes(resources: &MatchResources) -> bool {
     let MatchResources { exclude_resource_rules, namespace_selector, object_selector, .. } = resources;
     let selects = |selector: &LabelSelector| selector.match_labels.is_some() || selector.match_expressions.is_some();

@@ -101,8 +101,8 @@ fn parse(text: &str, is_json: bool) -> Result<Value, SourceError> {
 }
 
 impl Document {
-    /// Returns the document's text with these edits. All other bytes stay the same. On failure, returns the place and the
-    /// reason.
+    /// Returns the document's text with these edits. All other bytes stay the same. On failure, returns the place and
+    /// the reason.
     pub(crate) fn edited(&self, edits: &[Edit]) -> Result<String, Finding> {
         let Some(first) = edits.first().map(|edit| &edit.at) else { return Ok(self.text.clone()) };
         let mut expected = self.value.clone();

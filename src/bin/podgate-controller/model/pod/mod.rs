@@ -229,8 +229,8 @@ impl PodModel {
     }
 
     fn build_snapshot(&self) -> Snapshot {
-        // Without the API, the start of a container without hook, gate and port cannot be detected. Do not wait for such
-        // containers.
+        // Without the API, the start of a container without hook, gate and port cannot be detected. Do not wait for
+        // such containers.
         let counts = |track: &&ContainerTrack| track.spec.mode != Mode::None || self.has_api_answered;
         let started = self.tracks.iter().any(|track| track.spec.mode != Mode::None)
             && self.tracks.iter().filter(counts).all(|track| track.has_started);

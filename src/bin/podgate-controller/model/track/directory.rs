@@ -74,7 +74,7 @@ impl ContainerTrack {
     }
 
     /// Decides if the directory's report belongs to the current incarnation. After `execve`, the agent cannot report
-    /// again. The report of an open gate therefore counts while the tether is held, even after a restart of the sidecar.
+    /// again. The report of an open gate therefore counts while the tether is held, even if the sidecar restarts.
     pub(super) fn check_report(&mut self, epoch: &str) {
         let runs = matches!(self.life, Life::Held(_) | Life::Untethered);
         self.is_report_current = self.raw_report.as_ref().is_some_and(|report| match report.has_gate_opened() {
