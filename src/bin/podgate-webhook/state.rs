@@ -18,7 +18,7 @@ pub(crate) struct State {
     pub(crate) metrics: Metrics,
     pub(crate) served_cert: Arc<ServedCert>,
     pub(crate) body_budget: BodyBudget,
-    /// Lock that is held during each review. One review at a time limits memory. Waiting reviews form a queue.
+    /// Lock that is held during each review. One review at a time needs less memory. Waiting reviews form a queue.
     pub(crate) review_seat: Arc<Mutex<()>>,
     /// Lock of the only large body that is reviewed or in the queue. The other large bodies wait for this lock.
     pub(crate) large_body_turn: Mutex<()>,

@@ -110,7 +110,7 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
     containers.collect()
 }
 
-/// Returns the gate of a container in hold mode. The container's spec does not contain the conditions.
+/// Returns the gate of a container in hold mode, from the sidecar's list. The container's spec has no conditions.
 fn hold_gate(declared: &Declared) -> Option<Gate> {
     let limit = |seconds: u32| humantime::format_duration(Duration::from_secs(seconds.into())).to_string();
     (declared.mode == Mode::Hold).then(|| Gate {

@@ -1,5 +1,5 @@
 //! HTTP requests to one registry (<https://github.com/opencontainers/distribution-spec>). Limits the size of answers.
-//! Sends no credentials from TLS to plain HTTP, or with a redirect to another host.
+//! Sends no credentials if a redirect leads to another host, or from TLS to plain HTTP.
 
 use super::credentials::Login;
 use base64::prelude::{BASE64_STANDARD, Engine};

@@ -46,7 +46,7 @@ pub(crate) struct Document {
     pub(crate) error: Option<SourceError>,
     /// The separator and other text before the document.
     before: String,
-    /// First line of the document in its source, from 1.
+    /// Number of the document's first line in its source, counted from 1.
     pub(crate) line: usize,
     /// True if the file holds only JSON.
     pub(crate) is_json: bool,

@@ -33,7 +33,7 @@ pub(crate) struct Directories {
     /// Directories that could not be created or watched yet, with the size of their reports.
     unwatched: Vec<(PathBuf, usize)>,
     has_warned: bool,
-    /// Kernel timer. Tokio's timer would wake the idle sidecar more than once for each check.
+    /// Kernel timer for the checks. Tokio's timer would wake the idle sidecar more than once for each check.
     timer: PreciseTimer,
     last_seen: BTreeMap<String, LastSeen>,
     /// Limits the sidecar's CPU use while containers write continuously.

@@ -37,7 +37,7 @@ pub(crate) struct StatusTrust {
     first: Option<(Option<u32>, Instant)>,
     /// Restart count in the last current status; `None` before the first one.
     current: Option<u32>,
-    /// Facts that are outdated now, but become current if they do not change.
+    /// Facts that are treated as outdated, but count as current once they have not changed for `STABLE_FOR`.
     pub(crate) outdated: Option<PodFacts>,
 }
 

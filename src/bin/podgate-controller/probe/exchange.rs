@@ -71,7 +71,7 @@ where
     LocalSet::new().run_until(exchange).await
 }
 
-/// Sends a request and reads the response while `connection` transfers the bytes of both.
+/// Sends a request and reads the response while `connection` transfers the data.
 async fn drive<R, E>(
     connection: impl Future<Output = Result<(), E>>,
     send: impl AsyncFnOnce() -> hyper::Result<Response<Incoming>>,

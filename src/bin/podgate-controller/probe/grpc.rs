@@ -1,5 +1,5 @@
-//! `grpc`: [the gRPC health service](https://github.com/grpc/grpc/blob/master/doc/health-checking.md), like the
-//! kubelet's probe. With TLS, no certificate is verified.
+//! Implements `grpc` probes, like the kubelet, without verification of TLS certificates. Uses the
+//! [gRPC health service](https://github.com/grpc/grpc/blob/master/doc/health-checking.md).
 //!
 //! The two messages, with one field each, are encoded and decoded by hand. A gRPC library would be larger than the rest
 //! of the prober.

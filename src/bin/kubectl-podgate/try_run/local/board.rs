@@ -12,7 +12,7 @@ pub(super) struct BoardReader {
     /// Epoch of the sidecar's run that wrote the board.
     pub(super) epoch: String,
     last_content: Vec<u8>,
-    /// Last state of each container, with its time.
+    /// Last state of each container, with its time in milliseconds since 1970.
     states: BTreeMap<String, (State, i64)>,
 }
 

@@ -56,8 +56,8 @@ impl History {
         *(if is_ready { &mut run.passes } else { &mut run.started }) = Some(at);
     }
 
-    /// Returns true if the container has done what the order requires: it has ended, or its run is Ready. A container
-    /// that the kubelet does not restart may also end with 0.
+    /// Returns true if the container has reached the end that the order requires. Without a required end, the current
+    /// run must be Ready, or have ended with 0 under a restart policy other than `Always`.
     pub(super) fn is_complete(&self) -> bool {
         let has_reached = |run: &Incarnation, want| self.reached(run, want).is_some();
         match (self.task.required_end, self.runs.last()) {

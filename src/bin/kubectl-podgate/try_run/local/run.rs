@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
     }
 
     /// Kills the containers whose faults are due. A fault waits until its container runs, and each fault needs its own
-    /// run. After the verdict, no fault is due any more, because it would not be visible.
+    /// run. After the verdict, no fault is due any more, because its effect would not be visible.
     fn cause_faults(&mut self, now: Instant) {
         for at in 0..self.faults.len() {
             let PendingFault { fault, container, killed } = self.faults[at];
@@ -281,8 +281,8 @@ impl<'a> Run<'a> {
         Ok(false)
     }
 
-    /// Returns true if the run is ready for the verdict. Each fault must have occurred and each container must have
-    /// settled, unless the container is over.
+    /// Returns true if the run is ready for the verdict: each fault has occurred, and each container has settled.
+    /// Containers that will not run again, and their faults, do not count.
     fn is_settled(&self) -> bool {
         let is_resolved = |one: &PendingFault<'_>| {
             let own = &self.containers[one.container];

@@ -41,7 +41,7 @@ const PORT_CODE: u8 = 71;
 /// First character of a line that the stand-in writes for `try`, followed by an event and its time.
 const EVENT_MARK: char = '\u{1f}';
 
-/// Returns the event in a line of a stand-in: true for Ready, false for the start, and its time.
+/// Returns the event in a stand-in's line, and the event's time. The event is true for Ready, and false for the start.
 pub(super) fn parse_event(line: &str) -> Option<(bool, i64)> {
     let (word, at) = line.strip_prefix(EVENT_MARK)?.split_once(' ')?;
     Some((word == "ready", at.parse().ok()?))

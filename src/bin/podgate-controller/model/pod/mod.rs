@@ -127,7 +127,7 @@ impl PodModel {
         waiting.iter().for_each(|name| self.begin_ack(name, now));
     }
 
-    /// Applies the user's overrides for this sandbox: `STATE@SANDBOX-ID`.
+    /// Applies the user's overrides for this sandbox: annotations with the value `STATE@SANDBOX-ID`.
     pub(crate) fn on_overrides(&mut self, annotations: &Annotations) {
         for track in &mut self.tracks {
             let value = annotations.get(&format!("{}{}", names::OVERRIDE_PREFIX, track.spec.name));
@@ -159,7 +159,7 @@ impl PodModel {
         }
     }
 
-    /// Stores the kubelet's `ready` status of a container; `None` while the status cannot be trusted.
+    /// Stores the kubelet's `ready` status of a container. `ready` is `None` while the status cannot be trusted.
     pub(crate) fn on_kubelet_ready(&mut self, name: &str, ready: Option<bool>) {
         if let Some(track) = self.track_mut(name) {
             let kubelet = &mut track.answers.kubelet;

@@ -78,7 +78,8 @@ impl ContainerTrack {
         self.probing_run += 1;
     }
 
-    /// Handles the ticket of a gate. A new ticket starts a new incarnation, unless it is the first in this epoch.
+    /// Handles the ticket of a gate, and returns true for a new ticket. A new ticket starts a new incarnation, unless
+    /// it is the first ticket in this epoch.
     pub(super) fn on_ticket(&mut self) -> bool {
         let ticket = self.raw_report.as_ref().and_then(|report| report.ticket.clone());
         let is_new = |ticket: &String| self.gate.as_ref().is_none_or(|gate| gate.ticket != *ticket);

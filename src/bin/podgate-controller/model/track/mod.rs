@@ -29,13 +29,13 @@ pub(crate) struct ContainerTrack {
     gate: Option<Gate>,
     life: Life,
     pub(crate) kubelet_status: Option<Kubelet>,
-    /// Time at which the current end was observed.
+    /// Time at which the end of the current incarnation was observed.
     pub(super) ended_at: Option<Instant>,
     /// Container id of an earlier incarnation. The end of that incarnation is ignored, because a later incarnation has
     /// reported.
     superseded_id: Option<String>,
     pub(super) restarts: u64,
-    /// Number of the current probing. Each incarnation gets a new number.
+    /// Number that identifies the current run of the probes. Each incarnation gets a new number.
     pub(crate) probing_run: u64,
     // `PodModel` sets the following fields. All combinations are valid.
     pub(super) answers: Answers,

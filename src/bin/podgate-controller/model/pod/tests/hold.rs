@@ -8,7 +8,7 @@ const HELD: &str = r#"[
     {"name":"api","mode":"hold","until":["db"],"timeoutSeconds":60,"readinessProbe":{"tcpSocket":{"port":2}}}]"#;
 
 impl PodModel {
-    /// Determines states and gates. Returns the changes of gates.
+    /// Updates the states and the gates. Returns a value for each changed gate: true if the gate has opened.
     fn follow_conditions(&mut self, now: Instant) -> Vec<bool> {
         let mut changes = Vec::new();
         self.update_snapshot();
