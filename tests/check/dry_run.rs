@@ -71,7 +71,7 @@ fn template_is_sent_as_a_pod() {
     assert_eq!(pod["spec"]["volumes"], json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]));
     assert!(pod["spec"].get("initContainers").is_none(), "podgate's webhook must inject the Pod: {pod}");
 
-    // Without the webhook, `check` sends the Pod as the tool injects it.
+    // If the cluster has no webhook, `check` injects the Pod itself and sends the result.
     let server = serve_pods("36", ALL, false, json!([]), |pod| Answer::Json(201, with_defaults(pod)));
     let (code, out, _) = with_server(&server.address, STATEFUL);
     assert!(code == 0 && out.contains("0 errors, 0 warnings, 1 note") && out.contains("missing-webhook"), "{out}");

@@ -1,9 +1,9 @@
 //! Selects a mode for each container: a gate in front of its command, a gate at the kubelet (hold mode), or hooks.
 //! These hooks run in the preceding containers and hold the container back.
 //!
-//! Hooks are selected only if an annotation requests them, because the order can be broken under hooks. The kubelet
-//! starts a Pod's containers one after another, and a hook holds back all later containers. If hooks must hold a
-//! container back, all containers that it waits for, directly or indirectly, must therefore also have hooks.
+//! Hooks are selected only if an annotation requests them, because hooks cannot keep the order in every case. The kubelet
+//! starts a Pod's containers one after another, and a hook delays all later containers. If hooks delay a container, all
+//! its direct and indirect dependencies must therefore have hooks.
 
 use super::graph::Graph;
 use super::types::{ImageCommand, KnownFacts};

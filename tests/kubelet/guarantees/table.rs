@@ -17,7 +17,7 @@ const NOTES: &[(&[&str], &[Mode], &str)] = &[
     (
         &["crash_before_ready"],
         &[Mode::PostStart],
-        "The kubelet starts the next container as soon as a container crashes under its hook.",
+        "If a container crashes while its hook runs, the kubelet starts the next container at once.",
     ),
     (
         &["crash_after_ready"],

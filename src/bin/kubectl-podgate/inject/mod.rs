@@ -44,7 +44,8 @@ pub(crate) fn uninject(args: &Uninject) -> Result<ExitCode, Vec<String>> {
     run(&args.files, &FindingArgs::default(), false, |_| Ok(Action::Uninject))
 }
 
-/// Runs `inject` or `uninject`. If `reads_all` is true, a document without podgate's keys may also declare an order.
+/// Runs `inject` or `uninject`. If `reads_all` is true, a document can have the order of another tool, without podgate's
+/// keys.
 fn run(
     args: &FileArgs,
     findings: &FindingArgs,

@@ -135,8 +135,7 @@ impl Checks {
             let took = (self.timeout + extra_time(&self.entries[index].check)).saturating_sub(left);
             self.record_outcome(index, outcome, took, now);
             if left.is_zero() {
-                // Skip the next look into the kernel's cache: even that may block in a file system that does not
-                // answer.
+                // Skip the next lookup in the kernel's cache. It may block if the file system does not answer.
                 self.entries[index].search_due = now;
             }
         }
