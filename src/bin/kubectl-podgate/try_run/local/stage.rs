@@ -218,9 +218,9 @@ pub(super) fn is_check(key: &str) -> bool {
 /// Returns a note if the container waits in another way in a cluster.
 fn mode_note(planned: &ContainerPlan) -> Option<String> {
     let how = match planned.mode() {
-        Mode::Hold => "is held by the kubelet in a cluster; in this local run, a gate delays it, and exits after a time-out",
-        Mode::PostStart => "has a postStart hook in a cluster; in this local run, a gate delays it",
-        Mode::None if !planned.after.is_empty() => "is delayed by other containers' hooks in a cluster; in this local run, a gate delays it",
+        Mode::Hold => "is held by the kubelet in a cluster; this run uses a gate, which exits after a time-out",
+        Mode::PostStart => "has a postStart hook in a cluster; this run uses a gate",
+        Mode::None if !planned.after.is_empty() => "waits for other hooks in a cluster; this run uses a gate",
         Mode::Entrypoint | Mode::None => return None,
     };
     Some(format!("{} {how}", planned.name))
