@@ -105,7 +105,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             pod: Some(hooks),
-            ..scenario("hooks", &["db started", "api started", "web started"], &["has a postStart hook in the cluster"])
+            ..scenario("hooks", &["db started", "api started", "web started"], &["has a postStart hook in a cluster"])
         },
         Scenario {
             pod: Some(impatient),
