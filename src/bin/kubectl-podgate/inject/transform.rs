@@ -15,7 +15,7 @@ pub(super) enum Action {
         options: Box<Options>,
         /// True if `options` has an image that the user has passed.
         sets_image: bool,
-        /// True with `--from kruise`.
+        /// True if the user has passed `--from kruise`.
         is_migrating: bool,
         images: Option<ResolvedImages>,
         /// True if only the images' commands are written, as annotations.

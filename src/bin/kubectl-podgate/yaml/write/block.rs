@@ -67,8 +67,8 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    /// Returns the splice that puts new entries before the entry at `index` and above that entry's comments. If the
-    /// first entry follows a dash, no entry can be put before it.
+    /// Returns the splice that inserts new entries before the entry at `index`, above the comments of that entry.
+    /// Returns None for the first entry if it stands on the line of a dash, because nothing fits between them.
     fn insertion_before(&self, lines: &[Range<usize>], index: usize, first: bool, new: String) -> Option<Splice> {
         let start = lines[0].start;
         if new.is_empty() {
