@@ -96,10 +96,12 @@ picture: ## Draw docs/images/timeline.svg (README) and docs/images/killed.svg (d
 demo: ## Start postgres, an application and nginx in one Pod on a real node, without and with podgate (installs what it needs)
 	@demo/demo
 
-# Run four tests per processor at the same time, because many tests wait for a time limit of podgate.
+# Run four tests per processor at the same time, because many tests wait for a time limit of podgate. A test program that
+# hangs ends after 20 minutes; the whole run takes fewer.
 test: ## Run all tests that need neither a cluster nor root; list what this machine lacks for some of them, and skip these
 	may_skip=$${PODGATE_MAY_SKIP-$$(tests/needs)} && \
-		PODGATE_MAY_SKIP=$$may_skip RUST_TEST_THREADS=$$((4 * $$(nproc))) $(cargo) test --locked && \
+		PODGATE_MAY_SKIP=$$may_skip RUST_TEST_THREADS=$$((4 * $$(nproc))) $(cargo) test --locked \
+		--config 'target."cfg(all())".runner = ["timeout", "--foreground", "--verbose", "20m"]' && \
 		if [[ -n $$may_skip ]]; then echo "test: some tests did not run, because this machine lacks: $$may_skip (above: how to get it)"; fi
 
 e2e: ## Run the tests on a real kubelet (installs what it needs): SCENARIO=name for some of them, K8S=1.34 for the older Kubernetes

@@ -2,6 +2,7 @@
 
 use crate::answers::patched;
 use crate::client::{pod, review};
+use crate::hang_guard::HANG_GUARD;
 use crate::program::{Files, Webhook, eventually};
 use assert_cmd::Command;
 use serde_json::{Value, json};
@@ -129,7 +130,6 @@ fn invalid_file_prevents_the_start() {
             Some("{\"shop/api:1\": {\"cmd\": \"/api\"}}"),
             "invalid type: string \"/api\", expected a sequence",
         ),
-        ("twice.json", Some("{\"a\": {},\n\"a\": {}}"), "duplicate entry a at line 2 column 8"),
     ] {
         if let Some(content) = content {
             files.put(name, content.as_bytes());
@@ -137,6 +137,7 @@ fn invalid_file_prevents_the_start() {
         let path = files.path(name);
         let mut command = Command::new(env!("CARGO_BIN_EXE_podgate-webhook"));
         command.env_clear().args(["--tls", "files", "--listen", "127.0.0.1:0", "--status-listen", "127.0.0.1:0"]);
+        command.timeout(HANG_GUARD);
         let output = command.arg("--cert").arg(&cert).arg("--key").arg(&key).arg("--images").arg(&path).output();
         let output = output.unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,6 +1,7 @@
 //! Tests of start, load, certificate renewal and shutdown.
 
 use crate::client::{pod, post, review};
+use crate::hang_guard::HANG_GUARD;
 use crate::program::{Files, Webhook, eventually};
 use assert_cmd::Command;
 use std::io::{Read, Write};
@@ -153,7 +154,8 @@ fn failed_start_prints_the_reason() {
         (&[], 1, "pass --kubeconfig"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_podgate-webhook"));
-        let output = command.env_clear().env("HOME", files.dir.path()).args(arguments).output().unwrap();
+        command.env_clear().env("HOME", files.dir.path()).timeout(HANG_GUARD);
+        let output = command.args(arguments).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
         assert!(stderr.contains(text), "{arguments:?}: {stderr}");
