@@ -3,9 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Returns an address on which nothing listens. No other call in this process returns the same address. The kernel
-/// assigns this port to no connection and to no listener on port 0, because the port is below the range
-/// `ip_local_port_range`.
+/// Returns an address on which nothing listens. Each call in this process returns another address. The port is below the
+/// range `ip_local_port_range`, so the kernel never chooses it for an outgoing connection or a listener on port 0.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let base = 20_000 + u16::try_from(std::process::id() % 100).unwrap() * 100;

@@ -288,7 +288,7 @@ fn interrupt_stops_in_order_and_a_second_one_at_once() {
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
-/// A manifest may come from anywhere. No program that it names may run here, and no value may reach a program.
+/// The manifest may be untrusted. `try` must not run a program that it names, and must not pass its values to a program.
 #[test]
 fn nothing_of_the_manifest_runs() {
     let directory = tempfile::tempdir().unwrap();

@@ -130,7 +130,7 @@ async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<
 fn review(state: &State, body: &[u8]) -> OutcomeReply {
     let inject = |pod: &_| {
         let mut known = state.cluster_facts.get().cloned().unwrap_or_default();
-        // An injected Pod keeps its modes and commands, even if `inject` or an older file has chosen them.
+        // An injected Pod keeps the modes and commands of its injection, whatever the file of `--images` contains now.
         if !inject::is_injected(pod) {
             known.images = image_map::commands(&state.images.borrow(), pod);
         }

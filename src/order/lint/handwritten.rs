@@ -115,7 +115,7 @@ impl AgentLines {
         } else if has_variable && !inject::is_held(own.value, name) {
             (
                 format!(
-                    "the variable PODGATE_HOLD of {name} is not read from the gate file of {name}: it stays held forever"
+                    "{name} stays held forever: its variable PODGATE_HOLD is not read from the gate file of {name}"
                 ),
                 format!("write fileKeyRef: {{volumeName: podgate-hold, path: keys/{name}, key: OPEN}}"),
             )

@@ -29,7 +29,7 @@ pub const RULES: &[Rule] = &[
     rule("copied-state", &[Error, Warning], "An annotation describes the state of another, running Pod"),
     rule("cut-at-comma", &[Error], "YAML has cut a list at a comma"),
     rule("cycle", &[Error], "Containers wait for each other"),
-    inject_rule("deadline-too-short", &[Warning], "The workload's deadline is shorter than the waits of the start"),
+    inject_rule("deadline-too-short", &[Warning], "The workload's deadline is shorter than the longest possible start"),
     rule("declared-already", &[Note], "A template that already declares an order is not migrated"),
     rule("doubled-container", &[Error], "Two containers have the same name, or a list names one container twice"),
     rule("dry-run-skipped", &[Note], "The Pod could not be created in a dry run"),

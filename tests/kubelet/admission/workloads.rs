@@ -90,7 +90,7 @@ pub(crate) struct Workload {
     is_job: bool,
 }
 
-/// Creates a Deployment of images without `command`, as in most Helm charts. The kubelet holds its containers.
+/// Creates a Deployment whose containers have no `command`, as in most Helm charts. The kubelet holds its containers.
 pub(crate) fn deployment() -> Workload {
     let (name, mut template) = ("deployed", template("deployed", "db, api, web"));
     if cluster::minor_version() >= 35 {

@@ -165,7 +165,7 @@ fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
         lines.push("opens nothing: no hook or gate waits for this state".to_owned());
         // With a held container, the sidecar is never idle.
         if before.stage == Stage::Started && !containers.iter().any(PodContainer::is_hold) {
-            lines.push("all containers have started: the idle sidecar reads this when a gate waits next".to_owned());
+            lines.push("all containers have started: the sidecar reads the override when a gate waits".to_owned());
         }
     }
     let was = state(target).map_or("unknown", State::as_str);

@@ -179,7 +179,7 @@ async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
         }
         Ok(_) => {
             let what = format!("the webhook does not inject a Pod with an order in the namespace {namespace}");
-            let fix = "pass another namespace with -n if it is excluded; otherwise see kubectl podgate install --diff";
+            let fix = "if the webhook excludes this namespace, pass another with -n; otherwise run kubectl podgate install --diff";
             finding(Level::Error, "not-injected", what, fix)
         }
         Err(ClusterError::Rejected { code: 404, .. }) => {

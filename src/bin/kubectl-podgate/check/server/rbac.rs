@@ -69,7 +69,7 @@ async fn may_not(cluster: &Cluster, namespace: &str, account: &str, verb: &str) 
     Ok(cluster.create(&path, false, &review).await?["status"]["allowed"] != true)
 }
 
-/// Returns a finding if the service account lacks verbs of the sidecar.
+/// Returns a finding if the service account lacks RBAC verbs that the sidecar needs (`missing`).
 pub(crate) fn lacks_verbs(namespace: &str, account: &str, missing: &[&str]) -> Option<Finding> {
     let message = format!(
         "the service account {account} in {namespace} may not {} pods: held containers start up to 90 s late, and states are \

@@ -29,10 +29,10 @@ impl ContainerTrack {
         self.check_report(epoch);
         match self.report().map(|report| report.exit_code) {
             Some(Some(code)) if !self.has_ended() => self.end(self.running_id(), Some(code), true),
-            // A new report proves that the container runs, so a known end belongs to an earlier incarnation. The
-            // kubelet may show that end until the hook that wrote this report has returned. An end detected in this
-            // call happened after the report, for example after the last report of a preStop hook. The report of
-            // another first process proves that the container has been restarted.
+            // A new report proves that the container runs. An end that was known before this call belongs to an earlier
+            // incarnation, even if the kubelet still shows it until the hook that wrote the report returns. An end that
+            // this call detected is newer, for example after the last report of a preStop hook. A report of a different
+            // process 1 proves a restart.
             Some(None)
                 if is_rewritten
                     && self.gate.is_none()
