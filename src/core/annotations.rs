@@ -16,7 +16,7 @@ pub const VALUE_MAX: usize = 4096;
 
 /// Size of a memory page, in bytes. A volume in memory allocates whole pages.
 pub const PAGE: usize = 4096;
-/// Start of the last line of a padded file. The key sorts after all others.
+/// Start of the last line of a padded file. The key `~` sorts after all other keys.
 const PADDING: &str = "\n~=\"";
 /// Length of the hash in a padded file, in hexadecimal digits.
 const HASH_LENGTH: usize = 8;

@@ -116,10 +116,10 @@ impl AgentCommand {
     }
 }
 
-/// A gate in front of a container's command, or a postStart hook that delays the next containers in the list.
+/// A gate of one container, or a postStart hook that delays the next containers in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
-    /// Kind of this gate: `Entrypoint` or `PostStart`.
+    /// Kind of this gate or hook.
     pub mode: Mode,
     /// Conditions to wait for.
     pub until: Vec<WaitCondition>,

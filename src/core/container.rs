@@ -246,7 +246,7 @@ impl Probe {
 }
 
 impl Container {
-    /// Returns the number of `port`, resolved as by the kubelet. Returns `None` if the name is unknown.
+    /// Returns the number of `port`. Resolves a name as the kubelet does. Returns `None` if the name is unknown.
     pub fn resolve_port(&self, port: &PortRef) -> Option<u16> {
         match port {
             PortRef::Number(number) => Some(*number),

@@ -5,7 +5,7 @@
 //!    Another container may use the probed port, and the kubelet counts a waiting gate as a running container.
 //! 3. The sidecar's own probes.
 //! 4. The report of the container's agent, because `exec` probes can only run inside the container.
-//! 5. The kubelet's `ready`, only if 3 and 4 don't apply and the value is known to be current.
+//! 5. The kubelet's `ready`, only if items 3 and 4 do not apply and the value is known to be current.
 
 use crate::core::probe::ProbeVerdict;
 use crate::core::state::State;

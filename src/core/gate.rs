@@ -19,9 +19,9 @@
 //! | start of the time limit | start of the hook | start of the gate | end of the last run; pauses while open |
 //! | closes again | never | never: a new start has a new gate | when a condition is no longer met |
 //!
-//! With on-timeout `continue`, a hook or gate never gives up because of another container or a check. Otherwise, a
-//! failure of another container could open the gate early. The agent's wait loop and the sidecar's model measure the
-//! time limits.
+//! With on-timeout `continue`, the wait lasts until the time limit even if another container has failed or a check
+//! cannot pass any more. The gate then opens, but not earlier. The agent's wait loop and the sidecar's model measure
+//! the time limits.
 
 use crate::core::exit::Exit;
 use crate::core::snapshot::Snapshot;
@@ -103,7 +103,7 @@ words! {
         PodTerminating = "the pod is being deleted",
         /// The sidecar is dead, and the fallback check has passed.
         FallbackPassed = "the sidecar is not running, and the fallback check has passed",
-        /// The time limit has passed, and the gate then opens without its conditions.
+        /// The time limit has passed, and on-timeout is `continue`.
         TimedOut = "the time limit has passed",
     }
 }

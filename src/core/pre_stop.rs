@@ -1,7 +1,7 @@
 //! A preStop hook's decision: keep the container running until others have exited, or release it.
 //!
-//! The kubelet runs all preStop hooks at once when the pod is deleted. If it restarts a single container, it runs only
-//! that container's hook, which must not wait. The kubelet does not tell the hook which case applies
+//! The kubelet runs all preStop hooks at once when the pod is deleted. If the kubelet restarts a single container, it
+//! runs only that container's hook, which must not wait. The kubelet does not tell the hook which case applies
 //! (<https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/>).
 
 use crate::core::sources::PodView;

@@ -1,8 +1,8 @@
 //! Probe semantics: the kubelet's thresholds and delays, but shorter intervals.
 //!
 //! The kubelet probes in whole seconds, and not at all while a postStart hook runs. [`ProbeProgress`] schedules earlier
-//! attempts: the interval is 0.8 % of the time since the container's start, and 2.5 % after 10 s. It is at least 10 ms
-//! and at most the probe's period. All times are relative to the container's start.
+//! attempts: the interval is 0.8 % of the time since the container's start, and 2.5 % after 10 s. The interval is at
+//! least 10 ms and at most the probe's period. All times are relative to the container's start.
 
 use crate::core::container::Probe;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Enums whose values have a fixed spelling.
 
-/// Error: the word is not one of these values.
+/// Error: the word is not one of the listed words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("use {}", choices(.0))]
 pub struct Unknown(pub &'static [&'static str]);

@@ -187,7 +187,7 @@ pub fn replace_or_overwrite(
     }
 }
 
-/// Returns true if the volume, or its user's share of it, is full.
+/// Returns true if the error means that the volume is full, or that a quota is used up.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

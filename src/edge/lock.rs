@@ -1,7 +1,7 @@
-//! Open-file-description locks on named files. The kernel releases them when the holder's process ends.
+//! Open-file-description locks on named files. The kernel releases a lock when the holder's process ends.
 //!
 //! Another container can open a file through a read-only mount and keep a read lock on the file for any time. A process
-//! therefore locks a new file before the file gets its name. A query uses the file that has the name now.
+//! therefore locks a new file before the file gets its name. A query uses the file that has the name at that time.
 
 use crate::edge::files;
 use crate::edge::sys::{OfdLock, ofd_lock};
@@ -20,7 +20,7 @@ pub fn take(directory: &Path, name: &str) -> io::Result<Option<File>> {
     if let Ok(file) = create_locked(&directory, name) {
         return Ok(Some(file.into()));
     }
-    // The volume is full, or its file system lacks O_TMPFILE.
+    // The volume is full, or its file system lacks O_TMPFILE. Lock the file `name` itself.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(0o644))?;
     Ok(ofd_lock(file.as_fd(), OfdLock::TakeWrite)?.then(|| file.into()))

@@ -1,5 +1,5 @@
-//! Light I/O shared by agent and sidecar, based on std and rustix. This module uses no async runtime and no threads,
-//! and makes no decisions.
+//! Light I/O that the agent and the sidecar share, based on std and rustix. This module uses no async runtime and no
+//! threads, and makes no decisions.
 
 pub mod bell;
 pub mod files;

@@ -1,4 +1,4 @@
-//! Reads the pod's state and waits for changes, with the first method that works. The method is armed before each read:
+//! Reads the pod's state and waits for changes. Before each read, arms the first of these methods that works:
 //!
 //! 1. the bell, if the board has a live bell;
 //! 2. inotify on the directories. A watch on a file would miss changes, because both sources replace files by renaming,
@@ -28,8 +28,8 @@ pub fn reread_interval(elapsed: Duration) -> Duration {
     (elapsed / 10).clamp(SLOW_REREAD, SLOW_REREAD * 10)
 }
 
-/// Maximum number of immediate re-reads after reading a source that was not armed. The limit prevents a busy loop on a
-/// board that changes all the time.
+/// Maximum number of immediate re-reads if the armed method does not cover the source. The limit prevents a busy loop
+/// on a board that changes all the time.
 const REREADS_MAX: u32 = 3;
 
 words! {

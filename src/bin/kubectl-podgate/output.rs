@@ -12,7 +12,7 @@ pub(crate) fn write_stdout(text: &str) -> Result<bool, String> {
     write_to(anstream::AutoStream::auto(std::io::stdout()), text)
 }
 
-/// Writes `text` to `out`, which is standard output, as [`write_stdout`] does.
+/// Writes `text` to standard output, passed as `out`. Returns the same as [`write_stdout`].
 pub(crate) fn write_to(mut out: impl Write, text: &str) -> Result<bool, String> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
@@ -43,8 +43,8 @@ pub(crate) fn fail_all(lines: &[String]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints the line `LEVEL: MESSAGE` on standard error, like clap. A message about a place in a file is
-/// `PLACE: LEVEL: MESSAGE` already.
+/// Prints the line `LEVEL: MESSAGE` on standard error, like clap. Adds no level to a message about a place in a file,
+/// which already has the form `PLACE: LEVEL: MESSAGE`.
 pub(crate) fn print_stderr(level: Level, message: &str) {
     let label = format!("{}: ", level.as_str());
     let label = if message.contains(&format!(": {label}")) { "" } else { &label };

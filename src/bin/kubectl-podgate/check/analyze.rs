@@ -15,7 +15,7 @@ use serde_json::Value;
 pub(crate) struct Analysis<'a> {
     /// Templates that declare an order, in input order.
     pub(crate) templates: Vec<CheckedTemplate<'a>>,
-    /// All findings, sorted by file and position. Only [`Analysis::finish`] adds the findings of `templates`.
+    /// The findings. [`Analysis::finish`] adds those of `templates`, and sorts all findings by file and position.
     pub(crate) findings: Vec<LocatedFinding<'a>>,
     /// True if a template declares an order, or contains podgate commands that a user wrote by hand.
     pub(crate) has_order: bool,

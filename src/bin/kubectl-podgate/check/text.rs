@@ -82,7 +82,7 @@ pub(crate) fn render_finding(located: &LocatedFinding<'_>, count: usize) -> Stri
         let origin = Origin::path(&path).line(line).char_column(column);
         return Renderer::styled().decor_style(DecorStyle::Ascii).render(&[title.element(origin)]);
     }
-    // The renderer computes the column from the shown text, which is wrong for a line that is cut at its start.
+    // If a line is cut at its start, the renderer shows a wrong column. Replace the shown position with the real one.
     let column = located.line.text[..located.line.highlight.start].chars().count() + 1;
     let shown = Position { column, ..located.start }.in_file(&path);
     let mut group = title.element(snippet);

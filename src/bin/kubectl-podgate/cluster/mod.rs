@@ -21,10 +21,10 @@ pub(crate) enum ClusterError {
     /// The server rejected the request, with this status code and message.
     #[error("{line}")]
     Rejected { code: u16, message: String, line: String },
-    /// The response is not what was requested.
+    /// The server's response cannot be read as the requested object.
     #[error("{0}")]
     Unreadable(String),
-    /// There was no response, or not in time.
+    /// There was no response, or no response within the time limit.
     #[error("{0}")]
     NoAnswer(String),
 }
@@ -82,7 +82,7 @@ impl Cluster {
         Api::namespaced_with(self.client.clone(), &self.namespace, &pods)
     }
 
-    /// Reads the list at `path` in pages, and calls `each` for each object in it.
+    /// Reads the list at `path` in pages, and calls `each` for each object of the list.
     pub(crate) async fn for_each(
         &self,
         path: &str,

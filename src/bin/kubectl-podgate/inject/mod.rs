@@ -44,8 +44,8 @@ pub(crate) fn uninject(args: &Uninject) -> Result<ExitCode, Vec<String>> {
     run(&args.files, &FindingArgs::default(), false, |_| Ok(Action::Uninject))
 }
 
-/// Runs `inject` or `uninject`. If `reads_all` is true, a document can have the order of another tool, without podgate's
-/// keys.
+/// Runs `inject` or `uninject`. If `reads_all` is true (`--from`), every unreadable document is an error, because a
+/// document can declare an order with the keys of another tool.
 fn run(
     args: &FileArgs,
     findings: &FindingArgs,

@@ -33,7 +33,7 @@ pub(super) fn joined_stream(changed: &[FileChange<'_>]) -> String {
     if let [one] = changed {
         return one.new_text.clone();
     }
-    // kubectl reads a stream that begins with `{` as JSON to the end. After a separator, kubectl reads JSON as YAML.
+    // kubectl reads a stream that begins with `{` as JSON to the end. A separator makes kubectl read YAML instead.
     let mut out = String::new();
     let has_content = |d: &Document| !d.value.is_null() || d.error.is_some();
     for changed in changed.iter().filter(|changed| changed.source.documents.iter().any(has_content)) {

@@ -163,7 +163,7 @@ fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
     let mut lines: Vec<String> = containers.iter().enumerate().filter_map(effect).collect();
     if lines.is_empty() {
         lines.push("opens nothing: no hook or gate waits for this state".to_owned());
-        // With a held container, the sidecar is never idle.
+        // If the Pod has a held container, the sidecar is never idle.
         if before.stage == Stage::Started && !containers.iter().any(PodContainer::is_hold) {
             lines.push("all containers have started: the sidecar reads the override when a gate waits".to_owned());
         }

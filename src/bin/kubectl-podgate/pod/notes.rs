@@ -51,7 +51,7 @@ pub(crate) fn summary(view: &View) -> String {
     if view.started {
         return format!("{name} has started.");
     }
-    // True for containers that hold back other containers and do not wait for another container.
+    // True for a container that holds back others, unless the hook of another container holds it back too.
     let blocks_others = |row: &&Row| !row.holds_back.is_empty() && row.waits_for.iter().all(|c| c.gate_of == row.name);
     let describe = |row: &Row| {
         let conditions: Vec<&str> = row.waits_for.iter().map(|c| c.condition.as_str()).collect();
@@ -142,7 +142,7 @@ fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
-/// Returns a note that the kubelet's column may be outdated while a hook waits.
+/// Returns a note that the kubelet's status may be outdated while a hook waits.
 fn frozen_status_note(view: &View) -> Option<String> {
     let by_hook = |row: &&Row| row.mode == Mode::PostStart && row.waits_for.iter().any(|c| c.gate_of == row.name);
     let row = view.containers.iter().find(by_hook)?;

@@ -101,7 +101,7 @@ pub(crate) struct KubeletStatus {
     pub(crate) finished_at: Option<String>,
     pub(crate) ready: bool,
     pub(crate) restarts: u32,
-    /// True if the kubelet does not create the container because of its gate, in hold mode.
+    /// True if a closed gate in hold mode keeps the kubelet from creating the container.
     #[serde(skip)]
     pub(crate) is_held: bool,
 }
@@ -146,8 +146,8 @@ impl KubeletStatus {
         matches!(self.state, Some("running" | "terminated"))
     }
 
-    /// Returns true if the kubelet could not read the variable of hold mode. Other messages with this reason report
-    /// errors of the Pod's configuration, such as a missing ConfigMap.
+    /// Returns true if the kubelet could not read the variable of hold mode. Other messages with the reason
+    /// [`CONFIG_ERROR`] report errors of the Pod's configuration, such as a missing ConfigMap.
     pub(super) fn lacks_hold_variable(&self) -> bool {
         // The kubelet's messages if the gate file is missing, or has no key
         // (`makeEnvironmentVariables` in https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet_pods.go).
@@ -156,7 +156,7 @@ impl KubeletStatus {
         self.reason.as_deref() == Some(CONFIG_ERROR) && self.message.as_deref().is_some_and(is_of_gate)
     }
 
-    /// Returns true if the kubelet leaves the variable of hold mode empty, because it knows no variables from files.
+    /// Returns true if the kubelet cannot read variables from files, and so leaves the variable of hold mode empty.
     pub(super) fn knows_no_env_files(&self) -> bool {
         let text = format!("missing value for {}", names::HOLD_VARIABLE);
         self.message.as_ref().is_some_and(|message| message.contains(&text))

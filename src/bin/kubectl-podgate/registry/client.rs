@@ -21,10 +21,9 @@ pub(crate) struct RegistryClient<'a> {
 }
 
 impl<'a> RegistryClient<'a> {
-    /// Creates a client that also trusts the certificates in these PEM files.
+    /// Creates a client that also trusts the certificates in `files`, each with its path and PEM text.
     pub(crate) fn new(args: &'a RegistryArgs, logins: Logins, files: &[(PathBuf, String)]) -> Result<Self, String> {
-        // Fails if a provider is installed already. The error is ignored, because the program always installs the same
-        // one.
+        // Ignore the error if a provider is installed already: the program always installs the same provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut certificates = Vec::new();
         for (path, pem) in files {

@@ -57,7 +57,7 @@ pub(crate) fn read_image_file(path: &Path) -> OrLines<ImageMap> {
 }
 
 /// Returns the images that the templates need, each with its place. If `is_update` is true, also returns the images of
-/// outdated annotations.
+/// containers with outdated annotations.
 pub(crate) fn wanted_images(sources: &[Source], is_update: bool) -> BTreeMap<String, String> {
     let mut wanted = BTreeMap::new();
     for source in sources {
@@ -106,14 +106,14 @@ pub(crate) fn look_up(wanted: &BTreeMap<String, String>, args: &RegistryArgs) ->
     Ok((images, errors))
 }
 
-/// Image of a container whose command is needed, but set only in the image.
+/// Image to look up, because podgate needs the command of `container`, which only the image sets.
 struct WantedImage {
     container: String,
     image: String,
     has_args: bool,
 }
 
-/// Returns the images that a template needs. If `is_update` is true, also returns the images of outdated annotations.
+/// Returns the images that a template needs. If `is_update` is true, includes those with outdated annotations.
 fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
     if !inject::is_requested(template) {
         return Vec::new();
@@ -133,7 +133,7 @@ fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
             mode if mode.is_empty() => annotation(keys::MODE),
             mode => mode,
         };
-        // Podgate adds a gate to a container that others wait for only once the command is known.
+        // Podgate can add a gate to a container that others wait for, but only if its command is known.
         let is_affected = planned.as_ref().is_none_or(|plan| {
             let mut needs = plan.containers.iter().flat_map(|other| &other.after);
             plan.get(name).is_some_and(|own| own.is_modified()) || needs.any(|need| need.container == name)

@@ -104,7 +104,7 @@ pub(crate) enum BarKind {
 }
 
 impl Row {
-    /// Returns the time since which the gate waits. In entrypoint mode, the kubelet starts the container first.
+    /// Returns the time since which the gate waits. In entrypoint mode, this is the start of the container.
     pub(crate) fn gate_from(&self) -> Option<Moment> {
         if self.mode == Mode::Hold { self.gate } else { self.gate.and(self.created) }
     }

@@ -91,7 +91,7 @@ fn render_bars(bars: &[Bar], from: i64, length: i64, cells: usize, colors: bool)
     out
 }
 
-/// Returns the style and the character of a cell: a colored block, or without colors the shade of `kind`.
+/// Returns the style and the character of a cell. Without colors, the character is the shade of `kind`.
 fn cell_style(kind: BarKind, colors: bool) -> (Style, char) {
     match (colors, kind) {
         (false, _) => (Style::new(), kind.style().shade),

@@ -188,7 +188,7 @@ async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
         }
         Err(ClusterError::Rejected { code, message, .. }) => {
             let found = check_refusal(code, &message);
-            // Another webhook or policy may refuse this Pod, but accept other Pods.
+            // A refusal by another webhook or policy is only a warning, because other Pods may be accepted.
             let is_other = found.level == Level::Error && !message.contains("podgate.io");
             Finding { level: if is_other { Level::Warning } else { found.level }, ..found }
         }

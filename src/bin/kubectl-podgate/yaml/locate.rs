@@ -56,7 +56,7 @@ pub(crate) fn locate_error<'a>(document: &Document, error: &SourceError, file: &
 /// Returns the line on which `range` begins, shortened if necessary, with `range` as its mark.
 fn source_line(text: &str, range: &Range<usize>) -> SourceLine {
     let floor = |at: usize| text.floor_char_boundary(at);
-    // Limit the search for line ends, because only a part of a longer line is shown.
+    // Limit the search for line ends, because only a part of a very long line is shown.
     let (first, last) =
         (floor(range.start.saturating_sub(2 * MAX_LINE_BYTES)), floor(range.start + 2 * MAX_LINE_BYTES));
     let start = text[first..range.start].rfind('\n').map_or(first, |at| first + at + 1);

@@ -51,7 +51,7 @@ pub(crate) struct Document {
     /// True if the file holds only JSON.
     pub(crate) is_json: bool,
     tree: OnceCell<Option<Tree>>,
-    /// Offsets with their positions in the file, one for each kibibyte, because a line may have megabytes.
+    /// Offsets with their positions, one for each kibibyte, because counting a long line's columns is slow.
     marks: OnceCell<Vec<(usize, Position)>>,
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn check_pod(
         Ok(returned) => {
             let again = inject::inject_again(&returned, &known);
             let mut found = lint::check_returned(template, &sent, &returned, &again, &known);
-            // Without podgate's record, no plan is possible.
+            // No plan is possible if the injected Pod returns without podgate's record of the injection.
             let has_plan = inject::is_injected(&returned) || !inject::is_injected(&sent);
             if has_plan && found.iter().all(|finding| finding.rule != "not-injected") {
                 found.extend(check_order(checked, &returned, again, images));

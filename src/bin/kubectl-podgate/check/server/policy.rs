@@ -43,7 +43,7 @@ pub(crate) async fn check_policy(
     Ok(Some(finding(format!("{problem}: {effect}"))))
 }
 
-/// Returns the reason why a policy denies nothing, or not always. Does not evaluate the policy's expressions.
+/// Returns the reason why a policy does not deny all requests that it should. Does not evaluate its expressions.
 fn weakness(
     policy: &ValidatingAdmissionPolicy,
     binding: &ValidatingAdmissionPolicyBinding,
@@ -63,7 +63,7 @@ fn weakness(
     reasons.into_iter().find_map(|(holds, why)| holds.then_some(why))
 }
 
-/// Returns true if a selector or a rule excludes objects. The API server adds empty selectors, which select everything.
+/// Returns true if a selector or a rule excludes objects. The API server adds empty selectors, which exclude nothing.
 fn excludes(resources: &MatchResources) -> bool {
     let MatchResources { exclude_resource_rules, namespace_selector, object_selector, .. } = resources;
     let selects = |selector: &LabelSelector| selector.match_labels.is_some() || selector.match_expressions.is_some();

@@ -8,7 +8,7 @@ use kube::api::{Api, ListParams};
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 
-/// Name of the webhook inside the MutatingWebhookConfiguration, the same in all of podgate's manifests.
+/// Name of the webhook inside the MutatingWebhookConfiguration. All of podgate's manifests use this name.
 const WEBHOOK_NAME: &str = "pods.podgate.io";
 
 /// Returns true if the cluster has podgate's webhook. Adds a finding if the webhook or its policy is missing, or if the
@@ -17,7 +17,7 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Fin
     let at = Place::root().to("metadata").to("annotations");
     match find_webhook(cluster).await {
         Ok(Some(_)) => {
-            // The webhook itself denies no Pod with an unknown container.
+            // Check the policy too, because the webhook itself does not deny Pods with unknown containers.
             let effect = "a Pod whose order names an unknown container starts in no order";
             let fix = "apply podgate's manifests/injector again, or upgrade its Helm chart";
             let finding = |what| Finding::warning("missing-policy", at.clone(), what).fix(fix);

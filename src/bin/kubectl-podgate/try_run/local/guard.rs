@@ -34,7 +34,7 @@ pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {
     });
 }
 
-/// Creates the scratch directory. It is removed on drop.
+/// Creates the scratch directory. Dropping the result removes the directory.
 pub(super) fn create_directory() -> Result<TempDir, String> {
     let parent = std::env::temp_dir();
     let create = || {

@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
         let supervise = |task: &script::Task| Supervised::new(task.clone(), sender.clone());
         let mut containers: Vec<Supervised> = script.tasks.iter().map(supervise).collect();
         containers[0].start_at = Some(now);
-        // If no container has the name, the name means the sidecar.
+        // A name that no container has means the sidecar.
         let index = |name: &str| script.tasks.iter().position(|task| task.name == name).unwrap_or_default();
         let faults = args.faults.iter();
         let faults = faults.map(|fault| PendingFault { fault, container: index(&fault.container), killed: None });
@@ -125,8 +125,8 @@ impl<'a> Run<'a> {
             let received: Vec<Message> = first.into_iter().chain(messages.try_iter().take(MESSAGES_MAX)).collect();
             let now = now();
             self.poll_processes(now)?;
-            // Read the board before the messages: a gate's opening is on the board before another container starts
-            // because of it.
+            // Read the board before the messages. A gate's opening can start another container, and the board shows the
+            // opening first.
             self.read_board()?;
             for message in received {
                 if matches!(message, Message::Interrupt) && std::mem::replace(&mut self.is_interrupted, true) {

@@ -41,7 +41,8 @@ impl<'a> Screen<'a> {
         self.pending.push((at, format!("{seconds:6.2} s  {name:width$}  {}", sanitize(what))));
     }
 
-    /// Adds a line of a container's log. Omits podgate's timestamps and level INFO, because the events show the same.
+    /// Adds a line of a container's log. Omits podgate's timestamps and, without `--verbose`, podgate's INFO lines,
+    /// because the events show the same.
     pub(super) fn log(&mut self, name: &str, line: &str) {
         let own = line.split_once(' ').filter(|(time, _)| humantime::parse_rfc3339(time).is_ok());
         if own.is_some_and(|(_, rest)| rest.starts_with("INFO")) && !self.args.verbose {

@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(super) struct Script {
     pub(super) title: String,
     pub(super) notes: Vec<String>,
-    /// The sidecar's postStart hook. Without it, the sidecar does not exit with 0.
+    /// The sidecar's postStart hook. If the hook does not run, the sidecar does not exit with 0.
     pub(super) sidecar_hook: Vec<String>,
     /// The sidecar, followed by the containers in start order.
     pub(super) tasks: Vec<Task>,
@@ -120,7 +120,7 @@ impl TaskWriter<'_> {
         self.bind(words.into_iter().map(str::to_owned).collect())
     }
 
-    /// Returns a command line that runs `command` until `try` ends, even by SIGKILL.
+    /// Returns a command line that runs `command`. The command ends with `try`, even if SIGKILL ends `try`.
     fn bind(&self, command: Vec<String>) -> Vec<String> {
         let role = Role { command, ..Role::default() };
         vec![self.programs.own.display().to_string(), "stand-in".to_owned(), json!(role).to_string()]

@@ -26,7 +26,7 @@ pub(super) struct Planned {
     /// The template without injected parts.
     pub(super) template: Value,
     pub(super) plan: Plan,
-    /// Native sidecars that run as stand-ins: podgate probes them, and no init container comes after them.
+    /// Native sidecars that podgate probes and that no init container follows. They run as stand-ins.
     pub(super) natives: Vec<String>,
     /// Warnings of the plan, one line each.
     pub(super) warnings: Vec<String>,
@@ -129,7 +129,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
     }
 }
 
-/// Returns `-` if standard input is a file or a pipe. A pipe may be empty.
+/// Returns `-`, the name of standard input, if standard input is a file or a pipe. The pipe may be empty.
 fn piped_input() -> Option<PathBuf> {
     let kind = std::fs::metadata("/dev/stdin").ok()?.file_type();
     (kind.is_file() || kind.is_fifo()).then(|| {

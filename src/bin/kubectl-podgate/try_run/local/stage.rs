@@ -136,8 +136,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Opens `port`, or any free port if `port` is 0. The port stays open until all ports are known. Returns its
-    /// number.
+    /// Opens `port`, or any free port if `port` is 0. The port stays open until all ports are known. Returns the
+    /// number of the open port.
     fn reserve_port(&mut self, port: u16, name: &str) -> std::io::Result<u16> {
         let listener = match port {
             0 => example::open_free_port()?,
@@ -186,7 +186,7 @@ impl Stage<'_> {
         self.add_times(role, name, container.probes().next().is_some())
     }
 
-    /// Sets a role's times: ready and crash from `--ready` and `--break`, exit from the order.
+    /// Sets a role's times. `--ready` and `--break` determine Ready and the crash; the order determines the exit.
     fn add_times(&self, mut role: Role, name: &str, has_probe: bool) -> Role {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let given = self.args.ready.iter().rfind(|(ready, _)| ready == name).map(|(_, delay)| *delay);

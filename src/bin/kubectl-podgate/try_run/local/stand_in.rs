@@ -27,7 +27,7 @@ pub(super) struct Role {
     pub(super) ports: Vec<u16>,
     /// Time until Ready; `None` for never.
     pub(super) ready_ms: Option<u64>,
-    /// Time until the stand-in exits with [`CRASH_CODE`], and the value of `--break` that requests it.
+    /// Time until the stand-in exits with [`CRASH_CODE`], and the value of `--break` that requests this exit.
     pub(super) crash: Option<(u64, String)>,
     /// Time between Ready and the stand-in's exit with 0.
     pub(super) exit_ms: Option<u64>,

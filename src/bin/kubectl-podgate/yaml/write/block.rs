@@ -68,7 +68,7 @@ impl Splicer<'_> {
     }
 
     /// Returns the splice that inserts new entries before the entry at `index`, above the comments of that entry.
-    /// Returns None for the first entry if it stands on the line of a dash, because nothing fits between them.
+    /// Returns `None` if the first entry follows a dash on its line: no line fits between the dash and the entry.
     fn insertion_before(&self, lines: &[Range<usize>], index: usize, first: bool, new: String) -> Option<Splice> {
         let start = lines[0].start;
         if new.is_empty() {

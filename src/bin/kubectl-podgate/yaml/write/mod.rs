@@ -33,7 +33,7 @@ pub(crate) struct Pieces<'a> {
     style: Option<Style>,
     /// The new texts of the edited templates.
     splices: Vec<Splice>,
-    /// Edits of the other templates, with places from the root.
+    /// Edits of the other templates, with places relative to the root.
     rest: Vec<Edit>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Pieces<'a> {
         Pieces { document, style: None, splices: Vec::new(), rest: Vec::new() }
     }
 
-    /// Adds the edits of the template at `at`, with places from the template. `expected` is the edited template.
+    /// Adds the edits of the template at `at`, with places relative to `at`. `expected` is the edited template.
     pub(crate) fn add(&mut self, at: &Place, edits: Vec<Edit>, expected: &Value) {
         let edits: Vec<Edit> = edits.into_iter().map(|edit| Edit { at: at.join(&edit.at), ..edit }).collect();
         match self.edit_template(at, &edits, expected) {
@@ -51,7 +51,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Edits one template. Its new text must parse to the `expected` value on its own too.
+    /// Edits one template. The new text must parse to `expected` even without the rest of the document.
     fn edit_template(&mut self, at: &Place, edits: &[Edit], expected: &Value) -> Option<Splice> {
         let Document { text, value, is_json, .. } = self.document;
         let tree = self.document.tree().filter(|tree| tree.aliases(0..usize::MAX).next().is_none())?;

@@ -106,7 +106,7 @@ pub(crate) fn quote_if_needed(string: &str, json: bool) -> String {
     match () {
         () if json => quote(string),
         () if is_plain(string) || is_quantity(string) => string.to_owned(),
-        // Use single quotes for a string of JSON, because double quotes would need many escapes.
+        // Use single quotes for a string that contains JSON, because double quotes would need many escapes.
         () if string.contains(['"', '\\']) && !string.contains(escaped) => format!("'{string}'"),
         () => quote(string),
     }
