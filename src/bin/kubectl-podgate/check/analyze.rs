@@ -119,7 +119,7 @@ fn analyze_template<'a>(
         let is_handwritten = handwritten.is_some();
         analysis.has_order |= is_handwritten;
         analysis.findings.extend(handwritten.into_iter().flatten().map(here));
-        // If the label is `enabled`, the code below also checks the other annotations, as `inject` does.
+        // With the label `enabled`, the code below also checks podgate's other annotations, as `inject` does.
         if label != Some("enabled") {
             analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
             let found = suggest(template, &analysis.configs);

@@ -33,7 +33,7 @@ impl BoardReader {
         for (name, state) in snapshot.states {
             let since = times.get(&name, Milestone::StateChanged).and_then(|at| i64::try_from(at).ok());
             let at = since.unwrap_or(now);
-            // A restarted container may be Ready again at the next look at the board, so compare the times too.
+            // A container may restart and become Ready between two reads of the board, so compare the times too.
             let is_known = |(known, since): (State, i64)| known == state && (since == at || state != State::Ready);
             if !self.states.insert(name.clone(), (state, at)).is_some_and(is_known) {
                 changes.push((name, state, at));

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 /// Exit code of a process that SIGKILL has ended.
 pub(super) const SIGKILLED: u8 = 137;
-/// Maximum delay, in milliseconds, with which `try` observes from outside that a condition holds.
+/// Maximum time, in milliseconds, by which `try` observes a start or an end later than the sidecar does.
 const OBSERVATION_SLACK_MS: i64 = 200;
 /// Time that podgate may need to notice that a condition is no longer met, in milliseconds.
 const NOTICE_MS: i64 = 2000;
@@ -89,7 +89,7 @@ impl History {
         }
     }
 
-    /// Returns true if the container was in the state `want` at the time `at`, or until shortly before.
+    /// Returns true if the container was in the state `want` at the time `at`, or had left that state shortly before.
     fn held(&self, want: WantedState, at: i64) -> bool {
         self.runs.iter().any(|run| {
             let is_ready = want == Ready;
