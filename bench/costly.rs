@@ -18,7 +18,7 @@ const STARTS: &[&str] = &[
     "containers=15 order_names=15 wide=15 words=900",
     "containers=60 order_names=60 wide=60 checks=64 mounts=90",
 ];
-/// Number of unsuccessful changes after which the search starts again.
+/// Number of unsuccessful changes after which the search continues with the next start.
 const STUCK: usize = 150;
 /// Maximum size of a review in the search, in bytes. The webhook has the same limit for a request.
 const BODY_MAX: usize = 4 << 20;

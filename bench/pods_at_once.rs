@@ -9,9 +9,8 @@ use std::time::Duration;
 /// counts for its parent.
 pub(crate) const PARTS: [&str; 5] = ["kubelet", "containerd", "shim", "podgate", "container"];
 
-/// Creates `count` copies of `pod` at once, and waits until all are Ready. Returns the seconds until then, the Events
-/// per Pod, and the node's processor time in seconds. The processor time is first the total, then the time of each part
-/// of [`PARTS`].
+/// Creates `count` copies of `pod` at once, and waits until all are Ready. Returns the seconds until all are Ready, the
+/// Events per Pod, and the node's processor time in seconds: first the total, then the time of each part of [`PARTS`].
 pub(crate) fn start(namespace: &str, pod: &Value, count: usize) -> [f64; 8] {
     end(namespace);
     run_script(&["namespace", namespace]);

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-/// Number of rounds. In each round, each form creates a part of its Pods, so that the cluster has the same size for all
-/// forms.
+/// Number of rounds. In each round, the benchmark creates some Pods of each form, so that the cluster has the same size
+/// for all forms.
 const ROUNDS: usize = 5;
 const NODES: usize = 10;
 /// Names of the forms, and of their namespaces.

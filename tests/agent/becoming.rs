@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-/// Runs `command` behind a gate that first waits for `db` and runs a check.
+/// Runs `command` behind a gate that first waits for `db` and runs a check. Returns the gate's pid, output and scene.
 fn behind_a_gate(command: &[&str], change: impl FnOnce(Agent) -> Agent) -> (u32, AgentOutput, Scene) {
     let mut scene = Scene::with_sidecar();
     let gate = scene.gate().flag("until", "db").flag("check", r#"exec:["true"]"#);
@@ -50,7 +50,7 @@ fn command_inherits_environment_and_working_directory_unchanged() {
     let termination = format!("PODGATE_TERMINATION_LOG={}", scene.termination.display());
     let expected: BTreeSet<&str> = ["PATH=/usr/bin:/bin", "EMPTY=", "PODGATE_X=1", &termination].into();
     assert_eq!(run.stdout.trim_end_matches('\0').split('\0').collect::<BTreeSet<_>>(), expected);
-    // A value that is not UTF-8 stays unchanged.
+    // The gate passes an environment value that is not UTF-8 to the command unchanged.
     let (_, run, _) = behind_a_gate(&["sh", "-c", "printf %s \"$ODD\" | od -An -tx1"], |gate| gate.env("ODD", odd));
     assert_eq!(run.stdout.split_whitespace().collect::<String>(), "636166e90a6c696e65");
     let here = std::env::current_dir().unwrap();
@@ -164,8 +164,8 @@ fn error_names_the_command_that_cannot_run_and_the_fix() {
         assert!(!scene.is_tethered());
     }
     scene.gate().with_command(&[&"x".repeat(100_000)]).run().assert_failed(126, "xxx …");
-    // In development builds, glibc runs a file without a first `#!` line in a shell. musl, in the released binary, does
-    // not.
+    // Development builds use glibc, which runs a file without a first `#!` line in a shell. The released binary uses
+    // musl, which does not run such a file.
     let text = write("text", b"echo ran\n", 0o755);
     let run = scene.gate().with_command(&[&text]).run();
     if cfg!(target_env = "musl") {
@@ -175,7 +175,7 @@ fn error_names_the_command_that_cannot_run_and_the_fix() {
     }
 }
 
-/// Another container can create a link in a shared directory.
+/// In a shared directory, another container can replace the termination message by a link.
 #[test]
 fn termination_message_never_goes_through_a_link() {
     let scene = Scene::new();

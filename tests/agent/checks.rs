@@ -176,7 +176,7 @@ fn mount_check_of_a_dead_mount_times_out() {
     let line = format!("{PROGRAM} check {check} --check-timeout 300ms 2>{}", at("errors"));
     assert_eq!(shell.run(&line), 69);
     assert!(std::fs::read_to_string(at("errors")).unwrap().ends_with("timed out\n"));
-    // A gate with such a check still keeps its time limit.
+    // If a gate has such a check, the gate still keeps its own time limit.
     let gate = Agent::new(&["entrypoint", "--timeout", "2s", "--check-timeout", "300ms"], &scene.termination)
         .flag("check", check)
         .flag("termination-log", &scene.termination)
@@ -251,7 +251,7 @@ fn check_of_process_1_does_not_kill_other_processes() {
     let scene = Scene::new();
     let at = |name: &str| scene.root.join(name).display().to_string();
     let exists = |name: &str| scene.root.join(name).exists();
-    // The first attempt starts a background process, and fails once the test has started the process `orphan`.
+    // The first attempt of the check starts a background process, and fails once the test has started `orphan`.
     let script = format!(
         "[ -e {0} ] || {{ sleep 600 & echo $! >{1}; touch {0}; until [ -e {2} ]; do sleep 0.01; done; exit 3; }}; [ -e {3} ]",
         at("first"),
@@ -280,7 +280,7 @@ fn check_of_process_1_does_not_kill_other_processes() {
     assert_eq!(gate.wait().stdout, "cat\n");
 }
 
-/// A traced process stays unreaped after SIGKILL, like a process in uninterruptible sleep.
+/// After SIGKILL, the agent cannot reap a traced process, just as it cannot reap a process in uninterruptible sleep.
 #[test]
 fn check_that_cannot_be_killed_does_not_block_the_agent() {
     let directory = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ fn podgate(arguments: &[&str]) -> AgentOutput {
     Agent::new(arguments, Path::new("/nonexistent")).run()
 }
 
-/// Runs the hook twice: once with the flag and once with its environment variable.
+/// Runs the hook with the flag, and then with the flag's environment variable. Asserts that the result is the same.
 #[track_caller]
 fn by_flag_and_by_env(hook: impl Fn() -> Agent, flag: &str, value: impl AsRef<OsStr>, code: i32, expected: &str) {
     let variable = format!("PODGATE_{}", flag.to_uppercase().replace('-', "_"));
@@ -112,8 +112,8 @@ fn log_level_leaves_out_the_lower_levels() {
 
 #[test]
 fn help_lists_the_environment_variable_of_each_flag() {
-    // A container's hooks and its gate share one environment. A setting that may differ between the two has its own
-    // prefix.
+    // All hooks, probes and gates of a container share one environment. A flag whose value may differ between these
+    // commands has a variable with the command's own prefix.
     for (command, own, shared, count) in [
         ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 18),
         ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 13),

@@ -216,7 +216,7 @@ fn agent_does_not_wait_for_a_child_that_cannot_end() {
     mount.wait(143);
 }
 
-/// The server counts the requests of child processes. A look into the kernel's cache causes no request.
+/// Only child processes send requests to the server, because the agent itself reads only the kernel's cache.
 #[test]
 fn waiting_for_a_missing_file_starts_few_processes() {
     let Some(mut mount) = DeadMount::with_argument("not-found") else { return };

@@ -103,7 +103,8 @@ fn existing_tether_is_used_if_none_can_be_created() {
     let root = directory_of_db();
     let db = root.path().join("db");
     fs::write(db.join(TETHER_FILE), "").unwrap();
-    // A directory has the temporary name of the tether. The agent cannot unlink it, so it cannot create a tether.
+    // A directory has the tether's temporary name. The agent cannot unlink this directory, so it cannot create a
+    // tether.
     fs::create_dir(db.join(format!(".{TETHER_FILE}.tmp"))).unwrap();
     let tether = Tether::take(&db).unwrap();
     assert!(is_held(root.path(), "db"));
@@ -156,14 +157,15 @@ fn read_repeats_until_the_armed_source_was_read() {
         (count, watch.method(), watch.wait(Duration::ZERO, Vec::new()).unwrap())
     };
     assert_eq!(reads(with_snapshot, 0), (1, WatchMethod::Bell, WakeReason::Timeout));
-    // A bell replaced between arming and reading would not ring for the next publication.
+    // If the bell is replaced after arming, the armed bell does not ring for the next publication, so `read` reads
+    // again.
     assert_eq!(reads(with_snapshot, 1), (2, WatchMethod::Bell, WakeReason::Timeout));
-    // A bell does not ring for the volume.
+    // The bell does not ring for a change of the volume, so the watch uses inotify.
     assert_eq!(reads(without_snapshot, 0), (2, WatchMethod::Inotify, WakeReason::Timeout));
     assert_eq!(reads(without_snapshot, 0), (1, WatchMethod::Inotify, WakeReason::Timeout));
     // When a snapshot appears on the board, the watch switches to the bell.
     assert_eq!(reads(with_snapshot, 0), (2, WatchMethod::Bell, WakeReason::Timeout));
-    // A board that changes at every read does not block `read`. The rung bell then ends the wait at once.
+    // A board that changes at every read does not block `read`. The last ring then ends the wait at once.
     assert_eq!(reads(with_snapshot, usize::MAX), (4, WatchMethod::Bell, WakeReason::Source));
     drop(ringer);
     watch.read(with_snapshot);
@@ -171,7 +173,7 @@ fn read_repeats_until_the_armed_source_was_read() {
     assert_eq!(wait(), WakeReason::Timeout);
     replace(board.path(), ANNOTATIONS_FILE, b"", 0o644).unwrap();
     assert_eq!(wait(), WakeReason::Source);
-    // The sidecar overwrites the file if the volume is full.
+    // If the volume is full, the sidecar overwrites the file instead of replacing it.
     overwrite(board.path(), ANNOTATIONS_FILE, b"").unwrap();
     assert_eq!(wait(), WakeReason::Source);
     assert_eq!(watch.method(), WatchMethod::Inotify);

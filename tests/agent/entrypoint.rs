@@ -373,7 +373,7 @@ fn gate_needs_a_writable_directory_but_no_free_space() {
         assert_ne!(shell.run(&format!("rm -f {self_directory}/*; {fill}")), 0);
         scene.set_state("db", State::Started);
         fs::write(&scene.termination, "").unwrap();
-        // The second start of the gate uses the file that the first has left.
+        // The second start of the gate uses the file that the first start has left.
         for start in 0..2 {
             let gate = conditions(count).iter().fold(waits_for_db(&scene), |gate, one| gate.flag("until", one));
             shell.start_agent(&gate.with_command(&["sh", "-c", "exit 7"]), &errors);

@@ -85,7 +85,7 @@ fn parent_forwards_every_signal_to_the_command() {
         .chain(35..=64)
         .collect();
     let out = scene.root.join("got");
-    // The command itself handles the signals. The group has no other process that the signals could kill.
+    // The command itself handles the signals. Its process group has no other process that the signals could kill.
     let script = format!(
         "import signal, os, sys\n\
          out = os.open('{}', os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n\

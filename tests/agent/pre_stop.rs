@@ -135,7 +135,7 @@ fn own_command_runs_after_the_others_have_exited() {
     scene.set_state("api", State::Completed);
     hook.wait().assert_released();
     assert!(done.exists());
-    // The command also runs at a restart, and without conditions.
+    // The hook also runs the command at a restart, and without conditions.
     for until in [&["api"][..], &[]] {
         let scene = running_pod();
         let done = scene.root.join("done");
@@ -304,7 +304,7 @@ fn hook_keeps_the_gates_report_and_reports_per_epoch() {
     wait_until("the hook reports again", || {
         scene.report().unwrap() == Report { epoch: "e2".to_owned(), ..begun.clone() }
     });
-    // A gate that keeps running as the parent overwrites the report.
+    // A gate that keeps running as the parent overwrites the report that the hook has written.
     put_report(&scene, &Report { epoch: "e2".to_owned(), exit_code: Some(3), ..before.clone() });
     wait_until("the hook restores its state in the report", || stopping(&scene) == PreStopState::Begun);
     scene.set_state("api", State::Failed);

@@ -44,7 +44,7 @@ fn probe_waits_until_its_command_passes_and_reports_that() {
     let run = probe(&scene, &[]).0.run();
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (69, "seen\n", "podgate check: exited with 1\n"));
 
-    // A report of another first process is from an earlier run of the container.
+    // If a report names another first process, the report is from an earlier run of the container.
     let mut report = scene.report().unwrap();
     report.process.as_mut().unwrap().start_ticks += 1;
     fs::write(scene.self_directory.join("report"), report.to_text()).unwrap();

@@ -1,5 +1,5 @@
-//! Runs each command on the pages that needs no cluster. Runs the commands with bash, in a directory that has the files
-//! of these commands.
+//! Runs the pages' commands, except those that need a cluster. The commands run with bash, in a directory that has
+//! their files.
 
 use super::page::{Copied, Page, needs_a_cluster};
 use super::shell::{self, bash};

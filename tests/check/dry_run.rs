@@ -148,7 +148,7 @@ fn harmless_changes_are_not_reported() {
     );
 }
 
-/// The tool injects each manifest as the webhook of the same version does.
+/// For each manifest, `check` and the webhook of the same version produce the same injection.
 #[test]
 fn no_manifest_of_the_corpus_is_reported() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inject/corpus");
@@ -443,7 +443,7 @@ spec:
     )
 }
 
-/// Without the added container, the manifest needs nothing from podgate or has an error.
+/// Before the other webhook adds the container, the manifest needs nothing from podgate or has an error.
 #[test]
 fn containers_of_other_webhooks_are_checked_in_the_returned_pod() {
     for order in ["daprd?=Started, app", "daprd=Started, app"] {

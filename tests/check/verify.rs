@@ -17,7 +17,7 @@ enum DryRun {
     Rejects(u16, &'static str),
 }
 
-/// A cluster with podgate. By default, `verify` finds no error in it.
+/// Test cluster with podgate. By default, `verify` finds no error in the cluster.
 #[derive(Debug, Clone)]
 struct Cluster {
     pods: Vec<Value>,
@@ -28,7 +28,7 @@ struct Cluster {
     may_publish: bool,
     can_hold: bool,
     kubelet: &'static str,
-    /// Start of each path that the user may not read.
+    /// Prefixes of the paths that the user may not read.
     denied: &'static [&'static str],
 }
 

@@ -1,5 +1,5 @@
-//! Scenarios of a Pod's start that run twice: on this machine with `kubectl podgate try`, and on a real kubelet. The
-//! same events occur in the same order.
+//! Scenarios of a Pod's start. Each scenario runs on this machine with `kubectl podgate try`, and on a real kubelet.
+//! The same events must occur in the same order.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub(crate) struct Scenario {
     /// Exit code of `try`.
     pub(crate) code: i32,
     pub(crate) events: &'static [&'static str],
-    /// Texts of the verdict of `try`.
+    /// Texts that the verdict of `try` must contain.
     #[allow(dead_code, reason = "the kubelet gives no verdict")]
     pub(crate) verdict: &'static [&'static str],
 }

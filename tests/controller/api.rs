@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Returns `command` in new user and mount namespaces, after `setup` has run there as root. Returns `None` if this
-/// machine does not permit the namespaces and the test may be skipped.
+/// Returns a command that runs `setup` as root in new user and mount namespaces, and then `command`. Returns `None` if
+/// this machine does not permit the namespaces and the test may be skipped.
 pub(crate) fn in_namespaces(command: &Command, setup: &str) -> Option<Command> {
     let unshare = || {
         let mut unshare = Command::new("unshare");

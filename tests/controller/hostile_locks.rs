@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 
-/// A process of another container. It opens a file read-only and keeps a lock, a lease or a descriptor on the file.
+/// Process in another container. Opens a file read-only, and keeps a lock, a lease or a descriptor on the file.
 struct Neighbor(Child);
 
 impl Neighbor {
@@ -79,7 +79,7 @@ fn nothing_that_a_neighbor_keeps_on_a_file_stops_a_restarted_sidecar() {
             neighbor.wait_for(2);
             let is_alive = lock::is_held(&pod.path("board").join(names::CONTROLLER_FILE)).unwrap();
             assert!(!is_alive, "{what} on {file}: agents believe that the sidecar runs");
-            // Fails if the sidecar does not start.
+            // This call fails if the sidecar does not start.
             let _second = pod.sidecar(DB, &[]);
             assert!(pod.board().revision > revision, "{what} on {file}: the revision has decreased");
             pod.report("db", Report::default());
@@ -88,7 +88,7 @@ fn nothing_that_a_neighbor_keeps_on_a_file_stops_a_restarted_sidecar() {
     }
 }
 
-/// Starts a sidecar that has to wait, and returns it when its log shows `reason`.
+/// Starts a sidecar that has to wait. Returns the sidecar when its log shows `reason`.
 fn waiting_sidecar(pod: &Pod, reason: &str) -> Sidecar {
     let mut command = pod.command(&["--publish", "board", "--containers", DB]);
     command.stderr(File::create(pod.path("log")).unwrap());
@@ -113,7 +113,7 @@ fn restarted_sidecar_waits_for_the_end_of_a_lease_on_the_old_board() {
     assert!(pod.board().revision > revision);
 }
 
-/// The kernel asks the holder by SIGIO to give the lease back. This holder takes a new lease at once.
+/// With SIGIO, the kernel asks the holder to release the lease. This holder then takes a new lease at once.
 #[test]
 fn lease_that_is_taken_again_delays_no_restarted_sidecar() {
     let pod = Pod::new();

@@ -5,8 +5,8 @@ use super::*;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
-/// Returns a Pod whose container `migrate` has completed. By the kubelet's clock, the Pod's sidecar started `seconds`
-/// after now.
+/// Returns a Pod whose container `migrate` has completed. The Pod's status says that the sidecar started `seconds`
+/// after now, or before now if `seconds` is negative.
 fn completed(seconds: i64, restarts: u32) -> Value {
     let time = |seconds: i64| {
         let offset = Duration::from_secs(seconds.unsigned_abs());
@@ -81,7 +81,7 @@ fn seen_pod() -> Pod {
     pod
 }
 
-/// A container that restarts with its providers reads the number of the providers' restarts from the board.
+/// A gate that restarts its command after a restart of another container reads the restart count from the board.
 #[test]
 fn board_counts_the_restarts_of_a_native_sidecar() {
     let (pod, api) = (seen_pod(), Api::new(meshed(&Value::Null, true)));

@@ -58,7 +58,7 @@ fn busy_api_server_sets_the_time_of_the_next_watch() {
     let waited = start.elapsed();
     let log = stderr(&sidecar.end(Signal::TERM));
     assert!(log.contains("429"), "{log}");
-    // The back-off alone takes at most 0.4 s. The sidecar waits no longer than 2 s for a busy server.
+    // The sidecar obeys `Retry-After` for at most 2 s. The back-off that follows takes at most 0.4 s.
     assert!(waited > Duration::from_secs(2), "{waited:?}: {log}");
 }
 

@@ -29,7 +29,7 @@ fn injected_manifests_match_the_expected_files() {
         let text = serde_json::to_string_pretty(&done.value).expect("JSON") + "\n";
         assert_eq!(text.matches(&version).count(), 1, "{file}");
         let text = text.replace(&version, "\\\"version\\\":\\\"VERSION\\\"");
-        // Remove the digest, which changes with every other word.
+        // Remove the digest, which changes whenever another part of the text changes.
         let (before, after) = text.split_once(",\\\"digest\\\":\\\"").expect("a digest");
         let text = [before, &after["01234567\\\"".len()..]].concat();
         let path = format!("{}/tests/inject/expected/{}", env!("CARGO_MANIFEST_DIR"), file.replace(".yaml", ".json"));

@@ -103,7 +103,7 @@ fn order_that_kubernetes_keeps_needs_no_injection() {
         let names = order.split(',').count() - 1;
         assert_eq!(done.findings.len(), names, "{order}: one note for each container: {}", lines(&done.findings));
     }
-    // The other wait conditions stay.
+    // The condition between the two regular containers remains.
     let (injected, findings) = inject_checked(&ordered("setup & plain, db, app"));
     assert_eq!(findings.matches("kept-by-kubernetes").count(), 2, "{findings}");
     assert_eq!(listed(&injected, "initContainers"), ["db Entrypoint", "app Entrypoint db=Ready"]);
@@ -217,7 +217,7 @@ fn kubernetes_stops_native_sidecars_after_regular_containers() {
     assert!(injected["spec"]["initContainers"][2]["lifecycle"].is_null());
 }
 
-/// One annotation works in all modes of a mesh.
+/// The same value of `job-sidecars` is valid for a mesh with native sidecars and for a mesh with regular containers.
 #[test]
 fn kubernetes_ends_the_native_sidecars_of_a_job() {
     let job = |sidecars: &str| {
@@ -265,8 +265,8 @@ fn container_restarts_with_a_native_sidecar() {
     }
     let (injected, _) = inject_checked(&with("startup, db, app", &[]));
     assert_eq!(listed(&injected, "initContainers")[1], "db Entrypoint startup=Ready");
-    // No restart is possible here: init containers do not restart, and one container's own setting excludes that
-    // container.
+    // In these Pods, no container can restart with another one: `setup` never restarts, and `app` ignores restarts by
+    // its own annotation.
     let ignores = ("on-dependency-restart.podgate.io/app", "ignore");
     for template in [with("setup, app", &[]), with("mesh=Started, plain2?, startup & app", &[ignores])] {
         let done = inject(&template, &options(), &KnownFacts::default()).expect("a valid order");
@@ -315,7 +315,7 @@ fn settings_of_an_absent_optional_container_are_ignored() {
     }
 }
 
-/// Returns the findings of `inject` for annotations that it accepts.
+/// Returns the findings of `inject`, which must accept these annotations.
 fn read(annotations: Value) -> String {
     lines(
         &inject(&pod(annotations), &options(), &KnownFacts::default())

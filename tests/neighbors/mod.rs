@@ -63,7 +63,7 @@ fn options() -> Options {
     Options { is_from_api: true, ..Options::new("ghcr.io/podgate/podgate:test") }
 }
 
-/// Calls podgate as the webhook does.
+/// Injects a Pod like podgate's webhook.
 fn webhook(pod: &Value) -> Injected {
     inject(pod, &options(), &KnownFacts::default()).unwrap_or_else(|found| panic!("{}\n{pod:#}", lines(&found)))
 }

@@ -186,7 +186,7 @@ fn istio_rewrites_probes_as_in_its_test_data() {
         let file = |end: &str| original_pod("istio", &commit, &format!("{directory}/testdata/inject/{name}{end}"));
         assert_rewritten(&file(".yaml"), &file(".yaml.injected"), name);
     }
-    // No golden file has a gRPC probe. A test of the product contains this text.
+    // The `.injected` files have no gRPC probe, so compare with a text in one of Istio's tests.
     let mut probers = BTreeMap::new();
     let probe = json!({"grpc": {"port": 1234, "service": "foo"}, "timeoutSeconds": 10});
     rewrite(&json!({"name": "foo", "startupProbe": probe}), &mut probers);
@@ -226,7 +226,7 @@ fn fill(text: &str, container: &Value, compared: &mut Vec<String>) -> String {
     filled + rest
 }
 
-/// Returns the pointers of all single values.
+/// Returns the pointers of all values that contain no other values.
 fn leaves(value: &Value, pointer: String) -> Vec<String> {
     match value {
         Value::Object(fields) if !fields.is_empty() => {

@@ -110,7 +110,7 @@ fn pod_with_podgate_keys_but_no_order_is_denied_or_warned() {
     assert_eq!(answer_with(typo, "disabled").body["response"], json!({"uid": "705ab4f5", "allowed": true}));
 }
 
-/// The API server sends such a Pod because of its order, or because of the copied state itself.
+/// The API server sends a Pod with a copied state to the webhook even if the Pod declares no order.
 #[test]
 fn pod_with_a_copied_state_or_a_near_miss_is_denied() {
     let inject = |pod: &Value| podgate::order::inject::inject(pod, &Options::new("podgate"), &KnownFacts::default());

@@ -29,8 +29,8 @@ fn size_errors(pod: &Value) -> String {
     errors
 }
 
-/// One row for each list whose size the search changes: the list, the other numbers of the Pod, and the error with one
-/// more item.
+/// One row for each list whose size the benchmark's search changes: the list, the other numbers of the Pod, and the
+/// error with one more item.
 const LISTS: &[(&str, &str, &str)] = &[
     ("containers", "", "201 containers, but podgate supports at most 200"),
     ("inits", "", "201 containers, but podgate supports at most 200"),

@@ -123,7 +123,7 @@ fn two_containers_with_one_port_warn() {
         annotated(&[("podgate.io/order", "db=Completed, api")], declared(80, json!({})), declared(80, json!({})));
     job["spec"]["restartPolicy"] = json!("Never");
     assert_eq!(shown(&job, Context::default()), [] as [&str; 0], "one after the other");
-    // migrate has exited before db and api run.
+    // migrate may use the same port, because it has exited before db and api run.
     for (db, found) in [(81, None), (80, Some("db and api both use port 80, but a Pod's containers share the ports"))] {
         let own = |port| declared(port, json!({}));
         let mut pod = pod("migrate=Completed, db, api", &[("migrate", own(80)), ("db", own(db)), ("api", own(80))]);

@@ -1,4 +1,4 @@
-//! Tests that something runs each script and each ignored test of the repository.
+//! Tests that no script and no ignored test of the repository is left without a caller.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -22,7 +22,7 @@ fn is_script(path: &Path) -> bool {
     fs::metadata(Path::new(ROOT).join(path)).unwrap().permissions().mode() & 0o111 != 0
 }
 
-/// Returns the lines of code.
+/// Returns the text of a file without the comment lines.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#') && !line.trim_start().starts_with("//"));
@@ -36,7 +36,7 @@ fn each_script_has_a_caller() {
     let callers = files.iter().filter(is_caller).cloned().chain(["Makefile".into()]);
     let callers: Vec<(PathBuf, String)> = callers.map(|path| (path.clone(), code(&path))).collect();
     let mut scripts: Vec<&PathBuf> = files.iter().filter(|path| is_script(path)).collect();
-    // CONTRIBUTING.md names this script: it is the whole check of a change.
+    // Skip this script. Contributors run it by hand: it is the whole check of a change (CONTRIBUTING.md).
     scripts.retain(|path| path != &Path::new(".ci/run"));
     assert!(scripts.len() > 15, "{scripts:?}");
     for script in scripts {

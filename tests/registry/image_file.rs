@@ -47,7 +47,7 @@ fn file_has_sorted_entries_that_replace_the_registry() {
     }
 }
 
-/// `kubectl get pods -A -o json` prints a List of Pods as the API server has them, injected or not.
+/// `kubectl get pods -A -o json` prints a List of all Pods. Some are injected, others are not.
 #[test]
 fn images_of_running_pods_are_found() {
     let Some(scene) = Scene::new() else { return };

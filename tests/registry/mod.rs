@@ -173,8 +173,8 @@ fn commands_replace_hold_mode() {
     let registry = scene.serve(Access::Open);
     registry.push("app", "1", false, APP);
     let image = format!("{}/app:1", registry.address);
-    // In this Pod, `app` waits for nothing and has no preStop hook. The command of `app` is needed to report the exit
-    // of `app` at once.
+    // In this Pod, `app` waits for nothing and has no preStop hook. Podgate needs the command of `app` to report the
+    // exit of `app` at once.
     let ends =
         pod(&image).replace("order: db, app", "order: app=Completed, db").replace("mode: entrypoint", "mode: auto");
     let ends = ends.replace("spec:\n", "spec:\n  restartPolicy: Never\n");

@@ -91,7 +91,7 @@ fn nothing_is_left_when_the_verdict_appears() {
     }
 }
 
-/// After `exec`, the former children of the shell are children of `try`.
+/// After `exec`, the shell's former children are children of `try`. `try` must not end these processes.
 #[test]
 fn children_from_before_the_start_go_on() {
     let machine = Machine::new();

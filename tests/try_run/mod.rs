@@ -64,7 +64,7 @@ impl Machine {
     /// Runs `try` with `manifest` on standard input.
     fn run_manifest(&self, manifest: &Value, arguments: &[&str]) -> Outcome {
         let mut child = self.command(&[&["-"], arguments].concat()).stdin(Stdio::piped()).spawn().unwrap();
-        // With wrong arguments, `try` ends before it reads the manifest.
+        // Ignore the error: with wrong arguments, `try` ends before it reads the manifest.
         let _ = child.stdin.take().unwrap().write_all(manifest.to_string().as_bytes());
         let output = child.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -89,7 +89,7 @@ impl Machine {
         let board = self.directory.path().join("podgate-try-").display().to_string();
         let is_own = |path: &Path| {
             let environment = fs::read(path.join("environ")).unwrap_or_default();
-            // Only root can read the sidecar's environment.
+            // Only root can read the sidecar's environment, so also search the command line.
             environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
                 || fs::read_to_string(path.join("cmdline")).is_ok_and(|words| words.contains(&board))
         };
@@ -125,7 +125,7 @@ impl Outcome {
             Some((time, rest.split_whitespace().collect::<Vec<_>>().join(" ")))
         };
         let mut events: Vec<(f64, String)> = self.out.lines().filter_map(event).collect();
-        // On a busy machine, a line may be printed late.
+        // On a busy machine, `try` may print a line late.
         events.sort_by(|a, b| a.0.total_cmp(&b.0));
         events
     }
@@ -288,7 +288,7 @@ fn interrupt_stops_in_order_and_a_second_one_at_once() {
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
-/// The manifest may be untrusted. `try` must not run a program that it names, and must not pass its values to a program.
+/// The manifest may be untrusted. `try` must not run a command of the manifest, or pass a value of it to a program.
 #[test]
 fn nothing_of_the_manifest_runs() {
     let directory = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ fn fault() -> impl Strategy<Value = String> {
     prop_oneof![4 => (container, fault).prop_map(|(name, fault)| format!("{name}@{fault}")), 1 => of_sidecar]
 }
 
-/// Returns the events with their times in seconds. With JSON, they are on standard error, sorted by time.
+/// Returns the events in the output of `try`, with their times in seconds.
 fn events(text: &str) -> Vec<(f64, String)> {
     let event = |line: &str| {
         let (time, rest) = line.split_once(" s  ")?;

@@ -64,7 +64,7 @@ fn timeline_of(pod: &Value) -> Value {
     serde_json::from_str(&run(&serve(pod, events()), "json")).unwrap()
 }
 
-/// Returns a time in milliseconds since the beginning of the Pods below.
+/// Converts a time to milliseconds since the Pod was created.
 fn ms(time: &Value) -> i64 {
     let at = humantime::parse_rfc3339(time.as_str().unwrap()).unwrap().duration_since(UNIX_EPOCH).unwrap();
     at.as_millis() as i64 - START_MS as i64

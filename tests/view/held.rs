@@ -3,7 +3,7 @@
 use super::pods::{Change, docs, held, running, status_json, status_text};
 use serde_json::{Value, json};
 
-/// Returns the cells of api's row, joined by `|`, without the number of its age.
+/// Returns the cells of api's row, joined by `|`. Replaces an age by the word `ago`, because the age varies.
 fn row(text: &str) -> String {
     let head = text.lines().find(|line| line.starts_with("CONTAINER")).unwrap();
     let mut starts = ["CONTAINER", "PODGATE", "SINCE", "KUBELET", "WAITS FOR", "HOLDS BACK"]

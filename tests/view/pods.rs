@@ -53,7 +53,7 @@ pub(crate) fn held() -> Value {
                "restartCount": 0, "started": false,
                "state": {"waiting": {"reason": "CreateContainerConfigError", "message": message}}})
     };
-    // As the API shows the list: `$$` is the escaped form of `$`.
+    // The API shows the list with `$$` in place of each `$`.
     let list = r#"[{"name":"db","readinessProbe":{"exec":{"command":["pg_isready","-U","$$(USER)$$$$"]}}},
         {"name":"api","mode":"hold","until":["db=Ready"],"timeoutSeconds":300},
         {"name":"web","mode":"hold","until":["api=Ready"],"timeoutSeconds":90,"continueOnTimeout":true}]"#;

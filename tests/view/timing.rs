@@ -33,7 +33,7 @@ fn timeline_draws_a_pod_with_two_requests() {
     );
     let line = |name: &str| out.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     let (db, api) = (line("db"), line("api"));
-    // According to the bars, api starts when db is Ready.
+    // The bars must show that api starts when db is Ready.
     let at = |line: &str, c: char| line.chars().position(|found| found == c).unwrap();
     assert!(at(&db, '▒') < at(&db, '█') && at(&db, '█') <= at(&api, '▒') && at(&api, '▒') < at(&api, '█'), "{out}");
     assert!(out.lines().skip(2).take(3).all(|line| line.chars().count() <= 60), "{out}");

@@ -66,7 +66,7 @@ fn invalid_annotation_is_denied_with_its_path() {
     assert_eq!(webhook.logged("refused")["why"], message);
 }
 
-/// `inject --resolve-images --annotate-only` writes both annotations.
+/// `inject --resolve-images --annotate-only` writes both the command and the image into annotations.
 #[test]
 fn webhook_warns_if_the_command_is_from_another_image() {
     let files = Files::new();
@@ -141,7 +141,7 @@ fn decision_about_unknown_containers_is_left_to_a_later_call() {
     assert!(done["metadata"]["annotations"][keys::INJECTED].is_string());
 }
 
-/// A denial cannot be fixed by a later webhook, so the webhook does not wait for one.
+/// A later webhook may add an unknown container, but it cannot fix other errors. So podgate denies these at once.
 #[test]
 fn other_errors_are_denied_at_once() {
     let files = Files::new();

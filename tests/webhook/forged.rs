@@ -127,7 +127,7 @@ fn long_list_for_many_containers_is_rejected() {
     assert_refused(&fewer, "7002 containers, but podgate supports at most 200");
 }
 
-/// Two long lists must not be compared item by item.
+/// The webhook must not compare each item of one long list with each item of another.
 #[test]
 fn many_checks_of_many_mounts_are_rejected() {
     let mounts = |pod: &mut Value, size: usize| {

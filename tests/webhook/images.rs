@@ -83,7 +83,7 @@ fn injected_pod_keeps_its_mode_and_command() {
     }
 }
 
-/// A ConfigMap volume replaces a symlink to the directory of its files.
+/// When a ConfigMap changes, the kubelet replaces a symlink to the directory with the volume's files.
 #[test]
 fn changed_file_is_read_again_and_an_invalid_one_is_reported() {
     let files = Files::new();

@@ -47,7 +47,7 @@ fn in_pieces(source: &Source, templates: &[(&str, Vec<Edit>)]) -> Option<String>
     pieces.finish().ok()
 }
 
-/// A template in another layout, or with an alias, does not change how the others are edited.
+/// A template in another layout, or with an alias, does not change how the other templates are edited.
 #[test]
 fn templates_of_a_list_are_edited_one_by_one() {
     let block = "- kind: Pod\n  spec:\n    a: 1\n    b: |\n      x\n    c: 1\n\n";
