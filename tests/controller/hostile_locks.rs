@@ -1,5 +1,5 @@
-//! Tests against another container of the Pod that keeps locks, leases or open descriptors on the sidecar's files. Such
-//! a container has a read-only mount. It may have the sidecar's user id, as on OpenShift.
+//! Tests with a hostile container that keeps locks, leases or open descriptors on the sidecar's files. Such a container
+//! has a read-only mount. It may have the sidecar's user id, as on OpenShift.
 
 use super::*;
 use podgate::core::report::GateState;

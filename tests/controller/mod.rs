@@ -1,5 +1,5 @@
-//! Black-box tests of the sidecar's binary without an API server: board, directories, probes and exit codes. Tests that
-//! need an API server are in `tests/kubelet`.
+//! Black-box tests of the sidecar's binary, without an API server or with a fake one: board, directories, probes and
+//! exit codes. Tests that need a real API server are in `tests/kubelet`.
 #![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
 mod api;

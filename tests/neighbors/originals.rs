@@ -202,8 +202,8 @@ fn without_spaces(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
-/// Replaces each `{/POINTER}` by the container's value, and `{/LIST/FROM..TO}` by these items. Adds the pointers to
-/// `compared`.
+/// Replaces each `{/POINTER}` with the container's value, and each `{/LIST/FROM..TO}` with these items of the list.
+/// Adds the pointers to `compared`.
 fn fill(text: &str, container: &Value, compared: &mut Vec<String>) -> String {
     let (mut filled, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("{/") {

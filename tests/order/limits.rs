@@ -84,7 +84,7 @@ fn sums_are_rejected_above_their_maximum() {
     assert!(size_errors(&words).contains(&format!("podgate supports at most {VALUES_MAX}")));
 }
 
-/// A webhook gets its own output again, for example after another webhook has changed the Pod.
+/// Podgate's webhook gets its own output again, for example after another webhook has changed the Pod.
 #[test]
 fn injected_pod_at_the_limits_is_accepted_again() {
     for numbers in

@@ -74,8 +74,8 @@ fn each_step_waits_for_all_earlier_steps() {
     for (order, more, expected) in [
         ("db, cache & queue, api, web", &[][..], "db=Ready,cache=Ready,queue=Ready,api=Ready"),
         ("db=Started, api, web", &[], "db=Started,api=Ready"),
-        // `web` need not wait for exits that the step before it has waited for. If such a container runs again, it does
-        // not delay `web`.
+        // The step before `web` has already waited for `db` to exit, so `web` need not. If `db` runs again, it does not
+        // delay `web`.
         ("db=Completed, api=Exited, web", &[], "api=Exited"),
         ("db=Completed, api, web", &[], "api=Ready"),
         ("db, api=Completed, web", &[], "db=Ready,api=Completed"),

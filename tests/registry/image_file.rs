@@ -1,4 +1,4 @@
-//! Tests of `resolve-images`, and of `--images` with the file that it writes.
+//! Tests of `resolve-images`, and of `--images` with the file that `resolve-images` writes.
 
 use super::server::Access;
 use super::{APP, ARM, NONE, Run, Scene, pod, run, run_tool};

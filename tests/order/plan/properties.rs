@@ -67,7 +67,7 @@ impl Pod {
     }
 }
 
-/// Checks that each waiting container is held back by its own gate, or by earlier hooks in all required containers.
+/// Checks that each waiting container is gated or held, or that its required containers come earlier and have hooks.
 fn check_held_back(plan: &Plan) -> Result<(), TestCaseError> {
     let containers: Vec<Container> = plan
         .containers
