@@ -1,5 +1,5 @@
-//! `podgate-controller ready`: the sidecar's postStart hook. It waits for the lock that the sidecar takes after it has
-//! set up the board. A plain file cannot replace the lock, because files survive a restart of the sidecar.
+//! `podgate-controller ready`: the sidecar's postStart hook. The hook waits for the lock that the sidecar takes after
+//! setting up the board. A plain file cannot replace the lock, because files survive a restart of the sidecar.
 
 use crate::args::ReadyArgs;
 use crate::clock::now;
@@ -29,8 +29,8 @@ pub(crate) fn run(args: &ReadyArgs) -> Exit {
         }
         std::thread::sleep((waited / 50).clamp(MIN_PAUSE, MAX_PAUSE).min(args.timeout - waited));
     }
-    // The sidecar reads this file when it exits. Without the file, the sidecar exits with 143 instead of 0, which does
-    // no harm.
+    // This file tells the exiting sidecar that its hook has succeeded. If the write fails, the sidecar exits with 143
+    // instead of 0, which does no harm.
     if let Ok(snapshot) = source::read_board(&args.board) {
         let _ = files::replace(&args.board, names::HOOKED_FILE, snapshot.epoch.as_bytes(), 0o644);
     }

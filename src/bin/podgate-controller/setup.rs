@@ -14,12 +14,12 @@ const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 /// Time after which a wait for a lock is logged.
 const LOCK_WARNING_DELAY: Duration = Duration::from_secs(1);
 
-/// Waits until no other sidecar of the Pod runs, and returns the lock that keeps others waiting. Two sidecars would
-/// both write the board and open gates. That can happen if the runtime reports the end of a container too early, or if
-/// a Pod written by hand has two sidecars.
+/// Waits until no other sidecar of the Pod runs, and returns the lock that keeps other sidecars waiting. Two sidecars
+/// can run at once if the runtime reports a container's end too early, or if a Pod written by hand has two sidecars.
+/// Both would write the board and open gates.
 ///
 /// The lock is on the directory `self_dir` itself. Other containers mount only directories beneath it, so they cannot
-/// take this lock. A file of the board is unsuitable, because other containers can take read locks on it.
+/// take this lock. A file of the board is unsuitable, because other containers can take read locks on such a file.
 pub(crate) async fn exclude_other_sidecars(self_dir: &Path) -> Result<File, String> {
     let why = "another sidecar of this Pod runs, or a container mounts this whole volume; containers need a subPath";
     let error = |error| format!("cannot lock --self {}: {error}; mount an emptyDir there", self_dir.display());

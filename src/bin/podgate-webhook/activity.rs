@@ -54,9 +54,9 @@ impl Activity {
         }
     }
 
-    /// Returns the rank for eviction, lowest first. Clients whose handshake, head or body is unfinished for more than
-    /// `OWED_MAX` come first, then the others. Each group is sorted by the start of the phase. Returns `None` during a
-    /// review.
+    /// Returns the rank for eviction, lowest first. Clients whose handshake, head or body has been unfinished for more
+    /// than `OWED_MAX` come first, then the others. Each group is sorted by the start of the phase. Returns `None`
+    /// during a review.
     pub(crate) fn eviction_rank(&self) -> Option<(bool, Instant)> {
         let (phase, since) = *self.0.borrow();
         let is_owing = phase != Phase::Idle && since.elapsed() > OWED_MAX;

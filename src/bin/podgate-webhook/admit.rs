@@ -74,7 +74,7 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activ
         Err(refused) => return refused,
     };
     activity.set(Phase::Busy);
-    // Only one large body at a time is in the queue of small bodies. So a small body waits for at most two large ones.
+    // Only one large body at a time joins the queue for a review. A small body thus waits for at most two large ones.
     let _turn = if body.len() > SMALL_MAX { Some(state.large_body_turn.lock().await) } else { None };
     let seat = Arc::clone(&state.review_seat).lock_owned().await;
     // A worker thread reviews the body, so that a slow review does not delay connections or the status port.

@@ -20,7 +20,7 @@ pub(crate) struct State {
     pub(crate) body_budget: BodyBudget,
     /// Lock that is held during each review. One review at a time needs less memory. Waiting reviews form a queue.
     pub(crate) review_seat: Arc<Mutex<()>>,
-    /// Lock of the only large body that is reviewed or in the queue. The other large bodies wait for this lock.
+    /// Lock that one large body holds while it waits for review or is reviewed. Other large bodies wait for this lock.
     pub(crate) large_body_turn: Mutex<()>,
     is_draining: AtomicBool,
     /// Facts about the cluster, once they are known.

@@ -32,7 +32,7 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     // then learn of a failure at once.
     let has_passed = read_report(&args.self_dir).is_ok_and(|report| report.check_passed && report.process == process);
     let view = sources.view();
-    // Without a sidecar, no container waits for the report.
+    // Without a sidecar, no container waits for this container's report.
     let is_alone = view.snapshot().is_none();
     if is_alone || has_passed {
         // The child process prints the reason.

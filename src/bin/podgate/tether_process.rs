@@ -10,14 +10,14 @@ use tracing::warn;
 
 /// Starts the tether process for the directory `own`. The process outlives the hook and ends with the container. When
 /// the first process of a PID namespace ends, the kernel kills the others. In a shared PID namespace, the container
-/// runtime kills them. A failure is not fatal: the sidecar then relies on the kubelet's status.
+/// runtime kills this process. A failure is not fatal: the sidecar then relies on the kubelet's status.
 pub(crate) fn spawn_or_warn(own: &Path) {
     let spawn = || -> io::Result<()> {
         let tether = Tether::take(own)?;
         let inherited = tether.inheritable_copy()?;
         // Inherit no other descriptors: the hook's caller may wait until all copies of them are closed.
         inherit_only(inherited.as_fd());
-        // The kubelet waits until the hook's output is closed, so the process must not inherit it.
+        // The kubelet waits until the hook's output is closed, so the process must not inherit that output.
         let mut command = Command::new(crate::OWN_PROGRAM);
         command.arg("hold").env_clear().current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)

@@ -45,7 +45,7 @@ pub(crate) struct Directories {
     last_event: Instant,
     /// Time of the last attempt to watch the unwatched directories.
     last_retry: Instant,
-    /// Each event is followed by several checks. The time of the event, and the number of checks made since.
+    /// Time of the last event, and number of checks made since then. Several checks follow each event.
     rechecks: Option<(Instant, usize)>,
     /// Time of the next check of a container whose rate limit has delayed a change.
     retry_at: Option<Instant>,

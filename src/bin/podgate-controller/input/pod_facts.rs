@@ -26,7 +26,7 @@ pub(crate) struct PodFacts {
     /// True if the sidecar is a regular container and all other regular containers can end for good. The sidecar must
     /// exit after these containers.
     pub(crate) must_end_with_others: bool,
-    /// Start time of the sidecar's container according to the kubelet, if it is running.
+    /// Start time of the sidecar's container according to the kubelet, if the container is running.
     pub(crate) own_started_at: Option<SystemTime>,
     /// Restart count of the sidecar's container, from the kubelet.
     pub(crate) own_restarts: u32,
@@ -47,7 +47,7 @@ pub(crate) struct KubeletStatus {
     /// True if the startup probe has passed or the container has no startup probe.
     pub(crate) has_started: bool,
     pub(crate) is_ready: bool,
-    /// Reason why the container will not run soon: an error that needs a user, a long back-off, or a final end.
+    /// Reason why the container will not run soon: an error that a user must fix, a long back-off, or a final end.
     pub(crate) stuck_reason: Option<String>,
 }
 

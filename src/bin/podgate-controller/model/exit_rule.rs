@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// Time limit for the first report of a preStop hook after SIGTERM.
 const PRE_STOP_START_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Decides when the sidecar exits: after a signal or, if the sidecar is a regular container, after all other
-/// containers.
+/// Decides when the sidecar exits: after a signal or, if the sidecar is a regular container, when all other containers
+/// have ended.
 #[derive(Debug, Default)]
 pub(crate) struct ExitRule {
     pub(crate) signal: Option<&'static str>,

@@ -23,7 +23,7 @@ const LATER_INTERVAL: Duration = Duration::from_secs(300);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Longest expected time from the closing of a gate to the start of a container that passed the open gate. The kubelet
 /// reads the gate file before the runtime creates the container. If the gate was open for a shorter time than this, the
-/// kubelet may not have created the container, so the time limit continues.
+/// kubelet may not have created the container, so that time counts toward the time limit of the wait.
 const CREATION_TIME: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) struct MilestoneRecorder {
     times: Times,
     states: BTreeMap<String, State>,
-    /// States from an earlier epoch. Each state is kept until the state of its container changes.
+    /// States from an earlier epoch. A container's first state change in this epoch removes its entry.
     resumed_states: BTreeMap<String, State>,
 }
 

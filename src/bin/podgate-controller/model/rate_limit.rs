@@ -21,7 +21,7 @@ pub(crate) struct TokenBucket<const BURST: u32 = 10, const SECONDS: u64 = 10> {
     full_at: Option<Instant>,
 }
 
-/// Limits the changes of a container's directory. A restart causes about six changes, so ten restarts in a row pass.
+/// Limits the changes of a container's directory. Allows ten restarts in a row, with about six changes each.
 pub(crate) type ReportBucket = TokenBucket<60, 1>;
 
 impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
@@ -73,7 +73,7 @@ impl CpuBucket {
 }
 
 /// Limits how often the sidecar publishes each container's changes in the API. If a container has no token left, the
-/// API keeps its last published facts. Changes of other containers are never delayed.
+/// API keeps that container's last published facts. Changes of other containers are never delayed.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotLimiter {
     buckets: BTreeMap<String, TokenBucket>,

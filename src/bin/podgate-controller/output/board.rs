@@ -32,7 +32,7 @@ pub(crate) struct Board {
     pub(crate) retry_at: Option<Instant>,
 }
 
-/// Space on the board for longer states, in bytes.
+/// Extra space in the annotations file for longer states, in bytes.
 const HEADROOM: usize = 1024;
 /// Time after which a wait for another container's lease is logged.
 const LEASE_WARNING_DELAY: Duration = Duration::from_secs(1);
@@ -51,9 +51,9 @@ impl Board {
         }
     }
 
-    /// Returns the annotations of an earlier epoch; none if the board has no readable annotations. Without them, the
-    /// revision would decrease, and ends of containers would not count. If another container has a lease on the file,
-    /// this function waits for the end of the lease, usually 45 s.
+    /// Returns the annotations of an earlier epoch; none if the board has no readable annotations. Without these
+    /// annotations, the revision would decrease, and ends of containers that started earlier would be ignored. If
+    /// another container has a lease on the file, this function waits for the end of the lease, usually 45 s.
     pub(crate) async fn previous_annotations(&self) -> Annotations {
         let path = self.directory.join(names::ANNOTATIONS_FILE);
         let (sender, mut opened) = tokio::sync::oneshot::channel();
@@ -75,8 +75,8 @@ impl Board {
         source::read_board_annotations(&self.directory).unwrap_or_default()
     }
 
-    /// Installs the agent from the file `from`. Keeps a file with the same content. A deleted file uses memory while a
-    /// container has it open, so new files could fill the volume.
+    /// Installs the agent from the file `from`. Keeps an existing file with the same content: a replaced file uses
+    /// memory while a container has it open, so repeated installations could fill the volume.
     pub(crate) fn install_agent(&mut self, from: &Path) -> io::Result<()> {
         let (program, bin) = (std::fs::read(from)?, self.directory.join(names::BIN_DIR));
         let existing = || -> io::Result<Option<File>> {

@@ -11,7 +11,7 @@ pub(crate) struct HoldFiles(PathBuf);
 
 impl HoldFiles {
     /// Checks that the sidecar and the kubelet see the same volume, and closes all gates. Fails with a message if a
-    /// directory is missing, not writable, or not the kubelet's.
+    /// directory is missing or not writable, or if the kubelet uses another volume.
     pub(crate) fn new(directory: &Path, canary: &Path) -> Result<HoldFiles, String> {
         let hint = "mount the volume podgate-hold as kubectl podgate inject does";
         close_all(directory).map_err(|error| format!("{}: {error}; {hint}", directory.display()))?;
@@ -64,7 +64,7 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Checks that both mounts show the same volume: writes a file through one mount and reads it through the other. The
 /// kubelet creates the directory of the second mount. The check thus fails if the kubelet uses another volume, for
-/// example outside of a virtual machine.
+/// example one outside of the Pod's virtual machine.
 fn check_canary(directory: &Path, canary: &Path) -> io::Result<()> {
     let id = process::random_id(8)?;
     let written = directory.join(names::HOLD_CANARY);

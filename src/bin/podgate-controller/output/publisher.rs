@@ -22,7 +22,7 @@ pub(crate) struct Publisher {
     pub(crate) milestones: MilestoneRecorder,
     last: Option<Snapshot>,
     pub(crate) api_limiter: SnapshotLimiter,
-    /// Annotations last sent to the API, without revision and times, which change every time.
+    /// Annotations last sent to the API, without those that change with every publication, such as the revision.
     sent_annotations: Annotations,
 }
 

@@ -12,8 +12,8 @@ use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{LocalSet, spawn_local};
 
-/// Size limit for a response head and for read-ahead, in bytes. The kubelet allows 10 MiB, but the sidecar uses only a
-/// few MiB of memory.
+/// Size limit for a response head and for read-ahead, in bytes. The kubelet allows 10 MiB, but the sidecar must use
+/// only a few MiB of memory in total.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 
 /// Limit on the number of response headers. hyper's default is 100; the kubelet has no limit.

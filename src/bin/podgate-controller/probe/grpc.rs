@@ -106,8 +106,8 @@ fn grpc_status(headers: &HeaderMap) -> Result<Option<u32>, String> {
 }
 
 /// Returns the serving status in the body of a response: a frame (compression flag 0, length), then a
-/// `HealthCheckResponse`, whose first field is the status. Protobuf omits the value 0. The request did not allow
-/// compression.
+/// `HealthCheckResponse`, whose first field is the status. Protobuf omits the value 0. The flag must be 0, because the
+/// request allows no compression.
 fn serving_status(body: &[u8]) -> Option<u8> {
     let (frame, message) = body.split_first_chunk::<5>()?;
     if *frame != [0, 0, 0, 0, u8::try_from(message.len()).ok()?] {

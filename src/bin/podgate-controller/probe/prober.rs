@@ -161,7 +161,7 @@ impl Prober {
         });
         if start.run != run {
             start.run = run;
-            // If the earlier incarnation was never probed, the new incarnation takes over the start of the earlier one.
+            // If the earlier incarnation was never probed, the new incarnation keeps the planned start time.
             if start.earliest <= here {
                 start.earliest = start.limit.reserve(here);
             }
@@ -230,7 +230,7 @@ impl Prober {
         self.lanes.values().filter_map(|lane| lane.due().into_iter().chain(lane.listen_check_at).min()).min()
     }
 
-    /// Checks the ports that are due for listening sockets.
+    /// Looks for listening sockets on the ports whose check is due.
     fn check_ports(&mut self, here: Instant) -> Option<ProbeEvent> {
         for (name, lane) in &mut self.lanes {
             // Get the port each time, because the probe of the next stage may have another port.

@@ -99,7 +99,7 @@ impl Controller {
             }
         }
         if self.publisher.api.is_none() {
-            // If the API is used, overrides arrive with the Pod's annotations instead.
+            // With the API, overrides arrive in the Pod's annotations, so the volume is not read.
             let wanted = |key: &str| key.starts_with(names::OVERRIDE_PREFIX);
             if let Ok(overrides) = source::read_volume_annotations(&self.podinfo, wanted) {
                 self.pod.on_overrides(&overrides);

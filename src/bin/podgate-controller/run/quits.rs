@@ -1,4 +1,4 @@
-//! Asks containers to exit when all other containers have ended: proxies in a Job whose commands podgate does not know.
+//! Asks containers to exit when all others have ended. A Job needs this if the command of its proxy is unknown.
 
 use super::Controller;
 use crate::probe::quit;
@@ -9,7 +9,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Controller {
-    /// Starts the requests to the containers that must exit now, once for each start of a container.
+    /// Sends a request to each container that must exit now, once for each start of the container.
     pub(super) fn ask_to_quit(&mut self) {
         for track in self.pod.to_quit() {
             if self.asked_to_quit.insert(track.running_id()) {

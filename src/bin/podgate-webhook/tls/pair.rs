@@ -20,8 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use x509_parser::time::ASN1Time;
 
-/// Time between the start of a new certificate's validity and the later creation of the certificate. The validity
-/// starts earlier because the clocks in a cluster differ.
+/// Time by which the validity of a certificate starts before its creation, because the clocks in a cluster differ.
 pub(super) const BACKDATED: Duration = Duration::from_secs(60 * 60);
 
 /// A certificate, its key and its CA, in PEM.

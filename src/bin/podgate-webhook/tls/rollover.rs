@@ -1,5 +1,4 @@
-//! Determines the current and the next certificate: maps the stored certificates and the time to the certificates to
-//! store next.
+//! Decides which certificates are current and next, from the stored certificates and the time.
 //!
 //! A new pair is first stored as `next`, and its CA is added to the webhook configuration. After all API servers have
 //! had time to read the new configuration, `next` becomes `current`. The old CA stays in the configuration until its

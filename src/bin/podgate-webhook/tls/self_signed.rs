@@ -1,5 +1,5 @@
-//! Keeps certificates that the webhook creates itself in a Secret that all replicas share. Publishes the CAs of these
-//! certificates in the webhook configuration.
+//! Creates the webhook's certificates, stores them in a Secret that all replicas share, and publishes the certificates'
+//! CAs in the webhook configuration.
 //!
 //! All replicas run the same steps. Each write carries the resourceVersion that the replica has read, so one of two
 //! concurrent writes fails with a conflict. The replica with the conflict reads again and finds no change left to make.

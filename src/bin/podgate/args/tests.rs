@@ -32,7 +32,7 @@ const COMMAND: &str = r#"\["[a-z-]{1,5}","[ a-z=,-]{0,5}"\]"#;
 const PATH: &str = "-|--|[a-z/=-][a-z/= -]{0,7}";
 const SWITCH: &str = "";
 
-/// Flags that `inject` writes: subcommand, flag, pattern of the values, and maximum number.
+/// Flags that `inject` writes: subcommand, flag, pattern of the values, and maximum number of occurrences.
 const FLAGS: [(&str, &str, &str, usize); 24] = [
     ("entrypoint", "--container", NAME, 1),
     ("entrypoint", "--until", "[a-z]{1,5}(=Started|=Exited)?", 3),

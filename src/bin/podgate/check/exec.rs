@@ -19,9 +19,9 @@ const REAP_ATTEMPTS: u32 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChildScope {
-    /// Only checks. Podgate kills all processes that a check leaves behind.
+    /// During a check, all new children belong to the check. Podgate kills those that the check leaves behind.
     ChecksOnly,
-    /// Checks and other processes of the container, because podgate is process 1 or the parent of the command. Podgate
+    /// New children can also be other processes, because podgate is process 1 or the parent of the command. Podgate
     /// cannot distinguish the orphans of other processes from those of a check.
     WithOthers,
 }

@@ -1,5 +1,5 @@
-//! Checks without a command: `file://`, `tcp://`, `http://`, `unix://`, `mount://`. A check of an IP address does not
-//! block. All other checks block while a server or a file system does not answer, so they need a child process.
+//! Checks without a command: `file://`, `tcp://`, `http://`, `unix://`, `mount://`. A check of an IP address ends at
+//! its time limit. Other checks can block longer on DNS or a dead mount, so they need a child process.
 
 use crate::clock::now;
 use podgate::core::argv::Check;

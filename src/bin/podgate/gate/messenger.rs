@@ -1,4 +1,4 @@
-//! Publishes the reason for a wait or failure: in the termination message, the log and on standard error.
+//! Publishes the reason for a wait or failure: in the termination message, in the log and on standard error.
 
 use crate::args::LogArgs;
 use crate::failure::Failure;

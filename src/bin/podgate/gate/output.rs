@@ -20,7 +20,7 @@ pub(crate) fn print_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Sets the container's termination message, if it has one. Ignores errors.
+/// Writes `line` as the termination message, if the file `path` exists. Ignores errors.
 pub(crate) fn write_termination_message(path: Option<&Path>, line: &str) {
     if let Some(mut file) = open_existing(path, OFlags::WRONLY | OFlags::TRUNC) {
         let _ = file.write_all(line.as_bytes());
@@ -38,7 +38,7 @@ pub(crate) fn clear_termination_message(path: Option<&Path>) {
 
 fn open_existing(path: Option<&Path>, flags: OFlags) -> Option<File> {
     let path = path?;
-    // Never create the file, because it exists only inside a container.
+    // Never create the file: outside of a container, there is no termination message.
     let flags = flags | link_flag(path) | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
 }

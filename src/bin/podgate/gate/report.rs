@@ -31,8 +31,8 @@ impl Reporter {
         Reporter { directory, container, current, last_written: None, error: None }
     }
 
-    /// Reports that the gate has opened and that the agent keeps watching `watching`. The report is written even
-    /// without a sidecar, because `podgate opened` reads the report.
+    /// Reports that the gate has opened and that the agent keeps watching the containers in `watching`. The report is
+    /// written even without a sidecar, because `podgate opened` reads the report.
     pub(crate) fn report_opened(&mut self, watching: Vec<String>) {
         (self.current.gate, self.current.started, self.current.watched_containers) =
             (Some(GateState::Opened), true, watching);
@@ -43,7 +43,7 @@ impl Reporter {
         self.write(0);
     }
 
-    /// Reports the result of the checks to the sidecar run that published `view`. Writes only what is not reported yet.
+    /// Reports the result of the checks to the sidecar run that published `view`. Skips a write that is not needed.
     pub(crate) fn refresh(&mut self, view: &PodView, check_passed: bool) {
         self.adopt_epoch(view);
         self.current.check_passed = check_passed;

@@ -1,4 +1,4 @@
-//! `podgate pre-stop`: a preStop hook that keeps the container until those that depend on it have exited.
+//! `podgate pre-stop`: a preStop hook that waits until the containers that depend on this container have exited.
 
 mod stop_reporter;
 

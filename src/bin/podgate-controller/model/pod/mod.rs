@@ -122,7 +122,7 @@ impl PodModel {
             }
             track.on_kubelet_status(status, now);
         }
-        // If the kubelet has just withdrawn a wrong end, the container's gate may still need an acknowledgment.
+        // A status may just have cleared a wrong end. The gate of that container may then still need an acknowledgment.
         let waiting: Vec<_> = self.tracks.iter().filter(|t| t.needs_ack()).map(|t| t.spec.name.clone()).collect();
         waiting.iter().for_each(|name| self.begin_ack(name, now));
     }
@@ -290,7 +290,7 @@ impl PodModel {
 
     /// Returns the containers that must exit now, because all other containers have ended for good.
     pub(crate) fn to_quit(&self) -> impl Iterator<Item = &ContainerTrack> {
-        // Native sidecars end later, so ignore them. Trust only the kubelet, because a tether can end too early.
+        // Native sidecars end later, so ignore them. Trust only the kubelet: a tether can be released too early.
         let is_over =
             |track: &ContainerTrack| track.spec.restart_policy.as_deref() == Some("Always") || track.is_final();
         let is_last = |track: &ContainerTrack| track.spec.quit.is_some();

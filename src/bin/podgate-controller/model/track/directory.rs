@@ -10,7 +10,7 @@ impl ContainerTrack {
     /// Stores the content of the container's directory. Returns true if the content has changed and counts as evidence.
     pub(crate) fn on_report(&mut self, directory: DirectoryState, epoch: &str, now: Instant) -> bool {
         let DirectoryState { report, is_rewritten, is_tether_held: held, is_listening } = directory;
-        // Without podgate's gate, postStart hook and preStop hook, a container has no tether, so ignore a lock in its
+        // A container without podgate's gate, postStart hook and preStop hook has no tether. Ignore a lock in its
         // directory.
         let held = held && (self.spec.pre_stop || !matches!(self.spec.mode, Mode::None | Mode::Hold));
         let (before, had_ended) = (self.report().cloned(), self.has_ended());
@@ -18,8 +18,8 @@ impl ContainerTrack {
         let is_other_run = process(self.raw_report.as_ref())
             .zip(process(report.as_ref()))
             .is_some_and(|(last, new)| is_rewritten && last != new);
-        // The sidecar may read an unchanged report again after the end of the run. Keep the stored report, because the
-        // end has withdrawn a part of it.
+        // The sidecar may read an unchanged report again after the end of the run. Keep the stored report, from which
+        // the end has removed some fields.
         if is_rewritten || self.raw_report.is_none() {
             self.raw_report = report.map(|report| self.sanitize(report));
         }

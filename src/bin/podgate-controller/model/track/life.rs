@@ -156,8 +156,8 @@ impl ContainerTrack {
         }
         self.ended_at = self.has_ended().then(|| self.ended_at.unwrap_or(now));
         // The report of a program without a tether does not count after a restart of the sidecar or a wrongly detected
-        // end. The report counts again after the kubelet has shown the program running for `EARLY_DROP_WINDOW` and no
-        // new gate has reported.
+        // end. The report counts again when the kubelet has shown the program running for `EARLY_DROP_WINDOW`, if no
+        // new gate has reported by then.
         let has_opened = self.raw_report.as_ref().is_some_and(Report::has_gate_opened);
         let id = self.running_id().filter(|_| has_opened);
         if let Life::Free { running_since, .. } = &mut self.life {

@@ -161,7 +161,7 @@ impl ContainerTrack {
         ack.as_ref().filter(|_| self.is_gate_waiting())
     }
 
-    /// Returns the place for a pending acknowledgment; `None` after the end and for a program without a tether.
+    /// Returns the place for a pending acknowledgment; `None` after the container's end, and for an untethered program.
     pub(super) fn ack_mut(&mut self) -> Option<&mut Option<PendingAck>> {
         if let Life::Free { ack, .. } | Life::Held(ack) = &mut self.life { Some(ack) } else { None }
     }
@@ -196,9 +196,9 @@ impl ContainerTrack {
     pub(super) fn evidence(&self) -> Evidence {
         let answers = self.answers.is_listening
             || self.answers.probe_verdict.is_some_and(|verdict| verdict != ProbeVerdict::NotYet);
-        // A hook always reports before its container can be Ready. An answer alone therefore counts only if the hook
-        // may already have finished or the container has no hook. While the kubelet is frozen, a container with neither
-        // hook nor gate gives no other evidence.
+        // A hook always reports before its container can be Ready. An answer to a probe therefore counts alone only if
+        // the hook may already have finished or the container has no hook. If the kubelet reports nothing, a container
+        // with neither hook nor gate gives no other evidence.
         let started_by_answer = answers && (self.is_resumed || self.spec.mode != Mode::PostStart);
         let has_outside_probe = self.spec.probes().any(|probe| !probe.is_exec());
         Evidence {

@@ -59,7 +59,7 @@ impl Child {
         if has_terminal {
             start_in_foreground(&mut starter);
         }
-        // From here on, `reap` waits for the command like for any other child.
+        // `reap` collects the command's exit status, so `child` is needed only for the pid.
         let child = starter.spawn().map_err(cannot_start())?;
         let pid = Pid::from_child(&child);
         Ok(Child {

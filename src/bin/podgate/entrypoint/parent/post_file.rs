@@ -1,4 +1,4 @@
-//! `--post-file`: records how a command ended, for containers that wait for it with `--check file://`.
+//! `--post-file`: records how a command ended, for containers that wait for the file with `--check file://`.
 
 use crate::check::{ChildScope, run_to_end};
 use crate::failure::Failure;

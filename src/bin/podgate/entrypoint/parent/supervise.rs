@@ -109,7 +109,7 @@ impl Supervisor<'_> {
             return;
         }
         let at = now();
-        // Each check has its own time limit, so this deadline only has to be later.
+        // Each check has its own time limit, so this deadline only has to be later than that limit.
         self.checks.run_due(at, at + Duration::from_secs(3600));
         if self.checks.pending().is_empty() {
             self.reporter.refresh(&self.sources.view(), true);

@@ -64,7 +64,7 @@ fn program_that_closes_its_tether_still_counts_as_running() {
 
 #[test]
 fn late_kubelet_status_does_not_revive_an_ended_container() {
-    // The kubelet has or has not shown the incarnation as running before the end.
+    // `was_shown` means that the kubelet has shown the incarnation as running before its end.
     for was_shown in [true, false] {
         let mut pod = new_pod(false, CHAIN);
         if was_shown {
