@@ -130,7 +130,7 @@ impl HoldGate {
         self.retry_at = Some(now + RETRY_DELAY);
     }
 
-    /// Begins a new wait, because the container runs or has run.
+    /// Begins a new wait. Call this when the container runs or has run.
     pub(super) fn restart_wait(&mut self, now: Instant) {
         (self.waiting_since, self.waited) = (now, Duration::ZERO);
         self.state = match self.state {

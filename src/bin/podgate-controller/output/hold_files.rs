@@ -1,5 +1,5 @@
-//! Writes the gate files of held containers. The kubelet creates a container only while its file has the key `OPEN`
-//! (<https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/>).
+//! Writes the gate files of held containers. The kubelet creates a container only while its gate file has the key
+//! `OPEN` (<https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/>).
 
 use podgate::core::names;
 use podgate::edge::{files, process};

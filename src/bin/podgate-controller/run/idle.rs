@@ -13,8 +13,8 @@ const API_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Idling {
     pub(super) is_idle: bool,
-    /// Limits how often each container can end idling. Each wake-up opens a watch on the API server, and a container
-    /// can write any number of reports.
+    /// Limits how often each container can wake the sidecar up. Each wake-up opens a watch on the API server, and a
+    /// container can write any number of reports.
     limits: BTreeMap<String, TokenBucket>,
     /// Next wake-up that a rate limit has delayed: its time and container.
     pub(super) delayed: Option<(Instant, String)>,
@@ -41,8 +41,8 @@ impl Controller {
         }
     }
 
-    /// Ends idling after a change in the directory of `container`. If the container's rate limit delays this, idling
-    /// ends when the limit allows.
+    /// Wakes the sidecar up after a change in the directory of `container`. If that container's rate limit is reached,
+    /// the sidecar wakes up later.
     pub(super) fn wake_up(&mut self, container: String) {
         let idling = &mut self.idling;
         if !idling.is_idle {

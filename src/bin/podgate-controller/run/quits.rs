@@ -19,8 +19,8 @@ impl Controller {
     }
 }
 
-/// Sends `request` each second until the response is a success. No limit is needed: the kubelet ends the sidecar after
-/// the last container.
+/// Sends `request` each second until the response is a success. The retries need no limit, because the kubelet ends the
+/// sidecar after the last container.
 async fn ask(container: String, request: String) {
     info!(container, request, "all other containers have ended; asking the container to exit");
     let mut has_warned = false;

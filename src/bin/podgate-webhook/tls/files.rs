@@ -7,7 +7,7 @@ use podgate::edge::files::read_trusted;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Interval between two reads of a file. In a Secret volume only symlinks change, so modification times do not help.
+/// Interval between two reads of a file. In a Secret volume, only symlinks change, so modification times do not help.
 pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 /// Size limit for each file, in bytes. A ConfigMap and a Secret have the same limit.
 const FILE_MAX: usize = 1 << 20;

@@ -78,7 +78,7 @@ impl Checks {
         }
     }
 
-    /// Lets the checks keep their orphans, because this process also has the container's command as a child.
+    /// Leaves the orphans of checks alive, because this process also has the container's command as a child.
     pub(crate) fn with_command(self) -> Checks {
         Checks { child_scope: ChildScope::WithOthers, ..self }
     }

@@ -1,4 +1,4 @@
-//! The container's own hook command, run by podgate's hook.
+//! Runs the container's own hook command from podgate's hook.
 
 use crate::clock::now;
 use crate::failure::Failure;

@@ -13,8 +13,9 @@ const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 /// Life of the current incarnation. A pending acknowledgment counts only while the gate waits.
 #[derive(Debug)]
 pub(super) enum Life {
-    /// No process holds the tether, and no end is known. The report of an open gate does not count. `running_since`
-    /// contains the id of a container that the kubelet shows running, and the time since which the kubelet shows it.
+    /// No process holds the tether, and no end was observed. In this state, the report of an open gate does not count.
+    /// `running_since` contains the id of a container that the kubelet shows running, and the time since which the
+    /// kubelet shows it.
     Free {
         ack: Option<PendingAck>,
         running_since: Option<(Instant, String)>,

@@ -51,7 +51,7 @@ fn container_that_passed_its_gate_keeps_running_behind_a_closed_gate() {
         if has_api {
             pod.receive_status("api", running("a1", true));
         }
-        // Without the API, only the answers of the container show that it runs.
+        // Without the API, only the answers to probes show that the container runs.
         pod.receive_verdict("api", ProbeVerdict::Passed);
         pod.follow_conditions(now());
         pod.receive_verdict("db", ProbeVerdict::Failing);
