@@ -15,7 +15,7 @@ use tracing::warn;
 pub(crate) struct StopReporter {
     directory: PathBuf,
     sandbox: SandboxId,
-    /// Author of the report at the hook's start: ticket and process. The hook must not change another author's report.
+    /// Author (ticket, process) of the report at the hook's start. The hook changes no report of a later incarnation.
     author: Option<(Option<String>, Option<Process>)>,
     has_failed: bool,
 }
