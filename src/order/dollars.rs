@@ -18,7 +18,7 @@ pub fn unescape(text: &str) -> String {
 /// Returns the name of the first variable that the kubelet would replace.
 pub fn expand(word: &str, is_set: impl Fn(&str) -> bool) -> Result<String, String> {
     let (mut expanded, mut rest) = (String::new(), word);
-    // Without this bound, each `$(` would search the whole rest for `)`.
+    // Do not search behind the last `)`: a search to the end of the word for each `$(` would take quadratic time.
     let close = word.rfind(')').map(|at| word.len() - at);
     while let Some((before, after)) = rest.split_once('$') {
         expanded.push_str(before);

@@ -20,7 +20,7 @@ pub const ITEMS_MAX: usize = 1_000;
 pub const ANNOTATIONS_MAX: usize = 256 << 10;
 /// Maximum number of checks of one container.
 pub const CHECKS_MAX: usize = 64;
-/// Maximum number of waits of a container for another container or for a check, over all containers.
+/// Maximum number of waits in a Pod. Each container has one wait per container or check that it waits for.
 pub const WAITS_MAX: usize = 2_500;
 /// Maximum number of findings about labels and annotations.
 pub const FINDINGS_MAX: usize = 100;
@@ -104,7 +104,7 @@ fn count_items(value: &Value, max: usize) -> Result<usize, (Vec<PathSegment>, us
     Ok(count)
 }
 
-/// Returns the finding for a list or map that is too long, with the name of its container.
+/// Returns the finding for a list or map that is too long. The message names the container with that list or map.
 fn too_long(template: &Value, place: Place, count: usize) -> Finding {
     let (container, field) = place.0.split_at(place.0.len().min(3));
     let name = Place(container.to_vec()).to("name").of(template).and_then(Value::as_str);

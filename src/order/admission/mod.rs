@@ -28,7 +28,7 @@ const WARNING_MAX: usize = 256;
 const WARNINGS_MAX: usize = 12;
 /// Maximum length of a denial message, in bytes.
 const MESSAGE_MAX: usize = 8 * 1024;
-/// Maximum length of the message in the annotation for the policy, in bytes. The API server ignores a longer message.
+/// Maximum length of the message that a policy reads from an annotation, in bytes. The API server ignores longer ones.
 const POLICY_MESSAGE_MAX: usize = 4 * 1024;
 /// Maximum length of a logged name, in bytes. Kubernetes has the same limit.
 const NAME_MAX: usize = 253;

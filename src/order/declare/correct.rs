@@ -7,8 +7,8 @@ use crate::core::until::WantedState;
 /// Maximum length of a text that podgate corrects, in bytes. A longer text would make the message unreadable.
 const MAX_TEXT: usize = 200;
 
-/// Parses `text` into steps of one or more containers. Returns all valid entries and all errors. If podgate can correct
-/// the text, it returns a single error with the corrected text.
+/// Parses `text` into steps of one or more containers. Returns all valid entries and all errors. If `text` can be
+/// corrected, returns a single error with the corrected text.
 pub fn parse_list(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     if let Some(message) = find_foreign_syntax(text) {
         let fix = match text.contains("{{") {

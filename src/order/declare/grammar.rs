@@ -71,9 +71,9 @@ pub(super) fn find_foreign_syntax(text: &str) -> Option<String> {
     Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
 }
 
-/// Returns the items that the step after the steps `earlier` waits for. The flag of an item is true in the last of
-/// these steps. Omits exits in the steps before the last one, because the last step has already waited for these exits.
-/// If such a container runs again, it must not delay the later steps.
+/// Returns the items that the step after `earlier` waits for. The flag is true for the items of the last step of
+/// `earlier`. Omits items of the other steps that require an exit, because the last step has already waited for these
+/// exits. If such a container runs again, it must not delay the later steps.
 pub(super) fn awaited(earlier: &[Vec<Item>]) -> impl Iterator<Item = (&Item, bool)> {
     let items = earlier.iter().rev().enumerate().rev();
     let items = items.flat_map(|(distance, step)| step.iter().map(move |item| (item, distance == 0)));

@@ -13,7 +13,7 @@ pub const TIMEOUT: &str = "podgate.io/timeout";
 pub const ON_TIMEOUT: &str = "podgate.io/on-timeout";
 /// With `true`, a wait fails as soon as a required container exits for good, is in back-off or cannot pull its image.
 pub const FAIL_FAST: &str = "podgate.io/fail-fast";
-/// Action on a container when a container that it waits for restarts: `restart` or `ignore`.
+/// Action on a container when one of its dependencies restarts: `restart` or `ignore`.
 pub const ON_DEPENDENCY_RESTART: &str = "podgate.io/on-dependency-restart";
 /// Stop order: `reverse`, `none`, or a list in the grammar of [`ORDER`].
 pub const STOP_ORDER: &str = "podgate.io/stop-order";
@@ -32,7 +32,7 @@ pub const INJECTED: &str = "podgate.io/injected";
 /// Findings that the webhook writes on a Pod with unknown containers. A policy denies such a Pod. If a later webhook
 /// adds the containers, the next call of podgate's webhook removes the annotation.
 pub const UNKNOWN_CONTAINERS: &str = "podgate.io/unknown-containers";
-/// Label that excludes a Pod from injection with the value `disabled`. The value `enabled` is valid, but declares no
+/// Label of a Pod. The value `disabled` excludes the Pod from injection. The value `enabled` is valid, but declares no
 /// order.
 pub const INJECT: &str = "podgate.io/inject";
 

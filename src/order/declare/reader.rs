@@ -15,7 +15,7 @@ use crate::order::limits::FINDINGS_MAX;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The two values of each setting, for the whole Pod and for one container. The first value means false.
+/// Values of `on-timeout`. In this list and the next two lists, the first value means false.
 const ON_TIMEOUT: [&str; 2] = ["fail", "continue"];
 const FAIL_FAST: [&str; 2] = ["false", "true"];
 const RESTARTS: [&str; 2] = ["ignore", "restart"];

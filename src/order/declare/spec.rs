@@ -204,7 +204,7 @@ impl<'a> Spec<'a> {
         let finding = |rule, what: String| Finding { span: word, ..Finding::error(rule, at.clone(), what) };
         if name == SIDECAR_NAME {
             let what = format!("{name} is podgate's own sidecar, which always starts first");
-            // Do not report the container as unknown, because no later webhook can add it.
+            // Do not report podgate's sidecar as an unknown container, because no later webhook can add it.
             return Some(finding("condition-never-met", what).fix("remove it"));
         }
         if let Some(init) = self.init(name) {

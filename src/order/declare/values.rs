@@ -174,7 +174,7 @@ impl<'a, 'f> Values<'a, 'f> {
         })
     }
 
-    /// Parses the word `yes` to true, and the word `no` to false.
+    /// Returns true for the word `yes`, and false for the word `no`. Reports any other word.
     pub(super) fn flag(&mut self, text: &str, at: &Place, [no, yes]: [&'static str; 2]) -> bool {
         if !matches!(text.trim(), word if word == no || word == yes) {
             self.reject_word(text, at, &[no, yes]);

@@ -72,7 +72,7 @@ impl<'a> Existing<'a> {
     }
 
     /// Adds the image commands of this injection to `known`, for containers with an unchanged image. The webhook thus
-    /// need not repeat the image lookups of the command line.
+    /// keeps commands that the command line has read from a registry.
     pub(super) fn add_image_commands(&self, known: &KnownFacts) -> KnownFacts {
         let mut known = known.clone();
         for item in Place::spec("containers").items(self.template) {

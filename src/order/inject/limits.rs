@@ -16,7 +16,7 @@ const HOOKS_MAX: usize = 256 << 10;
 /// Maximum number of podgate's volumes in a Pod, and of podgate's mounts in a container.
 const OWN_VOLUMES_MAX: usize = 16;
 
-/// Checks the size of the injected parts of a template. The record's reader has checked the size of the template.
+/// Checks the size of the injected parts of a template. `Record::read` has already checked the size of the template.
 pub(super) fn check_parts(template: &Value) -> Result<(), Finding> {
     let forged = |at: &Place, what: &str| {
         let what = format!("the injection cannot be undone: {what}");

@@ -21,7 +21,7 @@ pub(crate) fn covers(found: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Returns the sidecar `new` with the additions by the API server and other webhooks to `found`, the earlier sidecar.
+/// Returns the sidecar `new`, plus what the API server and other webhooks have added to the earlier sidecar `found`.
 pub(super) fn merge_sidecar(found: &Value, new: &Value) -> Value {
     let (Some(found), Some(fields)) = (found.as_object(), new.as_object()) else { return new.clone() };
     let mut out = fields.clone();

@@ -78,9 +78,9 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
     Ok(injected)
 }
 
-/// Copies to `options` the pull policy and the omitted user id of an earlier injection, unless `options` sets them.
-/// Also copies the image, unless `sets_image` is true. If the template's image differs from that of `options`, returns
-/// a message about the image in use.
+/// Copies settings of an earlier injection to `options`: the pull policy unless `options` has one, and the absence of a
+/// fixed user id. Also copies the image, unless `sets_image` is true. If the template's image differs from that of
+/// `options`, returns a message about the image in use.
 pub fn keep_settings(template: &Value, options: &mut Options, sets_image: bool) -> Option<String> {
     let existing = Existing::read(template).ok()??;
     let (_, sidecar) = existing.sidecar.as_ref()?;

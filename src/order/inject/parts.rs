@@ -70,9 +70,9 @@ fn gate_line(words: Option<&Value>) -> Option<OwnLine> {
     (own.prefix == 0 && own.line.subcommand == "entrypoint").then_some(own)
 }
 
-/// Maximum number of words of a gate or probe that `inject` inserts or `uninject` removes one by one. Such single edits
-/// keep the comments in a YAML list. But each of them moves all later words, so one edit replaces all words of a longer
-/// gate.
+/// Maximum number of words of a gate or probe that `inject` inserts or `uninject` removes one by one. Single edits keep
+/// the comments in a YAML list, but each of these edits moves all later words. One edit therefore replaces all words of
+/// a longer gate.
 pub(super) const SINGLE_WORDS_MAX: usize = 32;
 
 /// Returns the field with podgate's gate, and the index of the `--` behind the gate. The field is `command`, or `args`

@@ -15,7 +15,7 @@ fn wrong_type(at: Place, expected: &str) -> Finding {
     Finding::error("wrong-type", at, what).fix("write the field as the Pod API defines it")
 }
 
-/// Returns errors that prevent every plan. The planner has already checked the containers' names.
+/// Returns errors that prevent any injection. The planner has already checked the containers' names.
 pub(super) fn check_template(template: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
     let metadata = Place::root().to("metadata");
@@ -52,7 +52,7 @@ fn windows_place(template: &Value) -> Option<Place> {
     places.find(|place| place.of(template).is_some_and(|os| os == "windows"))
 }
 
-/// Reports names that podgate uses, and parts of podgate that were added by hand.
+/// Reports containers and volumes with names of podgate's own parts, and parts of podgate that were added by hand.
 fn check_names(template: &Value, found: &mut Vec<Finding>) {
     let fix = "rename it; if it is part of podgate and was added by hand, remove all such parts";
     if let Some((place, _)) = parts::find_sidecar(template) {

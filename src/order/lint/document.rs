@@ -59,7 +59,7 @@ impl Walk<'_> {
         match value {
             Value::Object(fields) => {
                 self.check_fields(fields, path);
-                // The value of an annotation may quote a whole object, as kubectl's annotation does.
+                // Skip annotation values: kubectl's `last-applied-configuration`, for example, quotes a whole object.
                 let is_map =
                     matches!(path.last(), Some(PathSegment::Key(key)) if matches!(&**key, "annotations" | "labels"));
                 for (key, field) in fields.iter().filter(|(_, field)| !(is_map && field.is_string())) {

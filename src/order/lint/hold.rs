@@ -9,8 +9,8 @@ use crate::order::finding::Finding;
 use crate::order::plan::{ContainerPlan, Plan, PlannedMode};
 use serde_json::Value;
 
-/// Tools that delete a Pod with a held container, each with the labels or annotations that all its Pods have. A word
-/// that ends in `/` is a prefix.
+/// Tools that delete a Pod with a held container, each with keys of labels or annotations that all Pods of the tool
+/// have. A key that ends in `/` is a prefix.
 const WORKFLOW_TOOLS: [(&str, &[&str]); 5] = [
     ("Tekton", &["tekton.dev/"]),
     ("Airflow", &["airflow_version"]),
@@ -53,7 +53,7 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
     }
 }
 
-/// Reports a state of a container that podgate learns only from the kubelet's status, 1 to 2 s late.
+/// Reports a container if podgate learns a required state only from the kubelet's status, 1 to 2 s late.
 fn check_source(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let name = own.name;
     let is_known = |planned: &ContainerPlan| planned.ready.is_some() || planned.wrapped_probe.is_some();

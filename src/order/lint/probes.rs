@@ -207,8 +207,8 @@ fn report_late_ports(
     let checks = checks.filter_map(|check| of_check(keys::CHECK_PREFIX, Handler::from_check(check.clone())));
     for (asker, at, handler, is_in_gate) in probes.chain(ready).chain(checks) {
         let later = || {
-            // A container that waits for Started does not wait for a probe. A gate's check, however, delays the start
-            // of the gate's own container, and so of every container that waits for it.
+            // A container that waits for Started does not wait for a probe. A gate's check, however, delays the
+            // gate's own container, and every container that waits for that container.
             let mut later = after.transitive_waiters(name, |want| is_in_gate || want == WantedState::Ready);
             later.extend(Some(name).filter(|_| is_in_gate));
             later

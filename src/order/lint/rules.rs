@@ -12,7 +12,7 @@ pub struct Rule {
     pub levels: &'static [Level],
     /// Summary of the problem: one sentence without a final period.
     pub summary: &'static str,
-    /// True if `inject` reports the rule too: its parts are valid, but the Pod may not start or end as declared.
+    /// True if `inject` reports the rule too: injected parts are valid, but the Pod may not start or end as declared.
     pub concerns_inject: bool,
 }
 

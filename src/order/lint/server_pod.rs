@@ -59,8 +59,8 @@ pub fn check_returned(
     findings
 }
 
-/// Translates a finding about `returned`, the Pod that the API server returns, to `template`. If another webhook has
-/// added the container, the new place is that of the annotations.
+/// Converts a finding about `returned`, the Pod from the API server, to a finding about `template`. If another webhook
+/// has added the container, the new place is that of the annotations.
 pub fn relocate_returned(finding: Finding, returned: &Value, template: &Value) -> Finding {
     let mut at = finding.at.clone();
     if let [_, PathSegment::Key(list), PathSegment::Index(_), ..] = at.0.as_slice()

@@ -80,8 +80,8 @@ fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &
 /// Reports two containers that listen on the same port at the same time.
 fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let mut owners = PortOwners::of(spec, plan).by_port;
-    // The port of a probe may belong to another container. If any container declares the port, only the containers that
-    // declare it own it. Otherwise, the containers that probe the port own it.
+    // A probe may use the port of another container. The containers that declare a port own that port. If no container
+    // declares the port, the containers that probe the port own it.
     let declared: BTreeSet<u16> = owners.keys().copied().collect();
     for own in spec.containers.iter().chain(spec.natives()) {
         let container: Container = serde_json::from_value(own.value.clone()).unwrap_or_default();
@@ -122,7 +122,7 @@ fn is_own(probe: &Probe) -> bool {
 
 /// Reports waits that time out before the probes of a dependency can pass.
 fn check_delays(spec: &Spec<'_>, plan: &Plan, forecast: &Forecast, findings: &mut Vec<Finding>) {
-    // Earliest start and earliest Ready state of each container, after the start of the Pod.
+    // Earliest times at which each container starts and becomes Ready, counted from the start of the Pod.
     let mut times: BTreeMap<&str, (Duration, Duration)> = BTreeMap::new();
     let steps = forecast.start_steps.iter().flatten().map(String::as_str);
     for own in steps.filter_map(|name| spec.get(name)) {

@@ -12,7 +12,7 @@ const MAX_CYCLES: usize = 5;
 pub(super) struct Graph {
     /// Needs of each waiting container, one need per container that it waits for.
     needs: BTreeMap<String, Vec<Need>>,
-    /// Waiting containers, by the container that they wait for. The number is the need's index in the waiter's list.
+    /// Waiting containers, by the container that they wait for. The number is an index in the waiter's list of `needs`.
     waiters: BTreeMap<String, BTreeMap<String, usize>>,
 }
 
@@ -105,7 +105,7 @@ impl Graph {
         Some(find_cycle(&edges.collect())?.into_iter().map(str::to_owned).collect())
     }
 
-    /// Removes and returns one edge of `cycle`. Prefers edges from `after` annotations: an order alone has no cycle.
+    /// Removes and returns one edge of `cycle`. Prefers edges of `after`, because an order alone has no cycle.
     fn break_cycle(&mut self, cycle: &[String]) -> Edge {
         let next = |at: usize| &cycle[(at + 1) % cycle.len()];
         let edge = |at: usize| self.needs(&cycle[at]).iter().find(|need| need.until.container == *next(at));
@@ -133,7 +133,7 @@ fn cycle_finding(cycle: &[String], closing: &Edge) -> Finding {
     Finding::error("cycle", closing.at.clone(), what).fix(fix).span(closing.span.clone())
 }
 
-/// Returns the state that implies both `a` and `b`; `None` if both cannot hold at the same time.
+/// Returns the state that implies both `a` and `b`; `None` if `a` and `b` contradict each other.
 fn combine_states(a: WantedState, b: WantedState) -> Option<WantedState> {
     match (a, b) {
         (a, b) if a == b => Some(a),

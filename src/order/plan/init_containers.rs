@@ -99,7 +99,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
             );
             error("condition-never-met", what, format!("write {container}=Started, or remove {}", keys::PUBLISH))
         }
-        // Podgate keeps this wait, because its gate watches for restarts.
+        // Podgate must keep this wait, because its gate restarts the container when the native sidecar restarts.
         _ if restarts => Ok(None),
         WantedState::Ready if has_readiness => Ok(None),
         _ => Ok(Some(format!(

@@ -5,8 +5,8 @@ use super::types::ContainerPlan;
 use crate::core::container::Mode;
 use std::collections::BTreeSet;
 
-/// Moves each container in `hooked` behind the hooks that hold the container back, and waiting gates behind all hooks.
-/// Otherwise keeps the order of the list.
+/// Moves each container in `hooked` behind the containers that it waits for, and each container with a waiting gate
+/// behind all containers with hooks. Otherwise keeps the order of the list.
 pub(super) fn arrange(mut left: Vec<ContainerPlan>, graph: &Graph, hooked: &BTreeSet<&str>) -> Vec<ContainerPlan> {
     let (mut placed, mut names) = (Vec::with_capacity(left.len()), BTreeSet::new());
     while !left.is_empty() {

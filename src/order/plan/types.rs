@@ -77,8 +77,8 @@ pub struct ContainerPlan {
 pub enum PlannedMode {
     /// No gate and no postStart hook. The container may still have a preStop hook.
     None,
-    /// A postStart hook that waits until its own container is in this state. The planner prefers `Started`, because
-    /// this hook does not block the kubelet.
+    /// A postStart hook that waits until its own container is in this state. The planner prefers `Started`,
+    /// because a hook that waits only for this state does not block the kubelet.
     Hook(WantedState),
     /// A gate in front of the command, which waits for the conditions `after`, if there are any.
     Gate(GatePlan),
@@ -212,8 +212,8 @@ impl ContainerPlan {
         !self.stop_after.is_empty() || self.quit.is_some()
     }
 
-    /// Returns true if the postStart hook, or without one the preStop hook, must leave a tether (`--tether`), because
-    /// another container outlives this one. A gate has a tether anyway.
+    /// Returns true if the postStart hook must leave a tether (`--tether`), because another container outlives this
+    /// one. Without a postStart hook, the preStop hook leaves the tether. A gate has a tether anyway.
     pub fn needs_tether(&self) -> bool {
         self.is_outlived && self.gate().is_none()
     }

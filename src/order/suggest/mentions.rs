@@ -37,7 +37,7 @@ pub(super) struct Mention {
     pub(super) label: String,
     /// True if the container itself listens on the address, according to the name of the flag, variable or directive.
     pub(super) listens: bool,
-    /// True if the container does not need the address at its start, according to the same name.
+    /// True if the container does not need the address at its start, according to the name of the setting.
     pub(super) is_later: bool,
 }
 
@@ -150,7 +150,7 @@ fn expand(word: &str, own: &ContainerRef<'_>) -> String {
     })
 }
 
-/// Returns the variables that no argument contains.
+/// Returns the container's variables, except those that an argument expands as `$(NAME)`.
 fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
     let items = |field: &'static str| {
         let list = own.value[field].as_array().into_iter().flatten().enumerate();
@@ -243,8 +243,7 @@ pub(super) fn probes_port(own: &ContainerRef<'_>, port: u16) -> bool {
     ports.into_iter().any(|one| *one == port || one.as_str() == Some(&port.to_string()))
 }
 
-/// Returns true if an argument opens `port`: `--port=5432`, `:5432`, `0.0.0.0:5432`, or `=tcp:5432` as of the Cloud SQL
-/// Proxy.
+/// Returns true if an argument opens `port`: `--port=5432`, `:5432`, `0.0.0.0:5432`, or `=tcp:5432` (Cloud SQL Proxy).
 pub(super) fn has_port_argument(own: &ContainerRef<'_>, port: u16) -> bool {
     let port = port.to_string();
     let is_open = |host: &str| host.is_empty() || ["0.0.0.0", "[::]", "=tcp"].iter().any(|open| host.ends_with(open));

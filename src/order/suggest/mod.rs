@@ -1,5 +1,5 @@
-//! Proposes an order for a Pod that declares none: one container names `localhost:5432`, and another has the port 5432.
-//! The containers of a Pod share the network, so the first one is a client of the second.
+//! Proposes an order for a Pod that declares none. Example: one container names `localhost:5432`, and another has
+//! the port 5432. The containers of a Pod share the network, so the first container is a client of the second.
 
 mod mentions;
 
@@ -21,7 +21,7 @@ pub struct Edge {
     pub waiter: String,
     /// Container that listens on that address.
     pub needed: String,
-    /// Finding with the place of the address in the template, and with the conclusion from the address.
+    /// Finding at the place of the address in the template. The message says why `waiter` is a client of `needed`.
     pub finding: Finding,
     /// True if the sign is not good enough for an order. The finding says why.
     pub is_doubtful: bool,
@@ -121,7 +121,7 @@ type Named<'a> = [(ContainerRef<'a>, Vec<Mention>)];
 /// that the container names.
 type IsServer<'a> = dyn Fn(&ContainerRef<'_>, &[Mention]) -> bool + 'a;
 
-/// Returns the other containers that listen on `port`, and the evidence for messages. Empty if `own` has the port.
+/// Returns the other containers that listen on `port`, and the evidence for messages. Empty if `own` listens on it.
 fn port_servers<'a>(own: &ContainerRef<'_>, port: u16, all: &Named<'a>) -> (Vec<ContainerRef<'a>>, &'static str) {
     let listens = |mention: &Mention| mention.listens && mention.address == Address::Port(port);
     let ways: [(&IsServer<'_>, _); 4] = [

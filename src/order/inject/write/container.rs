@@ -204,7 +204,7 @@ impl Writer<'_> {
     }
 }
 
-/// Expands the commands of a container's `exec` probes, because Kubernetes does not expand `$(VARIABLE)` in hooks.
+/// Expands the commands of `exec` probes for podgate's hooks: Kubernetes does not expand `$(VARIABLE)` in hooks.
 fn expand_probes(container: &mut Container, spec: &Value, place: &Place) -> Result<(), Finding> {
     let Container { name, startup_probe, readiness_probe, .. } = container;
     let env = Place::root().to("env").items(spec);

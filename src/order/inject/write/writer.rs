@@ -1,4 +1,4 @@
-//! State of the write of a plan into a template.
+//! State while a plan is written into a template.
 
 use crate::order::edit::{EditError, Editor, Op, Place};
 use crate::order::finding::Finding;
