@@ -189,7 +189,7 @@ pub(crate) fn pid(namespace: &str, pod: &str, container: &str) -> Option<u32> {
 pub(crate) struct AuditedRequest {
     pub(crate) verb: String,
     pub(crate) uri: String,
-    /// 0 until the API server has sent the status of its answer.
+    /// HTTP status code of the answer; 0 until the API server has sent it.
     pub(crate) code: u64,
     /// Time at which the API server received the request, in RFC 3339.
     pub(crate) received: String,

@@ -11,8 +11,8 @@
 //! `PODGATE_KEEP=1` keeps the namespaces. If `KUBECONFIG` refers to your own cluster, a scenario that breaks the node
 //! or the API server only prints that it is skipped.
 
-// The name of this module comes first, so that its scenarios start first. Their long waits then run beside the other
-// scenarios.
+// The name of this module is first in the alphabet, so its scenarios start first. Their long waits then overlap with
+// the other scenarios.
 mod admission;
 mod clock;
 mod cluster;

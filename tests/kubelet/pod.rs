@@ -59,7 +59,7 @@ pub(crate) struct Container {
     patch: Value,
 }
 
-/// Creates a container with a test server that has no ports, hook or gate, and is ready at once.
+/// Creates a container without a hook or gate. Its test server has no ports, and is ready at once.
 pub(crate) fn server(name: &str) -> Container {
     let (arguments, patch) = (Vec::new(), json!({}));
     let mode = OrderMode::Unordered;
@@ -196,7 +196,7 @@ impl Container {
                 spec["command"] = json!(podgate(&gate, &[&flags[..], &separator].concat()));
                 spec["args"] = to_strings(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
                 if *has_startup_probe {
-                    // Only `--containers` declares the container's own startupProbe, which the sidecar runs.
+                    // Declare the container's own startupProbe only in `--containers`: the sidecar runs this probe.
                     let own = patch.as_object_mut().expect("an object").remove("startupProbe");
                     let flags: &[&str] = if own.is_some() { &["--sidecar-check"] } else { &[] };
                     let command = podgate(&["opened", "--wait"], &to_strings(flags).collect::<Vec<_>>());

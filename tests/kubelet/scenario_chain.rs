@@ -61,7 +61,7 @@ fn hook_waits_for_a_slow_container() {
     let lives = run.assert_order(&["db", "api", "web"]);
     assert_eq!(lives[0].last_message(), MET);
     let waited = lives[0].waited_ms().expect("a waiting time in the log");
-    // A slow machine starts the hook seconds after its container.
+    // On a slow machine, the hook starts seconds after its container, and then waits for less time.
     assert!(waited >= 1_000, "the hook waited {waited} ms");
 }
 
@@ -91,7 +91,7 @@ fn start_needs_few_api_requests() {
     let run = scene.create(&chain("requests", "1500ms"));
     run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);
-    // Wait for requests that an idle sidecar must not send.
+    // Wait, so that the log also shows requests that an idle sidecar must not send.
     sleep(Duration::from_secs(3));
     let requests = requests_of(&scene.namespace);
     let count = |verb: &str| requests.iter().filter(|request| request.verb == verb).count();

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 fn pod_is_deleted_in_time_while_a_hook_waits() {
     let scene = Scene::shared("deleted");
     scene.grant_pod_access();
-    // The kubelet still starts api and web and terminates them milliseconds later. Process 1 of a PID namespace ignores
-    // SIGTERM until that process has installed a handler, so the kubelet would wait for the whole grace period. With a
-    // shared PID namespace the containers' processes are not process 1.
+    // After the deletion, the kubelet still starts api and web, and terminates them milliseconds later. Process 1 of a
+    // PID namespace ignores SIGTERM until that process has installed a handler, so the kubelet would wait for the whole
+    // grace period. In a shared PID namespace, the containers' processes are not process 1.
     let spec = json!({"terminationGracePeriodSeconds": 30, "shareProcessNamespace": true});
     let pod = chain("deleted", "10m").with(json!({"spec": spec}));
     let run = scene.create(&pod);

@@ -10,7 +10,7 @@ use crate::scenario_view::run_podgate;
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// A Pod of images without `command`, so `api` is held.
+/// Returns a Pod whose containers have no `command`, so the kubelet holds `api`.
 fn declared_pod() -> Value {
     let container = |name: &str| json!({"name": name, "image": TESTSERVER_IMAGE, "args": ["--ready-after", "1s"]});
     json!({"apiVersion": "v1", "kind": "Pod",
@@ -50,8 +50,8 @@ fn api_server_without_env_files_rejects_held_pods_alone() {
     assert!(output.contains("EnvFiles"), "{output}");
 }
 
-/// The API server accepts the Pod, but the node's kubelet does not support the variable. The kubelet is older, or its
-/// feature gate is off.
+/// The API server accepts a held container, but the kubelet does not support variables from files. The kubelet is older
+/// than 1.35, or its feature gate `EnvFiles` is off.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn kubelet_without_env_files_starts_no_held_container_alone() {

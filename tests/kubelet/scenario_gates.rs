@@ -35,8 +35,8 @@ fn gates_keep_the_order_without_a_startup_probe() {
     run.assert_order(&["db", "api", "web"]);
 }
 
-/// Only steps of the current sandbox count. A gate must not open for a step that completed in the previous sandbox, or
-/// that was killed with that sandbox.
+/// A gate must not open for a step that completed in the previous sandbox, or that was killed with that sandbox. The
+/// step must complete in the current sandbox.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn step_runs_again_in_a_new_sandbox() {

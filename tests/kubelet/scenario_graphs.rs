@@ -60,8 +60,8 @@ fn gates_may_follow_hooks() {
     assert!(run.log("log").start_time() >= run.log("db").ready_time());
 }
 
-/// A gate cannot wait before a hook, because the kubelet starts nothing while a hook runs. The sidecar rejects such a
-/// Pod before any container has started, and logs the reason.
+/// A container whose gate waits must not precede a container with a hook, because the kubelet starts nothing while a
+/// hook runs. The sidecar rejects such a Pod before any container has started, and logs the reason.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn sidecar_rejects_a_gate_before_a_hook() {

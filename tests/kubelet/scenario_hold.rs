@@ -53,7 +53,7 @@ fn release_time(run: &FollowedPod) -> f64 {
     started - run.log("db").ready_time()
 }
 
-/// Returns the directory of the gate files, as the node sees it.
+/// Returns the path on the node of the directory with the gate files.
 fn gate_directory(run: &FollowedPod) -> PathBuf {
     let uid = kubectl(&["-n", &run.scene.namespace, "get", "pod", &run.pod, "-o", "jsonpath={.metadata.uid}"]);
     let kubelet = PathBuf::from(run_script(&["kubeconfig"]).trim()).with_file_name("kubelet");
@@ -77,7 +77,8 @@ fn chain_of_held_containers_starts_in_order() {
     }
 }
 
-/// A newer kubelet could put held containers into a back-off. At the end of this wait, the back-off would be 80 s.
+/// A container that was held for 90 s must start soon after its release. A newer kubelet could put held containers into
+/// a back-off, which would be 80 s long by then.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn container_held_for_90_s_has_no_back_off() {
@@ -187,7 +188,8 @@ fn predecessor_with_an_exec_probe_releases_a_held_container() {
     run.assert_order(&["db", "api"]);
 }
 
-/// Without the right to patch, only the kubelet's own retry releases the container.
+/// Without permission to patch its Pod, the sidecar only opens the gate. The kubelet creates the container at its own
+/// next retry.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn release_without_permissions_takes_longer() {
@@ -259,8 +261,8 @@ fn empty_variable_does_not_start_the_container() {
     assert_eq!(run.log("api").time_of("start"), None, "order broken: api started while db was not Ready");
 }
 
-/// If the kubelet does not see the sidecar's files, for example outside of a virtual machine, nothing may start. Here a
-/// mount hides a directory of the volume from the kubelet's first mount.
+/// If the kubelet does not see the sidecar's files, nothing may start. This can happen if the sidecar runs in a virtual
+/// machine. In this test, a mount hides a directory of the volume from the kubelet.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn hidden_volume_stops_the_sidecar() {
@@ -278,7 +280,7 @@ fn hidden_volume_stops_the_sidecar() {
     run.wait_for_start("first", 1);
     let canary = gate_directory(&run).join(".canary");
     let in_kubelet = |arguments: &[&str]| {
-        // A child of the kubelet has the same name until it runs another program.
+        // Use the oldest process: a child of the kubelet has the same name until the child runs another program.
         let kubelet = Command::new("pgrep").args(["-o", "-x", "kubelet"]).output().expect("pgrep");
         let kubelet = String::from_utf8(kubelet.stdout).expect("a number");
         let inside = ["--target", kubelet.trim(), "--mount"];
@@ -299,7 +301,7 @@ fn hidden_volume_stops_the_sidecar() {
     in_kubelet(&["umount", "-l"]);
 }
 
-/// Builds a Deployment of images without any `command`, with one annotation.
+/// Returns a Deployment whose containers have no `command`, with one annotation.
 fn deployment(order: &str) -> Value {
     let container = |name: &str, port: u16, args: &[&str]| {
         let port_text = port.to_string();
@@ -317,8 +319,8 @@ fn deployment(order: &str) -> Value {
         "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "shop"}}, "template": template}})
 }
 
-/// A Deployment of three images without `command`, injected by the command line. Kubelet, sidecar and `db` are killed
-/// in the middle of its start.
+/// The command line injects a Deployment of three containers without `command`. The test kills the kubelet, the sidecar
+/// and `db` in the middle of the start.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn alone_deployment_without_commands_survives_every_kill() {

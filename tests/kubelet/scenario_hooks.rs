@@ -52,8 +52,8 @@ fn downward_api_volume_does_not_change_while_a_hook_runs() {
         return;
     }
     scene.grant_pod_access();
-    // Without the board, the sidecar does not know the first run. It publishes the state during the hook of the second
-    // run, unless the kubelet has reported the end of the first run before.
+    // Without the board, the sidecar does not know the first run of `db`. The sidecar publishes the state during the
+    // hook of the second run, unless the kubelet reports the end of the first run before that. Then try another Pod.
     for number in 0..5 {
         let name = format!("frozen-volume-{number}");
         let db = server("db").http(8001).hook(&["--board", "/nonexistent", "--timeout", "20s"]);

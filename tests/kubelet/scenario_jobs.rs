@@ -97,7 +97,7 @@ fn proxy_of_a_job_is_asked_to_exit() {
     let modes: Vec<_> =
         ["entrypoint", "post-start", "hold"].into_iter().take(if minor_version() < 35 { 2 } else { 3 }).collect();
     for mode in &modes {
-        // Podgate knows no command, except in entrypoint mode.
+        // Set the command in entrypoint mode only. In the other modes, podgate must not know the command.
         let command = (*mode == "entrypoint").then_some(["/testserver"]);
         let app = json!({"name": "app", "image": TESTSERVER_IMAGE, "command": command, "args": ["--exit-after", "2s"]});
         let proxy = json!({"name": "proxy", "image": TESTSERVER_IMAGE, "args": ["--http", "8003", "--ready-after", "1s"],

@@ -137,7 +137,7 @@ fn restart_of_all_containers_survives_a_kubelet_restart_alone() {
     let containers = [db.pre_stop(&["--until", "api", "--then", said]), api, web_that_restarts_all(web)];
     let run = scene.create(&Pod::new("restart-all-kubelet", containers));
     let logs = NodeLogs::follow(&scene.namespace, "restart-all-kubelet");
-    // The kept volumes let the sidecar continue its revisions, which `start_twice` checks.
+    // The volumes stay, so the new sidecar must continue the revision numbers. `start_twice` checks the numbers.
     start_twice(&run, || {
         run.signal("web", "USR1");
         restart_kubelet();

@@ -55,8 +55,8 @@ fn gate_waits_longer_than_the_liveness_probe_allows() {
     assert!(run.log("bare").start_time() >= db.ready_time(), "order broken: bare started before db was ready");
 }
 
-/// The agent has no gRPC client, so the sidecar runs this startupProbe. Without the startupProbe, the livenessProbe
-/// would restart the container.
+/// The agent has no gRPC client, so the sidecar runs the container's own startupProbe. Without the startupProbe,
+/// the livenessProbe would restart the container.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn startup_probe_that_the_sidecar_runs_delays_the_liveness_probe() {

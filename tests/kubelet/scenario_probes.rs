@@ -73,9 +73,9 @@ fn gate_runs_the_exec_probe_of_its_container() {
     scene.report(&format!("api started {:.0} ms after db was ready", lives[1].start_time() - lives[0].ready_time()));
 }
 
-/// Without a gate, the kubelet's readinessProbe itself waits until the command succeeds, and reports this to the
-/// sidecar. With the kubelet's period alone, the next container would start up to 20 s after Ready. The period is only
-/// 20 s, because a kubelet that started less than one period ago delays the first probe.
+/// Without a gate, the wrapped readinessProbe waits until the command succeeds, and then reports the success to the
+/// sidecar. Without this report, the next container could start one period (20 s) after Ready. The period is not
+/// longer, because a kubelet that started less than one period ago delays the first probe.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn wrapped_probe_releases_a_held_container() {

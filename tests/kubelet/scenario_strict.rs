@@ -26,8 +26,8 @@ fn assert_starts_in_order(run: &FollowedPod) {
     }
 }
 
-/// The namespace admits only "restricted" Pods, a LimitRange sets the resources, and a ResourceQuota counts them. The
-/// containers cannot write their root file system, and see each other's processes.
+/// The namespace admits only "restricted" Pods, a LimitRange sets the resources, and a ResourceQuota counts the
+/// resources. The containers cannot write their root file system, and see each other's processes.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn restricted_pod_with_shared_processes_starts_in_order() {

@@ -51,15 +51,15 @@ fn board_shows_an_exit_without_the_kubelet() {
     for (kind, add_tether) in kinds {
         for (how, signal) in [("killed", Signal::KILL), ("terminated", Signal::TERM), ("exits", Signal::USR1)] {
             let name = format!("{kind}-{how}");
-            // When the parent is killed, the kernel releases its tether before the program ends and the program's port
+            // When the parent is killed, the kernel releases the tether before the program ends and the program's port
             // closes. On a busy node, the sidecar could find the port still open and count the program as running. Only
             // the kubelet would then report the exit, so this `db` has no port.
             let db = if name == "parent-killed" { server("db") } else { server("db").http(8001) };
             let containers = [add_tether(db), server("web").http(8002)];
             let run = scene.create(&Pod::new(&name, containers));
             run.watch.wait_until("the Pod is Ready", 120, ObservedPod::is_ready);
-            // A tether that is released within 2 s after the gate has opened may mean that the program closed inherited
-            // files.
+            // Wait, because a tether that is released within 2 s after the gate has opened may not mean an exit: some
+            // programs close inherited files.
             let life = run.log("db");
             eventually("db has run for 2.5 s", 10, || (wall_ms() - life.start_time() > 2500.0).then_some(()));
             let took = time_until_board_shows_exit(&run, "db", |pid| kill_process(pid, signal).expect("a signal"));

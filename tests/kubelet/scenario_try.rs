@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use start_scenarios::{Scenario, chain, scenarios};
 use std::time::Duration;
 
-/// Factor by which everything is slower than in the tests of `try`, because the kubelet takes longer to create
+/// Factor by which all delays are longer than in the tests of `try`, because the kubelet takes longer to create
 /// containers.
 const SLOWER: u64 = 5;
 /// Delays until Ready, as in the tests of `try`.
@@ -80,7 +80,7 @@ fn have_occurred(expected: &[String], events: &[String]) -> bool {
     expected.iter().all(|wanted| rest.any(|event| event == wanted))
 }
 
-/// Asserts that no container started before the condition of `order` for it held.
+/// Asserts that no container started before its conditions in `order` were met.
 fn assert_never_too_early(order: &str, events: &[String]) {
     let items: Vec<&str> = order.split(", ").collect();
     for pair in items.windows(2) {
@@ -94,7 +94,7 @@ fn assert_never_too_early(order: &str, events: &[String]) {
     }
 }
 
-/// Asserts that the kubelet reports the exit codes which the scenario's events name.
+/// Asserts that the kubelet reports the exit codes that the scenario's events name.
 fn assert_exit_codes(scenario: &Scenario, run: &FollowedPod<'_>) {
     for event in scenario.events {
         let Some((name, rest)) = event.split_once(" ended (") else { continue };
@@ -141,7 +141,7 @@ fn run(scenario: &Scenario) {
     eventually(&format!("{expected:?}"), 90, || have_occurred(&expected, &events(&logs)).then_some(()));
     assert_exit_codes(scenario, &follow);
     if scenario.code == 3 {
-        // In `try`, a container did not start. Wait to detect a container that starts here.
+        // In `try`, some containers never started. Wait, to detect if one of them starts here.
         std::thread::sleep(Duration::from_secs(5));
     }
     let order = pod["metadata"]["annotations"]["podgate.io/order"].as_str().expect("an order");

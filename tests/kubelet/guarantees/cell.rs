@@ -40,7 +40,7 @@ pub(super) enum Order {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cell {
     pub(super) order: Order,
-    /// Text about when the containers started, relative to the time at which their predecessors became Ready.
+    /// Description of the start times, relative to the times at which the predecessors became Ready.
     pub(super) waited: String,
     pub(super) user_sees: String,
 }

@@ -147,7 +147,7 @@ impl FaultRun<'_> {
         early
     }
 
-    /// Returns the time between the decision to start a container and the container's start, in milliseconds. In hold
+    /// Returns the time that may pass from the decision to start a container to its start, in milliseconds. In hold
     /// mode, the gate opens first, and the kubelet creates the container later.
     fn window(&self) -> f64 {
         if self.mode == Mode::Hold { 1500.0 } else { 0.0 }

@@ -23,7 +23,7 @@ pub(super) fn out_of_memory(setup: &CellSetup<'_>) -> Cell {
         let sidecar = fault_run.run.pid("podgate").expect("the sidecar runs");
         let procs = memory_cgroup(sidecar).join("cgroup.procs");
         let filler = PathBuf::from(format!("/dev/shm/podgate-{}", setup.scene.namespace));
-        // A score of 1000 makes the kernel kill the sidecar first.
+        // With a score of 1000, the kernel kills the sidecar and not the other process.
         fs::write(format!("/proc/{sidecar}/oom_score_adj"), "1000").expect("the sidecar's OOM score can be set");
         let script = r#"echo $$ >"$1" && exec head -c 256M /dev/zero >"$2""#;
         let ended = Command::new("sh").args(["-c", script, "sh"]).arg(&procs).arg(&filler).output();
@@ -100,7 +100,7 @@ pub(crate) fn fill_file(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs all attacks that a container with root can make through the volumes.
+/// Runs all attacks that a container can make through the volumes as root.
 pub(super) fn tampered(setup: &CellSetup<'_>) -> Cell {
     let [db, api, web] = setup.chain(&[], 8000);
     let mallory =

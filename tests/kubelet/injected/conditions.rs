@@ -14,7 +14,7 @@ fn containers_wait_for_a_file_and_a_socket() {
     for name in ["podgate", "reader", "client", "socket", "writer"] {
         assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
     }
-    // The kubelet calls a container without a readinessProbe ready at once. podgate waits for the socket.
+    // The kubelet reports a container without a readinessProbe as ready at once, but podgate waits for the socket.
     run.assert_order(&["socket", "client"]);
     run.assert_order(&["writer", "reader"]);
 }
@@ -37,7 +37,7 @@ fn assert_follower_restarts(scene: &Scene, pod: &str) {
     assert_eq!(end["exitCode"], 69, "{end}");
     let message = end["message"].as_str().unwrap_or_default();
     assert!(message.contains("provider was restarted"), "{message}");
-    // The new gate has waited for the new provider.
+    // The gate of the second run must have waited for the restarted provider.
     run.assert_order(&names);
     assert_eq!(again.kubelet_status("podgate")["restartCount"], 0);
 }

@@ -23,7 +23,7 @@ pub(crate) fn inject_manifest(path: &str, flags: &[&str]) -> Result<String, Stri
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-/// Creates a namespace that admits only "restricted" Pods, and the injected objects of the manifest `file` in it.
+/// Creates a namespace that admits only "restricted" Pods. Injects the manifest `file` and creates its objects there.
 fn apply_injected(name: &str, file: &str, flags: &[&str]) -> Scene {
     let scene = Scene::shared(name);
     scene.grant_pod_access();

@@ -39,8 +39,8 @@ fn copy_manifests(reader: &Reader) {
     }
 }
 
-/// Runs [`PRINT`], and from then on replaces it by a command that prints the same manifests with the changes for this
-/// cluster.
+/// Runs [`PRINT`]. From then on, replaces that command by another one, which prints the same manifests with the changes
+/// for this cluster.
 fn change_printed_manifests(reader: &mut Reader) {
     let printed = reader.run(PRINT).stdout;
     let changed = changes().iter().fold(printed, |text, (_, from, to)| replace_once(&text, from, to));

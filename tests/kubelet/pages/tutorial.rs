@@ -27,8 +27,8 @@ impl Drop for CleanupGuard {
     }
 }
 
-/// Runs a block of commands as the user's terminal does. The directory and the variables are those that the previous
-/// blocks have left. Stops at the first failed command. Returns the exit code and the output.
+/// Runs a block of commands as the user's terminal does, with the directory and the variables of the previous blocks.
+/// Stops at the first failed command. Returns the exit code and the output.
 fn run_block(reader: &Reader, block: &str) -> (Option<i32>, String) {
     let state = reader.path("state").display().to_string();
     let script = format!(
@@ -120,7 +120,7 @@ fn tutorial_works_as_written_alone() {
     let Some(scene) = Scene::exclusive("tutorial") else { return };
     install::assert_nothing_left();
     let _cleanup_guard = CleanupGuard;
-    // The scene has applied these objects for other scenarios.
+    // The scene has applied these objects for other scenarios, but the tutorial starts without them.
     kubectl(&["delete", "-k", &format!("{ROOT}/manifests")]);
 
     let mut reader = Reader::new(&scene);

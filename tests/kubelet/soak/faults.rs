@@ -74,7 +74,7 @@ impl Shared {
     }
 }
 
-/// Calls `strike` again and again, with a random pause of up to `pause` seconds, until the run ends.
+/// Calls `strike` repeatedly, with a random pause of up to `pause` seconds, until the run ends.
 pub(super) fn run(shared: &Shared, mut random: Random, pause: usize, strike: fn(&Shared, &mut Random)) {
     while !shared.ended.load(Ordering::Relaxed) {
         let end = wall_ms() + random.time(1, pause).as_millis() as f64;
@@ -112,7 +112,7 @@ pub(super) fn strike_node(shared: &Shared, random: &mut Random) {
     }
 }
 
-/// Repeats a repair until it succeeds, at most 11 times, because the next faults need it.
+/// Repeats a repair until it succeeds, at most 11 times, because the next faults need a working node and API.
 fn repair(repair: impl Fn() -> Result<(), String>) -> Result<(), String> {
     for _ in 0..10 {
         if repair().is_ok() {

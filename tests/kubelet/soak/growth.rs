@@ -7,8 +7,8 @@ use std::fs;
 type ProcessKey = (String, u32, u64);
 
 /// Names of the measured values, each with the growth that is allowed in addition to a quarter of the value. A heap
-/// reaches its size only after some requests. A retried connection or an answered probe keeps a descriptor open for a
-/// moment.
+/// reaches its full size only after some requests. A retried connection or an answered probe keeps a descriptor open
+/// for a moment.
 const VALUES: [(&str, u64); 2] = [("KiB of memory", 1024), ("descriptors", 4)];
 
 /// The measurements of all processes so far.

@@ -1,4 +1,4 @@
-//! Judges the containers' own times against the declared order.
+//! Compares the times that the containers logged with the declared order.
 
 use super::faults::Shared;
 use super::live::LivePod;
@@ -17,7 +17,7 @@ const fn window(mode: Mode) -> f64 {
     }
 }
 
-/// Time before the deletion, in milliseconds. A fault that ended earlier does not affect the stop order.
+/// Time before a Pod's deletion in which a fault can affect the stop order, in milliseconds.
 const CALM_BEFORE_STOP: f64 = 10_000.0;
 
 /// Longest time from a new sandbox to the start of its first container, on a busy machine, in milliseconds.

@@ -65,7 +65,7 @@ impl LivePod {
                 let containers = seen.pod["spec"]["containers"].as_array();
                 let is_up =
                     |container: &Value| done(seen.kubelet_status(container["name"].as_str().unwrap_or_default()));
-                // The annotations may stay behind after a broken order in post-start mode.
+                // In post-start mode, the annotations may be out of date after the order was broken.
                 let is_published =
                     self.plan.mode == Mode::PostStart || seen.annotation(names::SANDBOX_STAGE) == Some("started");
                 containers.is_some_and(|all| all.iter().all(is_up)) && is_published
