@@ -8,7 +8,7 @@ cache=${PODGATE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/podgate}
 # One cluster per machine, always in the same directories, so that a later run of any checkout
 # finds what an earlier run left.
 name=${PODGATE_CLUSTER_NAME:-podgate-test-cluster}
-# Needs a real file system: etcd, containerd, the kubelet.
+# etcd, containerd and the kubelet need a real file system.
 state=${PODGATE_CLUSTER_STATE:-/var/lib}/$name
 run=/run/$name       # must not survive a reboot: pid files and sockets
 logs=$state/log

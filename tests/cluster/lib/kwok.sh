@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # other sourced files set the variables
-# Builds and starts KWOK, which plays the kubelet of nodes that do not exist. Sourced by cluster.
+# Builds and starts KWOK, which simulates nodes and their kubelets. Sourced by cluster.
 
 kwok_label=podgate.io/test-node=kwok
 

@@ -120,7 +120,7 @@ evictionHard: {memory.available: 50Mi, nodefs.available: "1%", nodefs.inodesFree
 # Never delete unused images, because without a registry they cannot be pulled again.
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
-# The default is 110. The addresses of the node suffice for 253.
+# The default is 110. The node has addresses for 253 pods.
 maxPods: 220
 # There is no DNS. Nothing listens at this address, so a lookup fails at once instead of timing out.
 clusterDNS: ["$node_ip"]
