@@ -1,4 +1,4 @@
-//! The file of `--images`: the commands of images, so that podgate does not need the registry.
+//! The file of `--images`. Podgate reads the commands of images from this file instead of the registry.
 
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::plan::ImageCommand;

@@ -9,7 +9,7 @@ use crate::pod::{Container, Pod, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// Two branches start at the same time, which only gates can do.
+/// Two branches start at the same time, which is possible only with gates.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn diamond_branches_start_together() {

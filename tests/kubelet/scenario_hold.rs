@@ -1,5 +1,5 @@
-//! Hold mode: the kubelet does not create a container until its gate opens. The tables of `guarantees` have the faults
-//! that also apply to the other modes.
+//! Hold mode: the kubelet does not create a container until its gate opens. The module `guarantees` tests the
+//! faults that also apply to the other modes.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::{ApiServerStopped, kubectl, restart_kubelet, run_script, try_kubectl};
@@ -34,7 +34,7 @@ fn held_pod(name: &str) -> Pod {
     Pod::new(name, [db, server("api").http(8002).held(&["--until", "db"])])
 }
 
-/// Starts the Pod of [`held_pod`] with permissions. Returns when the kubelet holds `api`.
+/// Starts the Pod of [`held_pod`] with API permissions. Returns when the kubelet holds `api`.
 fn begin_held<'a>(scene: &'a Scene, name: &str) -> FollowedPod<'a> {
     scene.grant_pod_access();
     let run = scene.create(&held_pod(name));

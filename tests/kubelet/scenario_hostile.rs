@@ -18,7 +18,7 @@ fn cpu(pid: u32) -> Option<f64> {
 }
 
 /// Runs the `attacks` in the container `mallory` as root. The attacks may damage `mallory` itself. The other containers
-/// must still start in order. The processes must not spin or exit, and must not leak a secret of the sidecar.
+/// must still start in order. The hook and the sidecar must not spin or exit, and must not leak the sidecar's token.
 fn assert_order_survives(name: &str, attacks: &[&str]) {
     let scene = Scene::shared(name);
     if !Scene::can_inject_faults(name) {

@@ -118,7 +118,7 @@ fn line_has_the_time_of_its_program() {
 /// A container, the sign of its start, and the sign that it meets the condition of the next container.
 type Step = (&'static str, Sign, Sign);
 
-/// Returns the time from each container's met condition to its start, in milliseconds. Omits the first container.
+/// Returns how long after its condition was met each container started, in milliseconds. Omits the first container.
 fn delays(run: &FollowedPod, order: &[Step]) -> Vec<f64> {
     let delay = |pair: &[Step]| pair[1].1.time(run, pair[1].0) - pair[0].2.time(run, pair[0].0);
     order.windows(2).map(delay).collect()
@@ -281,7 +281,7 @@ fn recipe_of_a_log_shipper() {
     }
 }
 
-/// The report reads a page through the tunnel once. A failure would fail the Job, which must also end.
+/// `report` reads a page through the tunnel once. If `report` failed, the Job would fail. The Job must also end.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_stunnel_in_a_job() {

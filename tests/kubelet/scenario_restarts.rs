@@ -12,7 +12,7 @@ fn restarts_and_states(seen: &ObservedPod, names: &[&str]) -> Vec<String> {
     names.iter().map(format_one).collect()
 }
 
-/// Hooks run again at every restart. A waiting hook would block the whole Pod, so it must return at once.
+/// Hooks run again at every restart. A waiting hook would block the whole Pod, so the hook must return at once.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn hook_of_a_restarted_container_does_not_wait() {

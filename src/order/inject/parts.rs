@@ -33,7 +33,7 @@ pub(super) const MOUNT_PATHS: [&str; 4] = [names::BOARD_DIR, names::SELF_DIR, na
 /// Directory of the gate files in the hold volume. The sidecar mounts this directory, not the volume: a container
 /// runtime that uses virtual machines then shares the directory with the kubelet.
 const HOLD_KEYS: &str = "keys";
-/// Directory in the hold volume whose subdirectory a held container mounts.
+/// Directory in the hold volume. A held container mounts a subdirectory of this directory.
 const HOLD_GATE: &str = "gate";
 
 /// Returns the place of a container's field. `short` is the field's name without `lifecycle` or `readinessProbe`.

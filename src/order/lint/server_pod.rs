@@ -31,7 +31,7 @@ pub fn check_returned(
         return if is_unneeded { Vec::new() } else { vec![finding] };
     }
     let first = if inject::is_injected(sent) { sent.clone() } else { inject(sent).unwrap_or_else(|_| sent.clone()) };
-    // Other webhooks may have added containers of the order. The final Pod then needs other parts than the first one.
+    // Other webhooks may have added containers of the order. The returned Pod then needs other parts than the sent Pod.
     let last = again.as_ref().map(|again| again.as_ref().unwrap_or(&first));
     let mut findings = lost_restart_policies(template, &[&first, last.unwrap_or(&first)], returned);
     let moved = super::check_sidecar_position(returned).filter(|_| super::check_sidecar_position(&first).is_none());

@@ -59,7 +59,7 @@ pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
     })
 }
 
-/// No hook or gate waits longer than its time limit. Entrypoint mode also keeps the order.
+/// A hook or gate times out at its time limit, before `db` is Ready. All modes except post-start mode keep the order.
 pub(super) fn time_limit(setup: &CellSetup<'_>) -> Cell {
     const LIMIT: f64 = 3000.0;
     let fault_run = setup.begin_with_db_awaited(&["--timeout", "3s"]);

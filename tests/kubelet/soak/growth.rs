@@ -1,4 +1,4 @@
-//! Memory and open descriptors of podgate's processes in the Pods that stay, over the whole run.
+//! Memory and open descriptors of podgate's processes in the Pods that stay through the whole run.
 
 use std::collections::BTreeMap;
 use std::fs;
