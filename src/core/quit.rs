@@ -9,13 +9,13 @@ pub fn parse(text: &str) -> Result<(&str, Check), String> {
         return Err(format!("{method:?} is neither GET nor POST"));
     }
     match url.trim().parse() {
-        Ok(Check::Http { host, .. }) if !is_local(&host) => Err(format!("{host} is another host")),
+        Ok(Check::Http { host, .. }) if !is_local(Some(&host)) => Err(format!("{host} is another host")),
         Ok(url @ Check::Http { .. }) => Ok((method, url)),
         _ => Err(format!("{:?} is not an HTTP URL", url.trim())),
     }
 }
 
-/// Returns true if `host` means the Pod itself.
-pub fn is_local(host: &str) -> bool {
-    matches!(host, "localhost" | "127.0.0.1" | "::1")
+/// Returns true if the host of a probe, check or request means the Pod itself.
+pub fn is_local(host: Option<&str>) -> bool {
+    matches!(host, None | Some("" | "localhost" | "127.0.0.1" | "::1"))
 }

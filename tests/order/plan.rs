@@ -435,7 +435,7 @@ fn settings_without_effect_are_reported() {
         plan_of(&self::template(&["db!", "api!"], &held)).findings.into_iter().map(|finding| finding.message).collect();
     assert_eq!(
         messages,
-        ["db waits for no container, so hold mode has no effect", "api is in hold mode, which needs no command"]
+        ["api is in hold mode, which needs no command", "db waits for no container, so hold mode has no effect"]
     );
 }
 
@@ -452,9 +452,9 @@ fn limits_of_one_container_need_a_gate_or_hook_that_waits() {
     let unused = |key: &str| format!("unused-annotation metadata.annotations[\"{key}\"]");
     let conflict = "mode-conflict metadata.annotations[\"fail-fast.podgate.io/api\"]".to_owned();
     assert_eq!(findings(&["db", "api"], "entrypoint"), [unused("on-timeout.podgate.io/db")]);
-    assert_eq!(findings(&["db", "api!"], "auto"), [unused("on-timeout.podgate.io/db"), conflict]);
+    assert_eq!(findings(&["db", "api!"], "auto"), [conflict, unused("on-timeout.podgate.io/db")]);
     // In post-start mode, only the hook of `db` waits, so the settings of `api` have no effect.
-    let of_api = ["on-timeout.podgate.io/api", "fail-fast.podgate.io/api"].map(unused);
+    let of_api = ["fail-fast.podgate.io/api", "on-timeout.podgate.io/api"].map(unused);
     assert_eq!(findings(&["db", "api"], "post-start"), of_api);
 
     let own = [("on-timeout.podgate.io/web", "continue"), ("fail-fast.podgate.io/api", "true")];

@@ -151,7 +151,7 @@ const READY_ADVICE: &str = "write one check, such as unix:///run/app.sock or tcp
 /// Returns the reason why `checks` cannot replace a container's probes.
 pub(super) fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
     let what = match checks {
-        [Check::Tcp { host, .. } | Check::Http { host, .. }] if !is_local(host) => {
+        [Check::Tcp { host, .. } | Check::Http { host, .. }] if !is_local(Some(host)) => {
             format!("{} does not check this container, because {host} is another host", checks[0])
         }
         [_, _, ..] => "only one check can replace the probes of a container".to_owned(),

@@ -130,6 +130,8 @@ pub struct Declaration {
     pub commands: BTreeMap<String, Vec<String>>,
     /// Values of `image.podgate.io/…`, by container.
     pub images: BTreeMap<String, String>,
+    /// Keys of the annotations that set something for one container, without `after`, `check` and `quit`.
+    pub settings: Vec<String>,
     /// Value of `podgate.io/stop-order`.
     pub stop_order: StopOrder,
     /// Containers in `podgate.io/job-sidecars`.

@@ -133,6 +133,7 @@ impl Reader<'_, '_> {
                 let finding = Finding { message: format!("{key}: {}", finding.message), ..finding };
                 return self.values.findings.push(finding);
             }
+            self.declaration.settings.extend((!keys::is_declaring(key)).then(|| key.to_owned()));
             return self.read_container_annotation(prefix, name, text, at);
         }
         let Reader { values, declaration, .. } = self;

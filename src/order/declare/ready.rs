@@ -47,7 +47,7 @@ fn parse_handler(scheme: &str, rest: &str, headers: Option<&str>) -> Result<Hand
     if scheme != "http" && !authority.ends_with(&format!(":{port}")) {
         return Err("the URL has no port".to_owned());
     }
-    if let Some(host) = get.host.as_deref().filter(|host| !is_local(host)) {
+    if let Some(host) = get.host.as_deref().filter(|host| !is_local(Some(host))) {
         return Err(format!("it does not check this container, because {host} is another host"));
     }
     let http_headers = headers.map(parse_headers).transpose()?.unwrap_or_default();

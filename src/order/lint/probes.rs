@@ -2,6 +2,7 @@
 //! long.
 
 use crate::core::container::{Handler, Port, PortRef};
+use crate::core::quit::is_local;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{annotation_place, container_annotation_place, keys};
@@ -116,8 +117,8 @@ impl<'a> PortOwners<'a> {
             PortRef::Name(name) => name.parse().ok(),
         };
         let named: Vec<u16> = match handler {
-            Handler::HttpGet(http) if is_local(&http.host) => by_number(&http.port).into_iter().collect(),
-            Handler::TcpSocket(tcp) if is_local(&tcp.host) => by_number(&tcp.port).into_iter().collect(),
+            Handler::HttpGet(http) if is_local(http.host.as_deref()) => by_number(&http.port).into_iter().collect(),
+            Handler::TcpSocket(tcp) if is_local(tcp.host.as_deref()) => by_number(&tcp.port).into_iter().collect(),
             Handler::Grpc(grpc) => vec![grpc.port],
             Handler::Exec(exec) => {
                 exec.command.iter().flat_map(|word| local_ports(word)).map(|(_, port)| port).collect()
@@ -230,11 +231,6 @@ fn report_late_ports(
         let what = format!("{asker} uses port {port} of {owner}, but {owner} starts only when {then}");
         findings.push(deadlock(is_certain, at, what).fix(fix));
     }
-}
-
-/// Returns true if the host of a probe or check means the Pod itself.
-pub(super) fn is_local(host: &Option<String>) -> bool {
-    matches!(host.as_deref(), None | Some("" | "localhost" | "127.0.0.1" | "::1"))
 }
 
 /// Reports a livenessProbe of `own` that uses a port of `other`, although `other` starts only after `own`.

@@ -2,8 +2,9 @@
 
 use super::Context;
 use super::forecast::Forecast;
-use super::probes::{PortOwners, is_local};
+use super::probes::PortOwners;
 use crate::core::container::{Container, Handler, Probe};
+use crate::core::quit::is_local;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec, command_words};
 use crate::order::declare::{container_annotation_place, keys};
@@ -112,9 +113,11 @@ fn is_own(probe: &Probe) -> bool {
             // Istio and Kuma (`/8080/healthz`) rewrite probes, so that the kubelet probes their proxies.
             let path = http.path.as_deref().unwrap_or_default();
             let is_port = |part: &str| part.parse::<u16>().is_ok();
-            is_local(&http.host) && !path.starts_with(REWRITTEN_PATH) && !path.split('/').nth(1).is_some_and(is_port)
+            is_local(http.host.as_deref())
+                && !path.starts_with(REWRITTEN_PATH)
+                && !path.split('/').nth(1).is_some_and(is_port)
         }
-        Handler::TcpSocket(tcp) => is_local(&tcp.host),
+        Handler::TcpSocket(tcp) => is_local(tcp.host.as_deref()),
         Handler::Grpc(_) => true,
         Handler::Exec(_) => false,
     }

@@ -2,6 +2,7 @@
 //!
 //! `inject` writes a plan into a manifest; `check` explains the plan.
 
+mod findings;
 mod graph;
 mod init_containers;
 mod list_order;

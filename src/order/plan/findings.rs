@@ -1,0 +1,142 @@
+//! Findings about a plan: conditions that are never met, settings without effect, and effects that surprise.
+
+use super::graph::Graph;
+use super::modes;
+use super::types::{ContainerPlan, PlannedMode};
+use super::waiters::Waiters;
+use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::{
+    self, Declaration, Publish, RequestedMode, annotation_place, container_annotation_place, keys,
+};
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use std::collections::BTreeSet;
+
+/// Reports containers that wait for the exit of a container that cannot exit first or that the kubelet restarts.
+pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph, findings: &mut Vec<Finding>) {
+    let quits = &declared.quits;
+    let is_sidecar = |name: &str| declared.sidecars.iter().any(|item| item.until.container == name);
+    let is_last = |name: &str| is_sidecar(name) || quits.contains_key(name);
+    for own in &spec.containers {
+        let exit = graph.waiters_with_needs(own.name).find(|(_, need)| need.until.want.is_exit());
+        let Some((waiter, need)) = exit else { continue };
+        let (name, at, word) = (own.name, need.edge.at.clone(), need.edge.span.clone());
+        if is_last(name) && !is_last(waiter) || quits.contains_key(name) && !quits.contains_key(waiter) {
+            let what = format!(
+                "{waiter} waits for the exit of {name}, but podgate ends {name} only after {waiter} has exited"
+            );
+            let fix = format!("remove {name} from one of the two annotations");
+            findings.push(Finding::error("condition-never-met", at, what).fix(fix).span(word));
+        } else if own.restart_policy(spec.value) == "Always" {
+            let what = format!(
+                "the kubelet restarts {name} whenever it exits (restartPolicy: Always), so {} is met only between two runs",
+                need.until
+            );
+            let finding = Finding::warning("exit-not-final", at, what).span(word);
+            findings.push(finding.fix(format!(
+                "move {name} to spec.initContainers, or set restartPolicy: OnFailure (for one container: Kubernetes 1.35)"
+            )));
+        }
+    }
+    let quit = quits.keys().next().map(|name| container_annotation_place(keys::QUIT_PREFIX, name));
+    let listed = (!declared.sidecars.is_empty()).then(|| annotation_place(keys::JOB_SIDECARS));
+    let Some(at) = listed.or_else(|| quit.clone()) else { return };
+    let always = spec.containers.iter().find(|own| own.restart_policy(spec.value) == "Always");
+    let (what, fix) = if spec.containers.iter().all(|own| is_last(own.name)) {
+        ("every container ends only after the others".to_owned(), "remove those that do the work")
+    } else if let Some(ContainerRef { name, .. }) = always {
+        let what = format!("the Pod never completes: the kubelet always restarts {name} (restartPolicy: Always)");
+        (what, "set restartPolicy to Never or OnFailure; this annotation is for Pods that run to completion")
+    } else if let Some(name) = quits.keys().find(|name| is_sidecar(name)) {
+        (format!("{} stops {name} already", keys::JOB_SIDECARS), "remove one of the two")
+    } else if quit.is_some() && declared.publish == Publish::Board {
+        let what = format!("with {}: board, the sidecar does not learn when the other containers end", keys::PUBLISH);
+        (what, "remove one of the two")
+    } else {
+        return;
+    };
+    findings.push(Finding::error("condition-never-met", at, what).fix(fix));
+}
+
+/// Returns findings about settings of single containers that have no effect or contradict others.
+pub(super) fn of_settings(
+    spec: &Spec<'_>,
+    declared: &Declaration,
+    graph: &Graph,
+    involved: &BTreeSet<&str>,
+    planned: &[ContainerPlan],
+) -> Vec<Finding> {
+    let plan = |name: &str| planned.iter().find(|planned| planned.name == name);
+    let waits = |name: &str| plan(name).is_some_and(|planned| planned.waits_in_gate() || planned.is_blocking());
+    let is_fast_hold = |planned: &ContainerPlan| planned.fail_fast && planned.mode == PlannedMode::Hold;
+    let is_held = |name: &str| declared.mode.of(name) == RequestedMode::Hold;
+    let check = |key: &String| {
+        let (prefix, name) = key.split_at(key.find('/').map_or(0, |slash| slash + 1));
+        let at = annotation_place(key);
+        let has_command = |own: &ContainerRef<'_>| own.string_list("command").is_some_and(|words| !words.is_empty());
+        let (why, fix) = if !involved.contains(name) {
+            (format!("{name} is not part of the order, so this annotation has no effect"), "remove it")
+        } else if matches!(prefix, keys::ON_TIMEOUT_PREFIX | keys::FAIL_FAST_PREFIX) && !waits(name) {
+            (format!("{name} has no gate or hook that waits, so this annotation has no effect"), "remove it")
+        } else if prefix == keys::READY_PREFIX && modes::ready_check(declared, graph, name).is_none() {
+            (format!("no container waits until {name} is Ready, so this check has no effect"), "remove it")
+        } else if prefix == keys::ON_DEPENDENCY_RESTART_PREFIX && graph.needs(name).is_empty() {
+            (format!("{name} waits for no container, so this annotation has no effect"), "remove it")
+        } else if prefix == keys::MODE_PREFIX && is_held(name) && graph.needs(name).is_empty() {
+            (format!("{name} waits for no container, so hold mode has no effect"), "remove it")
+        } else if prefix == keys::COMMAND_PREFIX && is_held(name) {
+            (format!("{name} is in hold mode, which needs no command"), "remove one of the two")
+        } else if prefix == keys::COMMAND_PREFIX && spec.get(name).is_some_and(has_command) {
+            (format!("{name} has a command in its spec, so this annotation has no effect"), "remove one of the two")
+        } else if prefix == keys::FAIL_FAST_PREFIX && plan(name).is_some_and(is_fast_hold) {
+            let what = format!("{name} is in hold mode, and a held container cannot exit");
+            let fix = format!("remove it, or write {}{name}: entrypoint", keys::MODE_PREFIX);
+            return Some(Finding::error("mode-conflict", at, what).fix(fix));
+        } else {
+            return if prefix == keys::IMAGE_PREFIX { check_image(spec, declared, name, at) } else { None };
+        };
+        Some(Finding::warning("unused-annotation", at, why).fix(fix))
+    };
+    declared.settings.iter().filter_map(check).collect()
+}
+
+/// Reports a command that was read from another image, and an image annotation without a command annotation.
+fn check_image(spec: &Spec<'_>, declared: &Declaration, name: &str, at: Place) -> Option<Finding> {
+    let (recorded, command) = (&declared.images[name], format!("{}{name}", keys::COMMAND_PREFIX));
+    if !declared.commands.contains_key(name) {
+        let what = format!("there is no {command}, so this annotation has no effect");
+        return Some(Finding::warning("unused-annotation", at, what).fix("remove it"));
+    }
+    let image = spec.get(name)?.value.get("image")?.as_str()?;
+    let what = format!("{command} was read from {recorded}, but the image of {name} is now {image}");
+    let fix = "run kubectl podgate inject --resolve-images --annotate-only again, or remove both annotations";
+    (!declare::is_recorded_image(recorded, image)).then(|| Finding::warning("image-changed", at, what).fix(fix))
+}
+
+/// Adds notes about effects of the plan that the user may not expect.
+pub(super) fn add_notes(containers: &[ContainerPlan], findings: &mut Vec<Finding>) {
+    let at = Place::spec("containers");
+    let names: Vec<&str> = containers.iter().map(|planned| planned.name.as_str()).collect();
+    if !containers.is_sorted_by_key(|planned| planned.index) {
+        let what = format!(
+            "podgate reorders the list of containers, because the kubelet starts them in list order: {}",
+            names.join(", ")
+        );
+        findings.push(Finding::note("containers-moved", at.clone(), what));
+    }
+    let waiters = Waiters::of(containers);
+    for (number, planned) in containers.iter().enumerate().filter(|(_, planned)| planned.is_blocking()) {
+        let waiting = waiters.transitive_waiters(&planned.name, |_| true);
+        let later = names[number + 1..].iter().copied();
+        let unasked: Vec<&str> = later.filter(|later| !waiting.contains(later)).collect();
+        if !unasked.is_empty() {
+            let what = format!(
+                "the hook of {name} also delays {}, which need not wait for {name}: the kubelet starts no container while a hook waits",
+                unasked.join(", "),
+                name = planned.name,
+            );
+            let fix = "use entrypoint mode, in which containers start in parallel";
+            findings.push(Finding::note("not-side-by-side", at.clone().to(planned.index), what).fix(fix));
+        }
+    }
+}
