@@ -30,7 +30,7 @@ pub enum OrderError {
     },
     /// The kubelet holds one container, and another container has a hook.
     #[error(
-        "container {held} is in hold mode and {hook} has a post-start hook; the kubelet releases no held container \
+        "container {held} is in hold mode and {hook} has a post-start hook; the kubelet creates no held container \
          while a hook runs; use one of the two modes for both"
     )]
     HoldAndHook {

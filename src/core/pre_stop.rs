@@ -28,7 +28,7 @@ words! {
     /// Reason why a container may end.
     ReleaseReason {
         /// No container and no port is left to wait for.
-        AllGone = "everything waited for is gone",
+        AllGone = "nothing is left to wait for",
         /// Only this container stops.
         OnlyThisContainer = "only this container stops, so the hook does not wait",
     }

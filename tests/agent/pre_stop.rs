@@ -93,7 +93,7 @@ fn hook_waits_once_it_knows_that_the_pod_stops() {
         scene.set_state("api", State::Failed);
         hook.wait().assert_released();
         let log = scene.log_text();
-        assert!(log.contains("everything waited for is gone") && !log.contains("only this container stops"), "{log}");
+        assert!(log.contains("nothing is left to wait for") && !log.contains("only this container stops"), "{log}");
     }
 }
 
@@ -190,7 +190,7 @@ fn hook_waits_until_the_port_is_closed() {
     // This port is closed from the start.
     let scene = running_pod();
     scene.pre_stop().flag("check-closed", &url).run().assert_released();
-    assert!(scene.log_text().contains("everything waited for is gone"), "{}", scene.log_text());
+    assert!(scene.log_text().contains("nothing is left to wait for"), "{}", scene.log_text());
 }
 
 #[test]

@@ -30,7 +30,7 @@ metadata:
 const GATE_FAILS: &str = "  timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again\n";
 const HOOK_FAILS: &str =
     "  timeout  hook: fails; the kubelet kills its container and starts the next one at once: the order is not kept\n";
-const CAUTION: &str = "  caution  hook: the order is not kept either if a container crashes, or if the kubelet or the container runtime restarts\n";
+const CAUTION: &str = "  caution  hook: the order is also not kept if a container crashes, or if the kubelet or the container runtime restarts\n";
 
 #[test]
 fn forecast_shows_each_check_and_where_it_runs() {

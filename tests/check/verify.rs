@@ -354,7 +354,7 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
             vec![
                 ["note", "not-checked", "cannot check podgate's webhook: you may not ask"],
                 ["note", "missing-policy", "cannot check whether the cluster has the policy podgate-own-pod: "],
-                ["note", "not-checked", "cannot check the rights of service accounts: you may not ask"],
+                ["note", "not-checked", "cannot check the permissions of service accounts: you may not ask"],
             ],
         ),
     ]

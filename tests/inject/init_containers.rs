@@ -137,7 +137,7 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
         (
             ordered("mesh, setup, app"),
             "init-container",
-            "does not wait until the readinessProbe of mesh",
+            "may start it before the readinessProbe of mesh",
             "mesh=Started",
         ),
         (
@@ -162,13 +162,13 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
         (
             with("script, app", "podgate.io/publish", "board"),
             "condition-never-met",
-            "only from the kubelet's status",
+            "podgate does not learn when",
             "remove podgate.io/publish",
         ),
         (
             with("db, app", "ready.podgate.io/mesh", "tcp://localhost:1"),
             "init-container",
-            "ready.podgate.io/mesh: podgate uses the probes of native sidecars",
+            "ready.podgate.io/mesh: podgate uses the probes of native sidecars, not ready checks",
             "set a startupProbe or readinessProbe on mesh",
         ),
         (
@@ -275,7 +275,8 @@ fn container_restarts_with_a_native_sidecar() {
     for order in ["mesh, app", "startup, app"] {
         let found = first_error(&with(order, &[("podgate.io/publish", "board")]));
         assert!(
-            found.rule == "condition-never-met" && found.message.contains("only from the kubelet's status"),
+            found.rule == "condition-never-met"
+                && found.message.contains("does not learn when a native sidecar restarts"),
             "{found}"
         );
         assert_eq!(found.fix, "remove podgate.io/publish, or write on-dependency-restart.podgate.io/app: ignore");

@@ -175,11 +175,11 @@ fn wrong_settings_are_explained() {
     template["metadata"]["annotations"]["podgate.io/sidecar"] = "metrics=9090".into();
     template["spec"]["containers"][1]["ports"] = json!([{"containerPort": 9090}]);
     let findings = podgate::order::inject::inject(&template, &options(), &KnownFacts::default()).unwrap_err();
-    assert!(findings.len() == 1 && findings[0].message == "container b has the port of metrics too", "{findings:#?}");
+    assert!(findings.len() == 1 && findings[0].message == "container b uses the metrics port too", "{findings:#?}");
     // A default for the whole cluster must not take the port of a container.
     let default = Options { sidecar_settings: sidecar_settings::parse("metrics=9090,log=debug").unwrap(), ..options() };
     template["metadata"]["annotations"].as_object_mut().unwrap().remove("podgate.io/sidecar");
     let injected = inject_with(&template, &default);
     assert_eq!(injected.value["spec"]["initContainers"][0]["args"], json!(["--log-level", "debug"]));
-    assert!(injected.findings.iter().any(|finding| finding.message.contains("serves no metrics here")));
+    assert!(injected.findings.iter().any(|finding| finding.message.contains("serves no metrics")));
 }

@@ -52,7 +52,7 @@ fn warnings_are_short_single_lines() {
     let answer = answer_review(&review(&pod()), &many);
     let warnings = answer.body["response"]["warnings"].as_array().unwrap();
     assert_eq!(warnings.len(), 13);
-    assert_eq!(warnings[12], "podgate: 18 more; run `kubectl podgate check` to see them");
+    assert_eq!(warnings[12], "podgate: findings not shown: 18; run `kubectl podgate check` to see them");
 }
 
 #[test]

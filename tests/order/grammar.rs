@@ -57,8 +57,8 @@ fn reports_each_error_with_its_position_and_the_corrected_text() {
         ("db=Ready, web", STOP, 3..8, "not allowed in a stop order", Some("db, web")),
         ("db, *?", ORDER, 4..6, "* cannot have a ? (character 5)", Some("db, *")),
         ("*?=Started", STOP, 0..10, "* cannot have a ?", Some("*")),
-        ("db, *", AFTER, 4..5, "* is only for an order and a stop order (character 5)", None),
-        ("*", SIDECARS, 0..1, "* is only for", None),
+        ("db, *", AFTER, 4..5, "* is allowed only in an order or a stop order (character 5)", None),
+        ("*", SIDECARS, 0..1, "* is allowed only in", None),
         ("db*", ORDER, 0..3, "\"db*\" is not a container name", None),
         ("db=Ready", SIDECARS, 3..8, "a state is not allowed", Some("db")),
     ] {

@@ -383,9 +383,9 @@ fn handwritten_parts_of_hold_mode_must_match() {
     assert_eq!(check(held.clone(), variable("api")).as_deref(), Some(""));
     assert_eq!(check(json!([{"name": "db"}, {"name": "api"}]), json!([])), None);
     for (list, env, expected) in [
-        (json!([{"name": "db"}, {"name": "api"}]), variable("api"), "no entry of mode hold in PODGATE_CONTAINERS"),
+        (json!([{"name": "db"}, {"name": "api"}]), variable("api"), "no entry with mode hold in PODGATE_CONTAINERS"),
         (held.clone(), variable("db"), "is not read from the gate file of api"),
-        (held, json!([]), "no variable PODGATE_HOLD: it is never held"),
+        (held, json!([]), "is never held: it has mode hold in PODGATE_CONTAINERS"),
     ] {
         let found = check(list, env).unwrap();
         assert!(found.starts_with("spec.containers[1].env: ") && found.contains(expected), "{found}");

@@ -260,7 +260,7 @@ fn conflicting_modes_are_rejected_with_the_reason() {
             ["migrate", "api", "web"],
             &[("mode.podgate.io/web", "post-start")][..],
             "mode-conflict",
-            "but web, which comes after api, is in post-start mode",
+            "but web comes after api and is in post-start mode",
             "write mode.podgate.io/web: auto",
         ),
         (

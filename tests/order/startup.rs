@@ -164,7 +164,7 @@ fn time_limit_below_the_delay_of_a_dependency_warns() {
     let mut chain = pod("a, b, c", &[("a", own(6)), ("b", own(6)), ("c", json!({}))]);
     chain["metadata"]["annotations"]["podgate.io/timeout"] = json!("12s");
     let found = findings_of(&chain, Context::default());
-    assert!(found.len() == 1 && found[0].message.starts_with("c waits for at most 12s for b"), "{found:#?}");
+    assert!(found.len() == 1 && found[0].message.starts_with("c waits at most 12s for b"), "{found:#?}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn server_in_a_job_warns() {
         let rules = findings_of(&pod, context).into_iter().filter(|one| one.rule == "job-never-completes");
         rules.map(|one| one.fix).collect::<Vec<_>>()
     };
-    let fix = r#"add podgate.io/job-sidecars: "db", use a native sidecar, or write =Completed if it exits"#;
+    let fix = r#"write =Completed if they exit, add podgate.io/job-sidecars: "db", or use native sidecars"#;
     let port = json!({"readinessProbe": null, "ports": [{"containerPort": 80}]});
     assert_eq!(of("db, api", &[], json!({}), in_job), [fix]);
     assert_eq!(of("db=Started, api", &[], port, in_job), [fix]);

@@ -44,7 +44,9 @@ fn order_with_init_containers_runs_without_them() {
         faults: &[],
         code: 0,
         events: &["mesh Ready", "db started", "api started"],
-        verdict: &["init containers, and native sidecars before them or without a probe, do not run here"],
+        verdict: &[
+            "init containers do not run here, nor do native sidecars without a probe or before an init container",
+        ],
     });
 }
 

@@ -36,8 +36,8 @@ fn status_tells_why_the_kubelet_holds_a_container() {
     for expected in [
         "Pod shop/ordered is starting: db holds back api; api holds back web until db=Ready.",
         "needed     db=Ready: db must pass its readinessProbe (exec pg_isready -U $(USER)$$)",
-        "- api is held by podgate: waits for db=Ready.",
-        "- web is held by podgate: waits for api=Ready.",
+        "- api is held by podgate: it waits for db=Ready.",
+        "- web is held by podgate: it waits for api=Ready.",
         "- The kubelet reports CreateContainerConfigError for a held container. The configuration has no error.",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
@@ -53,7 +53,7 @@ fn status_tells_why_the_kubelet_holds_a_container() {
 #[test]
 fn row_and_note_follow_the_gate() {
     let table: [(&str, &str, Change); 11] = [
-        (HELD, "api is held by podgate: waits for db=Ready.", |pod| set_message(pod, "couldn't parse env file")),
+        (HELD, "api is held by podgate: it waits for db=Ready.", |pod| set_message(pod, "couldn't parse env file")),
         (
             "api|Waiting|ago|CreateContainerConfigError|db=Ready|web",
             "api is stuck: CreateContainerConfigError (configmap \"settings\" not found).",
@@ -67,7 +67,7 @@ fn row_and_note_follow_the_gate() {
         ),
         (
             "api|-||held (CreateContainerConfigError)|db=Ready|web",
-            "api is held by podgate: waits for db=Ready.",
+            "api is held by podgate: it waits for db=Ready.",
             |pod| {
                 pod["metadata"]["annotations"] = json!({});
             },
@@ -87,7 +87,7 @@ fn row_and_note_follow_the_gate() {
         ),
         (
             "api|TimedOut||held (CreateContainerConfigError)|db=Ready|web",
-            "api is held by podgate: timed out after 5m; stays held until db=Ready.",
+            "api is held by podgate: its wait timed out after 5m; it stays held until db=Ready.",
             |pod| set_state(pod, "api", "TimedOut"),
         ),
         (
@@ -109,7 +109,7 @@ fn row_and_note_follow_the_gate() {
         // The container has crashed while its predecessor was not ready, and is held again.
         (
             "api|Failed||held (CreateContainerConfigError), 1 restart|db=Ready|web",
-            "api is held by podgate: waits for db=Ready.",
+            "api is held by podgate: it waits for db=Ready.",
             |pod| {
                 set_state(pod, "db", "NotReady");
                 set_state(pod, "api", "Failed");
@@ -119,7 +119,7 @@ fn row_and_note_follow_the_gate() {
                 status["lastState"] = json!({"terminated": {"exitCode": 1, "reason": "Error"}});
             },
         ),
-        ("api|Started||running, not ready||web", "web is held by podgate: waits for api=Ready.", |pod| {
+        ("api|Started||running, not ready||web", "web is held by podgate: it waits for api=Ready.", |pod| {
             set_state(pod, "api", "Started");
             pod["status"]["containerStatuses"][1] = running("api", false);
         }),

@@ -117,7 +117,10 @@ fn effects_name_the_opened_hooks_and_gates() {
     for (targets, expected) in [
         (
             &["db=Ready"][..],
-            &["opens the hook of db (db=Ready)", "the gate of web: db=Ready holds; it still waits for api=Ready"][..],
+            &[
+                "opens the hook of db (db=Ready)",
+                "the gate of web: db=Ready is met, but the gate still waits for api=Ready",
+            ][..],
         ),
         (
             &["db=Ready", "api=Ready"],
@@ -144,7 +147,10 @@ fn open_gates_are_not_listed_again() {
     // Because api runs, db's hook must have returned.
     let mut later = hooks_and_gates();
     later["metadata"]["annotations"]["status.podgate.io/api"] = json!("Started");
-    assert_eq!(effects(&later, &["db=Ready"]), ["the gate of web: db=Ready holds; it still waits for api=Ready"]);
+    assert_eq!(
+        effects(&later, &["db=Ready"]),
+        ["the gate of web: db=Ready is met, but the gate still waits for api=Ready"]
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
 
 const HELP: &str = "\
-Prints the manifests of this version: the policies, the rights, and the webhook in the namespace podgate.
+Prints the manifests of this version: the policies, the roles, and the webhook in the namespace podgate.
 Changes nothing in the cluster. Without --namespaces, no Pod may publish its states.
 
 Examples:

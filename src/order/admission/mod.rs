@@ -231,7 +231,7 @@ fn warning_lines(findings: &[Finding]) -> Vec<String> {
     let more = lines.len().saturating_sub(WARNINGS_MAX);
     lines.truncate(WARNINGS_MAX);
     if more > 0 {
-        lines.push(format!("podgate: {more} more; run `kubectl podgate check` to see them"));
+        lines.push(format!("podgate: findings not shown: {more}; run `kubectl podgate check` to see them"));
     }
     lines
 }

@@ -88,7 +88,7 @@ fn parse_item(text: &str, span: Range<usize>, volume_at: impl Fn(&str) -> Option
             (format!("the path of {} contains ..", quoted(item)), None)
         }
         Ok(Check::File { path, .. } | Check::Unix(path) | Check::Mount(path)) if has_suffix(&path) => {
-            let what = format!("{}: +content is in lowercase, and only for file://", quoted(item));
+            let what = format!("{}: +content must be in lowercase, and works only with file://", quoted(item));
             let (bare, end) = (&path[..path.len() - CONTENT.len()], item.len() - CONTENT.len());
             let is_file = item.starts_with("file:");
             (

@@ -145,7 +145,7 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
         let place = character_number(text, word.start);
         let what = match written {
             _ if is_others && grammar.has_steps => format!("* cannot have a ? (character {place})"),
-            _ if is_others => format!("* is only for an order and a stop order (character {place})"),
+            _ if is_others => format!("* is allowed only in an order or a stop order (character {place})"),
             _ if written.starts_with('?') => format!("a container name is missing before ? (character {place})"),
             _ if written.contains(':') => {
                 format!("{} has a colon (character {place}); put = before a state", quoted(written))

@@ -126,7 +126,7 @@ impl Reader<'_, '_> {
                     return self.values.findings.push(Finding::note("unused-annotation", at, what));
                 }
                 if prefix == keys::READY_PREFIX && self.values.spec.init(name).is_some_and(ContainerRef::is_native) {
-                    let what = format!("{key}: podgate uses the probes of native sidecars");
+                    let what = format!("{key}: podgate uses the probes of native sidecars, not ready checks");
                     let fix = format!("set a startupProbe or readinessProbe on {name}");
                     return self.values.findings.push(Finding::error("init-container", at, what).fix(fix));
                 }

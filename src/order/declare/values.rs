@@ -227,7 +227,7 @@ impl<'a, 'f> Values<'a, 'f> {
             SidecarSettings::default()
         });
         if let Some(own) = settings.port_owner(self.spec) {
-            let what = format!("container {} has the port of metrics too", own.name);
+            let what = format!("container {} uses the metrics port too", own.name);
             self.reject(text, at, what, "choose another port");
         }
         settings

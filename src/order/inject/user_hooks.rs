@@ -94,8 +94,8 @@ pub(super) fn then_pre_stop(
             let seconds = format!("{}s", THEN_TIMEOUT.as_secs());
             let command = agent_command(&["check", "--check-timeout", &seconds, &check.to_string()]);
             let what = format!(
-                "podgate's hook sends the preStop httpGet of {} from inside the container, for at most {seconds}, after the wait \
-                 for other containers; a status other than 200 to 399 fails the hook, but the container stops all the same",
+                "when the other containers have exited, podgate's hook sends the preStop httpGet of {} from inside the container, for at \
+                 most {seconds}; any status outside 200 to 399 fails the hook, but the container stops anyway",
                 container.name
             );
             Ok((

@@ -58,7 +58,7 @@ pub(super) fn startup_defect(spec: &Spec<'_>, context: Context<'_>) -> Option<&'
              (kubernetes#137146)",
         ),
         version if version < WITH_LOST_RESTARTS && spec.value["restartPolicy"] == "Never" => Some(
-            "if it fails once, Kubernetes before 1.33.6 and 1.34.2 never starts the containers of a Pod with restartPolicy \
+            "if this probe fails once, Kubernetes before 1.33.6 and 1.34.2 never starts the containers of a Pod with restartPolicy \
              Never (kubernetes#132826)",
         ),
         _ => None,

@@ -108,7 +108,7 @@ impl AgentLines {
         let (what, fix) = if has_variable && !is_listed {
             (
                 format!(
-                    "{name} has the variable PODGATE_HOLD, but no entry of mode hold in PODGATE_CONTAINERS: it stays held forever"
+                    "{name} stays held forever: it has the variable PODGATE_HOLD, but no entry with mode hold in PODGATE_CONTAINERS"
                 ),
                 format!("add {name} with \"mode\": \"hold\" to PODGATE_CONTAINERS, or remove the variable"),
             )
@@ -121,7 +121,7 @@ impl AgentLines {
             )
         } else if is_listed && !has_variable {
             (
-                format!("{name} has mode hold in PODGATE_CONTAINERS, but no variable PODGATE_HOLD: it is never held"),
+                format!("{name} is never held: it has mode hold in PODGATE_CONTAINERS, but no variable PODGATE_HOLD"),
                 "add the variable and the mount as in manifests/pod-hold.yaml".to_owned(),
             )
         } else {

@@ -102,7 +102,7 @@ fn check_devices(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
             "{} has the device {resource}: if the kubelet restarts while {0} is held, the Pod can fail",
             own.name
         );
-        let fix = format!("set the command of {}, so that it waits in a gate", own.name);
+        let fix = format!("set the command of {}, so that the container waits in a gate", own.name);
         findings.push(Finding::warning("hold-device", limits.to(resource.as_str()), what).fix(fix));
     }
 }
@@ -116,11 +116,11 @@ fn check_workflow(template: &Value, held: &ContainerRef<'_>, findings: &mut Vec<
     let is_marked = |mark: &&str| has("labels", mark) || has("annotations", mark);
     if let Some((tool, _)) = WORKFLOW_TOOLS.iter().find(|(_, marks)| marks.iter().all(is_marked)) {
         let what = format!(
-            "this is a Pod of {tool}, which fails a Pod whose container has the reason CreateContainerConfigError, as {} \
-             has while it is held",
+            "this is a Pod of {tool}, which fails the Pod while {} is held, because a held container has the reason \
+             CreateContainerConfigError",
             held.name
         );
-        let fix = format!("set the command of {}, so that it waits in a gate", held.name);
+        let fix = format!("set the command of {}, so that the container waits in a gate", held.name);
         findings.push(Finding::warning("hold-fails-workflow", Place::root().to("metadata"), what).fix(fix));
     }
 }

@@ -224,7 +224,7 @@ fn report_late_ports(
                 ("this check has passed".to_owned(), fix)
             }
             false => {
-                let fix = format!("let the probe or check ask {name} alone, or let {owner} wait for {name}=Started");
+                let fix = format!("let the probe or check use only {name}, or let {owner} wait for {name}=Started");
                 (format!("{name} is Ready"), fix)
             }
         };
@@ -243,7 +243,7 @@ fn report_liveness_kill(own: &ContainerRef<'_>, other: &str, port: u16, findings
         "the livenessProbe of {name} uses port {port} of {other}, but {other} starts only after {name}: the kubelet kills {name} \
          after {seconds}s"
     );
-    let fix = format!("let the probe check {name} alone");
+    let fix = format!("let the probe check only {name}");
     findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
 }
 

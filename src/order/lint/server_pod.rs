@@ -133,12 +133,13 @@ fn check_probes(template: &Value, first: &Value, listed: &[Container], returned:
         for (number, field) in ["startupProbe", "readinessProbe"].into_iter().enumerate() {
             let what = format!("a webhook of the cluster changes the {field} of {name}");
             if used[number] != last[number] {
-                let what =
-                    format!("{what}, but podgate uses another probe, so both can disagree whether {name} is Ready");
+                let what = format!(
+                    "{what}, but podgate uses another probe, so podgate and the kubelet can disagree whether {name} is Ready"
+                );
                 let fix = "let podgate's webhook run after that webhook";
                 findings.push(Finding::warning("probe-changed", at.clone(), what).fix(fix));
             } else if first[number] != last[number] {
-                let what = format!("{what}; podgate uses the new probe, which must pass before others start");
+                let what = format!("{what}; podgate uses the new probe, which must pass before other containers start");
                 findings.push(Finding::note("probe-changed", at.clone(), what));
             }
         }
@@ -179,15 +180,15 @@ pub fn check_refusal(code: u16, message: &str) -> Finding {
         "this API server cannot hold containers: it is older than Kubernetes 1.35, or its feature gate EnvFiles is off; switch \
          the gate on, or give the held containers a command"
     } else if has("violates PodSecurity") && has(&format!("\"{SIDECAR_NAME}\"")) {
-        "set the named fields; another webhook has changed those of podgate's sidecar: let it skip that container"
+        "set the fields that the message names; another webhook has changed podgate's sidecar: let that webhook skip the sidecar"
     } else if has("violates PodSecurity") {
         "set the named fields in the manifest; podgate's own parts meet the level restricted"
     } else if has("quota") || has(" per Container") || has(" per Pod") {
         "raise the limit or lower the Pod's resources; podgate.io/sidecar-resources sets those of podgate's sidecar"
     } else if has("failed calling webhook") {
-        "check why that webhook does not answer; no such Pod can be created until then"
+        "check why that webhook does not answer; until it answers, the API server rejects such Pods"
     } else if has("admission webhook") || has("ValidatingAdmissionPolicy") {
-        "change the field that it names, or let the policy accept podgate's sidecar, volumes and commands"
+        "change the field that the message names, or let the policy accept podgate's sidecar, volumes and commands"
     } else {
         "change the field that the message names"
     };

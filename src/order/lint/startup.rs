@@ -151,7 +151,7 @@ fn check_delays(spec: &Spec<'_>, plan: &Plan, forecast: &Forecast, findings: &mu
         };
         let [limit, earliest] = [planned.timeout, earliest].map(format_duration);
         let what = format!(
-            "{} waits for at most {limit} for {name}, but its condition is met after {earliest} at the earliest \
+            "{} waits at most {limit} for {name}, but its condition is met after {earliest} at the earliest \
              (initialDelaySeconds)",
             own.name
         );
@@ -189,6 +189,6 @@ fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_
     let Some(first) = servers.first() else { return };
     let names = servers.iter().map(|own| own.name).collect::<Vec<_>>().join(", ");
     let what = format!("the Job completes only when all its containers exit, but these probably keep running: {names}");
-    let fix = format!("add {}: \"{names}\", use a native sidecar, or write =Completed if it exits", keys::JOB_SIDECARS);
+    let fix = format!("write =Completed if they exit, add {}: \"{names}\", or use native sidecars", keys::JOB_SIDECARS);
     findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));
 }

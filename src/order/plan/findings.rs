@@ -43,7 +43,7 @@ pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph,
     let Some(at) = listed.or_else(|| quit.clone()) else { return };
     let always = spec.containers.iter().find(|own| own.restart_policy(spec.value) == "Always");
     let (what, fix) = if spec.containers.iter().all(|own| is_last(own.name)) {
-        ("every container ends only after the others".to_owned(), "remove those that do the work")
+        ("every container ends only after the others".to_owned(), "do not list the containers that do the work")
     } else if let Some(ContainerRef { name, .. }) = always {
         let what = format!("the Pod never completes: the kubelet always restarts {name} (restartPolicy: Always)");
         (what, "set restartPolicy to Never or OnFailure; this annotation is for Pods that run to completion")

@@ -73,7 +73,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         }
         WantedState::Ready if has_readiness && own.is_some() => {
             let what = format!(
-                "{waiter} is {}, for which Kubernetes does not wait until the readinessProbe of {container} passes",
+                "{waiter} is {}, and Kubernetes may start it before the readinessProbe of {container} passes",
                 own.map_or("", ContainerRef::kind)
             );
             let fix = format!(
@@ -84,8 +84,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         }
         _ if restarts && is_board => {
             let what = format!(
-                "{waiter} restarts with {container}, but podgate learns the restart of a native sidecar only from the kubelet's \
-                 status, and {} is board",
+                "{waiter} restarts with {container}, but with {}: board, podgate does not learn when a native sidecar restarts",
                 keys::PUBLISH
             );
             let fix =
@@ -94,7 +93,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         }
         WantedState::Ready if has_readiness && is_board && before.has_exec_probe() => {
             let what = format!(
-                "podgate learns {container}=Ready only from the kubelet's status, because of the exec probe, but {} is board",
+                "with {}: board, podgate does not learn when {container} is Ready, because {container} has an exec probe",
                 keys::PUBLISH
             );
             error("condition-never-met", what, format!("write {container}=Started, or remove {}", keys::PUBLISH))

@@ -171,8 +171,8 @@ impl ModeResolver<'_> {
                 let last = root_cause(name, hooked);
                 let fix = format!("write {}{last}: auto{or}", keys::MODE_PREFIX);
                 let what = format!(
-                    "{gate}, but {last}, which comes after {name}, is in post-start mode: only hooks in the containers \
-                     before it can hold {last} back, and no container can wait in a gate while a hook runs"
+                    "{gate}, but {last} comes after {name} and is in post-start mode: only hooks in earlier containers can \
+                     hold {last} back, and no container can wait in a gate while a hook runs"
                 );
                 findings.push(Finding { span: word, ..Finding::error("mode-conflict", gate_at, what).fix(fix) });
             }

@@ -99,7 +99,7 @@ pub(super) fn pre_stop_limits(
     {
         let at = Place::spec("terminationGracePeriodSeconds");
         let what = format!(
-            "{} containers stop one after another within {}, so {name} can wait for others for at most {}",
+            "{} containers stop one after another within {}, so {name} can wait for other containers for at most {}",
             limits.len() + 1,
             humantime::format_duration(grace),
             humantime::format_duration(*least),

@@ -98,7 +98,7 @@ fn order(spec: &Spec<'_>, before: &BTreeMap<&str, Vec<&str>>) -> String {
 
 fn edge(own: &ContainerRef<'_>, mention: &Mention, needed: &ContainerRef<'_>, proof: &str, servers: usize) -> Edge {
     let doubt = match () {
-        () if needed.is_native() => Some("it is a native sidecar, which starts first anyway"),
+        () if needed.is_native() => Some("that container is a native sidecar, which starts first anyway"),
         () if servers > 1 => Some("another container could listen there too"),
         () if mention.is_later => Some("the name says that the address is not needed at the start"),
         () => None,

@@ -178,7 +178,7 @@ fn timeout_lines(plan: &Plan) -> Vec<String> {
     }
     if plan.containers.iter().any(ContainerPlan::is_blocking) {
         let events = "if a container crashes, or if the kubelet or the container runtime restarts";
-        lines.push(format!("caution  hook: the order is not kept either {events}"));
+        lines.push(format!("caution  hook: the order is also not kept {events}"));
     }
     lines
 }
@@ -222,7 +222,7 @@ fn start_description(planned: &ContainerPlan) -> String {
         let _ = write!(how, "; stops after the exit of {}", planned.stop_after.join(", "));
     }
     if let Some(quit) = &planned.quit {
-        let _ = write!(how, "; is asked to exit by {quit} when all others have ended");
+        let _ = write!(how, "; is asked to exit by {quit} when all other containers have ended");
     }
     how
 }

@@ -10,11 +10,11 @@ Set the state of a container by hand, for example if its probe is wrong. This op
 gates that wait for that state. The command writes one annotation per container,
 override.podgate.io/CONTAINER=STATE@SANDBOX-ID, and prints what that opens. The sidecar receives the
 change through the API within a second, even while a postStart hook blocks the rest of the Pod. The
-annotation is valid only in the current sandbox, so a template or another Pod cannot carry it over.
+annotation is valid only in the current sandbox: a copy in a template or another Pod has no effect.
 
-States: Started, Ready, Completed (exit code 0), Failed (any other exit code). Both of the latter open
-a gate that waits for Exited. The override stays in force until --remove, whatever happens to the
-container. After --remove, the container has its own state again.
+States: Started, Ready, Completed (exit code 0), Failed (any other exit code). Completed and Failed
+both open a gate that waits for Exited. The override stays in force until --remove, whatever happens
+to the container. After --remove, the container has its own state again.
 
 The command needs permission to patch the Pod. The API server's audit log records the user, and
 metadata.managedFields records the change under the name kubectl-podgate.

@@ -123,7 +123,7 @@ fn check_target(containers: &[PodContainer<'_>], name: &str) -> Result<(), Strin
             format!("{name} is podgate's sidecar, and nothing waits for it; choose one of {ordered}")
         }
         Some(Role::Init) => format!(
-            "{name} is an init container, which ends before others start, so nothing waits for it; choose one of {ordered}"
+            "{name} is an init container, which ends before regular containers start, so nothing waits for it; choose one of {ordered}"
         ),
         None => format!("the Pod has no container {name}; it has {ordered}"),
     })
@@ -157,7 +157,7 @@ fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
         let (left, new) = (left.chain(gate.checks.iter().cloned()).collect::<Vec<_>>().join(", "), new.join(", "));
         Some(match left.is_empty() {
             true => format!("opens the {what} of {name} ({new})"),
-            false => format!("the {what} of {name}: {new} holds; it still waits for {left}"),
+            false => format!("the {what} of {name}: {new} is met, but the {what} still waits for {left}"),
         })
     };
     let mut lines: Vec<String> = containers.iter().enumerate().filter_map(effect).collect();

@@ -109,21 +109,21 @@ fn hold_note(row: &Row) -> Option<String> {
             format!("{name} is released: its wait timed out after {limit}. The kubelet creates it within seconds.")
         }
         Some("TimedOut") if !conditions.is_empty() => {
-            format!("{name} is held by podgate: timed out after {limit}; stays held until {conditions}.")
+            format!("{name} is held by podgate: its wait timed out after {limit}; it stays held until {conditions}.")
         }
         _ if !row.kubelet.is_held => return None,
         _ if row.is_released => format!("{name} is released; the kubelet creates it within seconds."),
         _ if conditions.is_empty() => {
             format!("{name} is held by podgate: its conditions are met, but the sidecar has not opened its gate yet.")
         }
-        _ => format!("{name} is held by podgate: waits for {conditions}."),
+        _ => format!("{name} is held by podgate: it waits for {conditions}."),
     })
 }
 
 /// Returns a note with the likely reason why no state is published.
 fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
     if let Unreadable::Invalid(key) = facts.snapshot_error? {
-        let effect = "The sidecar repairs it when it starts.";
+        let effect = "When the sidecar starts, it repairs this annotation.";
         return Some(format!("The published state is invalid: {key} is missing or malformed. {effect}"));
     }
     let view = facts.view;
@@ -148,7 +148,7 @@ fn frozen_status_note(view: &View) -> Option<String> {
     let row = view.containers.iter().find(by_hook)?;
     let (name, limit) = (&row.name, row.timeout.as_deref().unwrap_or_default());
     Some(format!(
-        "While the hook of {name} waits (at most {limit}), the kubelet does not update the Pod's status: it may be outdated."
+        "While the hook of {name} waits (at most {limit}), the kubelet does not update the Pod's status, so the status may be outdated."
     ))
 }
 
@@ -165,8 +165,8 @@ fn deletion_note(facts: &Facts<'_>) -> Option<String> {
             "The sidecar has noticed the deletion and released all waiting hooks. The kubelet starts the remaining containers, then stops all.".to_owned()
         }
         _ => format!(
-            "The kubelet stops nothing while a hook waits, and the sidecar has not reported yet that it released the hooks. If it cannot \
-             (no API server, or not running), the Pod stays until the hook of {} times out after {}.",
+            "The kubelet stops nothing while a hook waits, and the sidecar has not reported yet that it released the hooks. If the sidecar \
+             cannot release them (not running, or no API server), the Pod stays until the hook of {} times out after {}.",
             first.name,
             first.timeout.as_deref().unwrap_or_default()
         ),

@@ -61,7 +61,7 @@ pub(crate) fn notes(timeline: &Timeline, view: &View, events: Option<&[Event]>, 
     }
     let marks = timeline.marks.iter().map(|mark| mark.moment);
     if marks.chain(timeline.containers.iter().flat_map(Row::moments)).any(|moment| !moment.exact) {
-        notes.push("~ marks a time that the kubelet or an event reports in whole seconds; the real time is up to 1 s later. The Pod's creation, which is 0 s here, has the same error.".to_owned());
+        notes.push("~ marks a time that the kubelet or an event reports in whole seconds; the real time is up to 1 s later. The same applies to the Pod's creation, which is 0 s here.".to_owned());
     }
     notes
 }

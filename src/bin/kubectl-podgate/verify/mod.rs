@@ -24,9 +24,9 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 
 const HELP: &str = "\
-Checks the webhook, its certificate, the policies and the rights. Lists Pods that declare an order, but
-run without podgate's sidecar. Creates a Pod in a dry run. A check without permission becomes a note.
-docs/troubleshooting.md explains each finding.
+Checks the webhook, its certificate, the policies and the sidecars' permissions. Lists Pods that declare
+an order, but run without podgate's sidecar. Creates a Pod in a dry run. A check that you may not run
+becomes a note. docs/troubleshooting.md explains each finding.
 
 Examples:
   kubectl podgate verify -n shop
@@ -97,7 +97,7 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
     }
     for (namespace, account) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;
-        let Some(missing) = or_finding("the rights of service accounts", missing, &mut findings) else { break };
+        let Some(missing) = or_finding("the permissions of service accounts", missing, &mut findings) else { break };
         findings.extend(lacks_verbs(namespace, account, &missing));
     }
     findings.extend(pods.iter().flat_map(|pods| &pods.versions).filter_map(check_version));
@@ -117,7 +117,7 @@ async fn check_hold_mode(cluster: &Cluster) -> Result<Option<Finding>, ClusterEr
     let metadata = json!({"generateName": "podgate-verify-", "labels": {keys::INJECT: "disabled"}});
     let pod = json!({"metadata": metadata, "spec": held_spec()});
     let warning = |rule, what: String| {
-        Ok(Some(finding(Level::Warning, rule, what, "upgrade Kubernetes, or give the containers their commands")))
+        Ok(Some(finding(Level::Warning, rule, what, "upgrade Kubernetes, or set the commands of the containers")))
     };
     if let Err(ClusterError::Rejected { code: 422, message, .. }) =
         cluster.create(&pods_path(cluster), true, &pod).await

@@ -68,7 +68,7 @@ impl Board {
         let _open = match tokio::time::timeout(LEASE_WARNING_DELAY, &mut opened).await {
             Ok(opened) => opened,
             Err(_) => {
-                warn!(path = %path.display(), "waiting: another container has a lease on this file, which ends on its own");
+                warn!(path = %path.display(), "waiting: another container has a lease on this file; the lease ends on its own");
                 opened.await
             }
         };

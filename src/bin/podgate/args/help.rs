@@ -21,7 +21,7 @@ A check of file:///PATH fails for good if PATH.err exists.
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the hook fails as soon as a
 dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
-the hook gives up on no condition or check: it waits until its time limit.
+no condition or check makes the hook fail early: it waits until its time limit.
 
 Exit codes:
   0    released: the conditions are met, the Pod has started before or is being deleted, or the time
@@ -58,7 +58,7 @@ A check of file:///PATH fails for good if PATH.err exists.
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate fails as soon as a
 dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
-the gate gives up on no condition or check: it waits until its time limit.
+no condition or check makes the gate fail early: it waits until its time limit.
 
 The kubelet considers a waiting container running. Use `podgate opened --wait` as its startupProbe,
 so that its other probes start only after the command.
@@ -105,7 +105,7 @@ each second. timeoutSeconds must be longer than --check-limit and the gate's tim
     periodSeconds: 1
     timeoutSeconds: 335
 
-After a kubelet restart, Kubernetes may treat a startupProbe as passed although it never was
+After a kubelet restart, Kubernetes may treat a startupProbe as passed although the probe never passed
 (kubernetes#142305). If you use `podgate opened` as a livenessProbe, add --or-waiting.
 
 Exit codes:
@@ -122,7 +122,7 @@ Example, in the spec of a container that others wait for. Its own probe is pg_is
     periodSeconds: 10
     timeoutSeconds: 306
 
-Until the command has passed, one process repeats it, and then the sidecar knows at once. The pause
+One process repeats the command until it passes, and then tells the sidecar at once. The pause
 between two runs is the longest of 50 ms, ten times the last run and 2.5 % of the time waited, at
 most 10 s. After that, each probe runs the command once, as without podgate. timeoutSeconds must be
 longer than --limit and --check-timeout together.

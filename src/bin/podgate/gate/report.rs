@@ -78,7 +78,7 @@ impl Reporter {
             }
             Err(error) => {
                 let fix = match is_full(&error) {
-                    true => "a container has filled the volume podgate-self; delete files in its directory",
+                    true => "a container has filled the volume podgate-self; delete files in the container's directory",
                     false => "mount this container's own directory there",
                 };
                 let error = format!("{}: {error}; {fix}", self.directory.display());

@@ -88,7 +88,7 @@ impl Writer<'_> {
         if user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart")) != user_hooks::UserHook::None {
             let at = parts::field_place(place, "postStart");
             let what = format!("the postStart hook of {name} runs while its gate waits, before its command starts");
-            let fix = "do not let the hook wait for the command, or move its work into the command";
+            let fix = "do not let the hook wait for the command, or move the hook's work into the command";
             self.findings.push(Finding::warning("post-start-before-gate", at, what).fix(fix));
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Writer<'_> {
         let takes = then.as_ref().and_then(|then| then.duration).unwrap_or_default();
         if takes >= grace && !outlives.is_empty() {
             let what = format!(
-                "the preStop hook of {} takes {}, which leaves no time to wait for others: podgate's hook has {} in total",
+                "the preStop hook of {} takes {}, which leaves no time to wait for other containers: podgate's hook has {} in total",
                 planned.name,
                 compact_duration(takes),
                 compact_duration(grace)

@@ -90,8 +90,7 @@ impl Writer<'_> {
         }
         let spec = Spec::read(self.template, &mut Vec::new());
         let Some(own) = settings.port_owner(&spec) else { return settings };
-        let what =
-            format!("podgate's sidecar serves no metrics here, because container {} has their port too", own.name);
+        let what = format!("podgate's sidecar serves no metrics, because container {} uses the same port", own.name);
         let finding = Finding::warning("unused-annotation", own.place().to("ports"), what);
         self.findings.push(finding.fix(format!("write another port into {}", keys::SIDECAR)));
         settings.without_metrics()
@@ -139,8 +138,8 @@ impl Writer<'_> {
         let (waiter, _) = waiters.0.get(name)?.iter().find(|(_, want)| *want == WantedState::Ready)?;
         let waiter = self.plan.get(waiter)?;
         let what = format!(
-            "Istio has rewritten the {field} of {name}, which {} waits for, but {} of {proxy} has no valid original of it: only \
-             {proxy} can answer",
+            "{} waits for {name}, but Istio has rewritten the {field} of {name}: the variable {} of {proxy} has no valid \
+             original, so only {proxy} can answer",
             waiter.name,
             istio::ORIGINALS
         );

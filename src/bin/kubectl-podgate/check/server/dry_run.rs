@@ -35,7 +35,7 @@ pub(super) async fn check_pod(
     };
     let namespace = checked.namespace.unwrap_or(&cluster.namespace);
     let why_not = match (is_by_webhook || inject::is_injected(&sent), is_container_name(namespace)) {
-        (false, _) => "the cluster has no webhook of podgate that check can see, and inject does not change this Pod",
+        (false, _) => "check found no webhook of podgate in the cluster, and inject does not change this Pod",
         // An invalid namespace could change the URL of the request.
         (_, false) => "the name of its namespace is not valid",
         (true, true) => "",

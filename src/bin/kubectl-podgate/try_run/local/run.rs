@@ -167,7 +167,7 @@ impl<'a> Run<'a> {
                 }
             }
             Message::Interrupt => {
-                self.screen.event(now_ms(), "", "Ctrl-C or a signal: stopping in order; the next one stops at once");
+                self.screen.event(now_ms(), "", "Ctrl-C or a signal: stopping in order; a second signal stops at once");
                 self.judge(now());
             }
         }
