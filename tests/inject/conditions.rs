@@ -218,7 +218,7 @@ fn check_needs_a_gate_in_front_of_the_command() {
         (
             ordered(&[("check.podgate.io/db", "unix:///x"), ("mode.podgate.io/app", "post-start")], &[]),
             "mode-conflict",
-            "db waits for unix:///x, but app, which comes after db, is in post-start mode".to_owned(),
+            "db waits for unix:///x, but app comes after db and is in post-start mode".to_owned(),
             "write mode.podgate.io/app: auto",
         ),
     ] {
