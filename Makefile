@@ -27,7 +27,7 @@ registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
 version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image release release-verify release-rehearsal pin-images dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals suggestions fuzz lint docs-check site cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image release release-verify release-rehearsal pin-images dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals suggestions fuzz lint site cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -162,10 +162,6 @@ fuzz-%:
 
 lint: ## Check format, lints, shell scripts, dependencies and spelling
 	@.ci/lint
-
-docs-check: ## Check links and anchors in the docs, and rustdoc
-	.ci/docs-links
-	RUSTDOCFLAGS="-D warnings" $(cargo) doc --locked --no-deps --lib --document-private-items
 
 site: ## Build the site from the pages into target/site, and check its links (the first time builds mdBook, 5 minutes)
 	@tools/site

@@ -167,6 +167,13 @@ fn environment_rules_fire_where_they_apply() {
         pod["spec"]["containers"][1]["readinessProbe"] = json!({"exec": {"command": ["true"]}});
     };
     assert_eq!(with(&exec), ["needs-process-1"]);
+    for program in ["/sbin/init", "/usr/sbin/init", "/lib/systemd/systemd", "/usr/lib/systemd/systemd"] {
+        let init = |pod: &mut Value| {
+            exec(pod);
+            pod["spec"]["containers"][1]["command"] = json!([program]);
+        };
+        assert_eq!(with(&init), ["needs-process-1"], "{program}");
+    }
     assert_eq!(with(&|pod| pod["spec"]["activeDeadlineSeconds"] = json!(300)), ["deadline-too-short"]);
     assert_eq!(with(&|pod| pod["spec"]["activeDeadlineSeconds"] = json!(301)), [] as [&str; 0]);
     assert_eq!(

@@ -12,7 +12,7 @@ pub(super) const OTHERS: &str = "*";
 /// One entry of a list: a container and a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The container, or [`OTHERS`], and the state that later containers wait for.
+    /// The container, or `*`, and the state that later containers wait for.
     pub until: WaitCondition,
     /// True if the name ends in `?`. Podgate ignores such an entry if the Pod lacks the container.
     pub is_optional: bool,

@@ -126,7 +126,7 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
 
 /// Returns true for a program that refuses to run unless it is process 1 (s6-overlay, systemd, BusyBox's init).
 fn is_init(program: &str) -> bool {
-    matches!(program, "/init" | "/sbin/init" | "init" | "/lib/systemd/systemd" | "/usr/lib/systemd/systemd")
+    matches!(program.strip_prefix("/usr").unwrap_or(program), "/init" | "/sbin/init" | "init" | "/lib/systemd/systemd")
 }
 
 /// Reports containers that podgate ends when a dependency restarts, and that the kubelet then does not restart.
