@@ -149,7 +149,7 @@ fn conditions_describe_what_is_needed() {
     assert_eq!(takes(&pod)[0], "db must pass its startupProbe (exec sh -c $(x)), then its readinessProbe (grpc :9)");
     pod["metadata"]["annotations"]["status.podgate.io/db"] = json!("Failed");
     pod["metadata"]["annotations"]["sandbox.podgate.io/stuck"] = json!("db=Ended");
-    assert_eq!(takes(&pod)[0], "db has ended for good; create a new Pod, or override its state");
+    assert_eq!(takes(&pod)[0], "db has ended for good; create a new Pod, or override the state of db");
 }
 
 #[test]

@@ -44,7 +44,7 @@ const NOTES: &[(&[&str], &[Mode], &str)] = &[
     (
         &["waiter_killed"],
         &[Mode::Hold],
-        "The gate has no process. The test kills the sidecar, which opens the gate, three times.",
+        "The sidecar opens the gate, so the gate has no process. The test kills the sidecar three times.",
     ),
     (
         &["time_limit"],

@@ -11,7 +11,7 @@ pub(crate) fn requirement(until: &WaitCondition, containers: &[PodContainer<'_>]
         return format!("the Pod has no container {name}");
     };
     if standing == "never" {
-        return format!("{name} has ended for good; create a new Pod, or override its state");
+        return format!("{name} has ended for good; create a new Pod, or override the state of {name}");
     }
     match until.want {
         WantedState::Started => format!("{name} must start"),

@@ -1,4 +1,4 @@
-//! `--check`: checks that the agent runs inside the container. This file schedules the checks.
+//! Implements `--check`: the agent runs these checks inside its container. This file schedules the checks.
 
 mod exec;
 mod net;

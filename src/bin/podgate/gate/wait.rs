@@ -121,8 +121,8 @@ impl Wait<'_> {
         }
     }
 
-    /// Returns true if no sidecar holds the lock on the board. Until [`SETTLE_TIME`], the sidecar counts as alive if
-    /// its bell is live or missing.
+    /// Returns true if no sidecar holds the lock on the board. In the first [`SETTLE_TIME`] of the wait, the sidecar
+    /// also counts as alive if its bell is live or missing.
     fn is_sidecar_dead(&self, watch: &Watch, now: Instant) -> bool {
         if watch.is_controller_alive() && now < self.since + SETTLE_TIME {
             return false;
