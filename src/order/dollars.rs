@@ -1,4 +1,4 @@
-//! Dollar signs in fields in which Kubernetes expands `$(VARIABLE)` and replaces `$$` by `$`
+//! Escapes and expands dollar signs in fields in which Kubernetes expands `$(VARIABLE)` and replaces `$$` by `$`
 //! (<https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/>).
 
 /// Escapes `text`, so that Kubernetes expands no variable in it. Text that Kubernetes does not change stays as it is.

@@ -179,7 +179,7 @@ fn report_unknown_port(own: &ContainerRef<'_>, first: &str, findings: &mut Vec<F
         let what = format!("{name} has no port named {port}, so its {field} never passes, and {first} never starts");
         let fix = match names[..] {
             [] => "write the port's number, or add the port to the container's ports".to_owned(),
-            _ => format!("write the port's number or one of its names: {}", names.join(", ")),
+            _ => format!("write the number, or the name of a port of the container: {}", names.join(", ")),
         };
         findings.push(Finding::error("unknown-port", own.place().to(field).to(at).to("port"), what).fix(fix));
     }

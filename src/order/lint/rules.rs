@@ -68,7 +68,7 @@ pub const RULES: &[Rule] = &[
     rule("native-lost", &[Error], "A webhook removes the restartPolicy of a native sidecar"),
     inject_rule("native-startup", &[Warning], "A native sidecar's startupProbe can keep the containers from starting"),
     rule("native-would-do", &[Note], "Native sidecars can keep this order without podgate"),
-    inject_rule("needs-process-1", &[Warning], "The command may refuse to run with a parent process"),
+    inject_rule("needs-process-1", &[Warning], "The command may refuse to run unless it is process 1"),
     rule("no-containers", &[Error], "The Pod has no containers"),
     rule("no-grace", &[Warning], "A grace period of 0 leaves no time for a stop order"),
     inject_rule("no-readiness-probe", &[Warning], "Containers wait until another is Ready, but it has no probes"),

@@ -122,7 +122,7 @@ impl PodModel {
             }
             track.on_kubelet_status(status, now);
         }
-        // A status may just have cleared a wrong end. The gate of that container may then still need an acknowledgment.
+        // A status can show that a recorded end was wrong. The gate of that container may then still need an acknowledgment.
         let waiting: Vec<_> = self.tracks.iter().filter(|t| t.needs_ack()).map(|t| t.spec.name.clone()).collect();
         waiting.iter().for_each(|name| self.begin_ack(name, now));
     }

@@ -48,9 +48,9 @@ impl ContainerTrack {
         has_changed || self.report().is_some() && self.report() != before.as_ref()
     }
 
-    /// Removes from a report the fields that the container's mode does not allow. Only a container in entrypoint mode
-    /// has its own gate. A hook or probe cannot report an exit code. Stopping is never undone, and an open gate never
-    /// closes.
+    /// Removes from a report the fields that the container's mode does not allow. Only an agent in entrypoint mode
+    /// reports a gate. A hook or probe cannot report an exit code. A begun stop and an opened gate stay, because an agent
+    /// never undoes them.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);
