@@ -3,7 +3,7 @@
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Receives SIGTERM and SIGINT, even while the sidecar is set up or after a panic.
+/// Receives SIGTERM and SIGINT, even during the sidecar's setup and after a panic.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,

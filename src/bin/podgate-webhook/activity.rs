@@ -13,8 +13,8 @@ use tokio::time::timeout_at;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the head of a request, from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that a client has to finish a handshake or a request. After this time, the webhook evicts the client before
-/// idle clients. The API server needs only milliseconds for a handshake or a request.
+/// Time in which a client must finish a handshake or a request. If the webhook must evict a client, it evicts a slower
+/// client before idle clients. The API server needs only milliseconds for a handshake or a request.
 const OWED_MAX: Duration = Duration::from_millis(500);
 /// Time limit before the first request and between two requests. Longer than the API server's 90 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(150);

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// Polling interval if the sidecar's FIFO and inotify do not work.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest wait for the sidecar after the command has passed. The kubelet syncs the Pod when the probe passes, and then
-/// creates the held containers whose gates the sidecar has opened by then.
+/// Longest wait for the sidecar after the command has passed. The kubelet syncs the Pod when the probe passes, and
+/// creates each held container whose gate is already open.
 const SIDECAR_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: Probe) -> Result<(), Failure> {

@@ -21,7 +21,7 @@ const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without data after which the kernel sends TCP keepalive probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Longest time for which the client obeys `Retry-After`. During this wait, no patch can release a held container.
+/// Longest wait that the client accepts from `Retry-After`. During the wait, no patch can release a held container.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 
 /// Creates a client without connecting to the API server. Fails if no service account is mounted in this container.
@@ -64,8 +64,8 @@ fn authorize(mut request: Request<Body>) -> Request<Body> {
     request
 }
 
-/// Delays a response by the time in `Retry-After`, which a busy API server sends. The caller's back-off follows, so
-/// that not all sidecars retry at once.
+/// Delays a response by the time in `Retry-After`, which a busy API server sends. The caller then adds a random pause,
+/// so that not all sidecars retry at once.
 async fn wait_if_busy<B>(response: Response<B>) -> Result<Response<B>, ClientError> {
     let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     tokio::time::sleep(Duration::from_secs(seconds.unwrap_or(0)).min(RETRY_AFTER_MAX)).await;

@@ -33,7 +33,7 @@ const BATCH_WINDOW: Duration = Duration::from_secs(1);
 /// Time during which changes are collected into the first patch. Before that patch, a user sees only the kubelet's
 /// status.
 const FIRST_BATCH_WINDOW: Duration = Duration::from_millis(400);
-/// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
+/// Time during which minor changes are collected. A minor change only reports started containers, so it is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
 /// Time during which all changes are collected while a container is held. Each patch makes the kubelet sync the Pod,
 /// and such a sync can delay the release of the container by up to 1 s.
@@ -125,7 +125,7 @@ impl ApiState {
 
 fn backoff() -> impl Iterator<Item = Duration> {
     let builder = ExponentialBuilder::default().with_min_delay(Duration::from_millis(200));
-    // With the jitter, a pause is up to twice as long.
+    // The jitter can double a delay.
     builder.with_max_delay(Duration::from_secs(15)).without_max_times().with_jitter().build()
 }
 
@@ -227,7 +227,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
                 if is_release {
                     tokio::time::sleep(pause.min(RELEASE_RETRY_DELAY)).await;
                 } else {
-                    // A release does not wait for the end of a long pause.
+                    // End the pause early if a container must be released.
                     let needs_release =
                         |desired: &Annotations| shared.patch(desired).is_some_and(|patch| is_release_patch(&patch));
                     let _ = tokio::time::timeout(pause, desired.wait_for(needs_release)).await;

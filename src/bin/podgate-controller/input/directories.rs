@@ -21,8 +21,8 @@ use tracing::{debug, warn};
 
 /// Polling interval when inotify is not available or a directory cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Delays after an event at which the sidecar checks the directories again. inotify reports a close slightly before the
-/// kernel releases the lock. An exiting process releases its ports and its tether in no fixed order.
+/// Delays after an event at which the sidecar checks the directories again. inotify reports the close of a tether just
+/// before the kernel releases the tether's lock. An exiting process releases ports and tether in no fixed order.
 const RECHECK_DELAYS: [Duration; 4] =
     [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4), Duration::from_millis(8)];
 

@@ -31,8 +31,8 @@ impl ExitRule {
     }
 
     /// Returns the name of the signal if the sidecar must exit now. Returns `None` without a signal, and while a
-    /// preStop hook runs or may still begin. If the sidecar is a regular container, all containers get SIGTERM at the
-    /// same time, and the hooks of the others need the board.
+    /// preStop hook runs or may still begin. A sidecar that is a regular container gets SIGTERM together with the other
+    /// containers, whose hooks still need the board.
     pub(crate) fn ending_signal(&self, pod: &PodModel, now: Instant) -> Option<&'static str> {
         let may_begin = self.due().is_some_and(|at| now < at);
         let must_wait = pod.pre_stop_containers().any(|track| match track.stopping() {

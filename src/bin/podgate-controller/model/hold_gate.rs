@@ -5,8 +5,8 @@ use crate::model::rate_limit::TokenBucket;
 use podgate::core::gate::{Decision, HoldFacts, OpenReason};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Times of the release patches after the first one, measured from the opening of the gate or from the container's last
-/// end. The kubelet syncs a new Pod at most once a second. The later times are just after each back-off of the kubelet.
+/// Times at which the sidecar repeats the release patch, measured from the gate's opening or the container's last end.
+/// The kubelet syncs a new Pod at most once a second. The later times are just after each back-off of the kubelet.
 const REQUEST_TIMES: [Duration; 8] = [
     Duration::from_millis(1200),
     Duration::from_secs(3),
@@ -22,8 +22,8 @@ const LATER_INTERVAL: Duration = Duration::from_secs(300);
 /// Pause before the next attempt to write or remove a gate file.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Longest expected time from the closing of a gate to the start of a container that passed the open gate. The kubelet
-/// reads the gate file before the runtime creates the container. If the gate was open for a shorter time than this, the
-/// kubelet may not have created the container, so that time counts toward the time limit of the wait.
+/// reads the gate file before the runtime creates the container. If a gate is open for less than this time, the kubelet
+/// may not have created the container. The open time then counts toward the time limit of the wait.
 const CREATION_TIME: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +34,8 @@ enum HoldState {
     TimedOut,
     /// The gate has been open since this time, because its conditions were met.
     Open(Instant),
-    /// The gate has been open since this time, although its conditions are not met, because the time limit has passed.
-    /// The gate stays open until the container runs.
+    /// The gate has been open since this time, because the time limit has passed. Its conditions are not met. The gate
+    /// stays open until the container runs.
     Skipped(Instant),
 }
 

@@ -14,13 +14,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) struct MilestoneRecorder {
     times: Times,
     states: BTreeMap<String, State>,
-    /// States from an earlier epoch. A container's first state change in this epoch removes its entry.
+    /// States from an earlier epoch. A container's first state change in this epoch removes the container's entry.
     resumed_states: BTreeMap<String, State>,
 }
 
 impl MilestoneRecorder {
-    /// Continues the record of an earlier epoch in the same sandbox. `times` is the value of the annotation with the
-    /// times. In a new sandbox, both parameters are empty.
+    /// Continues the record of an earlier epoch in the same sandbox. `times` is the value of the annotation that
+    /// contains the recorded times. In a new sandbox, both parameters are empty.
     pub(crate) fn resume(times: &str, states: BTreeMap<String, State>) -> MilestoneRecorder {
         MilestoneRecorder { times: Times::parse(times), states: BTreeMap::new(), resumed_states: states }
     }

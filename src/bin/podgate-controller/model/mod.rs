@@ -1,4 +1,4 @@
-//! Determines each container's state from all evidence. The modules do no I/O, so tests only pass values.
+//! Determines each container's state from all evidence. The modules do no I/O, so tests pass all evidence as values.
 
 pub(crate) mod exit_rule;
 pub(crate) mod hold_gate;

@@ -35,7 +35,7 @@ pub(crate) struct StatusTrust {
     /// Restart count and arrival time of the first status. The count is `None` if the sidecar's container was not
     /// running.
     first: Option<(Option<u32>, Instant)>,
-    /// Restart count in the last current status; `None` before the first one.
+    /// Restart count in the last status that was current; `None` before the first such status.
     current: Option<u32>,
     /// Facts that are treated as outdated, but count as current once they have not changed for `STABLE_FOR`.
     pub(crate) outdated: Option<PodFacts>,

@@ -52,7 +52,7 @@ impl Board {
     }
 
     /// Returns the annotations of an earlier epoch; none if the board has no readable annotations. Without these
-    /// annotations, the revision would decrease, and ends of containers that started earlier would be ignored. If
+    /// annotations, the revision would decrease, and ends of containers that started in that epoch would be ignored. If
     /// another container has a lease on the file, this function waits for the end of the lease, usually 45 s.
     pub(crate) async fn previous_annotations(&self) -> Annotations {
         let path = self.directory.join(names::ANNOTATIONS_FILE);

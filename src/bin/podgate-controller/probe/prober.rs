@@ -17,9 +17,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Returns the time until the next check for a listening socket. This time is 0.1 % of the time since the start of
-/// probing, at least 1 ms and at most 100 ms. If the current check is late, the node is busy. The interval is then at
-/// least ten times as long as the delay.
+/// Returns the time until the next check for a listening socket: 0.1 % of the time since the start of probing. If the
+/// current check is late, the node is busy, so the result is at least ten times the delay. In all cases, the result is
+/// between 1 ms and 100 ms.
 pub(super) fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
     (elapsed / 1000).max(late * 10).clamp(Duration::from_millis(1), Duration::from_millis(100))
 }

@@ -56,8 +56,7 @@ async fn ask(handler: Handler) -> Outcome {
     ask_within(0, handler).await
 }
 
-/// Makes an attempt with a time limit of 60 s that the attempt must not reach. On a busy machine, a server needs this
-/// time to send much data.
+/// Makes an attempt with a time limit of 60 s. On a busy machine, a server may need many seconds to send much data.
 async fn ask_patiently(handler: Handler) -> Outcome {
     let outcome = ask_within(60, handler).await;
     assert!(!outcome.detail.starts_with("no answer within"), "{outcome:?}");

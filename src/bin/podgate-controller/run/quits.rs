@@ -1,4 +1,4 @@
-//! Asks containers to exit when all others have ended. A Job needs this if the command of its proxy is unknown.
+//! Asks containers to exit when all others have ended. A Job needs this for a proxy with an unknown command.
 
 use super::Controller;
 use crate::probe::quit;

@@ -56,7 +56,7 @@ struct Entry {
     /// Last result, or `None` once the check has passed.
     pending: Option<String>,
     due: Instant,
-    /// Time until which a child process starts only if the path may exist.
+    /// Time before which a child process starts only if the kernel's cache has the path.
     search_due: Instant,
 }
 
@@ -135,7 +135,7 @@ impl Checks {
             let took = (self.timeout + extra_time(&self.entries[index].check)).saturating_sub(left);
             self.record_outcome(index, outcome, took, now);
             if left.is_zero() {
-                // Skip the next lookup in the kernel's cache. It may block if the file system does not answer.
+                // Skip the next lookup in the kernel's cache, because the lookup may block on a dead mount.
                 self.entries[index].search_due = now;
             }
         }

@@ -28,8 +28,8 @@ pub(super) fn exec_command(
     signals: &SignalFd,
 ) -> Result<ExitCode, Failure> {
     let mut command = command(words)?;
-    // Not fatal: without an inheritable copy, the tether ends at execve, and the sidecar relies on the kubelet's
-    // status.
+    // A failure is not fatal: without an inheritable copy, the tether ends at execve, and the sidecar relies on the
+    // kubelet's status.
     let _inherited = tether.and_then(|tether| tether.inheritable_copy().ok());
     // The `exec:` checks have made this process a subreaper, and execve would preserve that attribute.
     let _ = rustix::process::set_child_subreaper(None);

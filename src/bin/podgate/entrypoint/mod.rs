@@ -54,7 +54,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     reporter.refresh(&sources.view(), false);
     let tether = match args.tether {
         TetherMode::Exec | TetherMode::Parent if reporter.error.is_none() => Tether::take(&args.waits.self_dir)
-            // Not fatal: without a tether, the sidecar relies on the kubelet's status.
+            // A failure is not fatal: without a tether, the sidecar relies on the kubelet's status.
             .inspect_err(|error| warn!(%error, directory = %args.waits.self_dir.display(), "cannot take the tether"))
             .ok(),
         _ => None,

@@ -28,7 +28,7 @@ pub(crate) fn run(hook: &str, command: &Argv, deadline: Instant) -> Result<(), F
 }
 
 /// Returns the exit code and the end of the output, or `None` if the command was killed at the deadline. Drains the
-/// output through a pipe: the command never blocks, and orphans cannot keep the hook's own output open.
+/// output through a pipe, so that the command never blocks and orphans cannot keep the hook's own output open.
 fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String)>> {
     let (mut output, input) = io::pipe()?;
     rustix::io::ioctl_fionbio(&output, true)?;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 impl PodModel {
     /// Starts the acknowledgment of a waiting gate. The containers that the gate waits for must first be checked again,
-    /// because an idle sidecar's states may be outdated.
+    /// because their states may be outdated if the sidecar was idle.
     pub(super) fn begin_ack(&mut self, name: &str, now: Instant) {
         let waits_for = self.track(name).and_then(ContainerTrack::report).map(|report| report.waiting_for.clone());
         let checks = self.checks_before_opening(&waits_for.unwrap_or_default(), now);

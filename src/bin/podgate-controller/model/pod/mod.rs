@@ -122,7 +122,8 @@ impl PodModel {
             }
             track.on_kubelet_status(status, now);
         }
-        // A status can show that a recorded end was wrong. The gate of that container may then still need an acknowledgment.
+        // The kubelet may show that a container still runs although its end was recorded. The container's gate may then
+        // still need an acknowledgment.
         let waiting: Vec<_> = self.tracks.iter().filter(|t| t.needs_ack()).map(|t| t.spec.name.clone()).collect();
         waiting.iter().for_each(|name| self.begin_ack(name, now));
     }
@@ -229,8 +230,8 @@ impl PodModel {
     }
 
     fn build_snapshot(&self) -> Snapshot {
-        // Without the API, the start of a container without hook, gate and port cannot be detected. Do not wait for
-        // such containers.
+        // Without the API, the sidecar cannot detect the start of a container that has no hook, gate or port. Do not
+        // wait for such containers.
         let counts = |track: &&ContainerTrack| track.spec.mode != Mode::None || self.has_api_answered;
         let started = self.tracks.iter().any(|track| track.spec.mode != Mode::None)
             && self.tracks.iter().filter(counts).all(|track| track.has_started);
@@ -269,7 +270,7 @@ impl PodModel {
         let is_settled = |track: &ContainerTrack| {
             (track.state == State::Ready || track.state.has_ended() && (!self.has_api_answered || track.is_final()))
                 && track.stopping() != PreStopState::Begun
-                // A gate of hold mode closes when a condition ends, so the sidecar must keep observing.
+                // A gate of hold mode closes when a condition is no longer met, so the sidecar must stay awake.
                 && track.spec.mode != Mode::Hold
                 // The sidecar detects the removal of an override only while it is awake.
                 && track.override_state.is_none()

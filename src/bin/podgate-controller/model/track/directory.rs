@@ -18,8 +18,8 @@ impl ContainerTrack {
         let is_other_run = process(self.raw_report.as_ref())
             .zip(process(report.as_ref()))
             .is_some_and(|(last, new)| is_rewritten && last != new);
-        // The sidecar may read an unchanged report again after the end of the run. Keep the stored report, from which
-        // the end has removed some fields.
+        // The sidecar may read an unchanged report again after the container's end. Keep the stored report, because
+        // `end` has removed some of its fields.
         if is_rewritten || self.raw_report.is_none() {
             self.raw_report = report.map(|report| self.sanitize(report));
         }
@@ -30,9 +30,9 @@ impl ContainerTrack {
         match self.report().map(|report| report.exit_code) {
             Some(Some(code)) if !self.has_ended() => self.end(self.running_id(), Some(code), true),
             // A new report proves that the container runs. An end that was known before this call belongs to an earlier
-            // incarnation, even if the kubelet still shows it until the hook that wrote the report returns. An end that
-            // this call detected is newer, for example after the last report of a preStop hook. A report of a different
-            // process 1 proves a restart.
+            // incarnation. The kubelet may show that end until the hook that wrote the report returns. An end that this
+            // call detected is newer, for example after the last report of a preStop hook. A different process 1 in the
+            // report also proves a restart.
             Some(None)
                 if is_rewritten
                     && self.gate.is_none()
@@ -49,8 +49,8 @@ impl ContainerTrack {
     }
 
     /// Removes from a report the fields that the container's mode does not allow. Only an agent in entrypoint mode
-    /// reports a gate. A hook or probe cannot report an exit code. A begun stop and an opened gate stay, because an agent
-    /// never undoes them.
+    /// reports a gate. A hook or probe cannot report an exit code. Keeps a begun stop and an opened gate of the earlier
+    /// report, because an agent never undoes them.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);

@@ -196,8 +196,8 @@ impl ContainerTrack {
     pub(super) fn evidence(&self) -> Evidence {
         let answers = self.answers.is_listening
             || self.answers.probe_verdict.is_some_and(|verdict| verdict != ProbeVerdict::NotYet);
-        // A hook always reports before its container can be Ready. An answer to a probe therefore counts alone only if
-        // the hook may already have finished or the container has no hook. If the kubelet reports nothing, a container
+        // A hook always reports before its container can be Ready. An answer to a probe therefore proves the start only
+        // if the hook may already have finished or the container has no hook. Without the kubelet's status, a container
         // with neither hook nor gate gives no other evidence.
         let started_by_answer = answers && (self.is_resumed || self.spec.mode != Mode::PostStart);
         let has_outside_probe = self.spec.probes().any(|probe| !probe.is_exec());

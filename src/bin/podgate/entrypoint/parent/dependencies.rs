@@ -26,8 +26,8 @@ pub(super) struct Dependencies {
 #[derive(Debug)]
 struct Provider {
     until: WaitCondition,
-    /// Epoch in which the condition was met, and the container's number of restarts at that time. `None` before the
-    /// condition was met.
+    /// Epoch in which `until` was met, and the container's number of restarts at that time. `None` before `until` was
+    /// met.
     baseline: Option<(String, u64)>,
 }
 
