@@ -43,7 +43,7 @@ pub struct Container {
     /// Readiness probe, which runs after the startup probe has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readiness_probe: Option<Probe>,
-    /// Check that the agent runs instead of the startup and readiness probes. Both probes are then absent.
+    /// Value of `--ready-check`: the check that the agent runs. The container then has no startup or readiness probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_check: Option<String>,
     /// Request by which the sidecar makes the container exit when all other containers have ended.

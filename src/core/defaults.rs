@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-/// Time limit of a gate or postStart hook (`--timeout`), and of a wait without `podgate.io/timeout`.
+/// Time limit of a gate or postStart hook, if neither `--timeout` nor `podgate.io/timeout` is set.
 pub const TIMEOUT: Duration = Duration::from_secs(5 * 60);
-/// Time limit of a check of a gate or postStart hook (`--check-timeout`).
+/// Time limit of one check that a gate or postStart hook runs (`--check-timeout`).
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for all checks after the gate has opened (`opened --check-limit`). A startupProbe with Kubernetes'
 /// defaults has the same limit.
 pub const OPENED_CHECK_LIMIT: Duration = Duration::from_secs(30);
-/// Time limit of a readinessProbe that waits (`probe --limit`).
+/// Time limit of `podgate probe`, which repeats a readinessProbe's command until the command passes (`--limit`).
 pub const PROBE_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// Time limit of a preStop hook (`--grace`).
 pub const PRE_STOP_GRACE: Duration = Duration::from_secs(25);

@@ -19,9 +19,9 @@
 //! | start of the time limit | start of the hook | start of the gate | end of the last run; pauses while open |
 //! | closes again | never | never: a new start has a new gate | when a condition is no longer met |
 //!
-//! With on-timeout `continue`, the wait lasts until the time limit even if another container has failed or a check
-//! cannot pass any more. The gate then opens, but not earlier. The agent's wait loop and the sidecar's model measure
-//! the time limits.
+//! With on-timeout `continue`, a gate keeps waiting if another container has failed or a check cannot pass any more.
+//! Such a gate opens at its time limit at the latest. The agent's wait loop and the sidecar's model measure the time
+//! limits.
 
 use crate::core::exit::Exit;
 use crate::core::snapshot::Snapshot;
@@ -31,8 +31,8 @@ use crate::core::until::{ConditionStatus, WaitCondition};
 use crate::core::words::words;
 use std::time::Duration;
 
-/// Time that a gate allows for startup. After this time, a container that is missing on the board is an error, and a
-/// missing sidecar counts as dead.
+/// Time that a gate gives the sidecar to start and to publish all containers. After this time, a container that is
+/// missing on the board is an error, and a missing sidecar counts as dead.
 pub const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// Conditions and rules of a gate.
@@ -51,7 +51,7 @@ pub struct GateSpec<'a> {
 words! {
     /// Action of a gate at its time limit.
     OnTimeout {
-        /// The gate fails. At the kubelet, the container stays held.
+        /// The gate fails. In hold mode, the container stays held.
         Fail = "fail",
         /// The gate opens without its conditions.
         Continue = "continue",
@@ -108,7 +108,7 @@ words! {
     }
 }
 
-/// Reason why a gate is closed. `Display` is one item of the list after "waiting for".
+/// Reason why a gate is closed. `Display` writes one item of the list after "waiting for".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     /// The container's state does not meet the condition.
@@ -295,9 +295,9 @@ fn check_conditions(
 /// State of a gate at the kubelet, as the sidecar knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldFacts {
-    /// The gate is closed. The containers of its conditions were not observed again after the conditions were met.
+    /// The gate is closed. The sidecar has not observed the conditions' containers again since the conditions were met.
     Unconfirmed,
-    /// The gate is closed. The containers were observed again, and the conditions were still met.
+    /// The gate is closed. The sidecar has observed the containers again, and the conditions were still met.
     Confirmed,
     /// The gate is open, because its conditions were met.
     Open,

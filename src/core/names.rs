@@ -1,4 +1,4 @@
-//! Names, paths and limits shared between programs. Programs, tests and manifests are all checked against this file.
+//! Names, paths and limits that podgate's programs and tests share.
 
 /// Prefix of the annotations with the containers' states. The rest of the key is the container's name.
 pub const STATUS_PREFIX: &str = "status.podgate.io/";
@@ -62,16 +62,16 @@ pub const HOLD_CANARY_DIR: &str = "/podgate-hold-canary";
 pub const HOLD_CANARY: &str = ".canary";
 /// Environment variable of a held container. The kubelet reads the value from the container's gate file.
 pub const HOLD_VARIABLE: &str = "PODGATE_HOLD";
-/// Key in an open gate file.
+/// Key in the gate file of an open gate.
 pub const HOLD_KEY: &str = "OPEN";
-/// Value of the key in an open gate file. The value is also the name of the directory that a held container mounts.
+/// Value of [`HOLD_KEY`] in a gate file. The value is also the name of the directory that a held container mounts.
 pub const HOLD_VALUE: &str = "yes";
 
 /// File with the annotations, on the board and in the downward-API volume.
 pub const ANNOTATIONS_FILE: &str = "annotations";
-/// FIFO on the board. The sidecar holds its write end.
+/// The bell: a FIFO on the board. The sidecar holds the write end.
 pub const BELL_FILE: &str = "bell";
-/// File on the board. The sidecar locks this file after it has reset and published the board.
+/// File on the board that the sidecar locks after it has reset and published the board.
 pub const CONTROLLER_FILE: &str = "controller";
 /// File on the board that contains the epoch. The sidecar's own hook writes this file on success.
 pub const HOOKED_FILE: &str = "hooked";

@@ -149,7 +149,7 @@ impl Container {
         let checks = self.gate_command().map(|line| self.flag_values(&line, "--ready-check")).unwrap_or_default();
         container::Container {
             name: self.name.clone(),
-            // With a probe, `--ready-check` runs the command of that probe and does not replace the probe.
+            // If the container has a probe, `--ready-check` runs that probe's command and does not replace the probe.
             ready_check: checks.into_iter().next().filter(|_| !has_probe),
             ports: self.ports.clone(),
             startup_probe: self.startup_probe.as_ref().and_then(|probe| self.original_probe(probe)),

@@ -54,8 +54,8 @@ struct Stage {
 }
 
 impl ProbeProgress {
-    /// Creates the progress of the probes that the sidecar can run from outside the container. Returns `None` without
-    /// such probes.
+    /// Starts to track the probes that the sidecar can run from outside the container. Returns `None` if the container
+    /// has no such probes.
     pub fn new(startup: Option<&Probe>, readiness: Option<&Probe>, min_interval: Duration) -> Option<ProbeProgress> {
         let stage = |probe: Option<&Probe>, is_startup| {
             probe.filter(|p| !p.is_exec()).map(|probe| Stage { probe: probe.clone(), is_startup })

@@ -26,11 +26,11 @@ const PROCESS: &str = "process";
 const WATCHING: &str = "watching";
 /// Maximum length of the epoch and the agent's version, in bytes.
 const WORD_MAX: usize = 64;
-/// Longest list of watched containers in a report, in bytes. A longer list becomes [`ALL_CONTAINERS`].
+/// Maximum length of the list of watched containers, in bytes. [`ALL_CONTAINERS`] replaces a longer list.
 const WATCHING_MAX: usize = 256;
-/// Space for the keys of a report other than its list of conditions, in bytes.
+/// Space for everything in a report except its list of conditions, in bytes.
 const OTHER_KEYS_SIZE: usize = 512 + WATCHING_MAX;
-/// Item of a list of containers that stands for every container.
+/// Item that stands for all containers in a list of containers.
 pub const ALL_CONTAINERS: &str = "*";
 
 /// Returns the size in bytes of the file that the sidecar reserves for the reports of a container with these

@@ -35,7 +35,7 @@ impl Bell {
     }
 
     /// Returns true if the path still refers to this FIFO. Call this after reading the annotations. If the result is
-    /// false, the annotations may have changed since then, and this bell will not ring for that change.
+    /// false, read the annotations again: they may have changed, and this bell does not ring for that change.
     pub fn is_current(&self) -> bool {
         rustix::fs::lstat(&self.path).is_ok_and(|status| (status.st_dev, status.st_ino) == self.inode)
     }
@@ -63,8 +63,8 @@ impl Ringer {
         Ringer { directory: directory.to_owned(), name, write_end: None }
     }
 
-    /// Replaces the bell with a new one and wakes all agents that hold the old one. If the directory cannot be written,
-    /// the waiting agents wake up too.
+    /// Replaces the bell with a new one and wakes all agents that hold the old one. Wakes these agents even if the
+    /// directory cannot be written.
     pub fn ring(&mut self) -> io::Result<()> {
         let fresh = self.replace_fifo();
         // Close the old bell only after creating the new one, because the woken agents open the new bell at once. Close

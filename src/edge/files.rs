@@ -92,8 +92,8 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Opens an output of a process, such as `/proc/1/fd/2` or `/dev/stderr`, for appending. Fails if the output is a file,
-/// because the file may be on a mount that does not answer. The text of the links shows the kind of output before the
-/// output is opened.
+/// because the file may be on a mount that does not answer. Reads the targets of links to find out the kind of output
+/// before opening it.
 pub fn open_output(path: &Path) -> io::Result<File> {
     let mut shown = path.to_owned();
     // /dev/stderr is a link to a link.
@@ -195,7 +195,7 @@ pub fn is_full(error: &io::Error) -> bool {
 /// Overwrites the file `name` in `directory` in place. Fails and changes nothing in two cases:
 ///
 /// - The content needs more pages than the file has, because a full volume cannot extend the file.
-/// - The content is shorter than the file, so an end of the old content would remain.
+/// - The content is shorter than the file, so the end of the old content would remain.
 pub fn overwrite(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let directory = open_directory(directory)?;
     let mut file = open_file_beneath(directory.as_fd(), Path::new(name), OFlags::WRONLY)?;

@@ -59,7 +59,7 @@ pub fn random_id(bytes: usize) -> io::Result<String> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Returns the identity of the process `pid` of this process namespace, or `None` if `/proc` cannot be read.
+/// Returns the identity of the process `pid` in this PID namespace, or `None` if `/proc` cannot be read.
 pub fn identify(pid: u32) -> Option<Process> {
     Some(Process { pid, start_ticks: start_ticks(pid)? })
 }
@@ -76,7 +76,7 @@ pub fn age(process: Process) -> Duration {
     time_since_boot().saturating_sub(Duration::from_millis(process.start_ticks.saturating_mul(TICK)))
 }
 
-/// Returns true if `process` is alive, even if it has executed another program since then.
+/// Returns true if `process` is alive, even if it now runs another program (`execve`).
 pub fn is_alive(process: Process) -> bool {
     start_ticks(process.pid) == Some(process.start_ticks)
 }

@@ -212,8 +212,8 @@ impl Watch {
     }
 
     /// Drains the event queue. Returns true if there were events. An overflow needs no special handling, because the
-    /// caller reads the whole state again. After the end of a watched directory or its mount, the next arming adds a
-    /// new watch.
+    /// caller reads the whole state again. If a watched directory or its mount is gone, the next call of
+    /// [`arm`](Watch::arm) adds a new watch.
     fn drain_events(&mut self) -> bool {
         let gone = EventMask::IGNORED | EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT;
         let mut has_events = false;

@@ -107,7 +107,7 @@ impl Cluster {
         self.wait_for(self.pods().get(name)).await.map_err(|error| self.pod_error(&error, name))
     }
 
-    /// Waits for the server's response to a request, at most the time limit for one request.
+    /// Waits for the server's response to a request, but not longer than the time limit for one request.
     pub(crate) async fn wait_for<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> Result<T, ClusterError> {
         let Ok(answer) = tokio::time::timeout(self.request_timeout, answer).await else {
             let limit = humantime::format_duration(self.request_timeout);

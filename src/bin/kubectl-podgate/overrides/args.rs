@@ -84,8 +84,8 @@ fn parse_target(text: &str) -> Result<OverrideTarget, String> {
     Ok(OverrideTarget { container: name.to_owned(), state: state.map(parse).transpose()? })
 }
 
-/// Checks two rules that clap cannot express. Each container must have a state without `--remove`, and no state with
-/// `--remove`. No container may occur twice.
+/// Checks two rules that clap cannot express. With `--remove`, no container may have a state; otherwise, each container
+/// must have a state. No container may occur twice.
 pub(crate) fn validate(args: &Override) -> Result<(), String> {
     for (at, target) in args.targets.iter().enumerate() {
         let name = &target.container;

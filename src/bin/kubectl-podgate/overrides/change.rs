@@ -29,7 +29,7 @@ pub(super) struct OverridePlan {
     pub(super) changes: Vec<AnnotationChange>,
 }
 
-/// Plans to set the states of `targets`. On failure, returns one line with the reason.
+/// Plans the overrides that set the states of `targets`. On failure, returns one line with the reason.
 pub(super) fn plan_set(
     pod: &Pod,
     namespace: &str,
@@ -82,8 +82,8 @@ pub(super) fn plan_set(
     Ok(OverridePlan { sandbox: Some(before.sandbox.to_string()), changes })
 }
 
-/// Plans to remove the overrides of `targets`, or all overrides if `targets` is empty. Fails if a target has no
-/// override.
+/// Plans the removal of the overrides of `targets`, or of all overrides if `targets` is empty. Fails if a target has
+/// no override.
 pub(super) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<OverridePlan, String> {
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let snapshot = Snapshot::from_annotations(&annotations).ok();

@@ -51,7 +51,7 @@ pub(crate) fn summary(view: &View) -> String {
     if view.started {
         return format!("{name} has started.");
     }
-    // True for a container that holds back others, unless the hook of another container holds it back too.
+    // True for a container that holds back others, and that no hook of another container holds back.
     let blocks_others = |row: &&Row| !row.holds_back.is_empty() && row.waits_for.iter().all(|c| c.gate_of == row.name);
     let describe = |row: &Row| {
         let conditions: Vec<&str> = row.waits_for.iter().map(|c| c.condition.as_str()).collect();
@@ -190,8 +190,8 @@ fn stuck_note(view: &View, row: &Row) -> Option<String> {
     Some(format!("{} {problem}{message}.", row.name))
 }
 
-/// Returns a note if the kubelet's status contradicts podgate's state. The state can be outdated while the sidecar is
-/// idle.
+/// Returns a note if the kubelet's status contradicts podgate's state. Podgate's state can be outdated while the
+/// sidecar is idle.
 fn disagreement_note(facts: &Facts<'_>, row: &Row) -> Option<String> {
     if !facts.view.started || facts.stage.is_none() || row.kubelet.state != Some("running") {
         return None;

@@ -18,7 +18,7 @@ pub(crate) fn requirement(until: &WaitCondition, containers: &[PodContainer<'_>]
         WantedState::Completed => format!("{name} must exit with 0"),
         WantedState::Exited => format!("{name} must exit"),
         WantedState::Ready => {
-            // Injection may have replaced the probes in the spec.
+            // Use the sidecar's list, because injection may have replaced the probes in the spec.
             if let Some(check) = target.declared.as_ref().and_then(|declared| declared.ready_check.as_ref()) {
                 return format!("{name} must pass the check {check}");
             }

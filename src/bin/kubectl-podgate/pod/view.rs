@@ -110,7 +110,7 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
     containers.collect()
 }
 
-/// Returns the gate of a container in hold mode, from the sidecar's list. The container's spec has no conditions.
+/// Returns the gate of a container in hold mode. Reads the sidecar's list, because the spec has no conditions.
 fn hold_gate(declared: &Declared) -> Option<Gate> {
     let limit = |seconds: u32| humantime::format_duration(Duration::from_secs(seconds.into())).to_string();
     (declared.mode == Mode::Hold).then(|| Gate {
@@ -189,8 +189,8 @@ impl RowInputs<'_> {
             hooks.filter(holds).flat_map(|index| self.unmet_conditions(&containers[index])).collect()
         };
         let before: Vec<Condition> = if runs_already { Vec::new() } else { unmet_of(0..at) };
-        // If no earlier hook blocks the container, its own hook may already be running. The sidecar publishes a
-        // container's start with a delay.
+        // If no earlier hook blocks the container, its own hook may be running, although the sidecar has not published
+        // the container's start yet.
         if before.is_empty() { unmet_of(at..at + 1) } else { before }
     }
 

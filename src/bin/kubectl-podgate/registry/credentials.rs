@@ -1,5 +1,5 @@
 //! Registry credentials from pull secrets and `docker login`. Credentials are matched to images as in the kubelet
-//! (`pkg/credentialprovider/keyring.go`). Credential helpers are never run, because the file may be untrusted.
+//! (`pkg/credentialprovider/keyring.go`). Credential helpers are never run, because credentials files may be untrusted.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::Value;

@@ -113,7 +113,7 @@ struct WantedImage {
     has_args: bool,
 }
 
-/// Returns the images that a template needs. If `is_update` is true, includes those with outdated annotations.
+/// Returns the images that a template needs. If `is_update` is true, includes images whose annotations are outdated.
 fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
     if !inject::is_requested(template) {
         return Vec::new();

@@ -113,7 +113,7 @@ mod tests {
     fn wrapped_lines_count_as_several_rows() {
         let mut live = LiveScreen::default();
         live.draw("0123456789\n01234567890\n\u{1b}[1m0123456789\u{1b}[0m\n\n", (10, 24));
-        // The old text takes five rows: one full row, two rows, one row with escape sequences, and one empty row.
+        // The old text takes five rows: the second line takes two rows, and the other three lines take one row each.
         assert!(live.draw("x\n", (10, 24)).starts_with("\r\u{1b}[5A"));
         // After the window has become narrower, the line takes two rows.
         live.draw("0123456789\n", (10, 24));

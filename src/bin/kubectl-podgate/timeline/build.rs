@@ -152,8 +152,8 @@ impl Evidence<'_> {
             // The kubelet starts the gate, and the gate starts the program.
             Mode::Entrypoint => (merge_moments(kubelet_start, gate), opened.or(sidecar_start)),
             _ => {
-                // If a gate opened within the kubelet's whole second, use the time of the opening: a held container
-                // starts only after its gate has opened.
+                // If a gate opened in the second that the kubelet reports as the start, use the time of the opening: a
+                // held container starts only after its gate has opened.
                 let in_opening_second = |start: &Moment, opened: &Moment| {
                     mode == Mode::Hold && !start.exact && (start.at..start.at + SECOND_MS).contains(&opened.at)
                 };

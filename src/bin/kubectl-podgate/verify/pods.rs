@@ -15,9 +15,9 @@ pub(super) struct Pods {
     pub(super) ready_webhooks: usize,
     /// Namespaces and service accounts of the sidecars that publish states.
     pub(super) accounts: BTreeSet<(String, String)>,
-    /// Number of Pods without their sidecar, by their workload and the instruction that creates them again.
+    /// Number of Pods without their sidecar, by workload and by the instruction that creates its Pods again.
     pub(super) unordered: BTreeMap<(String, String), usize>,
-    /// Number of Pods by their program, `podgate` or `podgate-webhook`, and its version or the tag of its image.
+    /// Number of Pods by program (`podgate` or `podgate-webhook`) and version (for the webhook, the image tag).
     pub(super) versions: BTreeMap<(&'static str, String), usize>,
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     })
 }
 
-/// Returns an error for each unreadable document that may declare an order, or for each one if `reads_all` is true.
+/// Returns an error for each unreadable document that may declare an order, or for all if `reads_all` is true.
 pub(crate) fn check_readable(sources: &[Source], reads_all: bool) -> Result<(), Vec<String>> {
     let errors = unreadable(sources, |document| reads_all || document.may_declare_order());
     if errors.is_empty() { Ok(()) } else { Err(errors) }

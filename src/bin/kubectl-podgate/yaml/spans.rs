@@ -81,7 +81,7 @@ impl Tree {
     /// Parses a document. Returns `None` if the document is empty, invalid or too large.
     pub(crate) fn parse(text: &str) -> Option<Tree> {
         u32::try_from(text.len()).ok()?;
-        // A list or an object can be a key, so the parser looks ahead for its end, but at most up to this limit.
+        // A list or an object can be a key, so the parser looks ahead for its end. This option limits the distance.
         let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 16 };
         // Reserved memory that is not used costs nothing. Without the reservation, a growing list would briefly need
         // memory for two copies.

@@ -1,4 +1,4 @@
-//! Creates a template's Pod in a dry run, and checks the Pod that the API server returns. Nothing is created.
+//! Sends a template's Pod to the API server as a dry run, and checks the Pod that the server returns.
 
 use super::super::analyze::{CheckedTemplate, plan_and_outlook};
 use super::policy::UNKNOWN_CONTAINERS;

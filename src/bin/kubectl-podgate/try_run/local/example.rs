@@ -25,8 +25,8 @@ pub(super) fn pod() -> std::io::Result<Value> {
     Ok(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}))
 }
 
-/// Opens a free port below the ephemeral ports. The kernel gives an ephemeral port to any outgoing connection, possibly
-/// before the stand-in opens it.
+/// Opens a free port below the ephemeral ports. The kernel could give an ephemeral port to an outgoing connection
+/// before the stand-in opens the port.
 pub(super) fn open_free_port() -> std::io::Result<TcpListener> {
     const PORTS: std::ops::Range<u16> = 10_000..32_000;
     // Two runs at the same time begin their search at different ports.

@@ -20,7 +20,7 @@ const PROBATION_MS: i64 = 1000;
 /// One run of a container. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Incarnation {
-    /// Time at which the container's process starts: the gate, if there is one.
+    /// Time at which the container's first process starts. If the container has a gate, this process is the gate.
     pub(super) created: i64,
     /// Time at which the container's own command starts.
     pub(super) started: Option<i64>,
@@ -79,7 +79,7 @@ impl History {
         if self.task.has_probe { run.started.and(run.ready) } else { run.started }
     }
 
-    /// Returns the time at which a run reached a state, as the user sees it.
+    /// Returns the time at which a run reached the state `want`; `None` unless the container's own command started.
     fn reached(&self, run: &Incarnation, want: WantedState) -> Option<i64> {
         match want {
             Started => run.started,
@@ -95,7 +95,7 @@ impl History {
             let is_ready = want == Ready;
             let from = match is_ready && self.task.has_probe {
                 true => run.passes,
-                // The sidecar may observe a start or an end earlier than `try`.
+                // The sidecar may observe a start or an end earlier than `try` does.
                 false => self.reached(run, want).map(|at| at - OBSERVATION_SLACK_MS),
             };
             let to = run.ended.filter(|_| is_ready).map(|(to, _)| to + NOTICE_MS);

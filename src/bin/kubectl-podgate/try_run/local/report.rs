@@ -1,4 +1,4 @@
-//! The chart and the verdict.
+//! Prints the chart and the verdict of a run.
 
 use super::history::{History, Incarnation, Outcome, outcome, sentences, stop_sentences};
 use super::now_ms;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the main loop looks at processes and the board.
 const TICK: Duration = Duration::from_millis(4);
-/// Time that the sidecar gets at the end, after all containers have stopped.
+/// Time limit for the sidecar's exit, after all containers have stopped.
 const SIDECAR_GRACE: Duration = Duration::from_secs(5);
 /// Shortest run of a container before its stop, in milliseconds. The sidecar ignores a tether that is released earlier,
 /// because a program may close inherited descriptors at its start.
@@ -125,8 +125,8 @@ impl<'a> Run<'a> {
             let received: Vec<Message> = first.into_iter().chain(messages.try_iter().take(MESSAGES_MAX)).collect();
             let now = now();
             self.poll_processes(now)?;
-            // Read the board before the messages. A gate's opening can start another container, and the board shows the
-            // opening first.
+            // Read the board before the messages: the board shows that a gate has opened, and the messages show the
+            // start that follows.
             self.read_board()?;
             for message in received {
                 if matches!(message, Message::Interrupt) && std::mem::replace(&mut self.is_interrupted, true) {

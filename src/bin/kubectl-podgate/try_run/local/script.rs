@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(super) struct Script {
     pub(super) title: String,
     pub(super) notes: Vec<String>,
-    /// The sidecar's postStart hook. If the hook does not run, the sidecar does not exit with 0.
+    /// The sidecar's postStart hook. The sidecar exits with 0 only if this hook has run.
     pub(super) sidecar_hook: Vec<String>,
     /// The sidecar, followed by the containers in start order.
     pub(super) tasks: Vec<Task>,
@@ -39,7 +39,7 @@ pub(super) struct Task {
     pub(super) words: Vec<String>,
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) pre_stop: Option<Vec<String>>,
-    /// `Always`, `OnFailure` or `Never`.
+    /// Restart policy: `Always`, `OnFailure` or `Never`.
     pub(super) restart_policy: String,
     pub(super) conditions: Vec<WaitCondition>,
     /// Containers that this one must outlive at the stop.
@@ -105,7 +105,7 @@ struct TaskWriter<'a> {
     probed: &'a BTreeSet<String>,
     /// The plan for a cluster.
     plan: &'a Plan,
-    /// The plan of the stage, in which every container of the order has a gate.
+    /// The plan for this machine, on which every container of the order has a gate.
     local: &'a Plan,
     programs: &'a Programs,
     /// Paths of the board, the reports and the downward API.
@@ -120,7 +120,7 @@ impl TaskWriter<'_> {
         self.bind(words.into_iter().map(str::to_owned).collect())
     }
 
-    /// Returns a command line that runs `command`. The command ends with `try`, even if SIGKILL ends `try`.
+    /// Returns a command line that runs `command`. The kernel kills the command when `try` ends for any reason.
     fn bind(&self, command: Vec<String>) -> Vec<String> {
         let role = Role { command, ..Role::default() };
         vec![self.programs.own.display().to_string(), "stand-in".to_owned(), json!(role).to_string()]

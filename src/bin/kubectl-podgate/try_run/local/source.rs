@@ -55,7 +55,7 @@ impl Planned {
         Some(format!("{flag} {text}: {why}; add a probe, or omit the flag"))
     }
 
-    /// Returns a message about a flag that names a container that does not run, or the sidecar with a wrong fault.
+    /// Returns a message about a flag that names an unknown container, or a fault of the sidecar other than a kill.
     fn wrong_name(&self, args: &Try) -> Option<String> {
         let planned = self.plan.containers.iter().map(|planned| &planned.name);
         let all: Vec<&str> = self.natives.iter().chain(planned).map(String::as_str).collect();
@@ -172,7 +172,7 @@ pub(super) fn errors(findings: &[Finding], line: impl Fn(&Finding) -> String) ->
     errors.map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the end that the order requires of the container: `Exited` if no other container needs its exit code 0.
+/// Returns the end that the order requires of the container: `Completed` (exit code 0), `Exited` (any code) or none.
 pub(super) fn required_end(plan: &Plan, name: &str) -> Option<WantedState> {
     let conditions = plan.containers.iter().flat_map(|planned| &planned.after);
     let mut wanted: Vec<WantedState> = conditions.filter(|one| one.container == name).map(|one| one.want).collect();

@@ -30,7 +30,7 @@ pub(super) struct Stage<'a> {
     pub(super) planned: &'a Planned,
     /// Containers for which a startup or readiness probe determines Ready.
     pub(super) probed: BTreeSet<String>,
-    /// Differences from a cluster.
+    /// Notes on how this run differs from a start in a cluster.
     pub(super) notes: Vec<String>,
     /// Reasons why the Pod cannot be run.
     pub(super) errors: Vec<String>,

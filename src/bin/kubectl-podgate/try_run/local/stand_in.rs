@@ -90,8 +90,8 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
         listen(*port, &is_ready, true);
     }
     sleep(role.ready_ms);
-    // The event precedes the first probe that can succeed, so that no container can start between the event and that
-    // probe.
+    // Write the event before a probe can succeed. Otherwise a container that waits for this one could start before the
+    // event.
     write_event("ready");
     is_ready.store(true, Ordering::SeqCst);
     for port in &role.ports {

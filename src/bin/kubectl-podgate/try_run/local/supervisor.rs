@@ -26,8 +26,8 @@ pub(super) enum Message {
         name: String,
         line: String,
     },
-    /// A stand-in's event in the run with this index, with its time in milliseconds since 1970: the start of the
-    /// command, or Ready.
+    /// An event of a stand-in: the start of its command, or Ready. `run` is the index of the container's run; `at` is
+    /// in milliseconds since 1970.
     StandIn {
         name: String,
         run: usize,

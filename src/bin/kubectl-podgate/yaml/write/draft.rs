@@ -23,7 +23,7 @@ pub(super) struct DraftEntry {
     pub(super) is_rewritten: bool,
 }
 
-/// Collection of edits. The splicer takes new values from the intended document, so the draft does not store values.
+/// Edits of a document, without the new values. The splicer takes these values from the intended document.
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     pub(super) text: &'a str,

@@ -27,7 +27,7 @@ use serde_json::Value;
 use splicer::{Splice, Splicer, apply_splices};
 use std::collections::BTreeMap;
 
-/// Edits of a document. Edits each template on its own, because the edited value of a large List needs much memory.
+/// Edits of a document, applied to one template at a time, because the edited value of a large List needs much memory.
 pub(crate) struct Pieces<'a> {
     document: &'a Document,
     style: Option<Style>,
