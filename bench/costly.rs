@@ -27,8 +27,8 @@ const CLIENTS: usize = 8;
 /// Interval between small reviews.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Measures each known expensive Pod, then searches for more expensive ones for `seconds`. The search changes some
-/// numbers of a Pod, and keeps a change that raises the webhook's processor time. Prints the result of each start.
+/// Measures each known expensive Pod, then searches for more expensive Pods for `seconds`. The search changes some
+/// properties of a Pod, and keeps a change that raises the webhook's processor time. Prints the result of each start.
 pub(crate) fn search(webhook: &Webhook, client: &Client, seconds: u64) {
     let mut connection = client.connect().expect("a connection");
     let mut cost = |body: &[u8]| {

@@ -1,9 +1,9 @@
 //! Measures on a real kubelet the time and resources that podgate adds to a Pod's start. The variants are interleaved.
 //! The benchmark measures:
 //!
-//! - from the request that creates the Pod to the application's first instruction
-//! - from Ready to the next container's first instruction behind a postStart hook
-//! - memory and processor time of an idle sidecar
+//! - the time from the request that creates the Pod to the application's first instruction
+//! - the time from Ready to the next container's first instruction behind a postStart hook
+//! - the memory and processor time of an idle sidecar
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench pod-start [-- ROUNDS [--image-volume]]

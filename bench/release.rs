@@ -41,8 +41,8 @@ use std::time::Duration;
 const NAMESPACE: &str = "bench-release";
 const PORT: u16 = 8001;
 
-/// Maximum share of processor time that the hypervisor may take during one start. Above this share, the start is
-/// repeated.
+/// Maximum share of processor time that the hypervisor may take during one start. Above this share, the benchmark
+/// repeats the start.
 const MAX_STOLEN: f64 = 0.02;
 /// Maximum number of tries for one start.
 const TRIES: usize = 10;
@@ -213,7 +213,7 @@ fn answers_503_first(ms: u64) -> Container {
     server("db").http(PORT).ready_after(&format!("{ms}ms"))
 }
 
-/// File that `db` creates when it is Ready, in a Pod with podgate.
+/// File that `db` creates when `db` is Ready, in a Pod with podgate.
 const SELF_READY_FILE: &str = "/podgate-self/ready";
 
 /// Returns a server with the image's own command, and with a readiness probe that only the kubelet can run.
@@ -266,7 +266,7 @@ fn held_by_hand() -> Value {
     app
 }
 
-/// File that `db` creates when it is Ready, in a Pod without podgate.
+/// File that `db` creates when `db` is Ready, in a Pod without podgate.
 const READY_FILE: &str = "/shared/ready";
 
 const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";

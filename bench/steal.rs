@@ -1,5 +1,5 @@
-//! Processor time that the hypervisor gave to other machines: `steal` in `/proc/stat` (proc_stat(5)). If the hypervisor
-//! takes a processor away for a tenth of a second, measurements in milliseconds are invalid.
+//! Measures the processor time that the hypervisor gave to other machines: `steal` in `/proc/stat` (proc_stat(5)). If
+//! the hypervisor takes a processor away for a tenth of a second, measurements in milliseconds are invalid.
 
 /// The time of all processors since boot, in ticks.
 pub(crate) struct Time {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// File that `db` creates when it is Ready.
+/// File that `db` creates when `db` is Ready.
 const READY_FILE: &str = "/podgate-self/ready";
 
 /// Returns Pods with the containers `db`, `api` and `web`, each Pod with its label. If `words` is not empty, returns
@@ -67,8 +67,8 @@ fn idle(mut pod: Value) -> Value {
     pod
 }
 
-/// Adds an `exec` hook that ends at once to the first three containers: as many execs as podgate needs in `entrypoint`
-/// mode.
+/// Adds to each of the first three containers an `exec` hook that ends at once. In `entrypoint` mode, podgate needs the
+/// same number of execs.
 fn three_execs(mut pod: Value) -> Value {
     for container in pod["spec"]["initContainers"].as_array_mut().expect("a list") {
         container["lifecycle"] = json!({"postStart": {"exec": {"command": ["/testserver", "check", "/testserver"]}}});

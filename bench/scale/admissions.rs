@@ -34,8 +34,8 @@ impl Drop for Webhook {
     }
 }
 
-/// Results of one form, in milliseconds. There is a processor time per Pod for each round, for the API server, etcd,
-/// and the webhook. There is a request time for each Pod.
+/// Times of one form, in milliseconds: the request time of each Pod, and in each round the processor time per Pod of
+/// the API server, etcd and the webhook.
 #[derive(Default)]
 struct Form {
     api_server: Vec<f64>,

@@ -1,4 +1,4 @@
-//! Requests of sidecars in the API server's audit log.
+//! Reads the requests of sidecars from the API server's audit log.
 
 use crate::api::quantile;
 use crate::cluster::{AuditedRequest, requests_of};

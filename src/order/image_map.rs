@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Maps each image name, as written in a Pod, to the image's command.
 pub type ImageMap = BTreeMap<String, ImageCommand>;
 
-/// Maximum size of a command, in bytes. The webhook ignores longer commands: many containers may share an image.
+/// Maximum size of a command, in bytes. The webhook ignores longer ones, because many containers may get a copy.
 const COMMAND_MAX: usize = 16 << 10;
 
 /// Returns the command of an image. A digest identifies the same image under any name.

@@ -27,7 +27,7 @@ pub fn held_spec() -> Value {
     json!({"containers": [container], "volumes": [{"name": "v", "emptyDir": {}}]})
 }
 
-/// Returns true if this answer shows that the API server cannot hold containers. Such an API server is older than
+/// Returns true if `answer` shows that the API server cannot hold containers. Such an API server is older than
 /// [`Version::WITH_HOLD`], or its feature gate `EnvFiles` is off. The API server drops `fileKeyRef` in both cases, and
 /// its answer lists the sources that it knows.
 pub fn rejects_env_files(answer: &str) -> bool {

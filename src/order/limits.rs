@@ -16,7 +16,7 @@ pub const VALUES_MAX: usize = 20_000;
 const INJECTED_VALUES_MAX: usize = 2 * VALUES_MAX;
 /// Maximum number of items of one list or map in a Pod. An injected Pod may have longer lists.
 pub const ITEMS_MAX: usize = 1_000;
-/// Kubernetes' limit on all annotations of an object, in bytes.
+/// Kubernetes' limit on the size of all annotations of an object, in bytes.
 pub const ANNOTATIONS_MAX: usize = 256 << 10;
 /// Maximum number of checks of one container.
 pub const CHECKS_MAX: usize = 64;

@@ -5,9 +5,9 @@ use crate::needs::missing;
 use crate::support::{Agent, Scene, Shell, wait_until};
 use std::path::{Path, PathBuf};
 
-/// Script that mounts a FUSE file system at `sys.argv[1]` and receives its requests. The script answers no request.
-/// With `not-found` in `sys.argv[4]`, it answers each request with an error instead. The script ends after 30 s, which
-/// fails all requests, so that a test never hangs. The flag in the first answer permits several lookups at a time.
+/// Script that mounts a FUSE file system at `sys.argv[1]`. The script answers only the first request, with a flag that
+/// permits several lookups at a time. With `not-found` in `sys.argv[4]`, it answers all later requests with an error.
+/// The script ends after 30 s, which fails all requests, so that a test never hangs.
 const SERVER: &str = "import ctypes, os, signal, struct, sys
 signal.alarm(30)
 device = os.open('/dev/fuse', os.O_RDWR)

@@ -37,7 +37,7 @@ fn check_errors(directory: &TempDir) -> Vec<String> {
 
 #[test]
 fn inject_reports_the_errors_of_check_in_the_same_order() {
-    // podgate reads the stop order after the order, and labels before annotations.
+    // Podgate reads the order before the stop order, and labels before annotations. This text has the reverse sequence.
     let broken = CHAIN.replace(
         "        podgate.io/order: \"db, api & cache, web\"\n",
         "        podgate.io/stop-order: dbb\n        podgate.io/order: \"db, apii, wep\"\n        podgate.io/timeout: 300\n      \

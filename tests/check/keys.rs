@@ -77,8 +77,8 @@ spec:
     assert!((strict, injected) == (1, 0) && out.contains("pod.yaml:24:23: warning"), "{out}");
 }
 
-/// A Pod that was read from a cluster has a uid. `check` can examine it, and `inject` can prepare it for another
-/// cluster.
+/// A Pod that was read from a cluster has a uid. `check` can examine such a Pod, and `inject` can prepare it for
+/// another cluster.
 #[test]
 fn states_in_a_manifest_are_errors_except_in_a_pod_from_a_cluster() {
     let manifest = "\

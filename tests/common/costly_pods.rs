@@ -1,5 +1,5 @@
-//! Pods that cost the webhook as much as possible. The benchmark searches for the most expensive Pod, a test checks the
-//! limits, and the fuzzer changes these Pods.
+//! Builds Pods that cost the webhook as much as possible. The benchmark searches for the most expensive Pod, a test
+//! checks the limits, and the fuzzer changes these Pods.
 
 use podgate::core::container_list::CONTAINERS_MAX;
 use podgate::order::inject::{self, Options};
@@ -445,7 +445,7 @@ fn options() -> Options {
     Options { is_from_api: true, ..Options::new("podgate:dev") }
 }
 
-/// Injects the Pod, and then forges parts that podgate has written, such as the record of the injection.
+/// Injects the Pod, and tampers with parts that podgate has written, such as the record of the injection.
 fn forge(numbers: &[usize], pod: &mut Value) {
     let at = |knob: At| numbers[knob as usize];
     if let Ok(injected) = inject::inject(pod, &options(), &KnownFacts::default()) {

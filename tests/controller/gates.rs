@@ -64,7 +64,7 @@ fn dependent_container_starts_after_its_dependency_runs() {
     drop((api, db));
 }
 
-/// Tests each kind of end without an API and without polling.
+/// Tests each way in which a container can end, without an API and without polling.
 #[test]
 fn end_of_a_container_is_published() {
     let pod = Pod::new();

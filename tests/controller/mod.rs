@@ -309,7 +309,7 @@ fn missing_api_is_logged_once_and_delays_nothing() {
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     pod.report("db", Report::default());
     until("db is Ready", || pod.state("db") == State::Ready);
-    // This pause is long enough for several attempts of both tasks.
+    // In this pause, each of the two API tasks can make several attempts.
     std::thread::sleep(Duration::from_millis(1500));
     let log = stderr(&sidecar.end(Signal::TERM));
     assert_eq!(log.matches("WARN").count(), 1, "{log}");

@@ -1,4 +1,4 @@
-//! Chains with hooks: each container starts only when the one before it is Ready.
+//! Tests chains with hooks: each container starts only when the previous container is Ready.
 
 use crate::clock::eventually;
 use crate::cluster::requests_of;

@@ -1,4 +1,4 @@
-//! Deletion of a Pod during or after its start.
+//! Tests the deletion of a Pod during or after its start.
 
 use crate::clock::eventually;
 use crate::orders::chain;

@@ -1,4 +1,4 @@
-//! Faults of the API server, the kubelet and the sidecar during the start of a Pod.
+//! Tests faults of the API server, the kubelet and the sidecar during the start of a Pod.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::{ApiServerStopped, restart_kubelet};

@@ -1,4 +1,4 @@
-//! Gates in front of the containers' commands, without faults.
+//! Tests gates in front of the containers' commands, without faults.
 
 use crate::clock::eventually;
 use crate::cluster::run_script;

@@ -1,4 +1,4 @@
-//! Orders other than chains, conditions other than Ready, and dependents of a provider that restarts.
+//! Tests orders other than chains, conditions other than Ready, and dependents of a provider that restarts.
 
 use crate::clock::eventually;
 use crate::cluster::{BUSYBOX_IMAGE, kubectl};

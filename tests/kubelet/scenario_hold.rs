@@ -1,4 +1,4 @@
-//! Hold mode: the kubelet does not create a container until its gate opens. The module `guarantees` tests the
+//! Tests hold mode: the kubelet does not create a container until its gate opens. The module `guarantees` tests the
 //! faults that also apply to the other modes.
 
 use crate::clock::{eventually, wall_ms};

@@ -1,4 +1,4 @@
-//! Hooks: time limits, the user's own hook, and overrides by an operator.
+//! Tests hooks: time limits, the user's own hook, and overrides by an operator.
 
 use crate::cluster::kubectl;
 use crate::orders::chain_containers;
@@ -53,7 +53,8 @@ fn downward_api_volume_does_not_change_while_a_hook_runs() {
     }
     scene.grant_pod_access();
     // Without the board, the sidecar does not know the first run of `db`. The sidecar publishes the state during the
-    // hook of the second run, unless the kubelet reports the end of the first run before that. Then try another Pod.
+    // hook of the second run, unless the kubelet reports the end of the first run earlier. In that case, try another
+    // Pod.
     for number in 0..5 {
         let name = format!("frozen-volume-{number}");
         let db = server("db").http(8001).hook(&["--board", "/nonexistent", "--timeout", "20s"]);

@@ -1,4 +1,4 @@
-//! Attacks by another container of the same Pod.
+//! Tests attacks by another container of the same Pod.
 
 use crate::clock::eventually;
 use crate::cluster::requests_of;

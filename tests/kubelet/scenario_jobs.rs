@@ -1,4 +1,4 @@
-//! Pods and Jobs that complete.
+//! Tests Pods and Jobs that complete.
 
 use crate::clock::eventually;
 use crate::cluster::{TESTSERVER_IMAGE, kubectl, kubectl_json, minor_version};
@@ -87,7 +87,7 @@ fn job_ends_with_the_outcome_of_its_app() {
     }
 }
 
-/// The sidecar asks a proxy whose command podgate does not change to exit. The Job completes in each mode.
+/// Podgate does not change the command of `proxy`, so the sidecar asks `proxy` to exit. The Job completes in each mode.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn proxy_of_a_job_is_asked_to_exit() {
@@ -97,7 +97,7 @@ fn proxy_of_a_job_is_asked_to_exit() {
     let modes: Vec<_> =
         ["entrypoint", "post-start", "hold"].into_iter().take(if minor_version() < 35 { 2 } else { 3 }).collect();
     for mode in &modes {
-        // Set the command in entrypoint mode only. In the other modes, podgate must not know the command.
+        // Set the command of `app` in entrypoint mode only. In the other modes, podgate must not know that command.
         let command = (*mode == "entrypoint").then_some(["/testserver"]);
         let app = json!({"name": "app", "image": TESTSERVER_IMAGE, "command": command, "args": ["--exit-after", "2s"]});
         let proxy = json!({"name": "proxy", "image": TESTSERVER_IMAGE, "args": ["--http", "8003", "--ready-after", "1s"],

@@ -122,7 +122,7 @@ fn image_update_during_start_and_termination_keeps_the_order() {
     assert_eq!(lives.iter().filter(|life| life.name == "web").count(), 1, "web has started again: {lives:?}");
 }
 
-/// The kubelet is restarted while it restarts all containers. The volumes stay, and no preStop hook runs.
+/// The test restarts the kubelet while the kubelet restarts all containers. The volumes stay, and no preStop hook runs.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn restart_of_all_containers_survives_a_kubelet_restart_alone() {

@@ -1,4 +1,4 @@
-//! Readiness probes of every kind.
+//! Tests readiness probes of every kind.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::restart_kubelet;

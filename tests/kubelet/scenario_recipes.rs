@@ -1,5 +1,5 @@
-//! The recipes of `docs/recipes.md`, with real programs from Debian's packages. The programs' own logs and files show
-//! the order.
+//! Tests the recipes of `docs/recipes.md`, with real programs from Debian's packages. The programs' own logs and files
+//! show the order.
 
 use self::Sign::{Container, File, Log};
 use crate::clock::eventually;
@@ -115,7 +115,7 @@ fn line_has_the_time_of_its_program() {
     }
 }
 
-/// A container, the sign of its start, and the sign that it meets the condition of the next container.
+/// A container, the sign of its start, and the sign that the container meets the condition of the next one.
 type Step = (&'static str, Sign, Sign);
 
 /// Returns how long after its condition was met each container started, in milliseconds. Omits the first container.
@@ -264,7 +264,7 @@ fn recipe_of_a_log_shipper() {
     apply_recipe(&scene, "log-shipper.yaml", None);
     let run = scene.follow("shop");
     let running = Log("running as pid 1");
-    // The first line of app's log is the only one before the Pod stops.
+    // Before the Pod stops, app writes only the first line of its log.
     let first_line = File("/logs/app.log");
     assert_started_in_order(&run, &[("rsyslog", running, running), ("app", first_line, first_line)]);
     if !cluster::is_test_cluster() {

@@ -1,4 +1,4 @@
-//! Restarts of one container after the Pod has started.
+//! Tests restarts of one container after the Pod has started.
 
 use crate::orders::chain;
 use crate::scene::Scene;

@@ -1,4 +1,4 @@
-//! Permissions: sidecars with few permissions or none, forged annotations, and the admission policy.
+//! Tests permissions: sidecars with few permissions or none, forged annotations, and the admission policy.
 
 use crate::clock::eventually;
 use crate::cluster::{kubectl, requests_of, try_kubectl};

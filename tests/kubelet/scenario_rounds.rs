@@ -1,4 +1,4 @@
-//! Second starts of the same Pod. The board still has all files from the first start.
+//! Tests second starts of the same Pod. The board still has all files from the first start.
 
 use crate::cluster::{minor_version, run_script};
 use crate::orders::chain;

@@ -1,4 +1,4 @@
-//! Steps that pass on their results in files, like Tekton's steps. Such steps do not need the sidecar.
+//! Tests steps that pass on their results in files, like Tekton's steps. Such steps do not need the sidecar.
 
 use crate::cluster::{BUSYBOX_IMAGE, create};
 use crate::pod::{Container, Pod, server};

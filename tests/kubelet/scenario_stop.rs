@@ -1,4 +1,4 @@
-//! Shutdown in the reverse of the start order.
+//! Tests shutdown in the reverse of the start order.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::try_kubectl;

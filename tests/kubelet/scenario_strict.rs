@@ -5,7 +5,7 @@ use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene, print_line};
 use serde_json::json;
 
-/// File that `db` creates when it is Ready.
+/// File that `db` creates when `db` is Ready.
 const READY_FILE: &str = "/podgate-self/ready";
 
 /// Returns a Pod with a wrapped `exec` probe, a gate and, if this Kubernetes has hold mode, a held container.
@@ -27,7 +27,7 @@ fn assert_starts_in_order(run: &FollowedPod) {
 }
 
 /// The namespace admits only "restricted" Pods, a LimitRange sets the resources, and a ResourceQuota counts the
-/// resources. The containers cannot write their root file system, and see each other's processes.
+/// resources. The containers cannot write to their root file system, and can see each other's processes.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn restricted_pod_with_shared_processes_starts_in_order() {

@@ -152,7 +152,7 @@ fn run(scenario: &Scenario) {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn events_agree_with_those_of_try() {
-    // The logs of all incarnations are read from the node.
+    // This scenario reads the logs on the node, which is only possible in a test cluster.
     if !Scene::can_inject_faults("try") {
         return;
     }

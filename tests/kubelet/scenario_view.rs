@@ -1,4 +1,4 @@
-//! `kubectl podgate status`, `override` and `timeline` on Pods that start, are stuck, or have started.
+//! Tests `kubectl podgate status`, `override` and `timeline` on Pods that start, are stuck, or have started.
 
 use crate::cluster::{self, kubectl, run_script};
 use crate::incarnation_log::IncarnationLog;

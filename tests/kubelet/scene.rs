@@ -46,7 +46,7 @@ impl Scene {
     /// Creates a scene that runs alone on the node, for faults that affect all Pods. On a user's cluster, prints a line
     /// and returns `None`.
     ///
-    /// `run` finds these scenarios by the word `alone` in the names of their tests, and runs them after the others.
+    /// The script `run` finds these scenarios by `alone` in the names of their tests, and runs them after the others.
     /// Among the others, such a scenario would wait until the running scenarios end, and the next scenarios would wait
     /// for it.
     pub(crate) fn exclusive(name: &str) -> Option<Scene> {
@@ -144,7 +144,7 @@ impl Scene {
         out
     }
 
-    /// Reads a file of `container` from the node. Returns `None` if it is larger than 64 KiB.
+    /// Reads a file of `container` from the node. Returns `None` if the file is larger than 64 KiB.
     fn read_file(&self, pod: &str, container: &str, path: &Path) -> Option<String> {
         let pid = pid(&self.namespace, pod, container)?;
         let path = format!("/proc/{pid}/root{}", path.display());
@@ -243,8 +243,7 @@ impl FollowedPod<'_> {
         self.scene.read_file(&self.pod, container, Path::new(names::TERMINATION_LOG))
     }
 
-    /// Returns the host pid of a process in `container` that runs the agent's `subcommand`, other than its first
-    /// process.
+    /// Returns the host pid of a process in `container` that runs the agent's `subcommand`.
     pub(crate) fn agent_pid(&self, container: &str, subcommand: &str) -> Option<u32> {
         let pid_namespace =
             |pid: u32| fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|found| (found.dev(), found.ino()));

@@ -1,4 +1,4 @@
-//! The sequence in a cluster: podgate's webhook, then the other product's webhook, then podgate's webhook again.
+//! Simulates a cluster: podgate's webhook, then the other product's webhook, then podgate's webhook again.
 
 use super::{CASES, Case, check, container, lines, options, pod, webhook};
 use podgate::order::inject::{inject, uninject};

@@ -87,7 +87,7 @@ fn probe_of_a_later_containers_port_warns() {
         assert_eq!(finding.rule, "readiness-needs-later", "{probe}");
         assert_eq!(finding.at.to_string(), "spec.containers[0].readinessProbe");
         assert!(finding.message.contains("port 8080 of api"), "{finding}");
-        // No error in the reverse order, or in an order in which api does not wait for the probe.
+        // There is no error if the order is reversed, or if api does not wait for the probe.
         for order in ["api, db", "db=Started, api"] {
             assert_eq!(rule_names(&with(probe.clone(), order)), [] as [&str; 0], "{order}");
         }

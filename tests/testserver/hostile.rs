@@ -1,4 +1,4 @@
-//! Attacks by another container of the Pod, which may run as root, through the shared volumes.
+//! Runs attacks by another container of the Pod, which may run as root, through the shared volumes.
 
 use crate::event::log;
 use podgate::core::report::{GateState, PreStopState, Report};

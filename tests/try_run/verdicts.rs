@@ -1,4 +1,4 @@
-//! Verdicts, exit codes and messages of single Pods.
+//! Tests verdicts, exit codes and messages of single Pods.
 
 use super::{Machine, Outcome, QUICK, scenarios};
 use crate::free_port::free_address;

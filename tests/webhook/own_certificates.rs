@@ -69,7 +69,7 @@ fn removed_ca_bundle_is_restored() {
     works(&api, &webhook);
 }
 
-/// Every renewal changes the CA. This test empties the Secret instead of waiting for the end of a lifetime. Both
+/// Every renewal changes the CA. This test empties the Secret instead of waiting until a certificate expires. Both
 /// replicas must always be reachable with the API server's current bundle.
 #[test]
 fn change_of_the_ca_causes_no_outage() {

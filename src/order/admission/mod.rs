@@ -43,7 +43,7 @@ words! {
         /// The Pod lacks containers that its order names. The answer adds an annotation with the findings. A policy
         /// denies the Pod, unless a later webhook adds the containers and the API server calls podgate again.
         Deferred = "deferred",
-        /// The request needs no injection: another kind or operation, or a Pod that declares no order or opts out.
+        /// The request is for another kind or operation, or the Pod declares no order or opts out.
         Passed = "passed",
         /// The Pod is denied, because podgate cannot inject the declared order.
         Refused = "refused",
@@ -174,7 +174,7 @@ impl Request {
         self.build_answer(response, outcome, String::new())
     }
 
-    /// Denies the Pod. Defers the decision if all errors are missing containers, which a later webhook may add.
+    /// Denies the Pod, or defers the decision if all errors are missing containers, which a later webhook may add.
     fn refuse_or_defer(&self, pod: &Value, findings: &[Finding]) -> Answer {
         let mut errors = findings.iter().filter(|finding| finding.level == Level::Error);
         if !errors.clone().all(|finding| finding.rule == "unknown-container") || errors.next().is_none() {

@@ -1,4 +1,4 @@
-//! Lists of checks, such as `file:///certs/tls.crt, tcp://db.shop:5432`.
+//! Parses lists of checks, such as `file:///certs/tls.crt, tcp://db.shop:5432`.
 
 use super::grammar::{SyntaxError, quoted};
 use super::nearest::nearest;

@@ -46,7 +46,7 @@ pub struct Edge {
 /// Order in which containers stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StopOrder {
-    /// The reverse of the start order. In a Pod that runs to completion, all containers stop at once.
+    /// The same as `Reverse`, but the same as `None` in a Pod that runs to completion.
     #[default]
     Auto,
     /// The reverse of the start order.
@@ -81,7 +81,7 @@ words! {
     }
 }
 
-/// A setting of the Pod and of single containers.
+/// A setting with a value for the whole Pod, and values for single containers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Setting<T> {
     /// Value for the whole Pod, such as the value of `podgate.io/timeout`.
@@ -91,7 +91,7 @@ pub struct Setting<T> {
 }
 
 impl<T: Copy> Setting<T> {
-    /// Returns the value for the container `name`. Its own value overrides the Pod's.
+    /// Returns the value for the container `name`. The container's own value overrides the Pod's value.
     pub fn of(&self, name: &str) -> T {
         *self.own.get(name).unwrap_or(&self.pod)
     }
@@ -130,7 +130,7 @@ pub struct Declaration {
     pub commands: BTreeMap<String, Vec<String>>,
     /// Values of `image.podgate.io/…`, by container.
     pub images: BTreeMap<String, String>,
-    /// Keys of the annotations that set something for one container, without `after`, `check` and `quit`.
+    /// Keys of the annotations for single containers, except `after`, `check` and `quit` annotations.
     pub settings: Vec<String>,
     /// Value of `podgate.io/stop-order`.
     pub stop_order: StopOrder,

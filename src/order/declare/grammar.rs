@@ -72,8 +72,8 @@ pub(super) fn find_foreign_syntax(text: &str) -> Option<String> {
 }
 
 /// Returns the items that the step after `earlier` waits for. The flag is true for the items of the last step of
-/// `earlier`. Omits items of the other steps that require an exit, because the last step has already waited for these
-/// exits. If such a container runs again, it must not delay the later steps.
+/// `earlier`. Omits an item of another step if it requires an exit, because the last step has already waited for that
+/// exit. A container that runs again after its exit must not delay later steps.
 pub(super) fn awaited(earlier: &[Vec<Item>]) -> impl Iterator<Item = (&Item, bool)> {
     let items = earlier.iter().rev().enumerate().rev();
     let items = items.flat_map(|(distance, step)| step.iter().map(move |item| (item, distance == 0)));

@@ -72,8 +72,8 @@ fn squeeze(text: &str) -> String {
     letters.collect::<String>().replace("gateway", "").replace("gatekeeper", "")
 }
 
-/// Returns the letters of `key` without the word `podgate` or `podgateio`. Also finds a separate word that is a
-/// misspelled `podgate`. Returns `None` if `key` contains no such word.
+/// Returns the letters of `key` without the word `podgate` or `podgateio`. A misspelled `podgate` counts too if it is a
+/// separate word. Returns `None` if `key` contains no such word.
 fn name_beside_podgate(key: &str) -> Option<String> {
     let letters = squeeze(key);
     if let Some((before, after)) = letters.split_once("podgateio").or_else(|| letters.split_once("podgate")) {
@@ -86,7 +86,7 @@ fn name_beside_podgate(key: &str) -> Option<String> {
     Some(squeeze(&words.concat()))
 }
 
-/// Returns the keys for the whole Pod: annotations, and at the end the label.
+/// Returns the keys of the annotations for the whole Pod, and then the key of the label.
 fn pod_keys() -> impl Iterator<Item = &'static str> {
     keys::POD_KEYS.into_iter().chain([keys::INJECT])
 }

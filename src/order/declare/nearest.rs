@@ -1,4 +1,4 @@
-//! Similarity of words, and suggestions for mistyped words.
+//! Compares words, and suggests known words for mistyped ones.
 
 /// Returns the word in `known` that is most similar to `word`; `None` if no word is similar enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -1,4 +1,4 @@
-//! Containers in the `spec` of a template.
+//! Reads the containers in the `spec` of a template.
 
 use crate::core::container::Probe;
 use crate::core::container_list::CONTAINERS_MAX;

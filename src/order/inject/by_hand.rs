@@ -1,5 +1,5 @@
-//! Changes that a person made to injected parts: flags that the next injection keeps, and values that the next
-//! injection overwrites.
+//! Finds changes that a person made to injected parts. The next injection keeps added flags and overwrites other
+//! changes.
 
 use crate::core::command::AgentCommand;
 use crate::core::sandbox::fnv1a;
@@ -16,7 +16,7 @@ const WRITTEN: &str = "--container --until --check --check-timeout --check-limit
     --tether --ready-check --fallback-check --restart-with --stop-after --stop-signal --log-level --termination-log --then \
     --then-timeout --initial-delay readinessProbe--limit startupProbe--or-waiting startupProbe--sidecar-check preStop--grace preStop--log-to";
 
-/// Returns true if `inject` never writes `flag`, with or without its value, into the field `short`.
+/// Returns true if `inject` never writes `flag` into the field `short`. `flag` may include a value.
 fn is_added(short: &str, flag: &str) -> bool {
     let flag = flag.split(' ').next();
     WRITTEN.split(' ').all(|own| Some(own) != flag && own.strip_prefix(short) != flag)

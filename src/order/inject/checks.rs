@@ -3,7 +3,7 @@
 use crate::core::argv::{Argv, Check};
 use crate::core::container::{Container, Handler, HttpGet, Probe};
 
-/// Host of every container from inside the Pod, because the containers share one network namespace. The agent tries
+/// Host name for a check of any container in the Pod: the containers share one network namespace. The agent tries
 /// 127.0.0.1 and ::1, because a server may listen only on addresses of one family.
 const LOCALHOST: &str = "localhost";
 

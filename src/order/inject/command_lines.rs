@@ -14,7 +14,7 @@ use crate::order::plan::{ContainerPlan, GatePlan};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Seconds by which a probe of the kubelet outlasts podgate's own limit, so that podgate fails first with the reason.
+/// Seconds from podgate's own time limit to the kubelet's limit for a probe. Podgate thus fails first, with the reason.
 const EXTRA_SECONDS: u64 = 5;
 /// Time limit for a hook that waits only for the container's start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);

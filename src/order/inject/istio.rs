@@ -1,4 +1,4 @@
-//! Probes and hooks that Istio has rewritten.
+//! Restores probes and hooks that Istio has rewritten.
 //!
 //! Istio replaces each `httpGet`, `tcpSocket` and `grpc` of a probe or hook by an `httpGet` that its proxy answers. The
 //! original actions are JSON in an environment variable of the proxy

@@ -1,4 +1,4 @@
-//! Podgate's parts that are missing or changed in a Pod as the API server returns it.
+//! Finds podgate's parts that are missing or changed in a Pod from the API server.
 
 use crate::order::edit::Place;
 use crate::order::inject::container_list::sidecar_list;

@@ -132,8 +132,8 @@ pub(super) fn hold_variable(container: &str) -> Value {
     json!({"name": names::HOLD_VARIABLE, "valueFrom": {"fileKeyRef": from}})
 }
 
-/// Returns the mount that prevents a start by a kubelet older than 1.35. Such a kubelet leaves the variable empty. It
-/// does not start a container with an empty variable in `subPathExpr`.
+/// Returns the mount that prevents a start by a kubelet older than 1.35. Such a kubelet leaves the variable of
+/// [`hold_variable`] empty. It does not start a container with an empty variable in `subPathExpr`.
 pub(super) fn hold_mount() -> Value {
     let path = format!("{HOLD_GATE}/$({})", names::HOLD_VARIABLE);
     json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPathExpr": path, "readOnly": true})

@@ -1,4 +1,4 @@
-//! The annotation `podgate.io/injected`. Stores the original data that the injected template no longer contains.
+//! The annotation `podgate.io/injected` stores the original data that the injected template no longer contains.
 
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::declare::keys;

@@ -48,7 +48,7 @@ fn remove_own_items(editor: &mut Editor, list: &Place) -> Result<(), EditError> 
     own.into_iter().try_for_each(|at| editor.edit(list.to(at), Op::Remove))
 }
 
-/// Restores the original value `was` of a field that the removal has emptied. Removes the field if `was` is `None`.
+/// If the removal has emptied a field, restores the original value `was`, or removes the field if `was` is `None`.
 fn restore_if_empty(
     editor: &mut Editor,
     injected: Option<&Value>,

@@ -94,8 +94,8 @@ fn lost_restart_policies(template: &Value, wanted: &[&Value; 2], returned: &Valu
     with(returned, false).into_iter().filter(|name| natives.contains(name)).map(finding).collect()
 }
 
-/// Reports moved containers in a Pod with hooks, and a regular sidecar of podgate that is no longer first. The list of
-/// the sidecar has the containers in the order for which podgate has written the hooks.
+/// Reports moved containers in a Pod with hooks, and a regular sidecar of podgate that is no longer first. The
+/// sidecar's list has the containers in the order for which podgate has written the hooks.
 fn check_list_order(expected: &Value, returned: &Value) -> Option<Finding> {
     let listed = inject::sidecar_list(returned)?;
     let has_hooks = listed.iter().any(|own| own.mode == Mode::PostStart);

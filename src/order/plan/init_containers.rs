@@ -1,5 +1,5 @@
-//! Waits for init containers and native sidecars. Kubernetes itself keeps most of these waits. Podgate keeps two kinds:
-//! waits for the readinessProbe of a native sidecar, and waits of containers that restart with a native sidecar.
+//! Resolves waits for init containers and native sidecars. Kubernetes enforces most of these waits. Podgate enforces
+//! waits for the readinessProbe of a native sidecar, and waits of containers that restart with such a sidecar.
 
 use super::types::InitPlan;
 use crate::core::until::{WaitCondition, WantedState};
@@ -8,8 +8,8 @@ use crate::order::declare::{Declaration, Edge, Publish, StopOrder, annotation_pl
 use crate::order::finding::Finding;
 use std::collections::BTreeMap;
 
-/// Removes from `declared` the waits that Kubernetes keeps, with a note for each container. Reports waits that are not
-/// possible. Returns the init containers and native sidecars that the declared order names as predecessors, in list
+/// Removes from `declared` the waits that Kubernetes enforces, with a note for each container. Reports waits that are
+/// not possible. Returns the init containers and native sidecars that the declared order names as predecessors, in list
 /// order.
 pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mut Vec<Finding>) -> Vec<InitPlan> {
     let mut named: BTreeMap<usize, InitPlan> = BTreeMap::new();
@@ -38,7 +38,7 @@ pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
     named.into_values().collect()
 }
 
-/// Returns the reason why Kubernetes keeps the wait `edge`. Returns `None` for a wait that podgate must keep.
+/// Returns the reason why Kubernetes enforces the wait `edge`; `None` for a wait that podgate must enforce.
 fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> Result<Option<String>, Finding> {
     let is_board = declared.publish == Publish::Board;
     let Edge { waiter, until: WaitCondition { container, want }, at, span, .. } = edge;
@@ -98,7 +98,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
             );
             error("condition-never-met", what, format!("write {container}=Started, or remove {}", keys::PUBLISH))
         }
-        // Podgate must keep this wait, because its gate restarts the container when the native sidecar restarts.
+        // Podgate must enforce this wait: the gate restarts the container when the native sidecar restarts.
         _ if restarts => Ok(None),
         WantedState::Ready if has_readiness => Ok(None),
         _ => Ok(Some(format!(

@@ -1,4 +1,4 @@
-//! Order of the container list, in which the kubelet starts containers one after another.
+//! Arranges the container list. The kubelet starts the containers one after another, in list order.
 
 use super::graph::Graph;
 use super::types::ContainerPlan;

@@ -60,7 +60,7 @@ pub(super) fn outlives(
     outlives
 }
 
-/// Returns a warning if the container of `item` waits at the start for one of `earlier`, which stop before it.
+/// Returns a warning if the container of `item` waits at its start for a container of `earlier`, which stops first.
 fn contradiction(item: &Item, earlier: &[String], graph: &Graph) -> Option<Finding> {
     let user = &item.until.container;
     let is_early = |need: &&Need| !need.until.want.is_exit() && earlier.contains(&need.until.container);

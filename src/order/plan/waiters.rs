@@ -1,4 +1,4 @@
-//! Containers that wait for each container of a plan.
+//! Finds the containers that wait for each container of a plan.
 
 use super::types::ContainerPlan;
 use crate::core::until::WantedState;

@@ -1,4 +1,4 @@
-//! Addresses in the variables, arguments and ConfigMaps of a container.
+//! Finds the addresses in the variables, arguments and ConfigMaps of a container.
 
 use super::ConfigMaps;
 use crate::order::declare::spec::{ContainerRef, Spec};

@@ -1,4 +1,4 @@
-//! Faults of the wall clock.
+//! Injects faults of the wall clock.
 
 use super::cell::Cell;
 use super::fault_run::CellSetup;

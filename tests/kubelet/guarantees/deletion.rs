@@ -1,4 +1,4 @@
-//! Deletion of the Pod.
+//! Tests the deletion of the Pod.
 
 use super::cell::{Cell, Mode, Order, rounded_time};
 use super::fault_run::{CellSetup, FaultRun};

@@ -91,7 +91,7 @@ macro_rules! cells {
             cells!($id);
         }
     };
-    // `run` finds these tests by the name of this module.
+    // The script `run` finds these tests by the name of this module.
     (alone: true, $id:ident) => {
         mod $id {
             mod alone {

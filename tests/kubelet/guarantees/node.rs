@@ -1,4 +1,4 @@
-//! Faults of the kubelet, the container runtime, the API server, and the whole node.
+//! Injects faults of the kubelet, the container runtime, the API server, and the whole node.
 
 use super::cell::{Cell, Mode};
 use super::fault_run::{CellSetup, while_db_is_awaited};

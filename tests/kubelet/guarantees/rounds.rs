@@ -1,4 +1,4 @@
-//! Second starts of all containers of a Pod. The volumes still have the files from the first start.
+//! Measures second starts of all containers of a Pod. The volumes still have the files from the first start.
 
 use super::cell::Cell;
 use super::fault_run::CellSetup;

@@ -1,4 +1,4 @@
-//! Faults of the sidecar and of podgate's volumes.
+//! Injects faults of the sidecar and of podgate's volumes.
 
 use super::cell::Cell;
 use super::fault_run::{CellSetup, FaultRun, while_db_is_awaited};

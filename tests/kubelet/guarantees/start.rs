@@ -1,4 +1,4 @@
-//! Faults of the containers and of their hooks and gates.
+//! Injects faults of the containers and of their hooks and gates.
 
 use super::cell::{Cell, Mode, Order};
 use super::fault_run::{CellSetup, while_db_is_awaited};

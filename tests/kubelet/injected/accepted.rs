@@ -47,7 +47,7 @@ fn api_server_accepts_every_injected_manifest() {
                 if let Some(account) = template["spec"]["serviceAccountName"].as_str() {
                     accounts.insert(account.to_owned());
                 }
-                // Create each template as a Pod, because the API server validates templates of other kinds less.
+                // Create each template as a Pod: the API server validates templates of other kinds less strictly.
                 let name = format!("p{}-{}", items.len(), file.split('.').next().expect("a name"));
                 let mut pod = json!({"apiVersion": "v1", "kind": "Pod"});
                 pod["metadata"] = template["metadata"].clone();

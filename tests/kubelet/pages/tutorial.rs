@@ -78,8 +78,9 @@ fn is_line_shown(shown: &str, line: &str) -> bool {
     line.ends_with(last)
 }
 
-/// Replaces the words that each run changes: numbers, times, ids, the bars of a chart, and the names of Pods. A
-/// duration such as `1.2 s` is two words. Joins replaced words that follow each other, because a column of a table can be empty in one run.
+/// Replaces each word that differs between runs by `#`: numbers, times, ids, the bars of a chart, and the names of
+/// Pods. A duration such as `1.2 s` is two words. Joins neighboring `#`, because a column of a table can be empty in
+/// one run.
 fn without_numbers(line: &str) -> String {
     let varies = |word: &str| {
         word.contains(|c: char| c.is_ascii_digit() || !c.is_ascii()) || word.contains("/shop-") || word == "s"

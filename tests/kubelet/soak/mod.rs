@@ -1,4 +1,4 @@
-//! Random Pods under random faults, for a long time. The seed decides which Pods come and which faults strike.
+//! Tests random Pods under random faults, for a long time. The seed decides which Pods come and which faults strike.
 //!
 //! ```text
 //! make soak TIME=40m SEED=1

@@ -1,4 +1,4 @@
-//! The table of rules in `core/gate.rs`: a row for each rule, with the decision of each kind of gate.
+//! Tests the table of rules in `core/gate.rs`: a row for each rule, with the decision of each kind of gate.
 
 use podgate::core::gate::{
     Decision, GateKind, GateSpec, GiveUpReason, HoldFacts, Observations, Obstacle, OnTimeout, OpenReason, SETTLE_TIME,
