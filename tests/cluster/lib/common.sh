@@ -5,8 +5,8 @@
 
 cache=${PODGATE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/podgate}
 
-# One cluster per machine, always in the same directories, so that a later run of any checkout
-# finds what an earlier run left.
+# Each machine has one cluster, always in the same directories, so that a run in any clone finds the files of earlier
+# runs.
 name=${PODGATE_CLUSTER_NAME:-podgate-test-cluster}
 # etcd, containerd and the kubelet need a real file system.
 state=${PODGATE_CLUSTER_STATE:-/var/lib}/$name

@@ -90,8 +90,7 @@ start_component() { # COMPONENT NAME [FEATURE_GATES]
     start "$1"
     [[ $1 != kubelet ]] || kubelet_up
     if [[ $1 == kube-apiserver ]]; then
-        # After an outage, these components may wait for up to 30 s before they retry. With leader election, they would
-        # exit and be restarted.
+        # After an outage, these components may wait for up to 30 s before they retry. Restart them instead.
         local component
         for component in kube-controller-manager kube-scheduler; do
             stop "$component" KILL

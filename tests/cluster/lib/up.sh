@@ -4,7 +4,8 @@
 
 write_network() {
     ip netns add "$name"
-    # The node's interface is a bridge without ports, because not every kernel has dummy interfaces. No outside access.
+    # The node's interface is a bridge without ports, because not every kernel has dummy interfaces. The cluster has no
+    # access to other networks.
     local ipv6=true
     [[ $addresses == IPv4 ]] || ipv6='cd /proc/sys/net/ipv6/conf && echo 0 >default/accept_dad && echo 1 >all/forwarding'
     inside sh -c "

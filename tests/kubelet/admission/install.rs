@@ -15,7 +15,7 @@ const RELEASE: &str = "podgate";
 const LABEL: &str = "podgate-e2e";
 /// Text of the webhook's configuration after which the tests insert a condition for namespaces.
 pub(crate) const SELECTOR: &str = "  namespaceSelector:\n    matchExpressions:\n";
-/// Part of the webhook's configuration that selects the namespaces with this label.
+/// Part of the webhook's configuration that selects the namespaces with [`LABEL`].
 pub(crate) const NAMESPACE_SELECTOR: &str = "    - key: podgate-e2e\n      operator: Exists\n";
 
 /// Returns the lock for the cluster's only webhook. A scenario must hold the lock while it installs and tests the

@@ -8,8 +8,8 @@ use crate::cluster::Incarnation;
 use crate::guarantees::Mode;
 use crate::incarnation_log::IncarnationLog;
 
-/// Time in which a container may still start after the end of its dependency, in milliseconds. `docs/guarantees.md`
-/// explains both windows of hold mode: until the gate is closed, and from the gate to the first instruction.
+/// Returns the time after the end of its dependency in which a container may still start, in milliseconds. See the two
+/// windows of hold mode in `docs/guarantees.md`.
 const fn window(mode: Mode) -> f64 {
     match mode {
         Mode::Hold => 3500.0,
@@ -132,7 +132,8 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// Returns a description of each container that received SIGTERM too early. A fault can break this order.
+    /// Returns a description of each container that received SIGTERM too early; empty after a fault, which can break
+    /// the order.
     pub(super) fn early_stops(&self, summary: &mut Summary) -> Vec<String> {
         let Some((deleted, gone)) = self.pod.deleted_at.zip(self.pod.gone_at) else { return Vec::new() };
         if self.is_calm(deleted, gone) {

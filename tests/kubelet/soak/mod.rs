@@ -57,7 +57,7 @@ struct Soak<'a> {
     next_sample: f64,
 }
 
-/// Guard that ends the threads with the faults, also after a panic.
+/// Guard that ends the fault threads, also after a panic.
 struct EndFaults<'a>(&'a Shared);
 
 impl Drop for EndFaults<'_> {

@@ -47,7 +47,7 @@ pub(super) enum Goal {
 /// A condition in the order of a Pod: a container, its dependency, and the state that the dependency must have.
 pub(super) type Edge = (&'static str, &'static str, &'static str);
 
-/// A Pod or Job, with the facts that the checker needs.
+/// A Pod or Job, with the facts that `Judge` needs.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     /// Name of the Pod or Job.
