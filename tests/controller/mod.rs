@@ -337,7 +337,7 @@ fn metrics_are_served_at_the_given_address() {
         "podgate_container_state{container=\"db\",state=\"Ready\"} 1",
         "podgate_state_transitions_total{container=\"db\",state=\"Ready\"} 1",
         "podgate_probe_seconds_count{container=\"db\",outcome=\"success\"}",
-        "podgate_gate_wait_seconds{container=\"db\"} ",
+        "podgate_startup_seconds{container=\"db\"} ",
     ] {
         assert!(page.contains(line), "{line} in\n{page}");
     }

@@ -38,7 +38,7 @@ pub(crate) struct Metrics {
     transitions: Family<Labels, Counter>,
     probes: Family<Labels, Histogram, fn() -> Histogram>,
     patches: Family<Labels, Counter>,
-    gate_waits: Family<Labels, Gauge<f64, AtomicU64>>,
+    startups: Family<Labels, Gauge<f64, AtomicU64>>,
     started_at: RefCell<BTreeMap<String, Instant>>,
 }
 
@@ -52,7 +52,7 @@ impl Default for Metrics {
                 Histogram::new([0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
             }),
             patches: Family::default(),
-            gate_waits: Family::default(),
+            startups: Family::default(),
             started_at: RefCell::default(),
         };
         let registry = &mut metrics.registry;
@@ -62,7 +62,7 @@ impl Default for Metrics {
         registry.register_with_unit("probe", "Duration of probe attempts", Unit::Seconds, metrics.probes.clone());
         registry.register("patches", "Patches of the Pod's annotations, by result", metrics.patches.clone());
         let help = "Time from a container's start until it was Ready";
-        registry.register_with_unit("gate_wait", help, Unit::Seconds, metrics.gate_waits.clone());
+        registry.register_with_unit("startup", help, Unit::Seconds, metrics.startups.clone());
         metrics
     }
 }
@@ -81,8 +81,8 @@ impl Metrics {
             }
             State::Ready => {
                 let since = self.started_at.borrow_mut().remove(container);
-                let waited = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
-                self.gate_waits.get_or_create(&vec![("container", container.to_owned())]).set(waited);
+                let taken = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+                self.startups.get_or_create(&vec![("container", container.to_owned())]).set(taken);
             }
             _ => {}
         }
