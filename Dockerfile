@@ -9,8 +9,8 @@
 #
 # arm64 is cross-compiled, without emulation. `make dockerfile` tests this file without a registry.
 
-# The base image needs Debian's apt-get, rustup's cargo, and cc. `make pin-images` writes the image's digest. Dependabot
-# renews the digest, but finds it only in FROM, not in ARG.
+# The base image needs Debian's apt-get, rustup's cargo, and cc. Dependabot renews the image's digest, but finds it only
+# in FROM, not in ARG. For another version of Rust, write the new tag with its digest.
 FROM --platform=$BUILDPLATFORM docker.io/library/rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 AS build
 ARG TARGETARCH=amd64
 

@@ -27,7 +27,7 @@ registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
 version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image release release-verify release-rehearsal pin-images dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals suggestions fuzz lint site cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image release release-verify release-rehearsal dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals suggestions fuzz lint site cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -67,18 +67,12 @@ image: ## Build the image archives without an image builder, and print their pat
 
 release: ## Build all files of a release into dist/release, from the last commit: VERSION=0.1.0 (20 minutes)
 	tools/release "$(VERSION)"
-	@rustup --quiet target add x86_64-pc-windows-gnu aarch64-apple-darwin
-	@echo "checking the types of kubectl-podgate for Windows and macOS (not built: macOS needs an SDK)"
-	tools/check-platforms
 
 release-verify: release ## Build the release a second time elsewhere, and compare all bytes: VERSION=0.1.0 (40 minutes)
 	tools/release --verify "$(VERSION)"
 
 release-rehearsal: ## Sign dist/release with a new key, push it to a registry on this machine, and run docs/verify-release.md
 	tools/rehearse-release dist/release
-
-pin-images: ## Write the digests of the base images into the Dockerfile; needs docker and the registry
-	tools/pin-images
 
 dockerfile: ## Build both images with the Dockerfile and buildah, and check their content; needs root on Debian (20 minutes)
 	tests/cluster/buildah-check --keep
@@ -144,7 +138,6 @@ bench: ## Run the benchmarks: size, memory, latency, added start time, waiting P
 
 scale: ## Compare 10,000 admissions, 1,000 sidecars and 100 Pods at once with the ranges in bench/scale/ranges (40 minutes): PARTS="sidecars=100"
 	tests/kubelet/prepare --k8s $(K8S) --no-clock --no-debian
-	tools/build podgate-webhook podgate-controller
 	$(cargo) bench --locked --bench scale -- $(PARTS)
 
 originals: ## Compare the Pods of tests/neighbors with the products' git repositories in PODGATE_ORIGINALS=DIRECTORY

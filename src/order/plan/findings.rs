@@ -40,7 +40,7 @@ pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph,
     }
     let quit = quits.keys().next().map(|name| container_annotation_place(keys::QUIT_PREFIX, name));
     let listed = (!declared.sidecars.is_empty()).then(|| annotation_place(keys::JOB_SIDECARS));
-    let Some(at) = listed.or_else(|| quit.clone()) else { return };
+    let Some(at) = listed.or(quit) else { return };
     let always = spec.containers.iter().find(|own| own.restart_policy(spec.value) == "Always");
     let (what, fix) = if spec.containers.iter().all(|own| is_last(own.name)) {
         ("every container ends only after the others".to_owned(), "do not list the containers that do the work")
@@ -49,7 +49,7 @@ pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph,
         (what, "set restartPolicy to Never or OnFailure; this annotation is for Pods that run to completion")
     } else if let Some(name) = quits.keys().find(|name| is_sidecar(name)) {
         (format!("{} stops {name} already", keys::JOB_SIDECARS), "remove one of the two")
-    } else if quit.is_some() && declared.publish == Publish::Board {
+    } else if !quits.is_empty() && declared.publish == Publish::Board {
         let what = format!("with {}: board, the sidecar does not learn when the other containers end", keys::PUBLISH);
         (what, "remove one of the two")
     } else {

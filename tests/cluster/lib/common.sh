@@ -7,7 +7,7 @@ cache=${PODGATE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/podgate}
 
 # Each machine has one cluster, always in the same directories, so that a run in any clone finds the files of earlier
 # runs.
-name=${PODGATE_CLUSTER_NAME:-podgate-test-cluster}
+name=podgate-test-cluster
 # etcd, containerd and the kubelet need a real file system.
 state=${PODGATE_CLUSTER_STATE:-/var/lib}/$name
 run=/run/$name       # must not survive a reboot: pid files and sockets
@@ -36,7 +36,7 @@ choose_addresses() {
 }
 
 # In start order.
-components=(etcd containerd kube-apiserver relay kube-controller-manager kube-scheduler kubelet events)
+components=(etcd containerd kube-apiserver relay kube-controller-manager kube-scheduler kubelet)
 
 say() { printf '%s\n' "cluster: $*" >&2; }
 die() {

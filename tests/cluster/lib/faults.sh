@@ -50,33 +50,24 @@ kill_container() {
     say "sent SIG${signal#SIG} to process $pid of container $3 of $1/$2"
 }
 
-# shellcheck disable=SC2034 # set here, used in cluster
-kill='' graceful='' no_wait=''
-# options COMMAND ALLOWED ARGS...: sets a variable for each given option, with the option's name.
-options() {
-    local command=$1 allowed=$2 option
-    for option in "${@:3}"; do
-        [[ " $allowed " == *" $option "* ]] || usage_error "$command: unknown option: $option"
-        option=${option#--}
-        printf -v "${option//-/_}" yes
-    done
+# signal_of COMMAND [--kill]: sets `signal`.
+signal_of() {
+    [[ $# == 1 || "${*:2}" == --kill ]] || usage_error "$1: unknown option: ${*:2}"
+    signal=$([[ $# == 1 ]] && echo TERM || echo KILL)
 }
 
-restart() { # COMPONENT [--kill] [--no-wait]
-    local component=$1 signal=TERM
-    [[ -z $kill ]] || signal=KILL
+restart() { # COMPONENT
+    local component=$1
     lock
-    stop "$component" $signal
+    stop "$component" "$signal"
     start "$component"
-    if [[ $component == kubelet && -z $no_wait ]]; then kubelet_up; fi
-    # `ctr events` exits when containerd stops.
-    if [[ $component == containerd ]]; then stop events && start events; fi
+    [[ $component != kubelet ]] || kubelet_up
     say "restarted $component (SIG$signal); new pid: $(pid_of "$component")"
 }
 
 stop_component() { # COMPONENT NAME
     lock
-    if [[ -n $kill ]]; then stop "$1" KILL; else stop "$1" TERM 90; fi
+    stop "$1" "$signal" 90
     say "stopped the $2"
 }
 

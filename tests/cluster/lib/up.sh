@@ -191,9 +191,6 @@ start() { # COMPONENT: starts it with the feature gates of $feature_gates, and r
             --kubeconfig="$state/kubelet.kubeconfig" --root-dir="$state/kubelet" --cert-dir="$state/pki/kubelet" \
             --hostname-override="$node" --node-ip="$node_ip" --maximum-dead-containers-per-container=50 "${gates[@]}"
         ;;
-    events)
-        launch events "$containerd_bin/ctr" -a "$containerd_socket" -n k8s.io events
-        ;;
     esac
 }
 
@@ -308,7 +305,7 @@ up() { # VERSION CONTAINERD RUNTIME KUBELET
     local images=$!
     start kube-apiserver
     local component
-    for component in relay kube-controller-manager kube-scheduler kubelet events; do start "$component"; done
+    for component in relay kube-controller-manager kube-scheduler kubelet; do start "$component"; done
     wait $images || die "creating the images failed (above)"
     kubelet_up
     until_true 300 "the relay reaches the API server (if port $port is in use, set PODGATE_CLUSTER_PORT)" relay kubectl_ours get --raw /readyz
