@@ -52,7 +52,7 @@ pub(crate) struct Container {
     pub(crate) name: String,
     arguments: Vec<String>,
     probe: Option<Value>,
-    /// True if podgate wraps the command of the exec readinessProbe, as `inject` does without a gate.
+    /// True if podgate wraps the command of the exec readinessProbe, as `inject` does for a container without an agent.
     wraps_probe: bool,
     mode: OrderMode,
     pre_stop: Option<Vec<String>>,

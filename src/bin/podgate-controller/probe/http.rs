@@ -35,7 +35,7 @@ pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Attempt
             let warning = format!("redirects to another host, not followed: {:?}", next.host);
             return Ok(Outcome::success(status_text(status), Some(warning)));
         }
-        // The user's Host header is kept only for relative redirects.
+        // Like Go's client, keep the user's Host header only for relative redirects.
         host = host.filter(|_| !is_absolute);
         if !has_own_referer {
             headers.remove(REFERER);
