@@ -153,7 +153,7 @@ fn parse_host_port(text: &str, default: Option<u16>) -> Result<(String, u16), Pa
     match (host_ok, port) {
         (true, Some(port)) => Ok((host.to_owned(), port)),
         (false, _) => parse_error(format!("{text:?} has no valid host; write HOST:PORT, such as 127.0.0.1:5432")),
-        (true, None) if has_name => parse_error(format!("{text:?} has no port number; checks do not know port names")),
+        (true, None) if has_name => parse_error(format!("{text:?} has no port number; a check cannot use a port name")),
         (true, None) => parse_error(format!("{text:?} has no port from 1 to 65535")),
     }
 }

@@ -19,7 +19,7 @@ pub const CONTAINERS_MAX: usize = 200;
 pub enum OrderError {
     /// A container with a gate precedes a container with a hook.
     #[error(
-        "container {gate} has an entrypoint gate but precedes {hook}, which has a post-start hook; the kubelet starts \
+        "container {gate} has an entrypoint gate but precedes {hook}, which has a post-start hook. The kubelet starts \
          nothing while a hook runs; put {hook} before {gate}, or give {hook} an entrypoint gate too"
     )]
     GateBeforeHook {
@@ -30,7 +30,7 @@ pub enum OrderError {
     },
     /// The kubelet holds one container, and another container has a hook.
     #[error(
-        "container {held} is in hold mode and {hook} has a post-start hook; the kubelet creates no held container \
+        "container {held} is in hold mode and {hook} has a post-start hook. The kubelet creates no held container \
          while a hook runs; use one of the two modes for both"
     )]
     HoldAndHook {

@@ -61,7 +61,7 @@ pub fn migrate_kruise(template: &Value) -> Result<Option<Injected>, Vec<Finding>
             "each value of {PRIORITY_VARIABLE} (0 if unset) becomes a step, highest first; podgate removes the variables"
         ),
     };
-    let difference = "OpenKruise holds a container back until all with a higher priority are ready, but not after a \
+    let difference = "OpenKruise holds a container back until all containers with a higher priority are ready, but not after a \
                       restart; podgate's gate also waits after a restart";
     let note = |what: String| Finding::note("migrated", Place::root().to("metadata"), what);
     findings.extend([note(how), note(difference.to_owned())]);

@@ -156,7 +156,8 @@ fn waiting_probe_waits_for_the_startup_probe_that_the_sidecar_runs() {
     let mut scene = Scene::with_sidecar();
     write_report(&scene, &Report { ticket: Some("t2".to_owned()), ..opened_report() });
     let waiting = || probe(&scene.self_directory).arg("--wait").arg("--sidecar-check").flag("board", &scene.board);
-    let late = "podgate opened: the startupProbe has not passed in the sidecar within 300ms after the gate has opened";
+    let late =
+        "podgate opened: the startupProbe run by the sidecar has not passed within 300ms after the gate has opened";
     waiting().flag("check-limit", "300ms").run().assert_failed(69, late);
     let mut probe = waiting().flag("check-limit", "20s").spawn();
     // The probe ignores a startupProbe that passed in an earlier start of the gate, and the state of the container.

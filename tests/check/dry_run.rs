@@ -454,7 +454,8 @@ fn containers_of_other_webhooks_are_checked_in_the_returned_pod() {
     }
     for order in ["daprd?, app", "daprd, app"] {
         let (code, out, _) = with_server(&serve_with_dapr().address, &dapr_pod(order));
-        let finding = "error[readiness-needs-later]: after all webhooks of the cluster: app starts only when daprd";
+        let finding =
+            "error[readiness-needs-later]: after all webhooks of the cluster have run: app starts only when daprd";
         assert!(out.contains(finding) && out.contains("pod.yaml:5:"), "{order}: {out}");
         assert!(code == 1 && out.contains("1 error, 0 warnings"), "{order}: {out}");
     }
@@ -497,7 +498,7 @@ fn unknown_containers_come_from_the_cluster() {
     assert!(out.contains("1 error, 0 warnings, 0 notes"), "{out}");
     // Without the policy, the API server accepts the Pod.
     let out = names(|_, pod| Answer::Json(201, pod), "apii, app");
-    assert!(out.contains("error[unknown-container]: after all webhooks of the cluster: there is no"), "{out}");
+    assert!(out.contains("error[unknown-container]: after all webhooks of the cluster have run: there is no"), "{out}");
     assert!(out.contains("1 error, 0 warnings, 0 notes"), "{out}");
     let out =
         names(|_, _| error_status(403, "Forbidden", "pods \"p-1\" is forbidden: exceeded quota: small"), "apii, app");

@@ -161,7 +161,7 @@ spec:
     );
     let (_, out, _) = check(&directory, &["pod.yaml"]);
     assert!(
-        out.contains("note[known-by-kubelet]: podgate learns mesh=Ready only from")
+        out.contains("note[known-by-kubelet]: podgate learns that mesh=Ready is met only from")
             && out.contains("give mesh an httpGet"),
         "{out}"
     );

@@ -194,7 +194,9 @@ fn service_account_needs_the_sidecars_permissions() {
     let (code, out, _) = with_server(&serve("36", &["get"], false), POD);
     assert_eq!(code, 0, "{out}");
     assert!(
-        out.contains("warning[missing-rbac]: the service account worker in shop may not watch, patch pods"),
+        out.contains(
+            "warning[missing-rbac]: the service account worker in shop lacks permissions for Pods (watch, patch)"
+        ),
         "{out}"
     );
     assert!(out.contains("pod.yaml:7:3"), "{out}");

@@ -79,7 +79,7 @@ fn reasons_for_no_order_are_told() {
         (own("a", 1, 9) + &own("b", 2, 9), "Pod/p: no order: no container clearly needs another one"),
         (
             own("a", 1, 2) + &own("b", 2, 1),
-            "Pod/p: no order, because the addresses have a cycle: a waits for b, b waits for a",
+            "Pod/p: no order, because the containers need each other: a waits for b, b waits for a",
         ),
         (
             own("a", 1, 2) + "  - {name: b, ports: [{containerPort: 2}], readinessProbe: {tcpSocket: {port: 2}}}\n",

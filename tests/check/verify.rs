@@ -312,7 +312,11 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
         ),
         (
             Cluster { may_publish: false, ..ok() },
-            vec![["warning", "missing-rbac", "the service account worker in shop may not watch, patch pods"]],
+            vec![[
+                "warning",
+                "missing-rbac",
+                "the service account worker in shop lacks permissions for Pods (watch, patch)",
+            ]],
         ),
         (
             Cluster { pods: vec![other_webhook, other_sidecar, digest], ..ok() },

@@ -82,7 +82,7 @@ fn wrong_check_has_a_place_and_the_corrected_text() {
         ("tcp://db:1, db.shop:5432", 12..24, "\"db.shop:5432\": not a check", "tcp://db.shop:5432"),
         ("tcp://db", 0..8, "has no port", example),
         ("tpc://db:1", 0..10, "not a check", "tcp://db:1"),
-        ("tcp://db:pg", 0..11, "has no port number; checks do not know port names", example),
+        ("tcp://db:pg", 0..11, "has no port number; a check cannot use a port name", example),
         ("ftp://db:1", 0..10, "\"ftp://db:1\": not a check", kinds),
         ("https://db/", 0..11, "the agent has no TLS", "use tcp://, exec:[…] or the readiness probe"),
         ("/certs/tls.crt", 0..14, "not a check", "file:///certs/tls.crt"),
@@ -195,18 +195,18 @@ fn check_alone_is_an_order() {
 #[test]
 fn check_needs_a_gate_in_front_of_the_command() {
     let check = ("check.podgate.io/app", "unix:///x");
-    let waits = "app waits for unix:///x, which requires a gate";
+    let waits = "app waits for unix:///x, so app needs a gate";
     for (template, rule, what, fix) in [
         (
             ordered(&[check], &["app"]),
             "unknown-command",
-            format!("{waits} for app, but the command of app is not known"),
+            format!("{waits}, but the command of app is not known"),
             "set command in spec.containers, or command.podgate.io/app",
         ),
         (
             ordered(&[check, ("mode.podgate.io/app", "hold")], &[]),
             "hold-impossible",
-            format!("{waits} for app, but app is in hold mode"),
+            format!("{waits}, but app is in hold mode"),
             "write mode.podgate.io/app: entrypoint",
         ),
         (
@@ -312,7 +312,7 @@ fn other_ready_checks_run_in_the_container() {
     // After a restart of the sidecar, no hook would run the check again.
     template["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
     let error = only_error(&template);
-    let what = "db is in post-start mode, but db is Ready by unix:///run/db.sock, which requires a gate";
+    let what = "db is in post-start mode, but db is Ready by unix:///run/db.sock, so db needs a gate";
     assert_eq!((error.rule, error.message.as_str()), ("mode-conflict", what));
 }
 
@@ -320,7 +320,7 @@ fn other_ready_checks_run_in_the_container() {
 fn ready_check_in_a_container_without_a_known_command_is_rejected() {
     let ready = ("ready.podgate.io/db", "mount:///data");
     let error = only_error(&ordered(&[ready], &["db"]));
-    let what = "db is Ready by mount:///data, which requires a gate for db, but the command of db is not known";
+    let what = "db is Ready by mount:///data, so db needs a gate, but the command of db is not known";
     assert_eq!((error.rule, error.message.as_str()), ("unknown-command", what));
     for way_out in ["command.podgate.io/db", "--resolve-images", ", or use a tcp:// or http:// check"] {
         assert!(error.fix.contains(way_out), "{error}");
@@ -345,7 +345,7 @@ fn restart_with_a_provider_needs_a_gate() {
         [(all, "podgate.io/on-dependency-restart"), (own, "on-dependency-restart.podgate.io/app")]
     {
         let error = only_error(&ordered(&[annotation], &["app"]));
-        let what = "app restarts with the containers that it waits for, which requires a gate for app, but";
+        let what = "app restarts with the containers that it waits for, so app needs a gate, but";
         assert!(error.rule == "unknown-command" && error.message.starts_with(what), "{error}");
         assert!(error.at.to_string().contains(place), "{error}");
         assert!(injected(&ordered(&[annotation], &["db"])).is_object());

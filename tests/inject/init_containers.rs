@@ -150,7 +150,7 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
         (
             with("mesh, app", "podgate.io/mode", "post-start"),
             "mode-conflict",
-            "app waits for the native sidecar mesh=Ready, which requires a gate",
+            "app waits for the native sidecar mesh=Ready, so app needs a gate",
             "write mode.podgate.io/app: auto, or write mesh=Started",
         ),
         (

@@ -127,7 +127,7 @@ fn slow_pre_stop_hooks_warn() {
         (
             2,
             json!({"exec": {"command": ["sh", "-c", "sleep 21; true"]}}),
-            Some("web takes 21s, but api waits for it for at most 20s"),
+            Some("web takes 21s, but api waits for this container for at most 20s"),
         ),
         (2, json!({"exec": {"command": ["sh", "-c", "drain"]}}), None),
     ] {

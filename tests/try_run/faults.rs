@@ -81,7 +81,7 @@ fn assert_missing((pod, faults, missing): Case<'_>) {
     assert_eq!(run.out.matches("did not occur").count(), missing.len(), "{flags:?}: {}", run.out);
     for (fault, why) in missing {
         let sentence = format!("- --break {fault} did not occur: {why}");
-        assert_outcome(&run, 4, &["Some faults of Pod/chain are missing", &sentence]);
+        assert_outcome(&run, 4, &["Some faults of Pod/chain did not happen", &sentence]);
     }
     assert!(!run.out.contains("The order was kept"), "{}", run.out);
 }

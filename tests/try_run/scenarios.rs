@@ -45,7 +45,7 @@ fn order_with_init_containers_runs_without_them() {
         code: 0,
         events: &["mesh Ready", "db started", "api started"],
         verdict: &[
-            "init containers do not run here, nor do native sidecars without a probe or before an init container",
+            "this run omits init containers, and native sidecars that have no probe or precede an init container",
         ],
     });
 }

@@ -78,7 +78,7 @@ fn container_that_is_asked_to_exit_ends_last() {
     job["spec"]["restartPolicy"] = "Never".into();
     job["metadata"]["annotations"]["quit.podgate.io/proxy"] = "POST http://127.0.0.1:1/quit".into();
     let run = Machine::new().run_manifest(&job, &[]);
-    assert_outcome(&run, 0, &["this run ends proxy without its request to exit"]);
+    assert_outcome(&run, 0, &["this run ends proxy, but sends no request to exit"]);
     run.assert_events(&["proxy started", "api started", "api ended", "proxy ended"]);
 }
 
@@ -102,7 +102,7 @@ fn native_sidecar_with_a_readiness_probe_is_a_stand_in() {
     own["metadata"]["annotations"]["podgate.io/order"] = "mesh=Started, migrate, api, web".into();
     own["metadata"]["annotations"]["after.podgate.io/api"] = "mesh".into();
     let run = Machine::new().run_manifest(&own, &[]);
-    assert_outcome(&run, 0, &["nor do native sidecars without a probe or before an init container"]);
+    assert_outcome(&run, 0, &["and native sidecars that have no probe or precede an init container"]);
     let run = Machine::new().run_manifest(&own, &["--ready=mesh=1s"]);
     assert_outcome(&run, 64, &["--ready mesh: the Pod has no such container; it has api, web"]);
 }

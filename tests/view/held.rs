@@ -74,7 +74,7 @@ fn row_and_note_follow_the_gate() {
         ),
         (
             "api|Waiting|ago|held (CreateContainerConfigError)|the kubelet|web",
-            "api is held by podgate: its conditions are met, but the sidecar has not opened its gate yet.",
+            "api is held by podgate: its conditions are met, but the sidecar has not opened the gate yet.",
             |pod| set_state(pod, "db", "Ready"),
         ),
         (

@@ -24,7 +24,7 @@ fn syntax_errors_have_a_position() {
         ("a: [\n", "<stdin>:1:4: error: unclosed [; add the closing bracket"),
         ("{\"a\": 1}}\n", "<stdin>:1:9: error: this bracket closes nothing"),
         ("? \n: 1\n", "<stdin>:2:1: error: a key is empty"),
-        ("[a]: 1\n", "<stdin>:1:1: error: a list or an object as a key"),
+        ("[a]: 1\n", "<stdin>:1:1: error: a key is a list or an object"),
         ("a: b: c\n", "<stdin>:1:5: error: no key is allowed here"),
         ("a: !!int b\n", "<stdin>:1:10: error: the value does not fit its tag"),
     ] {

@@ -57,7 +57,7 @@ pub(crate) fn pod_identity(args: &RunArgs) -> Result<Option<PodIdentity>, String
     if args.publish == PublishTarget::Board {
         return match args.containers {
             Some(_) => Ok(None),
-            None => Err("--publish board needs --containers, because the Pod's spec is not read".to_owned()),
+            None => Err("--publish board needs --containers, because the sidecar then reads no Pod spec".to_owned()),
         };
     }
     match (&args.pod_name, &args.pod_namespace) {

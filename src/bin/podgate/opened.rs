@@ -78,7 +78,7 @@ fn wait(args: Opened) -> Result<(), Failure> {
         }
         if at >= deadline {
             let mut pending = checks.pending();
-            pending.extend(is_startup_pending.then(|| "the startupProbe has not passed in the sidecar".to_owned()));
+            pending.extend(is_startup_pending.then(|| "the startupProbe run by the sidecar has not passed".to_owned()));
             let limit = humantime::format_duration(args.check_limit);
             let why = format!("{} within {limit} after the gate has opened", pending.join("; "));
             return Err(Failure::new(Exit::NeverMet, why));

@@ -54,7 +54,7 @@ fn windows_place(template: &Value) -> Option<Place> {
 
 /// Reports containers and volumes with names of podgate's own parts, and parts of podgate that were added by hand.
 fn check_names(template: &Value, found: &mut Vec<Finding>) {
-    let fix = "rename it; if it is part of podgate and was added by hand, remove all such parts";
+    let fix = "rename it; if it is a part of podgate that was added by hand, remove all parts of podgate";
     if let Some((place, _)) = parts::find_sidecar(template) {
         let what = "a container is already named podgate, which is the name of podgate's sidecar";
         found.push(Finding::error("name-taken", place.to("name"), what).fix(fix));

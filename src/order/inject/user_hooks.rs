@@ -50,7 +50,7 @@ pub(super) fn then_post_start(own: UserHook, name: &str, at: &Place) -> Result<O
         UserHook::Exec(argv) => return Ok(Some(argv.to_string())),
         UserHook::Sleep(seconds) => return Ok(Some(sleep_command(seconds))),
         UserHook::HttpGet(_) => (
-            "is an httpGet, which podgate's hook cannot run: the kubelet accepts any HTTP answer, the agent does not",
+            "is an httpGet that podgate's hook cannot run: the kubelet accepts any HTTP answer, but the agent does not",
             "write it as exec, which podgate's hook runs first, or use entrypoint mode, which needs no hook",
         ),
         UserHook::Invalid => ("has no action that Kubernetes can run", "remove it"),
@@ -95,7 +95,7 @@ pub(super) fn then_pre_stop(
             let command = agent_command(&["check", "--check-timeout", &seconds, &check.to_string()]);
             let what = format!(
                 "when the other containers have exited, podgate's hook sends the preStop httpGet of {} from inside the container, for at \
-                 most {seconds}; any status outside 200 to 399 fails the hook, but the container stops anyway",
+                 most {seconds}. If the status is not 200 to 399, the hook fails, but the container stops anyway",
                 container.name
             );
             Ok((

@@ -102,7 +102,7 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     if is_shared && let Some(planned) = plan.containers.iter().find(|planned| planned.needs_tether()) {
         let name = &planned.name;
         let what = format!(
-            "with shareProcessNamespace, the file lock of podgate's hook in {name} ends with that hook, so podgate cannot tell when \
+            "with shareProcessNamespace, the file lock of podgate's hook in {name} is released when the hook ends, so podgate cannot tell when \
              {name} has stopped"
         );
         let fix = format!("use entrypoint mode for {name}, or remove shareProcessNamespace");
@@ -139,7 +139,7 @@ fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     };
     for ContainerRef { name, .. } in ended.filter(stays) {
         let what = format!(
-            "{name} fails permanently if a container that it waits for exits, because the kubelet does not restart {name}"
+            "{name} fails permanently if one of its dependencies exits, because the kubelet does not restart {name}"
         );
         let fix = format!("set restartPolicy: OnFailure, or {}{name}: ignore", keys::ON_DEPENDENCY_RESTART_PREFIX);
         findings.push(Finding::warning("restart-fails", Place::spec("restartPolicy"), what).fix(fix));

@@ -37,7 +37,7 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
     let Some(first) = held.first() else { return };
     let with = |has: fn(&ContainerPlan) -> bool| held.iter().find(|own| plan.get(own.name).is_some_and(has));
     if let Some(own) = with(|planned| planned.fail_fast) {
-        let what = format!("{} has no effect on {}, which stays held in any case", keys::FAIL_FAST, own.name);
+        let what = format!("{} has no effect on {}, because a held container cannot exit", keys::FAIL_FAST, own.name);
         findings.push(Finding::note("unused-annotation", annotation_place(keys::FAIL_FAST), what));
     }
     check_workflow(template, first, findings);
@@ -65,10 +65,10 @@ fn check_source(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding>
     };
     let mut needs = plan.containers.iter().flat_map(|other| &other.after);
     if let Some(need) = needs.find(|need| need.container == name && is_late(need.want)) {
-        let what = format!("podgate learns {need} only from the kubelet's status, 1 to 2 s late");
+        let what = format!("podgate learns that {need} is met only from the kubelet's status, 1 to 2 s late");
         let fix = match own.is_native() {
             true => format!("if this matters, give {name} an httpGet, tcpSocket or grpc probe"),
-            false => format!("if this matters, set the command of {name}: podgate then observes the container itself"),
+            false => format!("if this matters, set the command of {name}: podgate then observes {name} directly"),
         };
         findings.push(Finding::note("known-by-kubelet", own.place(), what).fix(fix));
     }
@@ -99,7 +99,7 @@ fn check_devices(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
     let names = own.value.pointer("/resources/limits").and_then(Value::as_object).into_iter().flatten();
     if let Some((resource, _)) = names.into_iter().find(|(name, _)| name.contains('/')) {
         let what = format!(
-            "{} has the device {resource}: if the kubelet restarts while {0} is held, the Pod can fail",
+            "{} requests the device {resource}: if the kubelet restarts while {0} is held, the Pod can fail",
             own.name
         );
         let fix = format!("set the command of {}, so that the container waits in a gate", own.name);

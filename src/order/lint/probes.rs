@@ -218,7 +218,7 @@ fn report_late_ports(
         let (then, fix) = match is_in_gate {
             true => {
                 let fix = format!(
-                    "remove the check; to let others wait until {owner} answers, use {}{owner}",
+                    "remove the check; to let other containers wait until {owner} answers, use {}{owner}",
                     keys::READY_PREFIX
                 );
                 ("this check has passed".to_owned(), fix)
@@ -258,7 +258,7 @@ fn check_pre_stop(own: &ContainerRef<'_>, planned: &ContainerPlan, plan: &Plan, 
     let limit = if sleep >= own_limit {
         format!("it has at most {}", format_duration(own_limit))
     } else if let Some(other) = shortest.filter(|other| sleep >= other.pre_stop_limit) {
-        format!("{} waits for it for at most {}", other.name, format_duration(other.pre_stop_limit))
+        format!("{} waits for this container for at most {}", other.name, format_duration(other.pre_stop_limit))
     } else {
         return;
     };

@@ -49,7 +49,7 @@ pub fn check_returned(
     }
     for (name, parts) in inject::lost_parts(expected, returned) {
         let what = format!(
-            "after all webhooks of the cluster, parts of podgate in {name} are missing or different, so the order is not kept: {}",
+            "after all webhooks of the cluster have run, parts of podgate in {name} are missing or different, so the order is not kept: {}",
             parts.join(", ")
         );
         let fix = "let the other webhooks skip these parts, or let podgate's webhook run after them";
@@ -70,7 +70,7 @@ pub fn relocate_returned(finding: Finding, returned: &Value, template: &Value) -
         let own = at.of(returned).and_then(|own| own["name"].as_str()).and_then(|name| find_container(template, name));
         at = own.map_or_else(|| place(template, ""), |(own, _)| Place([own.0, rest].concat()));
     }
-    let message = format!("after all webhooks of the cluster: {}", finding.message);
+    let message = format!("after all webhooks of the cluster have run: {}", finding.message);
     Finding { at, message, ..finding }
 }
 
@@ -173,12 +173,12 @@ pub fn check_refusal(code: u16, message: &str) -> Finding {
         || has("error looking up service account");
     if is_unknown {
         let what =
-            format!("cannot create this Pod in a dry run, so podgate did not check the changes of the cluster: {text}");
+            format!("cannot create this Pod in a dry run, so podgate did not check the changes by webhooks: {text}");
         return Finding::note("dry-run-skipped", at, what);
     }
     let fix = if rejects_env_files(message) {
-        "this API server cannot hold containers: it is older than Kubernetes 1.35, or its feature gate EnvFiles is off; switch \
-         the gate on, or give the held containers a command"
+        "this API server does not support hold mode: it is older than Kubernetes 1.35, or its feature gate EnvFiles is off; turn \
+         EnvFiles on, or give the held containers a command"
     } else if has("violates PodSecurity") && has(&format!("\"{SIDECAR_NAME}\"")) {
         "set the fields that the message names; another webhook has changed podgate's sidecar: let that webhook skip the sidecar"
     } else if has("violates PodSecurity") {

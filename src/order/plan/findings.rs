@@ -34,7 +34,7 @@ pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph,
             );
             let finding = Finding::warning("exit-not-final", at, what).span(word);
             findings.push(finding.fix(format!(
-                "move {name} to spec.initContainers, or set restartPolicy: OnFailure (for one container: Kubernetes 1.35)"
+                "move {name} to spec.initContainers, or set restartPolicy: OnFailure (Kubernetes 1.35 also allows this for {name} alone)"
             )));
         }
     }

@@ -68,7 +68,7 @@ impl Graph {
             Some(want) => need.until.want = want,
             None => {
                 let what = format!(
-                    "{} waits for {} here and for {} in {}, which can never be met at the same time",
+                    "{} waits for {} here and for {} in {}, and these conditions can never be met at the same time",
                     edge.waiter,
                     edge.until,
                     need.until,

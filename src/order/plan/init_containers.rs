@@ -102,7 +102,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         _ if restarts => Ok(None),
         WantedState::Ready if has_readiness => Ok(None),
         _ => Ok(Some(format!(
-            "{container} is a native sidecar, which has started (by its startupProbe, if any) before the next container starts"
+            "{container} is a native sidecar, which has started and passed its startupProbe, if any, before the next container starts"
         ))),
     }
 }

@@ -111,7 +111,7 @@ impl ModeResolver<'_> {
                 true => ("hold-impossible", format!("{name} is in hold mode"), entrypoint_advice(name)),
                 false => ("unknown-command", format!("the command of {name} is not known"), command_advice(name)),
             };
-            let what = format!("{}, which requires a gate for {name}, but {why}", gate.reason);
+            let what = format!("{}, so {name} needs a gate, but {why}", gate.reason);
             let finding = Finding::error(rule, gate.at.clone(), what).fix(fix + &gate.or);
             return findings.push(Finding { span: gate.span.clone(), ..finding });
         }
@@ -161,7 +161,7 @@ impl ModeResolver<'_> {
         let GateRequirement { reason: gate, at: gate_at, span: word, or, .. } = gate;
         match hooked.get(name) {
             Some(HookReason::Requested(key)) => {
-                let what = format!("{name} is in post-start mode, but {gate}, which requires a gate");
+                let what = format!("{name} is in post-start mode, but {gate}, so {name} needs a gate");
                 let fix = format!("write {}{name}: auto{or}", keys::MODE_PREFIX);
                 findings.push(Finding::error("mode-conflict", annotation_place(key), what).fix(fix));
             }
@@ -171,7 +171,7 @@ impl ModeResolver<'_> {
                 let last = root_cause(name, hooked);
                 let fix = format!("write {}{last}: auto{or}", keys::MODE_PREFIX);
                 let what = format!(
-                    "{gate}, but {last} comes after {name} and is in post-start mode: only hooks in earlier containers can \
+                    "{gate}, but {last} comes after {name} and is in post-start mode. Only hooks in earlier containers can \
                      hold {last} back, and no container can wait in a gate while a hook runs"
                 );
                 findings.push(Finding { span: word, ..Finding::error("mode-conflict", gate_at, what).fix(fix) });

@@ -64,7 +64,7 @@ pub(super) fn plan_set(
             let tracked: Vec<&str> = before.states.keys().map(String::as_str).collect();
             let tracked = tracked.join(", ");
             return Err(format!(
-                "the sidecar does not track {container}, so its state cannot be set; choose one of {tracked}"
+                "the sidecar does not track {container}, so this state cannot be set; choose one of {tracked}"
             ));
         }
         after.states.extend(state.map(|state| (container.clone(), state)));
@@ -105,7 +105,7 @@ pub(super) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<Over
             value: None,
             was: Some(value.clone()),
             effects: vec![format!(
-                "{name} was {state}; the sidecar determines its state again{then}. Started containers keep running."
+                "{name} was {state}; the sidecar determines the state of {name} again{then}. Started containers keep running."
             )],
         }
     };
@@ -165,7 +165,7 @@ fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
         lines.push("opens nothing: no hook or gate waits for this state".to_owned());
         // If the Pod has a held container, the sidecar is never idle.
         if before.stage == Stage::Started && !containers.iter().any(PodContainer::is_hold) {
-            lines.push("all containers have started: the sidecar reads the override when a gate waits".to_owned());
+            lines.push("the sidecar is idle: it applies the override the next time that a gate waits".to_owned());
         }
     }
     let was = state(target).map_or("unknown", State::as_str);

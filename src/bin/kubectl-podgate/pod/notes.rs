@@ -114,7 +114,7 @@ fn hold_note(row: &Row) -> Option<String> {
         _ if !row.kubelet.is_held => return None,
         _ if row.is_released => format!("{name} is released; the kubelet creates it within seconds."),
         _ if conditions.is_empty() => {
-            format!("{name} is held by podgate: its conditions are met, but the sidecar has not opened its gate yet.")
+            format!("{name} is held by podgate: its conditions are met, but the sidecar has not opened the gate yet.")
         }
         _ => format!("{name} is held by podgate: it waits for {conditions}."),
     })
@@ -134,8 +134,8 @@ fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
     Some(match sidecar.kubelet.state {
         _ if view.node.is_none() => "Nothing is published yet: the Pod has no node.".to_owned(),
         Some("running") => format!(
-            "The sidecar runs, but has published nothing. Either it uses only the board (--publish board), or it may not patch this Pod \
-             (manifests/rolebinding.yaml), or it cannot reach the API server. See its log: kubectl logs -n {} {} -c {name}",
+            "The sidecar runs, but has published nothing. Either it uses only the board (--publish board), has no permission to patch this \
+             Pod (manifests/rolebinding.yaml), or cannot reach the API server. See its log: kubectl logs -n {} {} -c {name}",
             view.namespace, view.pod
         ),
         _ => format!("Nothing is published yet: the sidecar {name} is not running ({}).", sidecar.kubelet.describe()),
@@ -166,7 +166,7 @@ fn deletion_note(facts: &Facts<'_>) -> Option<String> {
         }
         _ => format!(
             "The kubelet stops nothing while a hook waits, and the sidecar has not reported yet that it released the hooks. If the sidecar \
-             cannot release them (not running, or no API server), the Pod stays until the hook of {} times out after {}.",
+             does not run or cannot reach the API server, the Pod stays until the hook of {} times out after {}.",
             first.name,
             first.timeout.as_deref().unwrap_or_default()
         ),
@@ -201,7 +201,7 @@ fn disagreement_note(facts: &Facts<'_>, row: &Row) -> Option<String> {
         (Some("NotReady" | "Started"), true) => "ready",
         _ => return None,
     };
-    let why = "Once all containers have started, podgate updates its state only while a gate waits.";
+    let why = "Once all containers have started, podgate updates the published states only while a gate waits.";
     Some(format!("{}: the kubelet reports {readiness} now. {why}", row.name))
 }
 

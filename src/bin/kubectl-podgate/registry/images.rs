@@ -165,7 +165,7 @@ impl ResolvedImages {
             resolved.commands.insert(name.to_owned(), info.clone());
             if self.is_pinning && !image.contains('@') {
                 let pinned = format!("{image}@{}", info.digest);
-                let message = format!("pinned the image of {name:?}, because it provides the command: {pinned}");
+                let message = format!("pinned the image of {name:?}, from which podgate read the command: {pinned}");
                 resolved.findings.push(Finding::note("image-pinned", at.clone(), message));
                 resolved.edits.push(Edit { at, op: Op::Set(Value::String(pinned)) });
             }

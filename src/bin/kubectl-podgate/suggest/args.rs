@@ -7,8 +7,8 @@ const HELP: &str = "\
 A container needs another one if it names an address of that container: localhost:PORT, 127.0.0.1:PORT,
 [::1]:PORT, or a Unix socket on a shared volume. suggest reads the environment, the arguments, and the
 ConfigMaps that are in the same input. It shows each address with its place. An address is doubtful if
-several containers can listen on it, or if its name says that it is not needed at the start; doubtful
-addresses are shown and not used. No address is proof: read the result before you use it.
+several containers can listen on it, or if the name of its variable or argument says that the address is
+not needed at the start. A doubtful address is shown but not used. Check the result before you use it.
 
 Examples:
   kubectl podgate suggest shop.yaml

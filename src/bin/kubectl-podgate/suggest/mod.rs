@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
                 let verdict = match (&found.order, &found.cycle) {
                     _ if is_closed => "declares an order already, or is excluded by its label".to_owned(),
                     (Some(order), _) => format!("{}: \"{order}\"", declare::keys::ORDER),
-                    (_, Some(cycle)) => format!("no order, because the addresses have a cycle: {cycle}"),
+                    (_, Some(cycle)) => format!("no order, because the containers need each other: {cycle}"),
                     _ => "no order: no container clearly needs another one".to_owned(),
                 };
                 let verdict = format!("{}: {}: {verdict}", start.in_file(&source.name), at.name(&document.value));

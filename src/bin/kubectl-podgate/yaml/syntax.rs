@@ -30,7 +30,7 @@ pub(super) fn explain(before: &str, error: &Error) -> (String, &'static str) {
             ("this is a Helm template", "check or inject the output of `helm template`")
         }
         Error::NullIntoString { .. } => ("a key is empty", "write a name before the colon"),
-        Error::Unexpected { .. } => ("a list or an object as a key, or text without a value", "write KEY: VALUE"),
+        Error::Unexpected { .. } => ("a key is a list or an object, or a text has no value", "write KEY: VALUE"),
         Error::ExternalMessage { source, .. } => match &**source {
             ExternalMessageSource::Parser(error) => return explain_syntax(error.kind()),
             _ => INVALID,

@@ -22,7 +22,7 @@ impl Controller {
         let trust = self.status_trust.on_pod_update(facts, now());
         if trust == Trust::Assumed {
             warn!(
-                "the kubelet reports that the sidecar's container started before this process; check the node's clock"
+                "the kubelet's start time of the sidecar's container is before the start of this process; check the node's clock"
             );
         }
         let trusted = trust != Trust::Outdated;

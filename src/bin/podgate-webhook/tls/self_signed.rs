@@ -173,7 +173,7 @@ impl CertKeeper {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) => Err(match status.code {
                 409 => StepError::Conflict,
-                404 => failed("not found; apply manifests/injector or the chart again, which creates it"),
+                404 => failed("not found; to create it, apply manifests/injector or the chart again"),
                 _ => failed(&status.message),
             }),
             Ok(Err(error)) => Err(failed(&error_chain(&error))),

@@ -138,8 +138,8 @@ impl Writer<'_> {
         let (waiter, _) = waiters.0.get(name)?.iter().find(|(_, want)| *want == WantedState::Ready)?;
         let waiter = self.plan.get(waiter)?;
         let what = format!(
-            "{} waits for {name}, but Istio has rewritten the {field} of {name}: the variable {} of {proxy} has no valid \
-             original, so only {proxy} can answer",
+            "{} waits for {name}, but Istio has rewritten the {field} of {name}. The variable {} of {proxy} does not \
+             contain the original probe, so only {proxy} can answer the rewritten probe",
             waiter.name,
             istio::ORIGINALS
         );

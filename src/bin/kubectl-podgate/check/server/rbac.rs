@@ -72,8 +72,8 @@ async fn may_not(cluster: &Cluster, namespace: &str, account: &str, verb: &str) 
 /// Returns a finding if the service account lacks RBAC verbs that the sidecar needs (`missing`).
 pub(crate) fn lacks_verbs(namespace: &str, account: &str, missing: &[&str]) -> Option<Finding> {
     let message = format!(
-        "the service account {account} in {namespace} may not {} pods: held containers start up to 90 s late, and states are \
-         not published",
+        "the service account {account} in {namespace} lacks permissions for Pods ({}): held containers start up to 90 s late, and \
+         states are not published",
         missing.join(", ")
     );
     let fix = "bind podgate's role to the account (kubectl podgate install --namespaces, or manifests/rolebinding.yaml), or \

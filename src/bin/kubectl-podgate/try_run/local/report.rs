@@ -45,7 +45,7 @@ pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> 
         Outcome::InOrder => format!("The order was kept: {title} started in {took}."),
         Outcome::Broken => format!("The order of {title} was broken."),
         Outcome::Incomplete => format!("Not all containers of {title} were Ready after {took}."),
-        Outcome::FaultMissing => format!("Some faults of {title} are missing: this run does not show their effect."),
+        Outcome::FaultMissing => format!("Some faults of {title} did not happen: this run does not show their effect."),
     };
     timeline.started = start == Outcome::InOrder;
     let is_timeout = i64::try_from(args.timeout.as_millis()).is_ok_and(|limit| run.judged_at - run.zero >= limit);

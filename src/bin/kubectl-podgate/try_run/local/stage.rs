@@ -48,7 +48,7 @@ impl Stage<'_> {
             // A stand-in does not handle the request to exit. The stand-in's gate ends the stand-in instead.
             let asked = self.planned.plan.containers.iter().filter(|planned| planned.quit.is_some());
             let asked: Vec<String> = asked.map(|planned| planned.name.clone()).collect();
-            self.notes.extend(asked.iter().map(|name| format!("this run ends {name} without its request to exit")));
+            self.notes.extend(asked.iter().map(|name| format!("this run ends {name}, but sends no request to exit")));
             let listed = annotations.get(keys::JOB_SIDECARS).and_then(Value::as_str).map(str::to_owned);
             let last: Vec<String> = listed.into_iter().chain(asked).collect();
             if !last.is_empty() {
@@ -70,7 +70,7 @@ impl Stage<'_> {
             // container.
             init.iter_mut().for_each(|one| *one = json!({"name": one["name"]}));
             self.notes.push(
-                "init containers do not run here, nor do native sidecars without a probe or before an init container"
+                "this run omits init containers, and native sidecars that have no probe or precede an init container"
                     .to_owned(),
             );
         }
