@@ -13,8 +13,8 @@ const SPIN: &str = "spin";
 /// The option that starts the spinning processes.
 const OPTION: &str = "--awake";
 
-/// Spinning processes, one for each processor, which use only idle time (`SCHED_IDLE`). The list is empty without the
-/// option. The processes are killed on drop.
+/// Spinning processes, one for each processor, which use only idle time (`SCHED_IDLE`). The list is empty without
+/// `--awake`. The processes are killed on drop.
 pub(crate) struct Awake(Vec<Child>);
 
 impl Awake {

@@ -18,7 +18,7 @@ mod pod;
 mod pods_at_once;
 mod three;
 
-/// Substitute for the tests' module `scene`. Prints messages of the cluster's helpers to standard error.
+/// Replaces the tests' module `scene`, through which the module `cluster` prints messages. Prints to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");

@@ -18,7 +18,7 @@ const STARTS: &[&str] = &[
     "containers=15 order_names=15 wide=15 words=900",
     "containers=60 order_names=60 wide=60 checks=64 mounts=90",
 ];
-/// Number of unsuccessful changes after which the search continues with the next start.
+/// Number of unsuccessful changes after which the search continues with the next starting Pod.
 const STUCK: usize = 150;
 /// Maximum size of a review in the search, in bytes. The webhook has the same limit for a request.
 const BODY_MAX: usize = 4 << 20;
@@ -28,7 +28,8 @@ const CLIENTS: usize = 8;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Measures each known expensive Pod, then searches for more expensive Pods for `seconds`. The search changes some
-/// properties of a Pod, and keeps a change that raises the webhook's processor time. Prints the result of each start.
+/// properties of a Pod, and keeps a change that raises the webhook's processor time. Prints a result for each starting
+/// Pod.
 pub(crate) fn search(webhook: &Webhook, client: &Client, seconds: u64) {
     let mut connection = client.connect().expect("a connection");
     let mut cost = |body: &[u8]| {

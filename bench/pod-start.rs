@@ -21,7 +21,7 @@ mod cluster;
 #[path = "../tests/kubelet/pod.rs"]
 mod pod;
 
-/// Substitute for the tests' module `scene`. Prints messages of the cluster's helpers to standard error.
+/// Replaces the tests' module `scene`, through which the module `cluster` prints messages. Prints to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");

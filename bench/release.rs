@@ -25,7 +25,7 @@ mod cluster;
 mod pod;
 mod steal;
 
-/// Substitute for the tests' module `scene`. Prints messages of the cluster's helpers to standard error.
+/// Replaces the tests' module `scene`, through which the module `cluster` prints messages. Prints to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");
@@ -381,7 +381,7 @@ fn start_pods(row: &Row, names: &[String]) -> (Vec<Times>, f64) {
 fn read_times(way: &Way, pod: &str) -> Times {
     let start = eventually("the application's first line", 60, || event(pod, "app", "start"));
     let ready = eventually("the predecessor's line", 10, || event(pod, "db", "ready"));
-    // The log lacks these lines if the hook started before the container's first process had opened the log.
+    // The log lacks the agent's lines if the hook started before the container's first process had opened the log.
     let line = |message| agent_time(pod, way.agent?, message);
     let released = line("released").zip(line("waiting")).map(|(released, waiting)| released - ready.max(waiting));
     // The sidecar of a held container logs the accepted patch.

@@ -19,7 +19,7 @@ mod cluster;
 mod pod;
 mod three;
 
-/// Substitute for the tests' module `scene`. Prints messages of the cluster's helpers to standard error.
+/// Replaces the tests' module `scene`, through which the module `cluster` prints messages. Prints to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");

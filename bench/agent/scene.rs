@@ -17,7 +17,7 @@ pub(crate) enum Method {
     Bell,
     Inotify,
     Polling,
-    /// A shell loop: `until grep …; do sleep SECONDS; done`. The text is SECONDS.
+    /// A shell loop: `until grep …; do sleep SECONDS; done`. The field is SECONDS.
     Loop(&'static str),
     /// `inotifywait` in a shell loop.
     InotifyWait,

@@ -12,7 +12,6 @@ use std::time::Duration;
 /// Number of connections. Each of them sends one request at a time.
 const CONNECTIONS: usize = 8;
 
-/// A request to the API server.
 pub(crate) struct Request {
     pub(crate) method: &'static str,
     pub(crate) path: String,

@@ -35,7 +35,7 @@ mod program {
     pub(crate) const NAME: &str = "kubernetes";
 }
 
-/// Substitute for the tests' module `scene`. Prints messages of the cluster's helpers to standard error.
+/// Replaces the tests' module `scene`, through which the module `cluster` prints messages. Prints to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");

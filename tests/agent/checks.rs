@@ -176,7 +176,7 @@ fn mount_check_of_a_dead_mount_times_out() {
     let line = format!("{PROGRAM} check {check} --check-timeout 300ms 2>{}", at("errors"));
     assert_eq!(shell.run(&line), 69);
     assert!(std::fs::read_to_string(at("errors")).unwrap().ends_with("timed out\n"));
-    // If a gate has such a check, the gate still keeps its own time limit.
+    // A gate with this check still keeps its own time limit.
     let gate = Agent::new(&["entrypoint", "--timeout", "2s", "--check-timeout", "300ms"], &scene.termination)
         .flag("check", check)
         .flag("termination-log", &scene.termination)

@@ -116,7 +116,7 @@ fn waiting_probe_ends_when_the_gate_has_opened_and_the_checks_pass() {
     let (opens, passes) = (scene.root.join("opens"), scene.root.join("passes"));
     let mut probe =
         probe(&scene.self_directory).arg("--wait").flag("check", format!("file://{}", passes.display())).spawn();
-    // The probe can start before the gate, and it can find the report of an earlier incarnation.
+    // The probe can start before the gate. The probe then finds the report of an earlier incarnation.
     let exited = Some(Process { pid: u32::MAX, start_ticks: 1 });
     write_report(&scene, &Report { process: exited, ..opened_report() });
     let check = format!("file://{}", opens.display());

@@ -135,7 +135,7 @@ fn own_command_runs_after_the_others_have_exited() {
     scene.set_state("api", State::Completed);
     hook.wait().assert_released();
     assert!(done.exists());
-    // The hook also runs the command at a restart, and without conditions.
+    // The hook also runs the command of `--then` if only the container restarts, and without conditions.
     for until in [&["api"][..], &[]] {
         let scene = running_pod();
         let done = scene.root.join("done");

@@ -443,7 +443,8 @@ spec:
     )
 }
 
-/// Before the other webhook adds the container, the manifest needs nothing from podgate or has an error.
+/// The manifest lacks `daprd`. Without the other webhook, an order with `daprd?` needs nothing from podgate, and an
+/// order with `daprd` is an error.
 #[test]
 fn containers_of_other_webhooks_are_checked_in_the_returned_pod() {
     for order in ["daprd?=Started, app", "daprd=Started, app"] {

@@ -1,4 +1,4 @@
-//! Tests of the forecast of each mode. docs/guarantees.md explains the facts in these texts.
+//! Tests of the forecast of each mode. docs/guarantees.md explains the facts in the forecasts.
 
 use super::{check, file};
 use serde_json::json;

@@ -71,7 +71,7 @@ fn container(name: &str) -> Value {
     json!({"name": name, "image": "i", "command": ["c"]})
 }
 
-/// Returns a running Pod that declares an order. Its controller is an object `name` of this kind. If the kind is
+/// Returns a running Pod that declares an order. Its controller is an object `name` of this `kind`. If `kind` is
 /// Deployment, the controller is a ReplicaSet of the Deployment `name`. Without a kind, the Pod has no controller.
 fn ordered_pod(kind: &str, name: &str, has_sidecar: bool) -> Value {
     let mut pod = json!({

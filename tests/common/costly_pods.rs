@@ -248,7 +248,7 @@ pub(crate) fn pod(numbers: &[usize]) -> Value {
 fn container(numbers: &[usize], own: &str, n: usize) -> Value {
     let at = |knob: At| numbers[knob as usize];
     let mut out = json!({"name": own, "image": "i"});
-    // The limit applies to the sum over all containers, so the last containers are plain.
+    // Podgate limits the sum of the values of all containers, so only the first containers have long lists.
     let is_wide = n < at(At::wide);
     let count =
         |knob| if is_wide { at(knob) } else { usize::from(numbers[knob as usize] > 0 && matches!(knob, At::words)) };

@@ -1,4 +1,4 @@
-//! Tools and rights that only some tests need. The script `tests/needs` lists them.
+//! Tools and permissions that only some tests need. The script `tests/needs` lists them.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ pub(crate) fn missing(need: &str) {
     eprintln!("skipped: this machine lacks {need}");
 }
 
-/// Returns a text that describes the missing tool or right, and how to get it.
+/// Returns a text that describes the missing tool or permission, and how to get it.
 fn message(need: &str) -> String {
     let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/needs")).arg(need).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -81,7 +81,8 @@ fn seen_pod() -> Pod {
     pod
 }
 
-/// A gate that restarts its command after a restart of another container reads the restart count from the board.
+/// A gate that restarts its command after a restart of another container reads that container's restart count from
+/// the board.
 #[test]
 fn board_counts_the_restarts_of_a_native_sidecar() {
     let (pod, api) = (seen_pod(), Api::new(meshed(&Value::Null, true)));
@@ -140,7 +141,7 @@ fn container_is_asked_to_exit_when_all_others_have_ended() {
     let (pod, api) = (seen_pod(), Api::new(with(running("m1"))));
     let Some(sidecar) = api.sidecar(&pod, &format!("export PODGATE_CONTAINERS='{list}'")) else { return };
     until("both run", || ["main", "proxy"].iter().all(|name| pod.state(name) == State::Ready));
-    // The kubelet restarts a container that has failed.
+    // The kubelet restarts `main` after a failure, so the sidecar must not ask `proxy` yet.
     api.change(&json!({"status": with(ended(1))["status"]}));
     until("main has failed", || pod.state("main") == State::Failed);
     server.set_nonblocking(true).unwrap();

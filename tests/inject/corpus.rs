@@ -40,7 +40,6 @@ pub(crate) fn templates(file: &str) -> Vec<Value> {
     documents(file).iter().flat_map(of).collect()
 }
 
-/// Returns the names of all files.
 pub(crate) fn files() -> Vec<String> {
     let entries = fs::read_dir(directory()).expect("the corpus");
     let mut names: Vec<String> =

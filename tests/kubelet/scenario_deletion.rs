@@ -28,7 +28,7 @@ fn pod_is_deleted_in_time_while_a_hook_waits() {
     for name in ["db", "api", "web"] {
         let end = &ended.kubelet_status(name)["state"]["terminated"];
         // On SIGTERM the test server exits with 0, or with 143 if the handler is not yet installed. Exit code 137 would
-        // mean SIGKILL after the grace period. The kubelet may not have started the containers after db.
+        // mean SIGKILL after the grace period. In some runs, the kubelet starts only db.
         let by_term = end["exitCode"] == 0 || end["exitCode"] == 143;
         let never = *end == Value::Null || end["reason"] == "ContainerStatusUnknown";
         assert!(by_term || (name != "db" && never), "{name}: {end}");

@@ -1,5 +1,5 @@
 //! Tests of clusters without the feature gate `EnvFiles`, which hold mode needs. In Kubernetes 1.35 to 1.37, an
-//! administrator can turn it off.
+//! administrator can turn off this feature gate.
 
 use crate::admission::check_output;
 use crate::admission::install::{self, InstalledWebhook, NAMESPACE};

@@ -82,8 +82,8 @@ fn alone_order_survives_a_kubelet_restart() {
     assert_order_survives_kubelet_restart("kubelet", server("db").http(8001));
 }
 
-/// The kubelet's restart kills the hook of db, which could run the exec probe as a check. Then only the kubelet can run
-/// that probe.
+/// The hook of db could run the exec probe as a check, but the kubelet's restart kills the hook. After that, only the
+/// kubelet can run the probe.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn alone_order_survives_a_kubelet_restart_with_exec_probe() {

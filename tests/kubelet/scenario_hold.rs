@@ -77,8 +77,8 @@ fn chain_of_held_containers_starts_in_order() {
     }
 }
 
-/// A container that was held for 90 s must start soon after its release. A newer kubelet could put held containers into
-/// a back-off, which would be 80 s long by then.
+/// A container that was held for 90 s must start soon after its release. A future kubelet could put held containers
+/// into a back-off, which would be 80 s long by then.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn container_held_for_90_s_has_no_back_off() {
@@ -96,7 +96,7 @@ fn container_held_for_90_s_has_no_back_off() {
 fn alone_kubelet_and_runtime_killed_while_a_container_is_held() {
     let Some(scene) = Scene::exclusive("hold-kill") else { return };
     let run = begin_held(&scene, "killed");
-    // A kubelet that starts while the runtime is down exits.
+    // Restart containerd first, because a kubelet exits if it starts while the runtime is down.
     run_script(&["restart-containerd", "--kill"]);
     run_script(&["restart-kubelet", "--kill"]);
     sleep(Duration::from_secs(4));

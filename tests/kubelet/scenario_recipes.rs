@@ -118,7 +118,8 @@ fn line_has_the_time_of_its_program() {
 /// A container, the sign of its start, and the sign that the container meets the condition of the next one.
 type Step = (&'static str, Sign, Sign);
 
-/// Returns how long after its condition was met each container started, in milliseconds. Omits the first container.
+/// Returns each container's delay in milliseconds: from the time when its condition was met to its start. Omits the
+/// first container.
 fn delays(run: &FollowedPod, order: &[Step]) -> Vec<f64> {
     let delay = |pair: &[Step]| pair[1].1.time(run, pair[1].0) - pair[0].2.time(run, pair[0].0);
     order.windows(2).map(delay).collect()
@@ -192,7 +193,7 @@ fn recipe_of_haproxy() {
     run_recipe("haproxy", None, &[APP, HAPROXY]);
 }
 
-/// Without podgate, the signs of the recipes show a broken order. Both manifests list the waiting container first.
+/// Creates two recipes without podgate. Both list the waiting container first, so the signs must show a broken order.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn signs_of_the_recipes_show_a_broken_order() {
@@ -256,7 +257,7 @@ fn recipe_of_git_sync() {
     run_in(&scene, "git-sync", Some(("https://git.example.com", &server)), &[("git", page, page), NGINX]);
 }
 
-/// `app` needs 2 s to stop. Without a stop order, `rsyslogd` would exit before the last line.
+/// `app` needs 2 s to stop. Without a stop order, `rsyslogd` would exit before `app` writes its last line.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_a_log_shipper() {

@@ -74,8 +74,8 @@ pub(crate) fn time_in_row(row: &Value, what: &str) -> f64 {
     at.expect("a time after 1970").as_millis() as f64
 }
 
-/// Asserts that the timeline shows the containers of `lives` in order. Each time must lie between the container's own
-/// log and the next event that depends on it.
+/// Asserts that the timeline shows the containers of `lives` in order. Each time of Ready must lie between the
+/// time in the container's own log and the start of the next container.
 fn assert_timeline(run: &FollowedPod, lives: &[IncarnationLog]) {
     let (code, text) = run_podgate(run, &["timeline", "-o", "json"]);
     assert_eq!(code, 0, "{text}");

@@ -256,7 +256,6 @@ impl FollowedPod<'_> {
         })
     }
 
-    /// Returns the log of the sidecar.
     pub(crate) fn sidecar_log(&self) -> String {
         kubectl(&["-n", &self.scene.namespace, "logs", &self.pod, "-c", "podgate"])
     }

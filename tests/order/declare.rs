@@ -219,7 +219,7 @@ fn lists_that_yaml_has_cut_or_changed_are_errors() {
     assert!(fix.starts_with("put the order in quotes"), "{fix}");
     let (rule, _, fix) = find(json!({"podgate.io/stop-order": "web", "api": null, "podgate.io/mode": "auto"}));
     assert_eq!((rule, fix.as_str()), ("cut-at-comma", "put the list in quotes: podgate.io/stop-order: \"web, api\""));
-    // Podgate assumes that YAML cut the nearest list before the part.
+    // Podgate assumes that YAML cut the nearest list before the key `queue`.
     let (_, message, _) = find(json!({"after.podgate.io/web": "api", "podgate.io/order": "db", "queue": null}));
     assert!(message.contains("podgate.io/order is \"db\", and queue became a key"), "{message}");
     // The API server sorts the keys and turns null into "".

@@ -273,7 +273,7 @@ fn native_sidecars_are_advised_for_simple_chains() {
     job["spec"]["restartPolicy"] = json!("Never");
     assert_eq!(advice(&job), None, "proxy may run to completion");
     job["metadata"]["annotations"]["podgate.io/job-sidecars"] = json!("proxy");
-    // On the other versions, the rule native-startup warns of such a startupProbe.
+    // On 1.34 and 1.35, the rule native-startup warns of the startupProbe of a native sidecar.
     for (version, is_advised) in [(None, true), (Some("1.34"), false), (Some("1.35"), false), (Some("1.36"), true)] {
         assert_eq!(advice_for(&job, version).is_some(), is_advised, "{version:?}");
     }

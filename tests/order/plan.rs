@@ -74,8 +74,8 @@ fn each_step_waits_for_all_earlier_steps() {
     for (order, more, expected) in [
         ("db, cache & queue, api, web", &[][..], "db=Ready,cache=Ready,queue=Ready,api=Ready"),
         ("db=Started, api, web", &[], "db=Started,api=Ready"),
-        // The step before `web` has already waited for `db` to exit, so `web` need not. If `db` runs again, it does not
-        // delay `web`.
+        // The step before `web` has already waited for `db` to exit, so `web` does not wait for `db`. A new run of `db`
+        // does not delay `web`.
         ("db=Completed, api=Exited, web", &[], "api=Exited"),
         ("db=Completed, api, web", &[], "api=Ready"),
         ("db, api=Completed, web", &[], "db=Ready,api=Completed"),
@@ -150,7 +150,7 @@ fn impossible_hold_mode_is_rejected_with_the_ways_out() {
             "cannot be combined with post-start mode, which web has",
         ),
     ] {
-        // `db` waits for nothing and `web` does not wait for `api`, so only `api` is in hold mode.
+        // Only `api` is held: `api` has no command in the spec, `web` has a command, and `db` waits for nothing.
         let order = [("podgate.io/order", "db, api"), ("after.podgate.io/web", "log"), more];
         let template = template(&["db", "api!", "log", "web"], &order);
         let findings = plan(&template, known).unwrap_err();

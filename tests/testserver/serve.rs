@@ -20,7 +20,6 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-/// The protocol of a port.
 #[derive(Debug, Clone, Copy)]
 enum Protocol {
     Http,

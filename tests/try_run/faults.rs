@@ -36,7 +36,7 @@ fn faults_that_did_not_occur_exit_with_4_and_a_reason() {
     job["spec"]["restartPolicy"] = "Never".into();
     let ended = "migrate had ended (exit code 0).";
     let cases: &[Case<'_>] = &[
-        // The container ends first.
+        // The container ends before the fault.
         (&completed, &["migrate@crash:4s"], &[("migrate@crash:4s", ended)]),
         (&completed, &["migrate@kill:15s"], &[("migrate@kill:15s", ended)]),
         (&completed, &["migrate@crash:1h", "api@kill:3s"], &[("migrate@crash:1h", ended)]),
@@ -52,7 +52,7 @@ fn faults_that_did_not_occur_exit_with_4_and_a_reason() {
         ),
         (&exited, &["migrate@slow:2s", "migrate@kill:1s"], &[("migrate@slow:2s", "migrate had ended (SIGKILL).")]),
         (&job, &["db@crash:1h"], &[("db@crash:1h", "db had ended (exit code 0).")]),
-        // The run ends first.
+        // The run ends before the fault.
         (&probed(), &["api@crash:1m"], &[("api@crash:1m", "the run ended first.")]),
         (&probed(), &["web@kill:1m"], &[("web@kill:1m", "the run ended first.")]),
         (&probed(), &["sidecar@kill:1m"], &[("sidecar@kill:1m", "the run ended first.")]),

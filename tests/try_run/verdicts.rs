@@ -95,7 +95,7 @@ fn native_sidecar_with_a_readiness_probe_is_a_stand_in() {
     assert_outcome(&run, 0, &["mesh does not restart here if its startupProbe fails"]);
     run.assert_events(&["api waits for mesh=Ready", "mesh started", "mesh Ready", "api started"]);
     assert!(!run.out.contains("do not run here"), "{}", run.out);
-    // An init container that comes after the sidecar cannot wait for a stand-in, which starts with the others.
+    // The init container `migrate` cannot wait for a stand-in for `mesh`: stand-ins start with the regular containers.
     let migrate = json!({"name": "migrate", "image": "x"});
     own["spec"]["initContainers"].as_array_mut().unwrap().push(migrate);
     own["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "web", "image": "x"}));

@@ -3,7 +3,6 @@
 use crate::api_server::{Answer, FakeApiServer, Request};
 use serde_json::{Value, json};
 
-/// Function that changes a Pod.
 pub(crate) type Change = fn(&mut Value);
 
 pub(crate) fn hook(name: &str, more: &[&str]) -> Value {
@@ -112,7 +111,6 @@ pub(crate) fn joined(list: &Value, separator: &str) -> String {
     list.as_array().unwrap().iter().map(|item| item.as_str().unwrap()).collect::<Vec<_>>().join(separator)
 }
 
-/// Returns docs/kubectl-podgate.md.
 pub(crate) fn docs() -> &'static str {
     include_str!("../../docs/kubectl-podgate.md")
 }

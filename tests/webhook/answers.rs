@@ -141,7 +141,8 @@ fn decision_about_unknown_containers_is_left_to_a_later_call() {
     assert!(done["metadata"]["annotations"][keys::INJECTED].is_string());
 }
 
-/// A later webhook may add an unknown container, but cannot fix other errors. Podgate denies a Pod with those at once.
+/// A later webhook may add an unknown container, but cannot fix other errors. Podgate denies a Pod with other errors
+/// at once.
 #[test]
 fn other_errors_are_denied_at_once() {
     let files = Files::new();

@@ -1,4 +1,4 @@
-//! Tests of the rights in `manifests/injector`: roles, policies, the network policy, and the selection of Pods.
+//! Tests of the permissions in `manifests/injector`: roles, policies, the network policy, and the selection of Pods.
 
 use crate::install::{default, documents, injector, kustomization, object, read, run};
 use podgate::order::declare::keys;

@@ -14,7 +14,7 @@ pub(super) fn crash_before_ready(setup: &CellSetup<'_>) -> Cell {
     })
 }
 
-/// `db` exits after it became ready, while `api` starts. `api` becomes ready only after that exit.
+/// Kills `db` when `db` is ready and `api` is starting. Makes `api` ready only after that.
 pub(super) fn crash_after_ready(setup: &CellSetup<'_>) -> Cell {
     let [db, api, web] = setup.chain(&[], 8000);
     let fault_run = setup.begin(&Pod::new("chain", [db, api.args(&["--ready-on-signal"]), web]));
@@ -59,7 +59,7 @@ pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
     })
 }
 
-/// A hook or gate times out at its time limit, before `db` is Ready. All modes except post-start mode keep the order.
+/// Lets a hook or gate time out before `db` is Ready. All modes except post-start mode keep the order.
 pub(super) fn time_limit(setup: &CellSetup<'_>) -> Cell {
     const LIMIT: f64 = 3000.0;
     let fault_run = setup.begin_with_db_awaited(&["--timeout", "3s"]);

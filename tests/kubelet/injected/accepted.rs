@@ -18,7 +18,7 @@ fn documents(text: &str) -> Vec<Value> {
 
 /// Returns true if the template needs Kubernetes 1.35 or later.
 fn needs_newer_kubernetes(template: &Value) -> bool {
-    // Older Kubernetes API servers reject a restartPolicy on regular containers.
+    // An API server before Kubernetes 1.35 rejects a restartPolicy on regular containers.
     let containers = template["spec"]["containers"].as_array().into_iter().flatten();
     containers.into_iter().any(|container| container["restartPolicy"].is_string())
 }

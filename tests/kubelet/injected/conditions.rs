@@ -37,7 +37,7 @@ fn assert_follower_restarts(scene: &Scene, pod: &str) {
     assert_eq!(end["exitCode"], 69, "{end}");
     let message = end["message"].as_str().unwrap_or_default();
     assert!(message.contains("provider was restarted"), "{message}");
-    // The gate of the second run must have waited for the restarted provider.
+    // The gate of the restarted `follower` must have waited for the restarted `provider`.
     run.assert_order(&names);
     assert_eq!(again.kubelet_status("podgate")["restartCount"], 0);
 }

@@ -164,7 +164,7 @@ fn injected_job_runs_in_order() {
     scene.report(&summary(&[proxy, fetch, send]));
 }
 
-/// If a step like those of Tekton fails, all later steps are skipped at once.
+/// If a step fails, all later steps are skipped at once, as in Tekton.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn failed_step_skips_later_steps() {

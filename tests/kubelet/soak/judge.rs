@@ -8,7 +8,7 @@ use crate::cluster::Incarnation;
 use crate::guarantees::Mode;
 use crate::incarnation_log::IncarnationLog;
 
-/// Returns the time after the end of its dependency in which a container may still start, in milliseconds. See the two
+/// Returns the time in which a container may still start after its dependency has ended, in milliseconds. See the two
 /// windows of hold mode in `docs/guarantees.md`.
 const fn window(mode: Mode) -> f64 {
     match mode {

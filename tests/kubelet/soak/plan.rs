@@ -142,7 +142,7 @@ pub(super) fn staying(seed: u64) -> Vec<Plan> {
     let random = &mut Random::new(seed, 4);
     let mut plans: Vec<Plan> =
         Mode::ALL.iter().map(|mode| plan(random, &format!("stays-{}", mode.name()), *mode, CHAIN, false)).collect();
-    // The agent then remains the parent of the container's command.
+    // With this annotation, the agent remains the parent of the container's command.
     plans[0].manifest["metadata"]["annotations"]["podgate.io/on-dependency-restart"] = "restart".into();
     let mut waits = plan(random, "stays-waiting", Mode::Entrypoint, (CHAIN.0, Goal::Waiting), false);
     waits.manifest["metadata"]["annotations"]["podgate.io/timeout"] = "24h".into();
@@ -165,7 +165,7 @@ fn plan(random: &mut Random, name: &str, mode: Mode, of: (&'static str, Goal), h
     let mut containers: Vec<Value> = Vec::new();
     for (index, (name, state)) in all.iter().enumerate() {
         let ends = *state != "Ready" || is_job && *name != "proxy";
-        // Hooks need the order in the list. The other modes must not depend on it.
+        // Hooks need a list in start order. The other modes must not depend on the list order.
         let position = if mode == Mode::PostStart { index } else { random.below(index + 1) };
         containers.insert(position, container(random, mode, name, 8000 + index, ends));
     }

@@ -18,7 +18,6 @@ struct Case {
     facts: HoldFacts,
 }
 
-/// Change of a case.
 type Change = fn(&mut Case);
 
 impl Case {
@@ -206,7 +205,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::NotReady, None);
                 case.facts = HoldFacts::Open;
             },
-            // After its opening, a hook or gate makes no more decisions.
+            // After its opening, a hook or entrypoint gate makes no more decisions.
             ["closed", "closed", "closed"],
         ),
     ];
