@@ -57,7 +57,7 @@ struct Way {
     agent: Option<&'static str>,
     /// Creates the Pod. The argument is the time from the start of `db` until `db` is Ready, in milliseconds.
     pod: fn(u64) -> Value,
-    /// Longest pause of the kubelet between two probes of `db`, if `app` waits for the kubelet's probe.
+    /// Longest pause of the kubelet between two probes of `db`, if `app` waits for the kubelet's probe; otherwise zero.
     probe_period: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Measures two times: from the publication to the waiter's exit, and from exec to the first log line.
+//! Measures two times: from the publication of a state to the waiter's exit, and from exec to the first log line.
 
 use crate::scene::{Method, Scene};
 use podgate::core::state::State;

@@ -344,7 +344,7 @@ fn without_fallback_check_the_reason_names_the_dead_sidecar() {
     scene.kill_sidecar();
     let message = "the sidecar is not running and cannot restart while this hook runs; add --fallback-check";
     wait_until("the hook detects that the sidecar is not running", || scene.termination_message().contains(message));
-    // If the sidecar starts again, the hook waits for the sidecar again.
+    // When the sidecar runs again, the hook waits for `db` again.
     scene.start_sidecar();
     wait_until("the hook detects that the sidecar runs again", || !scene.termination_message().contains("dead"));
     scene.set_state("db", State::Ready);

@@ -140,8 +140,8 @@ fn waiting_probe_fails_if_the_checks_do_not_pass_in_time() {
     };
     let expected = format!("podgate opened: tcp://127.0.0.1:{port} (refused) within 300ms after the gate has opened");
     probe().assert_failed(69, &expected);
-    // The limit counts from the opening. If it counted from the start of the probe, this probe would wait for half of
-    // the uptime.
+    // The limit counts from the opening of the gate. If the limit counted from the start of the probe, this probe would
+    // wait for half of the uptime.
     let limit = format!("{}s", process::time_since_boot().as_secs() / 2);
     write_report(&scene, &Report { opened_at: Some(0), ..opened_report() });
     let late = Agent::new(&["opened", "--wait"], Path::new("/nonexistent")).flag("self", &scene.self_directory);

@@ -124,7 +124,7 @@ fn only_current_exits_of_this_sandbox_end_the_command() {
     scene.kill_sidecar();
     fs::remove_file(scene.board.join("annotations")).unwrap();
     assert_still_running(&mut agent);
-    // Exits count again when the sidecar publishes them in its next epoch.
+    // After a restart of the sidecar, an exit counts only if the sidecar publishes the exit in its new epoch.
     scene.snapshot = Snapshot { epoch: "e2".to_owned(), revision: 100, stage: Stage::Started, ..here };
     scene.start_sidecar();
     assert_still_running(&mut agent);

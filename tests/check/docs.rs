@@ -30,7 +30,7 @@ fn every_rule_in_the_code_is_listed_with_its_level() {
                 .is_some_and(|name| name.ends_with(".rs") && !name.ends_with("tests.rs"))
             {
                 let text = fs::read_to_string(entry.path()).unwrap();
-                // Skip test files, which may contain any rule name.
+                // Skip the tests at the end of the file, because tests may contain any rule name.
                 let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
                 for level in ["error", "warning", "note"] {
                     for rest in text.split(&format!("Finding::{level}(")).skip(1) {

@@ -257,7 +257,8 @@ fn ready_check_of_a_port_works_in_every_mode() {
     }
 }
 
-/// The agent supports neither TLS nor gRPC, so `inject` must not write such a request to the agent's command line.
+/// The agent supports neither TLS nor gRPC, so `inject` writes these checks into the sidecar's list, not into the
+/// agent's command line.
 #[test]
 fn requests_of_the_sidecar_become_probes() {
     for (text, probe) in [

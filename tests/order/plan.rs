@@ -79,7 +79,7 @@ fn each_step_waits_for_all_earlier_steps() {
         ("db=Completed, api=Exited, web", &[], "api=Exited"),
         ("db=Completed, api, web", &[], "api=Ready"),
         ("db, api=Completed, web", &[], "db=Ready,api=Completed"),
-        // `after` names direct predecessors only, and replaces the conditions from the order.
+        // `after` names direct predecessors only. Its condition on `db` replaces the order's condition on `db`.
         ("db, api", &[after], "api=Ready"),
         ("db, api, web", &[("after.podgate.io/web", "db=Completed")], "db=Completed,api=Ready"),
     ] {

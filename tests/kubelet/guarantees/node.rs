@@ -45,7 +45,7 @@ pub(super) fn api_away(setup: &CellSetup<'_>) -> Cell {
     let since = wall_ms();
     let away = ApiServerStopped::stop();
     match setup.mode {
-        // The kubelet cannot report that it holds a container.
+        // Without the API server, the kubelet cannot report that it holds a container.
         Mode::Hold => _ = fault_run.wait_for_event("db", 0, "listening"),
         _ => fault_run.wait_until_db_is_awaited(0),
     }
