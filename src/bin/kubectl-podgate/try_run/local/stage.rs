@@ -221,9 +221,7 @@ fn mode_note(planned: &ContainerPlan) -> Option<String> {
     let how = match planned.mode() {
         Mode::Hold => "is held by the kubelet in a cluster; this run uses a gate, which exits after a time-out",
         Mode::PostStart => "has a postStart hook in a cluster; this run uses a gate",
-        Mode::None if !planned.after.is_empty() => {
-            "waits for the hooks of other containers in a cluster; this run uses a gate"
-        }
+        Mode::None if !planned.after.is_empty() => "waits for earlier hooks in a cluster; this run uses a gate",
         Mode::Entrypoint | Mode::None => return None,
     };
     Some(format!("{} {how}", planned.name))
