@@ -108,7 +108,10 @@ fn effects(pod: &Value, targets: &[&str]) -> Vec<String> {
     let (code, out, err) = serve(pod.clone(), done).run(&arguments);
     assert_eq!(code, 0, "{err}");
     let lines = out.lines().filter_map(|line| line.strip_prefix("  "));
-    lines.filter(|line| line.starts_with("opens the ") || line.starts_with("the ")).map(str::to_owned).collect()
+    lines
+        .filter(|line| ["opens the ", "the gate ", "the hook "].iter().any(|start| line.starts_with(start)))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
