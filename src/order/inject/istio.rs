@@ -33,8 +33,8 @@ impl OriginalProbes {
         OriginalProbes(text.and_then(parse_json).unwrap_or_default())
     }
 
-    /// Restores the original actions of the container's probes, and keeps the times and thresholds. Returns the fields
-    /// of the rewritten probes without a valid original.
+    /// Restores the original actions of the container's probes, and keeps the times and thresholds. Returns the names
+    /// of the fields, such as `readinessProbe`, whose rewritten probe has no valid original.
     pub(super) fn restore(&self, container: &mut Container) -> Vec<&'static str> {
         let Container { name, startup_probe, readiness_probe, .. } = container;
         let mut unknown = Vec::new();

@@ -69,7 +69,7 @@ fn check_native_startup(spec: &Spec<'_>, context: Context<'_>, findings: &mut Ve
     let Some(defect) = startup_defect(spec, context) else { return };
     for own in spec.natives().filter(|own| !own.value["startupProbe"].is_null()) {
         let what = format!("{} is a native sidecar with a startupProbe: {defect}", own.name);
-        let fix = "update the nodes, or use a readinessProbe and name the sidecar in the order";
+        let fix = format!("update the nodes, or use a readinessProbe and name {} in the order", own.name);
         findings.push(Finding::warning("native-startup", own.place().to("startupProbe"), what).fix(fix));
     }
 }

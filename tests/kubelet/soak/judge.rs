@@ -56,7 +56,7 @@ impl<'a> Judge<'a> {
             Life { log, record }
         };
         let mut lives: Vec<Life> = pod.incarnation_logs().into_iter().map(with_record).collect();
-        // Without a record of its end, a run counts until the start of the container's next run.
+        // If a run has no record of its end, assume that it ended when the container's next run started.
         for index in 1..lives.len() {
             let (name, start) = (lives[index].log.name.clone(), lives[index].log.time_of("start"));
             let previous = &mut lives[index - 1].log;
