@@ -71,7 +71,7 @@ pub(super) fn of_settings(
     let is_fast_hold = |planned: &ContainerPlan| planned.fail_fast && planned.mode == PlannedMode::Hold;
     let is_held = |name: &str| declared.mode.of(name) == RequestedMode::Hold;
     let check = |key: &String| {
-        let (prefix, name) = key.split_at(key.find('/').map_or(0, |slash| slash + 1));
+        let (prefix, name) = key.split_at(key.find('/')? + 1);
         let at = annotation_place(key);
         let has_command = |own: &ContainerRef<'_>| own.string_list("command").is_some_and(|words| !words.is_empty());
         let (why, fix) = if !involved.contains(name) {

@@ -125,8 +125,8 @@ impl<'a> Run<'a> {
             let received: Vec<Message> = first.into_iter().chain(messages.try_iter().take(MESSAGES_MAX)).collect();
             let now = now();
             self.poll_processes(now)?;
-            // Read the board before the messages: the board shows that a gate has opened, and the messages show the
-            // start that follows.
+            // Show the board's changes before the received messages: a gate opens on the board before the container
+            // starts that a message reports.
             self.read_board()?;
             for message in received {
                 if matches!(message, Message::Interrupt) && std::mem::replace(&mut self.is_interrupted, true) {
