@@ -1,4 +1,5 @@
-//! Creates Pods at once on a real kubelet. Measures the time until all Pods are Ready, and the cost for the node.
+//! Creates many Pods at the same time on a real kubelet. Measures the time until all are Ready, and the cost for the
+//! node.
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench burst [-- ROUNDS [PODS [WORDS...]]]

@@ -1,5 +1,5 @@
-//! Measures on a real kubelet the time and resources that podgate adds to a Pod's start. The variants are interleaved.
-//! The benchmark measures:
+//! Measures on a real kubelet the time and resources that podgate adds to a Pod's start. Each round measures all
+//! variants of the Pod. The benchmark measures:
 //!
 //! - the time from the request that creates the Pod to the application's first instruction
 //! - the time from Ready to the next container's first instruction behind a postStart hook

@@ -1,4 +1,4 @@
-//! Creates Pods at once on a real kubelet. Shared by benchmarks.
+//! Creates many Pods at the same time on a real kubelet. Shared by benchmarks.
 
 use crate::cluster::{self, kubectl, run_script, try_kubectl};
 use crate::{clock, three};
@@ -9,8 +9,9 @@ use std::time::Duration;
 /// counts for its parent.
 pub(crate) const PARTS: [&str; 5] = ["kubelet", "containerd", "shim", "podgate", "container"];
 
-/// Creates `count` copies of `pod` at once, and waits until all are Ready. Returns the seconds until all are Ready, the
-/// Events per Pod, and the node's processor time in seconds: first the total, then the time of each part of [`PARTS`].
+/// Creates `count` copies of `pod` at the same time, and waits until all are Ready. Returns the seconds until all are
+/// Ready, the Events per Pod, and the node's processor time in seconds: first the total, then the time of each part of
+/// [`PARTS`].
 pub(crate) fn start(namespace: &str, pod: &Value, count: usize) -> [f64; 8] {
     end(namespace);
     run_script(&["namespace", namespace]);

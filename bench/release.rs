@@ -1,14 +1,14 @@
 //! Measures on a real kubelet the time from Ready to the first instruction of the waiting container. Compares podgate's
-//! modes and common alternatives, interleaved. The predecessor becomes Ready 1 to 4 s after its start, at a random
-//! moment in each round.
+//! modes with common alternatives. Each round measures all of them. The predecessor becomes Ready 1 to 4 s after its
+//! start, at a random moment in each round.
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench release [-- [--awake] [--pods=N] [--cpu-limit=QUANTITY] ROUNDS [WORDS...]]
 //! ```
 //!
-//! WORDS limit the benchmark to ways whose label contains one of these words. `--awake` keeps processors from halting.
-//! Use this option if the hypervisor gives halted processors to other machines. `--pods` creates several Pods at once.
-//! `--cpu-limit` adds rows with a sidecar that has this CPU request and limit.
+//! WORDS limit the benchmark to rows whose label contains one of these words. `--awake` keeps processors from halting.
+//! Use this option if the hypervisor gives halted processors to other machines. `--pods` creates several Pods at the
+//! same time. `--cpu-limit` adds rows with a sidecar that has this CPU request and limit.
 //!
 //! The second group of columns is podgate's share. It begins when the predecessor is Ready and the gate or hook waits.
 //! It ends when the gate or hook releases the container. The rest is the time of the kubelet and the runtime.
@@ -246,8 +246,8 @@ fn holds(db: Container) -> Value {
     pod.sidecar_args(&["--log-format", "json"]).json()
 }
 
-/// Returns a Pod without podgate whose probe of `db` opens the gate of `app`. The kubelet syncs the Pod when the probe
-/// passes, and then creates `app`.
+/// Returns a Pod without podgate in which the probe of `db` opens the gate of `app`. The kubelet syncs the Pod when the
+/// probe passes, and then creates `app`.
 fn hold_by_probe(ms: u64) -> Value {
     let mut db = db(ms, &["--touch", READY_FILE]);
     let command = json!({"command": ["/tools/busybox", "sh", "-c", WRITE_GATE]});
@@ -271,8 +271,8 @@ const READY_FILE: &str = "/shared/ready";
 
 const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";
 
-/// Creates a Pod without podgate, but with the same security context. The Pod has a volume for files. An init container
-/// copies busybox for the scripts.
+/// Creates a Pod without podgate. Its security context is the same as in the Pods with podgate. The Pod has a volume
+/// for files, and an init container that copies busybox for the scripts.
 fn plain(containers: Value, native_sidecars: Value) -> Value {
     let mounts = json!([{"name": "tools", "mountPath": "/tools"}, {"name": "shared", "mountPath": "/shared"}]);
     let mut pod = json!({
@@ -348,8 +348,8 @@ fn native_sidecar(mut db: Value, check: Value) -> Value {
     plain(json!([program("app", &[])]), json!([db]))
 }
 
-/// Creates all Pods at once. Returns each Pod's times, and the share of processor time that the hypervisor stole during
-/// the start.
+/// Creates all Pods at the same time. Returns each Pod's times, and the share of processor time that the hypervisor
+/// stole during the start.
 fn start_pods(row: &Row, names: &[String]) -> (Vec<Times>, f64) {
     let mut longest = 0;
     let create = |name: &String| {

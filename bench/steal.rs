@@ -19,7 +19,7 @@ impl Time {
     /// Returns the share of processor time that was stolen since `self`, from 0 to 1.
     pub(crate) fn stolen_since(&self) -> f64 {
         let now = Time::now();
-        // The kernel does not guarantee that these counters never decrease.
+        // Use saturating subtraction, because the kernel may decrease these counters.
         now.stolen.saturating_sub(self.stolen) as f64 / now.all.saturating_sub(self.all).max(1) as f64
     }
 }

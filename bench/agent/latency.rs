@@ -11,7 +11,7 @@ pub(crate) fn tables(agent: &Path, methods: &[Method], rounds: usize) {
     println!("## From the publication to the waiter's exit, {rounds} rounds\n");
     println!("| method | median, ms | 95th percentile, ms | longest, ms |\n|---|---:|---:|---:|");
     for &method in methods {
-        // Run fewer rounds of this method, because each takes half a second on average.
+        // Run fewer rounds of this method, because each round takes half a second on average.
         let rounds = if method == Method::Loop("1") { rounds.min(100) } else { rounds };
         row(&method.name(), (0..rounds).map(|round| release(agent, method, round)).collect());
     }

@@ -1,5 +1,5 @@
-//! Creates Pods with an order on nodes of KWOK, in three forms: without a webhook, with a webhook that does nothing,
-//! and with podgate's webhook.
+//! Creates Pods with an order on nodes that KWOK simulates. Creates them in three forms: without a webhook, with a
+//! webhook that does nothing, and with podgate's webhook.
 
 use crate::api::{self, Api, Request, median, processor_ms, quantile};
 use crate::cluster::{ROOT, kubectl, kubectl_json, run_script, script_command, try_kubectl, try_script};

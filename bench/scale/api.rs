@@ -85,7 +85,7 @@ impl Api {
     }
 }
 
-/// Returns the body if it is complete. A body without a length has chunks.
+/// Returns the body of a response, or `None` if it is incomplete. Without `length`, the body consists of chunks.
 fn read_body(mut bytes: &[u8], length: Option<usize>) -> Option<Vec<u8>> {
     if let Some(length) = length {
         return (bytes.len() == length).then(|| bytes.to_vec());

@@ -96,8 +96,8 @@ fn is_in_range(name: &str, value: f64) -> bool {
     is_inside
 }
 
-/// Creates Pods at once on the real node, and compares podgate with native sidecars. Returns medians of three
-/// interleaved rounds.
+/// Creates many Pods at the same time on the real node, and compares podgate with native sidecars. Returns medians of
+/// three rounds. Each round measures both.
 fn burst(count: usize) -> Results {
     let words = ["db and api as native sidecars, with an idle one", "podgate, entrypoint"].map(str::to_owned);
     let rows = three::pods("100ms", &words);

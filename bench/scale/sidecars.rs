@@ -38,7 +38,7 @@ const RECONNECTED: u64 = 120;
 /// sidecar without an instance polls.
 const INOTIFY: &str = "/proc/sys/fs/inotify/max_user_instances";
 
-/// The sidecars' processes and directories. Dropping this value ends the processes, and restores the limit.
+/// The sidecars' processes and directories. Dropping this value ends the processes, and restores the inotify limit.
 struct Sidecars {
     inotify: String,
     parent: Child,

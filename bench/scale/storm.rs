@@ -29,7 +29,7 @@ pub(crate) fn reconnects(namespace: &str, since: f64) -> Vec<f64> {
 
 /// Distribution of the reconnects of many sidecars over time.
 pub(crate) struct Spread {
-    /// Seconds from the time when one twentieth of the sidecars have connected again until all but one twentieth have.
+    /// Time in seconds in which the sidecars connect again, without the first 5 % and the last 5 % of the sidecars.
     pub(crate) seconds: f64,
     /// Largest share of all reconnects within one second.
     pub(crate) busiest_second: f64,

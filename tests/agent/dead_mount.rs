@@ -97,7 +97,7 @@ impl DeadMount {
 }
 
 /// Returns one check of each kind that touches the mount. A second lookup of a name would wait for the first one
-/// instead of the file system, so the names contain `salt`.
+/// instead of the file system, so `salt` makes the names unique.
 fn checks(directory: &str, salt: &str) -> Vec<String> {
     let exec = |words: &[&str]| format!("exec:{}", serde_json::to_string(words).unwrap());
     vec![

@@ -160,7 +160,7 @@ fn waiting_probe_waits_for_the_startup_probe_that_the_sidecar_runs() {
         "podgate opened: the startupProbe run by the sidecar has not passed within 300ms after the gate has opened";
     waiting().flag("check-limit", "300ms").run().assert_failed(69, late);
     let mut probe = waiting().flag("check-limit", "20s").spawn();
-    // The probe ignores a startupProbe that passed in an earlier start of the gate, and the state of the container.
+    // The probe ignores the container's state, and a startupProbe that passed in an earlier start of the gate.
     scene.publish(|s| s.startup_passed = [("api".to_owned(), "t1".to_owned())].into());
     scene.set_state("api", State::Ready);
     std::thread::sleep(Duration::from_millis(50));

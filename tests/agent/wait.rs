@@ -40,8 +40,8 @@ fn phases_terminating_and_started_end_the_wait() {
     }
 }
 
-/// With `--fail-fast`, each event in this test would end the wait. Another container can cause each event, so no event
-/// may release the container before the time limit.
+/// Another container can cause each event in this test. So with `--on-timeout continue`, no event may release the
+/// container before the time limit, even with `--fail-fast`.
 #[test]
 fn on_timeout_continue_releases_only_at_the_time_limit() {
     let limit = Duration::from_secs(2);

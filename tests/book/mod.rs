@@ -137,7 +137,7 @@ const RUN_BY: [(&str, &str); 8] = [
     ("docs/webhook.md", "readme_commands_work_as_written"),
 ];
 
-/// Blocks that no test runs as they are: page, start of the block, and the exception in `docs/README.md`.
+/// Blocks that no test runs as they are: page, start of the block, and the text of the exception in `docs/README.md`.
 const NOT_RUN: [(&str, &str, &str); 5] = [
     ("README.md", "make ", "the targets of `make`"),
     ("docs/development.md", "tests/kubelet/prepare\n", "the commands for developers"),

@@ -317,7 +317,7 @@ fn missing_or_weakened_policy_is_reported() {
     }
 }
 
-/// The policy has nothing to limit without the verb `patch`, and does not limit an account that may also update Pods.
+/// Without the verb `patch`, the policy has nothing to limit. It does not limit an account that may also update Pods.
 #[test]
 fn policy_is_needed_only_for_the_rights_that_it_limits() {
     for allowed in [&["watch"][..], &["watch", "patch", "update"]] {

@@ -242,7 +242,7 @@ fn kubernetes_ends_the_native_sidecars_of_a_job() {
     assert!(job("setup").1.contains("setup is an init container, which completes"));
 }
 
-/// Kubernetes keeps the start order, but only the gate can restart the container.
+/// Kubernetes keeps the start order, but only a gate can restart a container together with its dependency.
 #[test]
 fn container_restarts_with_a_native_sidecar() {
     let restart = ("podgate.io/on-dependency-restart", json!("restart"));

@@ -6,8 +6,8 @@ use podgate::core::command::AgentCommand;
 use serde_json::{Value, json};
 
 /// Injects `probe` as the readinessProbe of `db` with a hook, and as the startupProbe of `api` behind a gate. Returns
-/// the hook's check, the check of `podgate opened`, and an empty text if `podgate opened` leaves the startupProbe to
-/// the sidecar.
+/// the hook's check and the check of `podgate opened`. The third item is an empty text if `podgate opened` leaves the
+/// startupProbe to the sidecar, otherwise `None`.
 fn checks_for(probe: &Value) -> [Option<String>; 3] {
     let container = |name: &str, field: &str| {
         let ports = json!([{"name": "web", "containerPort": 8080}]);

@@ -241,7 +241,8 @@ fn forced_deletion_while_held_leaves_nothing() {
     scene.report(&format!("gone {:.1} s after the deletion", (wall_ms() - deleted) / 1000.0));
 }
 
-/// A kubelet older than 1.35 leaves the variable `PODGATE_HOLD` empty, like this test. The mount then fails.
+/// A kubelet older than 1.35 leaves the variable `PODGATE_HOLD` empty, so the mount fails. This test sets an empty
+/// value.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn empty_variable_does_not_start_the_container() {

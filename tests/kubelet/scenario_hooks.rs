@@ -43,7 +43,7 @@ fn hook_fails_after_timeout() {
     });
 }
 
-/// A hook that reads only the downward-API volume waits in vain, although the API server has the state.
+/// A hook that reads only the downward-API volume times out, although the API server has the state.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn downward_api_volume_does_not_change_while_a_hook_runs() {

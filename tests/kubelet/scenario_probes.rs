@@ -74,7 +74,7 @@ fn gate_runs_the_exec_probe_of_its_container() {
 }
 
 /// Without a gate, the wrapped readinessProbe waits until the command succeeds, and then reports the success to the
-/// sidecar. Without this report, the next container could start one period (20 s) after Ready. The period is not
+/// sidecar. Without this report, the next container could start up to one period (20 s) late. The period is not
 /// longer, because a kubelet that started less than one period ago delays the first probe.
 #[test]
 #[ignore = "needs a cluster: make e2e"]

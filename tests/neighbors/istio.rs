@@ -124,7 +124,8 @@ fn unknown_original_of_a_native_sidecar_is_reported() {
     }
 }
 
-/// Podgate runs the hook after `api` has exited. The proxy may have exited too, so the hook must not depend on it.
+/// Podgate runs the hook after `api` has exited. The proxy may have exited too, so the hook must not depend on the
+/// proxy.
 #[test]
 fn delayed_pre_stop_hook_asks_the_container_itself() {
     let quit = r#"{"/app-lifecycle/db/prestopz": {"httpGet": {"path": "/quit", "port": 91}}}"#;

@@ -14,7 +14,7 @@ fn probe_commands_are_expanded_like_in_the_kubelet() {
     ] {
         assert_eq!(expand(word).as_deref(), Ok(expanded), "{word}");
     }
-    // An unfinished reference must not search the whole rest of the word, or this word would take minutes.
+    // At an unfinished reference, podgate must not search the rest of the word. Otherwise, this word takes minutes.
     let unfinished = format!("){}", "$(".repeat(1 << 20));
     assert_eq!(expand(&unfinished).as_deref(), Ok(unfinished.as_str()));
     for word in ["$(PORT)", "x$(hostname)$(PORT)", "$$$(PORT)"] {

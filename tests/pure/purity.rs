@@ -192,7 +192,7 @@ fn files_use_each_other_without_a_circle() {
     for root in programs.map(|name| format!("src/bin/{name}")).into_iter().chain(["src".to_owned()]) {
         let mut left = imports(&root);
         assert!(left.values().any(|used| !used.is_empty()), "{root}");
-        // Again and again, remove the files that use only removed files. The files of a circle remain.
+        // Repeatedly remove the files that use only removed files. Files that use each other in a circle remain.
         loop {
             let free: Vec<String> =
                 left.iter().filter(|(_, used)| used.is_empty()).map(|(name, _)| name.clone()).collect();

@@ -1,4 +1,4 @@
-//! Runs attacks by another container of the Pod, which may run as root, through the shared volumes.
+//! Attacks the sidecar and the other containers through the shared volumes. The attacking container may run as root.
 
 use crate::event::log;
 use podgate::core::report::{GateState, PreStopState, Report};

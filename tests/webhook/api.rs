@@ -20,7 +20,7 @@ struct Held {
     /// Number of further writes that get a conflict.
     conflicts: usize,
     writes: usize,
-    /// Minor version of Kubernetes; `None` fails the request for the version.
+    /// Minor version of Kubernetes. With `None`, the request for the version fails.
     minor: Option<u32>,
     /// Status code of the answer to a PodTemplate with a variable from a file.
     template_code: u16,

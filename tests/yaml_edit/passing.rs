@@ -140,7 +140,7 @@ spec:
     assert_eq!(done(&["uninject", "-"], &out), pod);
 }
 
-/// A comment at each position and column, with and without a blank line above and a field below the list.
+/// Tests a comment at each position and column, with and without a blank line above and a field below the list.
 #[test]
 fn comments_of_each_container_survive_a_move() {
     let mut moved = 0;

@@ -4,7 +4,7 @@
 
 packages=(etcd-server containerd runc containernetworking-plugins iproute2 busybox-static openssl jq procps)
 
-# choose_version VERSION: sets the paths of the programs of a version in k8s, even if that version is not built yet.
+# choose_version VERSION: sets the paths of the programs of a version in k8s/, even if that version is not built yet.
 choose_version() {
     local module=$here/k8s/$1
     [[ -f $module/go.mod ]] || usage_error "unsupported Kubernetes version $1; must be one of: $(cd "$here/k8s" && echo */ | tr -d /)"
@@ -14,7 +14,7 @@ choose_version() {
 }
 
 # choose_containerd VERSION: sets the directory of containerd, its shim and ctr. This is the directory of Debian's
-# package, or of a version in containerd, even if that version is not built yet.
+# package, or of a version in containerd/, even if that version is not built yet.
 choose_containerd() {
     local module=$here/containerd/$1
     if [[ $1 == debian ]]; then
@@ -28,7 +28,7 @@ choose_containerd() {
 }
 
 # choose_runtime NAME: sets the path of the OCI runtime. This is the program of Debian's package, or of a version in
-# runc, even if that version is not built yet.
+# runc/, even if that version is not built yet.
 choose_runtime() {
     local module=$here/runc/${1#runc-}
     runtime_program=/usr/sbin/$1

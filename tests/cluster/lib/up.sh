@@ -75,7 +75,7 @@ END
 
 write_settings() {
     local cgroup_v1=
-    # By default, the kubelet refuses cgroup v1 since 1.35.
+    # Since 1.35, the kubelet does not start on cgroup v1 by default.
     [[ $(cgroup_version) != v1 ]] || cgroup_v1="failCgroupV1: false"
     # containerd 2 converts this format to its own when it starts.
     cat >"$state/containerd.toml" <<END
@@ -293,7 +293,7 @@ up() { # VERSION CONTAINERD RUNTIME KUBELET
     clean
     mkdir -p "$state" "$run" "$logs"
     chmod 755 "$state" "$run"
-    # Written before anything starts, so that the next run also finds an interrupted start.
+    # Write this file before anything starts, so that the next run also finds an interrupted start.
     echo "$record" >"$run/version"
     make_cgroups
     write_network

@@ -8,8 +8,8 @@ use podgate::order::declare::keys;
 use serde_json::json;
 
 /// Creates Pods whose order contains a container that a MutatingAdmissionPolicy adds. The order names the container, or
-/// includes it in `*`. The policy waits for the annotation of podgate's first call, so it acts between the first and
-/// the second call. A webhook that sorts after podgate's own would do the same.
+/// includes it in `*`. The policy waits for the annotation of podgate's first call, so it adds the container between
+/// the first and the second call. A webhook whose name sorts after podgate's would do the same.
 pub(super) fn assert_late_container_is_ordered(scene: &Scene) {
     if minor_version() < 36 {
         return scene.report("MutatingAdmissionPolicy is not stable before Kubernetes 1.36");

@@ -170,7 +170,7 @@ pub(super) fn strike_pod(shared: &Shared, random: &mut Random) {
     let (choice, number, which, time) = (random.below(10), random.below(997), random.below(997), random.time(2, 10));
     let lasts = format!("for {:.1} s", time.as_secs_f64());
     let mut targets = lock(&shared.targets).clone();
-    // For a Pod that stays, only fill the volumes. Kill no process, because the test measures its memory.
+    // For a Pod that stays, only fill the volumes. Kill no process, because the test measures the processes' memory.
     targets.retain(|(_, plan)| choice > 7 || !plan.stays && (choice < 7 || plan.has_clock));
     if targets.is_empty() {
         return;

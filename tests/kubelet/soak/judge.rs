@@ -132,8 +132,8 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// Returns a description of each container that received SIGTERM too early; empty after a fault, which can break
-    /// the order.
+    /// Returns a description of each container that received SIGTERM too early. After a fault, which can break the
+    /// order, the list is empty.
     pub(super) fn early_stops(&self, summary: &mut Summary) -> Vec<String> {
         let Some((deleted, gone)) = self.pod.deleted_at.zip(self.pod.gone_at) else { return Vec::new() };
         if self.is_calm(deleted, gone) {

@@ -84,8 +84,8 @@ const ORDERS: &[(&str, &[Mode], Goal)] = &[
 const CHAIN: (&str, Goal) = (ORDERS[0].0, Goal::Up);
 const GATES: &[Mode] = &[Mode::Entrypoint, Mode::Hold];
 
-/// Returns the conditions of an order, and its containers with the states that later steps wait for. For an exit, only
-/// the next step waits.
+/// Returns the conditions of an order, and its containers with the states that later steps wait for. Only the
+/// next step waits for an exit.
 fn parse(order: &'static str) -> (Vec<Edge>, Vec<(&'static str, &'static str)>) {
     let (mut edges, mut earlier): (Vec<Edge>, Vec<(&str, &str, usize)>) = (Vec::new(), Vec::new());
     for (number, step) in order.split(", ").enumerate() {
@@ -204,7 +204,7 @@ fn plan(random: &mut Random, name: &str, mode: Mode, of: (&'static str, Goal), h
     Plan { name, mode, manifest, containers, edges, stop, goal, stays: false, has_clock, lifetime: Duration::MAX }
 }
 
-/// Injects a Pod here, because the webhook does not know the image with the stepping clock.
+/// Injects a Pod without the webhook, because the webhook does not know the image with the stepping clock.
 fn with_stepping_clock(pod: &Value) -> Value {
     let injected = inject(pod, &Options::new(IMAGE), &KnownFacts::default());
     let mut pod = injected.unwrap_or_else(|findings| panic!("{findings:?}: {pod}")).value;

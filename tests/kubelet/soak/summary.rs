@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(super) struct Summary {
     /// Numbers of Pods, starts, stops and storms.
     pub(super) counts: BTreeMap<String, usize>,
-    /// For each kind of time: the longest time in milliseconds, its Pod, and the number of times.
+    /// For each kind of time: the longest time in milliseconds, its Pod, and the number of measurements.
     longest: BTreeMap<&'static str, (f64, String, usize)>,
     pub(super) violations: Vec<String>,
 }
