@@ -125,11 +125,11 @@ fn pre_stop_gives_up_when_sigterm_is_ignored() {
     scene.grant_pod_access();
     let [db, api, web] = gated_chain_containers("0s", &[]);
     let containers = [
-        db.pre_stop(&["--until", "api", "--grace", "9s"]),
+        db.pre_stop(&["--until", "api", "--grace", "15s"]),
         api.pre_stop(&["--until", "web", "--grace", "5s"]),
         web.args(&["--ignore-term"]),
     ];
-    let run = scene.create(&Pod::new("stop-ignores", containers).with(grace(12)));
+    let run = scene.create(&Pod::new("stop-ignores", containers).with(grace(18)));
     let logs = NodeLogs::follow(&scene.namespace, "stop-ignores");
     run.wait_until_up();
     let begin = wall_ms();
