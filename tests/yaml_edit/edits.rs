@@ -281,6 +281,21 @@ fn edits_of_a_merged_object_expand_the_merge() {
     assert!(source.documents[0].edited(&[remove("l/1/env")]).unwrap_err().message.contains("merge key"));
 }
 
+/// In Kubernetes' YAML parser, a merge key replaces the fields above it.
+#[test]
+fn new_fields_follow_the_merge_key() {
+    let text = "d: &d {command: [x]}\nl:\n- name: a\n  args: [y]\n  <<: *d\n";
+    let new = edited(text, &[set("l/0/command", json!(["z"]))]);
+    assert_eq!(new, format!("{text}  command: [z]\n"));
+}
+
+#[test]
+fn moved_items_keep_aliases_of_anchors_outside_of_the_list() {
+    let text = "d: &d {b: 1}\nl:\n- name: a\n  <<: *d # c\n- name: b\n  e: *d\n";
+    let new = edited(text, &[move_item("l/1", 0)]);
+    assert_eq!(new, "d: &d {b: 1}\nl:\n- name: b\n  e: *d\n- name: a\n  <<: *d # c\n");
+}
+
 #[test]
 fn edits_that_do_not_apply_are_rejected() {
     let source = Source::parse("f", POD.to_owned());

@@ -58,12 +58,8 @@ impl Draft<'_> {
                 self.entries_mut(node).insert(*index, DraftEntry { old_index: None, key: None, is_rewritten: true });
             }
             (Op::Move(to), PathSegment::Index(index)) => {
-                // A moved alias could end up before its anchor, so replace the aliases with copies first.
-                let tree = self.tree;
-                let list = node..tree.nodes[node].subtree_end();
-                let mut moving = tree.aliases(0..usize::MAX).filter(|alias| list.contains(alias));
-                moving.try_for_each(|alias| self.expand_alias(alias))?;
-                self.expand_aliases(list, 0..0)?;
+                // A moved anchor could end up behind its aliases, so replace the aliases with copies first.
+                self.expand_aliases(node..self.tree.nodes[node].subtree_end(), 0..0)?;
                 let slots = self.entries_mut(node);
                 let slot = slots.remove(*index);
                 slots.insert(*to, slot);
@@ -131,17 +127,17 @@ impl Draft<'_> {
         let (text, tree) = (self.text, self.tree);
         let key_of = |from: usize| tree.child(object, from)?.0;
         let begins = |from: usize| key_of(from).is_some_and(|key| begins_line(text, tree.nodes[key].start()));
-        let flow = matches!(tree.nodes[object].kind, NodeKind::Object { flow: true });
-        let follower = FIELD_ORDER.iter().find(|(new, _)| *new == &**key).filter(|_| !flow);
+        // In Kubernetes' parser, a merge key replaces the fields above it, so add the field below the merge key.
+        let at_end = matches!(tree.nodes[object].kind, NodeKind::Object { flow: true })
+            || tree.children(object).any(|(key, _)| tree.is_merge(text, key));
+        let follower = FIELD_ORDER.iter().find(|(new, _)| *new == &**key).filter(|_| !at_end);
         let slots = self.entries_mut(object);
         // The first field of a list item follows the dash. No field can be inserted before that first field.
         let index = follower.and_then(|(_, follower)| {
             slots.iter().position(|slot| slot.key.as_deref() == Some(*follower) && slot.old_index.is_none_or(begins))
         });
-        slots.insert(
-            index.unwrap_or(slots.len()),
-            DraftEntry { old_index: None, key: Some(key.to_string()), is_rewritten: true },
-        );
+        let entry = DraftEntry { old_index: None, key: Some(key.to_string()), is_rewritten: true };
+        slots.insert(index.unwrap_or(slots.len()), entry);
     }
 
     /// Replaces the aliases of all nodes in `targets` with copies, except for aliases inside `except`.
