@@ -90,14 +90,14 @@ pub struct Probe {
     pub handler: Handler,
     #[serde(default, skip_serializing_if = "is_default::<0>")]
     pub initial_delay_seconds: u32,
-    #[serde(default = "number::<1>", skip_serializing_if = "is_default::<1>")]
+    #[serde(default = "number::<1>", deserialize_with = "parse::<_, 1>", skip_serializing_if = "is_default::<1>")]
     pub timeout_seconds: u32,
     /// Seconds between the kubelet's attempts. The sidecar probes at least this often.
-    #[serde(default = "number::<10>", skip_serializing_if = "is_default::<10>")]
+    #[serde(default = "number::<10>", deserialize_with = "parse::<_, 10>", skip_serializing_if = "is_default::<10>")]
     pub period_seconds: u32,
-    #[serde(default = "number::<1>", skip_serializing_if = "is_default::<1>")]
+    #[serde(default = "number::<1>", deserialize_with = "parse::<_, 1>", skip_serializing_if = "is_default::<1>")]
     pub success_threshold: u32,
-    #[serde(default = "number::<3>", skip_serializing_if = "is_default::<3>")]
+    #[serde(default = "number::<3>", deserialize_with = "parse::<_, 3>", skip_serializing_if = "is_default::<3>")]
     pub failure_threshold: u32,
 }
 
@@ -105,9 +105,13 @@ fn number<const NUMBER: u32>() -> u32 {
     NUMBER
 }
 
-/// Returns true if `value` is the field's default value, or 0, which the API replaces by the default value.
+/// Reads a number. Replaces 0 with the field's default value, as the API server does.
+fn parse<'de, D: Deserializer<'de>, const NUMBER: u32>(input: D) -> Result<u32, D::Error> {
+    u32::deserialize(input).map(|value| if value == 0 { NUMBER } else { value })
+}
+
 fn is_default<const NUMBER: u32>(value: &u32) -> bool {
-    *value == 0 || *value == NUMBER
+    *value == NUMBER
 }
 
 fn is_empty(text: &Option<String>) -> bool {

@@ -41,7 +41,7 @@ fn checks_for(probe: &Value) -> [Option<String>; 3] {
 fn agent_runs_the_probes_that_it_supports() {
     for (probe, url) in [
         (json!({"httpGet": {"port": "web", "path": "/x?y=1"}}), "http://localhost:8080/x?y=1"),
-        (json!({"httpGet": {"port": 80, "path": "x"}}), "http://localhost:80/x"),
+        (json!({"httpGet": {"port": 80, "path": "x", "scheme": ""}}), "http://localhost:80/x"),
         (json!({"httpGet": {"port": 80, "host": "::1", "scheme": "HTTP"}}), "http://[::1]:80/"),
         (json!({"tcpSocket": {"port": "5432", "host": "localhost"}}), "tcp://localhost:5432"),
         (json!({"exec": {"command": ["pg_isready", "-q"]}}), r#"exec:["pg_isready","-q"]"#),
@@ -124,4 +124,24 @@ fn exec_readiness_probe_is_wrapped_without_a_gate() {
     }
     let http = json!({"httpGet": {"port": 80}});
     assert_eq!(inject(order, db(&http)), http);
+}
+
+/// The API server replaces 0 with the default value of the field.
+#[test]
+fn zero_in_a_probe_is_the_default() {
+    let limit = |fields: Value| {
+        let mut probe = json!({"tcpSocket": {"port": 1}});
+        probe.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let containers = json!([
+            {"name": "z", "image": "x", "command": ["x"], "readinessProbe": {"tcpSocket": {"port": 2}}},
+            {"name": "api", "image": "x", "command": ["x"], "startupProbe": probe},
+        ]);
+        let metadata = json!({"annotations": {"podgate.io/order": "z, api"}});
+        let done = injected(&json!({"metadata": metadata, "spec": {"containers": containers}}));
+        let words = done.value.pointer("/spec/containers/1/startupProbe/exec/command").unwrap();
+        let words: Vec<String> = serde_json::from_value(words.clone()).unwrap();
+        AgentCommand::parse(&words).expect("a command line of the agent").values("--check-limit").join(" ")
+    };
+    assert_eq!(limit(json!({"periodSeconds": 0, "failureThreshold": 7})), "1m10s");
+    assert_eq!(limit(json!({"periodSeconds": 20, "failureThreshold": 0, "timeoutSeconds": 0})), "1m");
 }

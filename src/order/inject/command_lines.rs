@@ -206,7 +206,7 @@ impl ContainerLines<'_> {
         }
         let mut words = with_added_flags(line, self.found, "readinessProbe");
         words.push("--".to_owned());
-        let limit = PROBE_LIMIT.as_secs() + EXTRA_SECONDS + u64::from(probe.timeout_seconds.max(1));
+        let limit = PROBE_LIMIT.as_secs() + EXTRA_SECONDS + u64::from(probe.timeout_seconds);
         (words, limit.min(i32::MAX as u64))
     }
 

@@ -237,8 +237,8 @@ fn report_late_ports(
 fn report_liveness_kill(own: &ContainerRef<'_>, other: &str, port: u16, findings: &mut Vec<Finding>) {
     let Some(probe) = own.probe("livenessProbe") else { return };
     let name = own.name;
-    let failures = u64::from(probe.failure_threshold.max(1));
-    let seconds = u64::from(probe.initial_delay_seconds) + u64::from(probe.period_seconds.max(1)) * failures;
+    let failures = u64::from(probe.failure_threshold);
+    let seconds = u64::from(probe.initial_delay_seconds) + u64::from(probe.period_seconds) * failures;
     let what = format!(
         "the livenessProbe of {name} uses port {port} of {other}, but {other} starts only after {name}: the kubelet kills {name} \
          after {seconds}s"
