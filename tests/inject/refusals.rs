@@ -185,6 +185,16 @@ fn probe_with_variables_is_rejected_for_hooks() {
     }
 }
 
+/// A variable may have the name of one of podgate's volumes.
+#[test]
+fn variables_with_the_name_of_a_volume_belong_to_the_user() {
+    let pod = with(
+        "/spec/containers/1/env",
+        json!([{"name": "podgate", "value": "1"}, {"name": "podgate-self", "valueFrom": {}}]),
+    );
+    check_injection(&pod, &options(), &KnownFacts::default()).expect("an injected Pod");
+}
+
 #[test]
 fn windows_pods_are_rejected() {
     let place = |spec: Value| {

@@ -1,6 +1,6 @@
 //! Tests that the agent and the sidecar can parse the command lines and lists that `inject` writes.
 
-use super::corpus::each_injected;
+use super::{corpus::each_injected, injected};
 use podgate::core::command::AgentCommand;
 use podgate::core::container::{Container, Mode};
 use podgate::core::container_list::parse_list;
@@ -293,4 +293,23 @@ fn users_sleep_hook_is_kept() {
     assert_eq!(app["lifecycle"]["preStop"], template["spec"]["containers"][1]["lifecycle"]["preStop"]);
     let record = done["metadata"]["annotations"]["podgate.io/injected"].as_str().expect("a record");
     assert!(!record.contains("sleep"), "the record must not store data that can be derived: {record}");
+}
+
+/// The rules can restart a container despite its policy, and the sidecar does not read the rules.
+#[test]
+fn list_has_no_policy_for_a_container_with_restart_rules() {
+    let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+    let container = |name: &str, policy: &str, rules: Value| {
+        json!({"name": name, "image": "x", "command": ["x"], "readinessProbe": {"tcpSocket": {"port": 1}},
+            "restartPolicy": policy, "restartPolicyRules": rules})
+    };
+    let containers = json!([
+        container("a", "Never", rules.clone()),
+        container("b", "Always", rules),
+        container("c", "Never", Value::Null)
+    ]);
+    let metadata = json!({"annotations": {"podgate.io/order": "a, b, c"}});
+    let done = injected(&json!({"metadata": metadata, "spec": {"containers": containers}}));
+    let policies: Vec<_> = sidecar_containers(&done.value).into_iter().map(|own| own.restart_policy).collect();
+    assert_eq!(policies, [None, Some("Always".to_owned()), Some("Never".to_owned())]);
 }

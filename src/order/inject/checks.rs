@@ -20,7 +20,7 @@ pub(super) fn agent_check(container: &Container, probe: &Probe) -> Option<Check>
 
 /// Converts the `httpGet` of a probe or hook to a check of `port`.
 pub(super) fn http_check(get: &HttpGet, port: u16) -> Result<Check, &'static str> {
-    if get.scheme.as_deref().is_some_and(|scheme| scheme != "HTTP") {
+    if get.scheme.as_deref().is_some_and(|scheme| !matches!(scheme, "" | "HTTP")) {
         return Err("uses HTTPS, and the agent has no TLS");
     }
     if get.is_http2() {

@@ -41,7 +41,8 @@ pub(super) fn read_container(
         ports: ports.filter(|port| port.name.is_some()).collect(),
         startup_probe,
         readiness_probe,
-        restart_policy: Some(policy.to_owned()),
+        // The sidecar does not read restartPolicyRules, which can restart the container despite its policy.
+        restart_policy: (container["restartPolicyRules"].is_null() || policy == "Always").then(|| policy.to_owned()),
         ..Container::default()
     })
 }

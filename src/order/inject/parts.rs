@@ -83,7 +83,8 @@ pub(super) fn find_gate(container: &Value) -> Option<(&'static str, usize)> {
 
 /// Returns true if `item` is one of podgate's volumes, a mount of such a volume, or podgate's environment variable.
 pub(super) fn is_own_item(item: &Value) -> bool {
-    item_name(item).is_some_and(|name| VOLUMES.contains(&name) || name == names::HOLD_VARIABLE)
+    let is_variable = item.get("value").or(item.get("valueFrom")).is_some();
+    item_name(item).is_some_and(|name| if is_variable { name == names::HOLD_VARIABLE } else { VOLUMES.contains(&name) })
 }
 
 /// Returns the command of the `exec` action in a hook or probe.
