@@ -6,7 +6,7 @@ use podgate::core::report::PreStopState;
 use std::time::{Duration, Instant};
 
 /// Time limit for the first report of a preStop hook after SIGTERM.
-const PRE_STOP_START_TIMEOUT: Duration = Duration::from_millis(1500);
+const PRE_STOP_START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Decides when the sidecar exits: after a signal or, if the sidecar is a regular container, when all other containers
 /// have ended.
