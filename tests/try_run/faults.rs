@@ -1,4 +1,5 @@
-//! Tests of faults. A fault that cannot occur is a usage error. A fault that did not occur is an error with the reason.
+//! Tests of faults. `try` rejects a fault that cannot occur as a usage error. If a fault did not occur, `try` reports the
+//! reason.
 
 use super::verdicts::{assert_outcome, pod};
 use super::{Machine, QUICK, scenarios, signal};

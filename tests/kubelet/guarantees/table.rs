@@ -49,7 +49,7 @@ const NOTES: &[(&[&str], &[Mode], &str)] = &[
     (
         &["time_limit"],
         &[Mode::Hold],
-        "The container stays held, and nothing exits. It starts when its conditions are met.",
+        "The container stays held. It has no process yet, so no gate exits. The container starts when its conditions are met.",
     ),
     (
         &["sandbox_killed", "host_network"],
@@ -65,7 +65,7 @@ const NOTES: &[(&[&str], &[Mode], &str)] = &[
         &["clock_steps"],
         &Mode::ALL,
         "All containers share the node's clock. The test therefore steps only the clock that the sidecar, the hooks and \
-         the gates see. podgate measures every wait by the monotonic clock, which cannot be stepped. The wall clock only \
+         the gates see. Podgate measures every wait by the monotonic clock, which cannot be stepped. The wall clock only \
          stamps log lines and annotations. `tests/controller/clock_step.rs` tests that time limits keep their length.",
     ),
     (
