@@ -39,7 +39,7 @@ pub(crate) fn in_cluster() -> Result<kube::Client, Box<dyn Error>> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    // Without keepalive, a watch would not notice that the API server has vanished. Keepalive notices within a minute.
+    // Without keepalive, a watch would not end when the API server vanishes. With keepalive, it ends within a minute.
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE / 3));
     tcp.set_keepalive_retries(Some(3));

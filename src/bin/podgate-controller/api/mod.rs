@@ -30,8 +30,8 @@ use tracing::{info, warn};
 /// Time during which changes are collected into one patch. Each patch costs the API server a write, and makes the
 /// kubelet sync the Pod.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
-/// Time during which changes are collected into the first patch. Before that patch, a user sees only the kubelet's
-/// status.
+/// Time during which changes are collected into the first patch. The time is short, because a user sees only the
+/// kubelet's status before that patch.
 const FIRST_BATCH_WINDOW: Duration = Duration::from_millis(400);
 /// Time during which minor changes are collected. A minor change only reports started containers, so it is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);

@@ -51,10 +51,10 @@ pub(crate) struct KubeletStatus {
     pub(crate) stuck_reason: Option<String>,
 }
 
-/// Waiting reasons that last until a user fixes the cause, or for a long back-off.
+/// Values of `state.waiting.reason` that last until a user fixes the cause, or for a long back-off.
 const STUCK_REASONS: [&str; 4] = ["CrashLoopBackOff", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"];
 
-/// Waiting reasons between a termination and the next start.
+/// Values of `state.waiting.reason` between a termination and the next start.
 const BACKOFF_REASONS: [&str; 2] = ["CrashLoopBackOff", "PostStartHookError"];
 
 fn parse_time(text: &str) -> Option<SystemTime> {

@@ -87,8 +87,8 @@ impl HoldGate {
         self.state == HoldState::TimedOut
     }
 
-    /// Returns the facts for [`decide_hold`](podgate::core::gate::decide_hold). `limit` is the time limit after which
-    /// the container starts without its conditions, if there is such a limit.
+    /// Returns the facts for [`decide_hold`](podgate::core::gate::decide_hold). After the time `limit`, if set, the
+    /// container starts even if its conditions are not met.
     pub(super) fn facts(&self, limit: Option<Duration>, now: Instant) -> HoldFacts {
         match self.state {
             HoldState::Open(_) => HoldFacts::Open,
@@ -181,7 +181,7 @@ impl HoldGate {
         self.requests.reserve(now);
     }
 
-    /// Returns true if a container with this start time cannot have passed the gate while the gate was open.
+    /// Returns true if the gate is closed, and also was closed when a container with this start time was created.
     pub(super) fn is_violated_by(&self, started_at: SystemTime) -> bool {
         !self.is_open() && self.closed_at.is_none_or(|at| started_at > at + CREATION_TIME)
     }

@@ -19,8 +19,8 @@ pub(crate) struct MilestoneRecorder {
 }
 
 impl MilestoneRecorder {
-    /// Continues the record of an earlier epoch in the same sandbox. `times` is the value of the annotation that
-    /// contains the recorded times. In a new sandbox, both parameters are empty.
+    /// Continues the record of an earlier epoch in the same sandbox. `times` is the value of the annotation with the
+    /// recorded times. In a new sandbox, `times` and `states` are empty.
     pub(crate) fn resume(times: &str, states: BTreeMap<String, State>) -> MilestoneRecorder {
         MilestoneRecorder { times: Times::parse(times), states: BTreeMap::new(), resumed_states: states }
     }

@@ -1,5 +1,5 @@
-//! Limits what one container can cause: requests to the API server, restarts of its probes, changes of the board,
-//! and CPU time of events. Also limits how often parts of the sidecar restart after a panic. No I/O.
+//! Limits the load that one container can cause: requests to the API server, restarts of its probes, changes of the
+//! board, and CPU time for events. Also limits how often parts of the sidecar restart after a panic. No I/O.
 
 use podgate::core::snapshot::Snapshot;
 use std::collections::BTreeMap;

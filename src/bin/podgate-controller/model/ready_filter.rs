@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Time for which a status must be unchanged before it counts.
 pub(crate) const STABLE_FOR: Duration = Duration::from_secs(1);
-/// Time after a kubelet restart in which the status "ready" may be wrong (observed: 0.1 to 5 s). A status "not ready"
-/// in this time ends the distrust early.
+/// Time after a kubelet restart in which the status "ready" may be wrong (observed: 0.1 to 5 s). When the kubelet has
+/// reported "not ready" in this time, the status "ready" is trusted again.
 const DISTRUST_AFTER_RESTART: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]

@@ -84,8 +84,8 @@ mod tests {
 
     const START: SystemTime = SystemTime::UNIX_EPOCH;
 
-    /// Feeds a status with this restart count, `seconds` after the first status. The status shows a start time 10 s
-    /// before the start time of the sidecar's process.
+    /// Passes a status with the restart count `restarts` to `trust`, `seconds` after the first status. The status shows
+    /// a start time 10 s before the start time of the sidecar's process.
     fn update(trust: &mut StatusTrust, restarts: Option<u32>, seconds: u64) -> Trust {
         let since = trust.first.map_or_else(now, |(_, since)| since);
         let own_started_at = restarts.map(|_| START);

@@ -57,8 +57,8 @@ impl Board {
     pub(crate) async fn previous_annotations(&self) -> Annotations {
         let path = self.directory.join(names::ANNOTATIONS_FILE);
         let (sender, mut opened) = tokio::sync::oneshot::channel();
-        // Use a blocking open: while the open waits, the kernel denies new leases on the file. With separate attempts,
-        // a new lease could delay each attempt.
+        // Open the file in blocking mode: while this call waits, the kernel denies new leases on the file. With
+        // repeated attempts instead, a new lease could delay each attempt.
         let open = {
             let (path, flags) = (path.clone(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC);
             move || _ = sender.send(rustix::fs::open(&path, flags, Mode::empty()))

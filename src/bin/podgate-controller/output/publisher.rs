@@ -79,7 +79,7 @@ impl Publisher {
             annotations.remove(key);
         }
         if let Some(releases) = pod.releases() {
-            // With the epoch, a restarted sidecar never repeats a value that the Pod already has.
+            // Include the epoch, so that a restarted sidecar never repeats a value that the Pod already has.
             annotations.insert(names::SANDBOX_RELEASES.to_owned(), format!("{}.{releases}", snapshot.epoch));
         }
         annotations.values_mut().for_each(annotations::cap_list);

@@ -66,8 +66,8 @@ where
         tokio::task::yield_now().await;
         result
     };
-    // Hyper's tasks end together with this set. Otherwise, a server that does not read could keep a connection and its
-    // task open forever.
+    // Hyper's tasks end together with this `LocalSet`. Otherwise, a server that does not read could keep a connection
+    // and its task open forever.
     LocalSet::new().run_until(exchange).await
 }
 

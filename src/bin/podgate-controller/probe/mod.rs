@@ -47,7 +47,7 @@ pub(crate) struct Outcome {
     pub(crate) success: bool,
     /// Description in one line of at most 120 bytes, without any content of the response's body.
     pub(crate) detail: String,
-    /// Warning about a success, which the kubelet reports as an event of type `ProbeWarning`.
+    /// Warning about a success. The kubelet reports such a warning as an event of type `ProbeWarning`.
     pub(crate) warning: Option<String>,
 }
 

@@ -161,7 +161,7 @@ impl Prober {
         });
         if start.run != run {
             start.run = run;
-            // If the earlier incarnation was never probed, the new incarnation keeps the planned start time.
+            // If the earlier incarnation was never probed, use its planned start time for the new incarnation.
             if start.earliest <= here {
                 start.earliest = start.limit.reserve(here);
             }

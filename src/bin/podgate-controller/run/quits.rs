@@ -1,4 +1,5 @@
-//! Asks containers to exit when all others have ended. A Job needs this for a proxy with an unknown command.
+//! Asks containers to exit when all other containers have ended. A Job needs this for a proxy with an unknown command,
+//! because podgate cannot add a gate that ends such a proxy.
 
 use super::Controller;
 use crate::probe::quit;

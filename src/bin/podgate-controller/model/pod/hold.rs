@@ -58,7 +58,7 @@ impl PodModel {
         }
     }
 
-    /// Forgets all gates, after all gate files were removed.
+    /// Forgets all gates. Call this after all gate files were removed.
     pub(crate) fn reset_gates(&mut self) {
         self.tracks.iter_mut().for_each(|track| track.hold = None);
     }

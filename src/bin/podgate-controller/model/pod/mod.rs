@@ -22,8 +22,8 @@ use std::time::{Instant, SystemTime};
 #[derive(Debug)]
 pub(crate) struct Epoch {
     pub(crate) id: String,
-    /// True if the board of an earlier epoch in this sandbox was found. Containers with finished hooks may then already
-    /// be running.
+    /// True if the board of an earlier epoch in this sandbox was found. Containers may then already be running, and
+    /// their hooks may have finished.
     pub(crate) is_resumed: bool,
 }
 
@@ -97,8 +97,7 @@ impl PodModel {
         has_news
     }
 
-    /// Stores the facts of the Pod from the API. `trusted` means that the Pod's status is newer than the sidecar's
-    /// start.
+    /// Stores the facts of the Pod from the API. `trusted` means that the Pod's status is assumed to be current.
     pub(crate) fn on_pod_update(&mut self, facts: &PodFacts, trusted: bool, now: Instant) {
         self.has_api_answered = true;
         self.is_deleting |= facts.is_deleting;
@@ -122,8 +121,8 @@ impl PodModel {
             }
             track.on_kubelet_status(status, now);
         }
-        // The kubelet may show that a container still runs although its end was recorded. The container's gate may then
-        // still need an acknowledgment.
+        // The new status may show that a recorded end belongs to an earlier incarnation. The gate of the current
+        // incarnation may then still need an acknowledgment.
         let waiting: Vec<_> = self.tracks.iter().filter(|t| t.needs_ack()).map(|t| t.spec.name.clone()).collect();
         waiting.iter().for_each(|name| self.begin_ack(name, now));
     }

@@ -10,8 +10,8 @@ impl ContainerTrack {
     /// Stores the content of the container's directory. Returns true if the content has changed and counts as evidence.
     pub(crate) fn on_report(&mut self, directory: DirectoryState, epoch: &str, now: Instant) -> bool {
         let DirectoryState { report, is_rewritten, is_tether_held: held, is_listening } = directory;
-        // A container without podgate's gate, postStart hook and preStop hook has no tether. Ignore a lock in its
-        // directory.
+        // A container with neither an entrypoint gate nor a hook of podgate has no tether. Ignore a lock in the
+        // directory of such a container.
         let held = held && (self.spec.pre_stop || !matches!(self.spec.mode, Mode::None | Mode::Hold));
         let (before, had_ended) = (self.report().cloned(), self.has_ended());
         let process = |report: Option<&Report>| report.and_then(|report| report.process);
@@ -49,8 +49,8 @@ impl ContainerTrack {
     }
 
     /// Removes from a report the fields that the container's mode does not allow. Only an agent in entrypoint mode
-    /// reports a gate. A hook or probe cannot report an exit code. Keeps a begun stop and an opened gate of the earlier
-    /// report, because an agent never undoes them.
+    /// reports a gate. A hook or probe cannot report an exit code. If a stop had begun or the gate was open in the
+    /// earlier report, keeps that fact, because an agent never reverses it.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);

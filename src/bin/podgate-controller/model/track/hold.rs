@@ -60,7 +60,7 @@ impl ContainerTrack {
         if self.may_be_held() { gate.due(self.hold_limit(), self.ended_at) } else { gate.retry_at }
     }
 
-    /// Ends the wait if its time limit has passed. With on-timeout `continue`, the gate then opens instead.
+    /// Ends the wait if its time limit has passed. Does nothing with on-timeout `continue`: the gate then opens.
     pub(in crate::model) fn hold_tick(&mut self, now: Instant) {
         let limit = self.hold_limit().filter(|_| !self.spec.continue_on_timeout && self.may_be_held());
         if let (Some(limit), Some(gate)) = (limit, &mut self.hold)

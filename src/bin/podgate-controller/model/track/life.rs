@@ -52,8 +52,8 @@ impl ContainerTrack {
         }
     }
 
-    /// Forgets that the ended incarnation has passed its probe. If the container has no gate, the report of that
-    /// incarnation may remain until the next incarnation's first probe.
+    /// Forgets that the ended incarnation has passed its probe. In a container without a gate, the old report would
+    /// otherwise count until the next incarnation's first probe.
     fn withdraw_passed_probe(&mut self) {
         if let Some(report) = self.raw_report.as_mut().filter(|_| self.gate.is_none()) {
             (report.check_passed, report.process) = (false, None);
@@ -144,7 +144,7 @@ impl ContainerTrack {
             (Life::Ended(end), None, Some(id)) if is_gate && !end.by_agent && !may_be(end, id) => {
                 self.life = Life::default()
             }
-            // Only a new ticket starts the next incarnation of a gate. A hook has no ticket.
+            // In a container with a gate, only a new ticket starts the next incarnation. A hook has no ticket.
             (Life::Ended(_), None, Some(_)) if !is_gate => {
                 self.life = Life::default();
                 self.note_restart();

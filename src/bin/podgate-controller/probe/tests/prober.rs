@@ -41,7 +41,7 @@ async fn serve_never() -> (u16, Rc<Cell<usize>>, Rc<Cell<usize>>) {
     (port, accepted, open)
 }
 
-/// Runs the prober until `condition` holds. Returns the containers whose attempts have ended.
+/// Runs the prober until `condition` returns true. Returns the containers whose attempts have ended.
 async fn run_until(prober: &mut Prober, mut condition: impl FnMut(&[String]) -> bool) -> Vec<String> {
     let mut ended = Vec::new();
     let end = tokio::time::Instant::now() + HANG;

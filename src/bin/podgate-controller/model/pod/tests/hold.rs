@@ -166,7 +166,7 @@ impl Flapping {
     /// Keeps `db` Ready or not Ready for the given time. Applies time limits when they are due.
     fn hold_for(&mut self, is_ready: bool, time: Duration) {
         let verdict = if is_ready { ProbeVerdict::Passed } else { ProbeVerdict::Failing };
-        // The second success confirms the first.
+        // A gate opens only after a second success, which confirms the first.
         for _ in 0..2 {
             self.pod.on_probe("db", verdict, is_ready, self.at);
             self.pod.follow_conditions(self.at);

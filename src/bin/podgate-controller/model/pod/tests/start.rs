@@ -63,7 +63,7 @@ fn only_an_exec_probe_needs_the_filtered_kubelet_status() {
     );
     pod.on_kubelet_ready("db", Some(true));
     assert_eq!(pod.state_of("db"), State::Ready);
-    // The kubelet does not know the check that replaces its probes, so the kubelet's `ready` status must not count.
+    // The kubelet does not run the check that replaces its probes, so its `ready` status must not count.
     let mut pod = new_pod(false, r#"[{"name":"db","mode":"post-start","readyCheck":"unix:///x"}]"#);
     pod.receive_report("db", Some(report()));
     pod.on_kubelet_ready("db", Some(true));
