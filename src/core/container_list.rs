@@ -31,7 +31,7 @@ pub enum OrderError {
     /// The kubelet holds one container, and another container has a hook.
     #[error(
         "container {held} is in hold mode and {hook} has a post-start hook. The kubelet creates no held container \
-         while a hook runs; use one of the two modes for both"
+         while a hook runs; use the same mode for {held} and {hook}"
     )]
     HoldAndHook {
         /// The container in hold mode.

@@ -113,7 +113,7 @@ fn too_long(template: &Value, place: Place, count: usize) -> Finding {
         None => place.to_string(),
     };
     let what = format!("{what} has {count} items, but podgate supports at most {ITEMS_MAX}");
-    too_large(place, what).fix("shorten it")
+    too_large(place, what).fix("remove items")
 }
 
 fn too_large(at: Place, what: String) -> Finding {

@@ -247,7 +247,7 @@ fn unreadable_files_are_findings_and_the_rest_is_checked() {
     let found: Vec<String> = json["findings"].as_array().unwrap().iter().map(found).collect();
     let expected = [
         "./a.yaml:2:5: this is a Helm template",
-        "./c.yaml:1:1: invalid UTF-8 in line 2; save it as UTF-8",
+        "./c.yaml:1:1: invalid UTF-8 in line 2; save the file as UTF-8",
         "./pod.yaml:8:32: there is no container apii",
         "./z/z.json:2:11: expected a comma or a closing bracket",
         "nowhere.yaml:1:1: cannot read: no such file",

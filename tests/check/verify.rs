@@ -330,7 +330,7 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
             vec![[
                 "warning",
                 "hold-not-possible",
-                "hold mode is not possible: the API server does not know fileKeyRef",
+                "hold mode is not possible: the API server does not support fileKeyRef",
             ]],
         ),
         (

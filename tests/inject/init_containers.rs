@@ -175,7 +175,7 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
             with("db, app", "timeout.podgate.io/mesh", "5m"),
             "init-container",
             "timeout.podgate.io/mesh: mesh is",
-            "remove it",
+            "do not name it here",
         ),
         (
             with("db, app", "podgate.io/stop-order", "mesh, app"),

@@ -133,16 +133,16 @@ fn unreadable_probe_is_explained_in_plain_words() {
         (json!({"tcpSocket": {}}), "has no valid port in tcpSocket; write a port number, or the name of"),
         (json!({"httpGet": {"port": 80, "path": 1}}), "has a field of the wrong type in httpGet; "),
         (json!({"exec": {"command": "x"}}), "has a field of the wrong type in exec; "),
-        (json!({"exec": {"command": ["x"], "user": "x"}}), "has exec.user, which podgate does not know; remove it, or"),
-        (json!({"tcpSocket": {"port": 1}, "jitterSeconds": 1}), "has jitterSeconds, which podgate does not know; "),
+        (json!({"exec": {"command": ["x"], "user": "x"}}), "has exec.user, which podgate does not support; remove it"),
+        (json!({"tcpSocket": {"port": 1}, "jitterSeconds": 1}), "has jitterSeconds, which podgate does not support; "),
         (
             json!({"httpGet": {"port": 1, "httpHeaders": [{"name": "a"}, {"name": "b", "valueFrom": {}}]}}),
-            "has httpGet.httpHeaders.1.valueFrom, which podgate does not know; ",
+            "has httpGet.httpHeaders.1.valueFrom, which podgate does not support; ",
         ),
-        (json!({"grpc": {"port": 1, "mode": "mTLS"}}), "has grpc.mode.mTLS, which podgate does not know; "),
+        (json!({"grpc": {"port": 1, "mode": "mTLS"}}), "has grpc.mode.mTLS, which podgate does not support; "),
         (
             json!({"httpGet": {"port": 1, "protocol": "HTTP3"}}),
-            "has httpGet.protocol.HTTP3, which podgate does not know",
+            "has httpGet.protocol.HTTP3, which podgate does not support",
         ),
     ] {
         let found = rejection(&with("/spec/containers/0/readinessProbe", probe));

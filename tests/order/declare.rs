@@ -68,8 +68,8 @@ fn list_rejects_names_of_other_containers_with_a_fix() {
     for (text, rule, what, fix) in [
         ("db, apii", "unknown-container", "there is no container apii", "did you mean api?"),
         ("db, queue", "unknown-container", "there is no container queue", "use one of db, cache, api, web"),
-        ("db, debug", "ephemeral-container", "running Pod", "remove it"),
-        ("podgate, db", "condition-never-met", "podgate's own sidecar", "remove it"),
+        ("db, debug", "ephemeral-container", "running Pod", "do not name debug here"),
+        ("podgate, db", "condition-never-met", "podgate's own sidecar", "do not name podgate here"),
         ("db, api, db", "doubled-container", "container db is listed twice (again at character 10)", "once"),
         ("*, db, *", "doubled-container", "* is listed twice (again at character 8)", "once"),
         ("db, api=ready, web", "bad-order", "(character 9)", "write db, api=Ready, web"),

@@ -116,7 +116,7 @@ fn two_containers_with_one_port_warn() {
         (kuma.clone(), kuma, false),
     ] {
         let found = shown(&annotated(&[], db.clone(), api.clone()), Context::default());
-        let expected = ["same-port spec.containers[1]: give one of them another port".to_owned()];
+        let expected = ["same-port spec.containers[1]: give one container another port".to_owned()];
         assert_eq!(found, &expected[..usize::from(warns)], "{db} {api}");
     }
     let mut job =

@@ -257,7 +257,7 @@ fn wrong_flags_exit_with_64() {
         (&["--break", "@never"], "write NAME@FAULT, such as db@never"),
         (&["--break", "db@hang"], "is not a fault"),
         (&["--break", "sidecar@never"], "can only be killed"),
-        (&["--break", "dbb@never"], "--break dbb: the Pod has no such container; it has db, api, web"),
+        (&["--break", "dbb@never"], "--break dbb: the Pod has no such container; choose one of db, api, web"),
         (&["--ready", "db"], "write NAME=DURATION"),
         (&["--ready", "dbb=1s"], "--ready dbb: the Pod has no such container"),
         (&["--timeout", "0s"], "between 1ms and 1day"),

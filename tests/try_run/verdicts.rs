@@ -104,7 +104,7 @@ fn native_sidecar_with_a_readiness_probe_is_a_stand_in() {
     let run = Machine::new().run_manifest(&own, &[]);
     assert_outcome(&run, 0, &["and native sidecars that have no probe or precede an init container"]);
     let run = Machine::new().run_manifest(&own, &["--ready=mesh=1s"]);
-    assert_outcome(&run, 64, &["--ready mesh: the Pod has no such container; it has api, web"]);
+    assert_outcome(&run, 64, &["--ready mesh: the Pod has no such container; choose one of api, web"]);
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn overrides_open_the_gates_of_held_containers() {
 #[test]
 fn impossible_overrides_fail_with_one_line() {
     let table: [(&str, &str, Change); 10] = [
-        ("missing", "the Pod has no container missing; it has db, api, web, worker", |_| {}),
+        ("missing", "the Pod has no container missing; choose one of db, api, web, worker", |_| {}),
         ("missing", "the Pod has no container missing", |pod| {
             pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("terminating");
         }),

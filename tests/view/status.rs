@@ -78,7 +78,7 @@ fn checks_and_unpublished_conditions_are_unknown() {
     words.extend([json!("--check"), json!("file:///a")]);
     let view = status_json(&gated);
     assert_eq!(waits(&view)[0], "db: file:///a (unknown) | ");
-    let takes = "the check must pass; only the agent knows its result (see the container's log)";
+    let takes = "the check must pass; its result is not published (see the container's log)";
     assert!(view.to_string().contains(takes), "{view:#}");
 
     let view = status_json(&chain());

@@ -5,7 +5,7 @@ use super::{POD, run, write};
 #[test]
 fn syntax_errors_have_a_position() {
     for (text, expected) in [
-        ("a: 1\na: 2\n", "<stdin>:2:1: error: duplicate mapping key: a; remove one of the two"),
+        ("a: 1\na: 2\n", "<stdin>:2:1: error: duplicate mapping key: a; remove one of the two keys"),
         (
             "b: {{ .Values.b }}\n",
             "<stdin>:1:5: error: this is a Helm template; check or inject the output of `helm template`",

@@ -119,7 +119,7 @@ pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
     if !concerns_podgate(key) {
         return None;
     }
-    let what = format!("podgate does not know the {} {}", kind(is_label), quoted(key));
+    let what = format!("unknown {} {}", kind(is_label), quoted(key));
     Some(Finding::error("unknown-key", at, what).fix(suggestion(key, is_label)))
 }
 

@@ -205,15 +205,15 @@ impl<'a> Spec<'a> {
         if name == SIDECAR_NAME {
             let what = format!("{name} is podgate's own sidecar, which always starts first");
             // Do not report podgate's sidecar as an unknown container, because no later webhook can add it.
-            return Some(finding("condition-never-met", what).fix("remove it"));
+            return Some(finding("condition-never-met", what).fix(format!("do not name {name} here")));
         }
         if let Some(init) = self.init(name) {
             let what = format!("{name} is {}, which podgate never changes or stops", init.kind());
-            return Some(finding("init-container", what).fix("remove it, or move it to spec.containers"));
+            return Some(finding("init-container", what).fix("do not name it here, or move it to spec.containers"));
         }
         if named_containers(self.value, "ephemeralContainers").iter().any(|own| own.name == name) {
             let what = format!("{name} is an ephemeral container, which users add to a running Pod");
-            return Some(finding("ephemeral-container", what).fix("remove it"));
+            return Some(finding("ephemeral-container", what).fix(format!("do not name {name} here")));
         }
         let known = self.containers.iter().map(|own| own.name).chain(self.init.keys().copied());
         let fix = did_you_mean(name, known).unwrap_or_else(|| {

@@ -24,7 +24,7 @@ pub(super) fn http_check(get: &HttpGet, port: u16) -> Result<Check, &'static str
         return Err("uses HTTPS, and the agent has no TLS");
     }
     if get.is_http2() {
-        return Err("uses HTTP/2, which the agent does not speak");
+        return Err("uses HTTP/2, which the agent does not support");
     }
     if !get.http_headers.is_empty() {
         return Err("sends custom headers");

@@ -82,7 +82,7 @@ fn unknown_field(probe: &Value) -> Option<String> {
 /// Returns the problem of a probe that podgate cannot read, and the fix.
 fn probe_problem(probe: &Value) -> (String, &'static str) {
     if let Some(field) = unknown_field(probe) {
-        return (format!("has {field}, which podgate does not know"), "remove it, or update podgate");
+        return (format!("has {field}, which podgate does not support"), "remove it, or update podgate");
     }
     let given = ["exec", "httpGet", "tcpSocket", "grpc"].into_iter().find(|action| probe.get(action).is_some());
     let Some(action) = given else {

@@ -37,7 +37,7 @@ impl<'a> Existing<'a> {
         let Some(listed) = self.sidecar.as_ref().and_then(|(_, sidecar)| container_list::from_sidecar(sidecar)) else {
             let at =
                 self.sidecar.as_ref().map_or_else(|| parts::annotation_place(keys::INJECTED), |(at, _)| at.clone());
-            let what = "the annotation says that podgate was injected, but podgate's sidecar is missing or has no valid PODGATE_CONTAINERS";
+            let what = "the Pod has the annotation of an injection, but podgate's sidecar is missing or has no valid PODGATE_CONTAINERS";
             return vec![error(at, what.to_owned())];
         };
         let listed: BTreeMap<&str, &Container> = listed.iter().map(|entry| (entry.name.as_str(), entry)).collect();

@@ -143,8 +143,7 @@ impl Walk<'_> {
         if !is_builtin && object.is_some() {
             // With this label, the user confirms that the operator copies the key into its Pods.
             let label = Place(path[..path.len() - 1].to_vec()).to("labels").to(keys::INJECT);
-            let what =
-                format!("podgate does not read {key} here, because it does not know the Pod templates of {kind}");
+            let what = format!("podgate does not read {key} here, because the Pod templates of {kind} are unknown");
             let fix = "if the operator copies annotations into its Pods, install podgate's webhook, and add the label \
                        podgate.io/inject: enabled beside the key to silence this warning";
             let is_labeled = label.of(self.document).is_some_and(|value| value == "enabled");

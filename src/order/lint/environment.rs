@@ -44,8 +44,7 @@ fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Findi
             own.name
         );
         let place = own.place().to("restartPolicy");
-        findings
-            .push(Finding::error("kubernetes-too-old", place, what).fix("remove it, or set the Pod's restartPolicy"));
+        findings.push(Finding::error("kubernetes-too-old", place, what).fix("set the Pod's restartPolicy instead"));
     }
 }
 

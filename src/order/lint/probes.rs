@@ -263,7 +263,7 @@ fn check_pre_stop(own: &ContainerRef<'_>, planned: &ContainerPlan, plan: &Plan, 
         return;
     };
     let what = format!("the preStop hook of {} takes {seconds}s, but {limit}", own.name);
-    let fix = "shorten it, or increase terminationGracePeriodSeconds";
+    let fix = "shorten the hook, or increase terminationGracePeriodSeconds";
     findings.push(Finding::warning("pre-stop-too-long", at, what).fix(fix));
 }
 

@@ -26,7 +26,7 @@ pub fn check_returned(
         let is_unneeded =
             inject::is_requested(returned) && !inject(returned).is_ok_and(|pod| inject::is_injected(&pod));
         let what = "the cluster's webhook of podgate does not inject this Pod, so its containers start in no order";
-        let fix = "check the namespace's label podgate.io/inject and the webhook's namespaceSelector, or use inject";
+        let fix = "check the namespace's label podgate.io/inject and the webhook's namespaceSelector, or run inject";
         let finding = Finding::error("not-injected", place(template, ""), what).fix(fix);
         return if is_unneeded { Vec::new() } else { vec![finding] };
     }
@@ -44,7 +44,7 @@ pub fn check_returned(
     if own != other && !other.is_empty() {
         let what = format!("podgate {other} has injected this Pod, so podgate {own} does not compare the parts");
         let finding = Finding::note("part-lost", place(template, ""), what);
-        findings.push(finding.fix("use the version of the cluster's webhook"));
+        findings.push(finding.fix("use the plugin in the version of the cluster's webhook"));
         return findings;
     }
     for (name, parts) in inject::lost_parts(expected, returned) {
@@ -88,7 +88,7 @@ fn lost_restart_policies(template: &Value, wanted: &[&Value; 2], returned: &Valu
             "a webhook of the cluster removes restartPolicy: Always from {name}, so the Pod waits forever for {name} to exit"
         );
         let alternative = if name == SIDECAR_NAME { ", or set podgate.io/sidecar-position: first" } else { "" };
-        let fix = format!("update that webhook to a version that knows native sidecars{alternative}");
+        let fix = format!("update that webhook to a version that supports native sidecars{alternative}");
         Finding::error("native-lost", place(template, name), what).fix(fix)
     };
     with(returned, false).into_iter().filter(|name| natives.contains(name)).map(finding).collect()

@@ -102,7 +102,7 @@ fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         let Some((first, other)) = pairs.into_iter().find(is_beside) else { continue };
         let Some(other) = spec.get(other).or(spec.init(other)) else { continue };
         let what = format!("{first} and {} both use port {port}, but a Pod's containers share the ports", other.name);
-        findings.push(Finding::warning("same-port", other.place(), what).fix("give one of them another port"));
+        findings.push(Finding::warning("same-port", other.place(), what).fix("give one container another port"));
     }
 }
 

@@ -25,7 +25,9 @@ pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph,
             let what = format!(
                 "{waiter} waits for the exit of {name}, but podgate ends {name} only after {waiter} has exited"
             );
-            let fix = format!("remove {name} from one of the two annotations");
+            let fix = format!(
+                "do not let {waiter} wait for {name}, or remove quit.podgate.io/{name} or the item {name} of podgate.io/job-sidecars"
+            );
             findings.push(Finding::error("condition-never-met", at, what).fix(fix).span(word));
         } else if own.restart_policy(spec.value) == "Always" {
             let what = format!(
@@ -48,10 +50,10 @@ pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph,
         let what = format!("the Pod never completes: the kubelet always restarts {name} (restartPolicy: Always)");
         (what, "set restartPolicy to Never or OnFailure; this annotation is for Pods that run to completion")
     } else if let Some(name) = quits.keys().find(|name| is_sidecar(name)) {
-        (format!("{} stops {name} already", keys::JOB_SIDECARS), "remove one of the two")
+        (format!("{} stops {name} already", keys::JOB_SIDECARS), "remove the quit annotation, or the name in this list")
     } else if !quits.is_empty() && declared.publish == Publish::Board {
         let what = format!("with {}: board, the sidecar does not learn when the other containers end", keys::PUBLISH);
-        (what, "remove one of the two")
+        (what, "remove podgate.io/publish or this annotation")
     } else {
         return;
     };
@@ -85,12 +87,12 @@ pub(super) fn of_settings(
         } else if prefix == keys::MODE_PREFIX && is_held(name) && graph.needs(name).is_empty() {
             (format!("{name} waits for no container, so hold mode has no effect"), "remove it")
         } else if prefix == keys::COMMAND_PREFIX && is_held(name) {
-            (format!("{name} is in hold mode, which needs no command"), "remove one of the two")
+            (format!("{name} is in hold mode, which needs no command"), "remove this annotation, or use another mode")
         } else if prefix == keys::COMMAND_PREFIX && spec.get(name).is_some_and(has_command) {
-            (format!("{name} has a command in its spec, so this annotation has no effect"), "remove one of the two")
+            (format!("{name} has a command in its spec, so this annotation has no effect"), "remove the annotation")
         } else if prefix == keys::FAIL_FAST_PREFIX && plan(name).is_some_and(is_fast_hold) {
             let what = format!("{name} is in hold mode, and a held container cannot exit");
-            let fix = format!("remove it, or write {}{name}: entrypoint", keys::MODE_PREFIX);
+            let fix = format!("remove this annotation, or write {}{name}: entrypoint", keys::MODE_PREFIX);
             return Some(Finding::error("mode-conflict", at, what).fix(fix));
         } else {
             return if prefix == keys::IMAGE_PREFIX { check_image(spec, declared, name, at) } else { None };
@@ -109,7 +111,8 @@ fn check_image(spec: &Spec<'_>, declared: &Declaration, name: &str, at: Place) -
     }
     let image = spec.get(name)?.value.get("image")?.as_str()?;
     let what = format!("{command} was read from {recorded}, but the image of {name} is now {image}");
-    let fix = "run kubectl podgate inject --resolve-images --annotate-only again, or remove both annotations";
+    let again = "run kubectl podgate inject --resolve-images --annotate-only again";
+    let fix = format!("{again}, or remove {command} and {}{name}", keys::IMAGE_PREFIX);
     (!declare::is_recorded_image(recorded, image)).then(|| Finding::warning("image-changed", at, what).fix(fix))
 }
 

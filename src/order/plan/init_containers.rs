@@ -124,7 +124,7 @@ fn resolve_stop_order(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
         let finding = match wrong {
             Some(other) => {
                 let what = format!("{} is a native sidecar, which Kubernetes stops after {other}", own.name);
-                let fix = format!("put {} after {other}, or move it to spec.containers", own.name);
+                let fix = format!("put {0} after {other}, or move {0} to spec.containers", own.name);
                 Finding::error("init-container", annotation_place(keys::STOP_ORDER), what).fix(fix)
             }
             None => stop_note(own, keys::STOP_ORDER),

@@ -142,7 +142,7 @@ impl Planner<'_> {
                 }
                 PlannedMode::None if !involved.contains(name) => "it is not part of the order".to_owned(),
                 PlannedMode::None if after.is_empty() => format!("it waits for nothing{also}"),
-                PlannedMode::None => "the hooks before it hold it back".to_owned(),
+                PlannedMode::None => "earlier hooks hold it back".to_owned(),
                 _ => modes.mode_reason(name, hooked) + also,
             },
             wrapped_probe,

@@ -100,7 +100,7 @@ fn edge(own: &ContainerRef<'_>, mention: &Mention, needed: &ContainerRef<'_>, pr
     let doubt = match () {
         () if needed.is_native() => Some("that container is a native sidecar, which starts first anyway"),
         () if servers > 1 => Some("another container could listen there too"),
-        () if mention.is_later => Some("the name says that the address is not needed at the start"),
+        () if mention.is_later => Some("according to the name, the address is not needed at the start"),
         () => None,
     };
     let what = format!("{} of {} names {}, and {} {proof}", mention.label, own.name, mention.shown, needed.name);

@@ -125,7 +125,7 @@ fn check_target(containers: &[PodContainer<'_>], name: &str) -> Result<(), Strin
         Some(Role::Init) => format!(
             "{name} is an init container, which ends before regular containers start, so nothing waits for it; choose one of {ordered}"
         ),
-        None => format!("the Pod has no container {name}; it has {ordered}"),
+        None => format!("the Pod has no container {name}; choose one of {ordered}"),
     })
 }
 

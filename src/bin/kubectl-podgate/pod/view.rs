@@ -219,7 +219,7 @@ impl RowInputs<'_> {
         all.extend(gate.checks.iter().map(|check| Condition {
             condition: check.clone(),
             standing: "unknown",
-            takes: "the check must pass; only the agent knows its result".to_owned() + log,
+            takes: "the check must pass; its result is not published".to_owned() + log,
             gate_of: container.spec.name.clone(),
             container: None,
         }));

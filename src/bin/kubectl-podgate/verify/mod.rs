@@ -123,7 +123,7 @@ async fn check_hold_mode(cluster: &Cluster) -> Result<Option<Finding>, ClusterEr
         cluster.create(&pods_path(cluster), true, &pod).await
         && rejects_env_files(&message)
     {
-        let what = "hold mode is not possible: the API server does not know fileKeyRef";
+        let what = "hold mode is not possible: the API server does not support fileKeyRef";
         return warning("hold-not-possible", what.to_owned());
     }
     let mut old = Vec::new();

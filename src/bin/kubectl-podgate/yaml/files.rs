@@ -87,7 +87,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        format!("invalid UTF-8 in line {}; save it as UTF-8", valid.split(|byte| *byte == b'\n').count())
+        format!("invalid UTF-8 in line {}; save the file as UTF-8", valid.split(|byte| *byte == b'\n').count())
     })
 }
 

@@ -16,7 +16,7 @@ pub(super) fn explain(before: &str, error: &Error) -> (String, &'static str) {
         Error::Budget { .. } => ("the document is too large after its aliases are expanded", "use fewer aliases"),
         Error::DuplicateMappingKey { key, .. } => {
             let key = key.as_ref().map(|key| format!(": {key}")).unwrap_or_default();
-            return (format!("duplicate mapping key{key}"), "remove one of the two");
+            return (format!("duplicate mapping key{key}"), "remove one of the two keys");
         }
         Error::UnknownAnchor { .. } => ("no anchor above matches this alias", "add the anchor, or write the value"),
         Error::RecursiveReferencesRequireWeakTypes { .. } => ("an alias inside its own anchor", "write the value"),

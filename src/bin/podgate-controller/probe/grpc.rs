@@ -34,7 +34,7 @@ pub(super) async fn attempt(ask: &Grpc, port: u16, pod_ip: IpAddr) -> AttemptRes
     let status = if ask.is_tls() {
         let (stream, is_h2) = tls::handshake(stream, &host).await?;
         if !is_h2 {
-            return Err("the server speaks TLS but not HTTP/2".to_owned());
+            return Err("the server supports TLS but not HTTP/2".to_owned());
         }
         exchange::send_http2(stream, request, read_answer).await?
     } else {
@@ -75,7 +75,7 @@ async fn read_answer(answer: Response<Incoming>) -> Result<u8, String> {
     }
     let kind = answer.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     if !kind.starts_with(b"application/grpc") {
-        return Err("the server speaks HTTP/2 but not gRPC".to_owned());
+        return Err("the server supports HTTP/2 but not gRPC".to_owned());
     }
     // A response without a message has its gRPC status in the headers.
     let status = grpc_status(answer.headers())?;
@@ -88,10 +88,7 @@ async fn read_answer(answer: Response<Incoming>) -> Result<u8, String> {
     let status = body.trailers().map_or(Ok(None), grpc_status)?.or(status);
     match status {
         Some(0) => {}
-        Some(5) => return Err(
-            "the health service does not know the service that the probe names (gRPC status 5); correct grpc.service"
-                .to_owned(),
-        ),
+        Some(5) => return Err("the probe's service is unknown (gRPC status 5); correct grpc.service".to_owned()),
         Some(12) => return Err("the server does not implement grpc.health.v1.Health (gRPC status 12)".to_owned()),
         Some(other) => return Err(format!("gRPC status {other}")),
         None => return Err("gRPC response without a status".to_owned()),

@@ -65,7 +65,7 @@ impl Planned {
         let faults = faults.map(|fault| ("--break", &fault.container));
         let (flag, name) = ready.chain(faults).find(|(_, name)| !all.contains(&name.as_str()))?;
         let hint = if SIDECAR_NAMES.contains(&name.as_str()) { "; podgate's sidecar can only be killed" } else { "" };
-        Some(format!("{flag} {name}: the Pod has no such container; it has {}{hint}", all.join(", ")))
+        Some(format!("{flag} {name}: the Pod has no such container; choose one of {}{hint}", all.join(", ")))
     }
 }
 

@@ -176,7 +176,7 @@ impl Stage<'_> {
                 Handler::TcpSocket(_) => None,
             };
             let why =
-                |kind| format!("the {field} of {name} is a TCP probe here, because stand-ins do not speak {kind}");
+                |kind| format!("the {field} of {name} is a TCP probe here, because stand-ins do not support {kind}");
             self.notes.extend(unknown.map(why));
             own.retain(|key, _| !matches!(key.as_str(), "exec" | "httpGet" | "grpc" | "tcpSocket"));
             own.insert("tcpSocket".to_owned(), json!({"port": port}));
