@@ -75,9 +75,7 @@ fn exec_failure(command: &Command, error: &io::Error) -> Failure {
             return Failure::new(Exit::CommandNotFound, format!("{name}: command not found; {hint}"));
         }
         Some(libc::EACCES) if path.is_dir() => " is a directory",
-        Some(libc::EACCES) => {
-            ": permission denied; make the file executable for this user, and mount its volume without noexec"
-        }
+        Some(libc::EACCES) => ": permission denied; make the file executable, and mount its volume without noexec",
         Some(libc::ENOEXEC) => " is not a program for this machine; a script needs a first line such as #!/bin/sh",
         _ => return Failure::new(Exit::CannotExecute, format!("{name} cannot be executed: {error}")),
     };
