@@ -91,7 +91,7 @@ demo: ## Start postgres, an application and nginx in one Pod on a real node, wit
 	@demo/demo
 
 # Run four tests per processor at the same time, because many tests wait for a time limit of podgate. A test program that
-# hangs ends after 20 minutes; the whole run takes fewer.
+# hangs ends after 20 minutes. The whole run takes less time.
 test: ## Run all tests that need neither a cluster nor root; list what this machine lacks for some of them, and skip these
 	may_skip=$${PODGATE_MAY_SKIP-$$(tests/needs)} && \
 		PODGATE_MAY_SKIP=$$may_skip RUST_TEST_THREADS=$$((4 * $$(nproc))) $(cargo) test --locked \

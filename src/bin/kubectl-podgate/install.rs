@@ -59,8 +59,8 @@ macro_rules! manifests {
 pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
     let mut objects = objects(args);
     if args.uninstall {
-        // Omit the namespace, so that the webhook's configuration is the first object to delete. Then no Pod waits for
-        // a deleted webhook.
+        // Delete the webhook's configuration first. Otherwise the API server would reject Pods while the webhook is
+        // missing. Omit the namespace, because it may contain objects of the user.
         objects.retain(|object| !object.contains("\nkind: Namespace\n"));
         objects.reverse();
     }

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             return output::print(&error.render().to_string());
         }
         Err(mut error) => {
-            // Remove clap's tip, which would make the user pass a mistyped flag as a file.
+            // Remove clap's tip: for a mistyped flag, the tip suggests passing the flag as a file.
             error.remove(ContextKind::Suggested);
             let _ = error.print();
             if error.kind() == ErrorKind::MissingRequiredArgument && error.to_string().contains("<FILE") {

@@ -15,7 +15,7 @@ use serde_json::Value;
 pub(crate) struct Analysis<'a> {
     /// Templates that declare an order, in input order.
     pub(crate) templates: Vec<CheckedTemplate<'a>>,
-    /// The findings. [`Analysis::finish`] adds those of `templates`, and sorts all findings by file and position.
+    /// Findings. [`Analysis::finish`] adds the findings of `templates`, and sorts all findings by file and position.
     pub(crate) findings: Vec<LocatedFinding<'a>>,
     /// True if a template declares an order, or contains podgate commands that a user wrote by hand.
     pub(crate) has_order: bool,
@@ -119,7 +119,7 @@ fn analyze_template<'a>(
         let is_handwritten = handwritten.is_some();
         analysis.has_order |= is_handwritten;
         analysis.findings.extend(handwritten.into_iter().flatten().map(here));
-        // With the label `enabled`, the code below also checks podgate's other annotations, as `inject` does.
+        // For the label `enabled`, do not return here: check podgate's other annotations too, as `inject` does.
         if label != Some("enabled") {
             analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
             let found = suggest(template, &analysis.configs);

@@ -23,7 +23,7 @@ pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> String {
         *similar.entry((located.file, located.finding.rule)).or_default() += 1;
     }
     for located in &analysis.findings {
-        // Many equal notes would hide the other findings, so the first one of a file stands for all.
+        // Many similar notes would hide the other findings, so print one note for all similar notes of a file.
         let count = if is_plain(located) { similar.remove(&(located.file, located.finding.rule)) } else { Some(1) };
         let Some(count) = count else { continue };
         out.push_str(&render_finding(located, count));

@@ -19,7 +19,7 @@ pub(super) struct AnnotationChange {
     pub(super) value: Option<String>,
     /// The previous value; `None` if the annotation did not exist.
     pub(super) was: Option<String>,
-    /// Lines for the user: the state before the change, and what the change opens.
+    /// Lines for the user: the state before the change, and the hooks and gates that the change opens.
     pub(super) effects: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ fn check_target(containers: &[PodContainer<'_>], name: &str) -> Result<(), Strin
     })
 }
 
-/// Describes what the change from `before` to `after` does to the waiting hooks and gates that have conditions on
+/// Describes the effect of the change from `before` to `after` on the waiting hooks and gates that have conditions on
 /// `target`.
 fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot, target: &str) -> Vec<String> {
     let is_met = |until: &WaitCondition, snapshot: &Snapshot| until.status(snapshot) == ConditionStatus::Met;

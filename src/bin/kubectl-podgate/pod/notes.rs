@@ -36,7 +36,7 @@ pub(crate) fn stale_reason(pod: &Pod, containers: &[PodContainer<'_>], seen: Opt
     }
     let sidecar = containers.iter().find(|container| container.role == Role::Sidecar)?;
     let started: SystemTime = sidecar.kubelet.started_at.as_deref().and_then(parse_time)?;
-    // Both times come from the node's clock, and both have whole seconds.
+    // `seen` and `started` come from the node's clock and have whole seconds.
     (seen + Duration::from_secs(1) < started).then(|| "the sidecar has restarted since".to_owned())
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn summary(view: &View) -> String {
     if view.started {
         return format!("{name} has started.");
     }
-    // True for a container that holds back others, and that no hook of another container holds back.
+    // True for a container that holds back others, and does not wait for another container's hook.
     let blocks_others = |row: &&Row| !row.holds_back.is_empty() && row.waits_for.iter().all(|c| c.gate_of == row.name);
     let describe = |row: &Row| {
         let conditions: Vec<&str> = row.waits_for.iter().map(|c| c.condition.as_str()).collect();

@@ -6,7 +6,7 @@ use podgate::core::names;
 use podgate::core::pod::Container;
 use serde::Serialize;
 
-/// The kubelet's reason for a container whose environment it cannot build, such as a held container.
+/// Reason in the kubelet's status of a container whose environment cannot be built, such as a held container.
 pub(crate) const CONFIG_ERROR: &str = "CreateContainerConfigError";
 
 /// View of one Pod. The JSON form is a public format: see docs/kubectl-podgate.md.
@@ -134,7 +134,7 @@ pub(crate) struct PodContainer<'a> {
 }
 
 impl PodContainer<'_> {
-    /// Returns true if the kubelet does not create the container until the sidecar opens the gate.
+    /// Returns true for hold mode: the kubelet creates the container only after the sidecar has opened the gate.
     pub(crate) fn is_hold(&self) -> bool {
         self.gate.as_ref().is_some_and(|gate| gate.mode == Mode::Hold)
     }

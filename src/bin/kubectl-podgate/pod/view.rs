@@ -175,7 +175,7 @@ impl RowInputs<'_> {
             let is_skipped = self.state(own) == Some(State::TimedOut) && continues;
             return if runs_already || is_skipped { Vec::new() } else { self.unmet_conditions(own) };
         }
-        // Hooks hold back nothing once every container has started in this sandbox.
+        // Hooks block no container once every container has started in this sandbox.
         if stage == Some(Stage::Started) || (runs_already && self.snapshot.is_none()) {
             return Vec::new();
         }

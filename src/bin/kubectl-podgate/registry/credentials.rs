@@ -34,7 +34,7 @@ impl Logins {
         let auths = match file.get("auths") {
             Some(auths) => auths,
             None if self.has_helper || file.as_object().is_some_and(serde_json::Map::is_empty) => return Ok(()),
-            // In a legacy file, the top-level object holds the credentials.
+            // In a legacy file, the top-level object contains the credentials.
             None => file,
         };
         let Value::Object(auths) = auths else { return Err("the logins (auths) are not an object".to_owned()) };

@@ -106,7 +106,7 @@ pub(crate) fn look_up(wanted: &BTreeMap<String, String>, args: &RegistryArgs) ->
     Ok((images, errors))
 }
 
-/// Image to look up, because podgate needs the command of `container`, which only the image sets.
+/// Image to look up, because podgate needs the command of `container`, and the container's spec has no `command`.
 struct WantedImage {
     container: String,
     image: String,
@@ -133,7 +133,7 @@ fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
             mode if mode.is_empty() => annotation(keys::MODE),
             mode => mode,
         };
-        // Podgate can add a gate to a container that others wait for, but only if its command is known.
+        // Podgate can add a gate to a container for which others wait. The gate needs the container's command.
         let is_affected = planned.as_ref().is_none_or(|plan| {
             let mut needs = plan.containers.iter().flat_map(|other| &other.after);
             plan.get(name).is_some_and(|own| own.is_modified()) || needs.any(|need| need.container == name)

@@ -28,7 +28,7 @@ const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 enum StatusPrinter {
     Live(LiveScreen),
     Lines(ChangeLines),
-    /// One JSON object per line. Holds the last printed object, with all ages set to zero.
+    /// One JSON object per line. Contains the last printed object, with all ages set to zero.
     Json(String),
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
     let all: Vec<i64> = moments.map(|moment| moment.at).collect();
     let from = marks.first().map(|mark| mark.moment.at).or_else(|| all.iter().min().copied()).unwrap_or(now);
     let last = all.iter().max().copied().unwrap_or(from).max(from);
-    // The timeline of a started Pod ends shortly after the last moment. The timeline of a starting Pod ends now.
+    // The timeline of a started Pod ends shortly after the last known time. The timeline of a starting Pod ends now.
     let to = match view.started || view.deleting {
         true => last + ((last - from) / 12).max(250),
         false => now.max(last),
@@ -142,7 +142,7 @@ impl Evidence<'_> {
             Some(Moment { at, exact: false, by: Source::Kubelet })
         };
         let kubelet = &container.kubelet;
-        // After a restart, the status holds only the last start. The events still hold the first start.
+        // After a restart, the status has only the last start. The events still have the first start.
         let first = self.first_event(Some(name), "Started");
         let kubelet_start = by_kubelet(&kubelet.started_at).filter(|_| kubelet.restarts == 0).or(first);
         let mode = container.gate.as_ref().map_or(Mode::None, |gate| gate.mode);
@@ -152,8 +152,8 @@ impl Evidence<'_> {
             // The kubelet starts the gate, and the gate starts the program.
             Mode::Entrypoint => (merge_moments(kubelet_start, gate), opened.or(sidecar_start)),
             _ => {
-                // If a gate opened in the second that the kubelet reports as the start, use the time of the opening: a
-                // held container starts only after its gate has opened.
+                // A held container starts only after its gate has opened. So if the gate opened in the second that the
+                // kubelet reports as the start, use the time of the opening.
                 let in_opening_second = |start: &Moment, opened: &Moment| {
                     mode == Mode::Hold && !start.exact && (start.at..start.at + SECOND_MS).contains(&opened.at)
                 };
@@ -209,7 +209,7 @@ pub(crate) fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
     if let Some(gate) = held {
         let created = row.created.map_or(to, |moment| moment.at);
         let opened = row.opened.map_or(created, |moment| moment.at.min(created));
-        // The kubelet pulls the image while it holds the container.
+        // The kubelet pulls the image while the container is held, so the gate's bar begins after the pull.
         add(BarKind::Gate, Moment { at: pull.map_or(gate.at, |(_, until)| until.max(gate.at)), ..gate }, opened);
         add(BarKind::Wait, Moment { at: opened, ..gate }, created);
     }

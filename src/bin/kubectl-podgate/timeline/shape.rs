@@ -14,7 +14,7 @@ pub(crate) struct Timeline {
     /// Beginning of the chart: the creation time of the Pod.
     #[serde(serialize_with = "time")]
     pub(crate) from: i64,
-    /// End of the chart: now for a starting Pod, shortly after the last moment for a started Pod.
+    /// End of the chart: now for a starting Pod, shortly after the last known time for a started Pod.
     #[serde(serialize_with = "time")]
     pub(crate) to: i64,
     /// Events of the Pod as a whole, such as its scheduling.
@@ -104,7 +104,7 @@ pub(crate) enum BarKind {
 }
 
 impl Row {
-    /// Returns the time since which the gate waits. In entrypoint mode, this is the start of the container.
+    /// Returns the time at which the gate began to wait. In entrypoint mode, this is the container's start.
     pub(crate) fn gate_from(&self) -> Option<Moment> {
         if self.mode == Mode::Hold { self.gate } else { self.gate.and(self.created) }
     }

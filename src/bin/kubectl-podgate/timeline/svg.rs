@@ -12,11 +12,11 @@ const RIGHT: f64 = 24.0;
 const TOP: f64 = 76.0;
 const ROW_HEIGHT: f64 = 30.0;
 const BAR_HEIGHT: f64 = 18.0;
-/// Maximum length of a name in the left column, in characters. Such a name fits in the column even in a wide font.
+/// Maximum length of a name in the left column, in characters. A name of this length fits even in a wide font.
 const NAME_MAX: usize = 24;
 /// Maximum length of the headline, in characters of a wide font.
 const HEADLINE_MAX: usize = 96;
-/// Width of a legend's item without its text, in pixels.
+/// Width of an item of the legend without the item's text, in pixels.
 const LEGEND_GAP: f64 = 38.0;
 /// Mean width of a letter of the legend, in pixels.
 const LETTER_WIDTH: f64 = 6.0;

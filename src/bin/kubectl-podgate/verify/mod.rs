@@ -112,7 +112,7 @@ fn check_version(((program, version), count): (&(&str, String), &usize)) -> Opti
     (version != own).then(|| finding(Level::Note, "version-differs", what, ""))
 }
 
-/// Returns a warning if the API server or kubelets cannot hold containers.
+/// Returns a warning if the API server or a kubelet does not support hold mode.
 async fn check_hold_mode(cluster: &Cluster) -> Result<Option<Finding>, ClusterError> {
     let metadata = json!({"generateName": "podgate-verify-", "labels": {keys::INJECT: "disabled"}});
     let pod = json!({"metadata": metadata, "spec": held_spec()});
@@ -188,7 +188,7 @@ async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
         }
         Err(ClusterError::Rejected { code, message, .. }) => {
             let found = check_refusal(code, &message);
-            // A refusal by another webhook or policy is only a warning, because other Pods may be accepted.
+            // A refusal by another webhook or policy is only a warning, because that one may accept other Pods.
             let is_other = found.level == Level::Error && !message.contains("podgate.io");
             Finding { level: if is_other { Level::Warning } else { found.level }, ..found }
         }

@@ -51,7 +51,7 @@ pub(crate) struct Document {
     /// True if the file holds only JSON.
     pub(crate) is_json: bool,
     tree: OnceCell<Option<Tree>>,
-    /// Offsets with their positions, one for each kibibyte, because counting a long line's columns is slow.
+    /// Offsets with their positions, one for each KiB of text, because counting a long line's columns is slow.
     marks: OnceCell<Vec<(usize, Position)>>,
 }
 
@@ -188,7 +188,7 @@ impl Document {
         let inside = || {
             let (word, span, value) = (word?, self.span(place)?, place.of(&self.value)?.as_str()?);
             let written = &self.text[span.clone()];
-            // Without escapes and line breaks, the text holds the value literally. Otherwise search for a unique match.
+            // A value without escapes and line breaks is literally in the text. Otherwise search for a unique match.
             let at = match written.find(value) {
                 Some(at) if !value.is_empty() => at + word.start,
                 _ => {

@@ -71,7 +71,7 @@ pub(crate) enum NodeKind {
 /// A child of a collection: the id of its key, if the child is a field, and the id of its value.
 type Child = (Option<usize>, usize);
 
-/// Maximum number of merge keys to follow in a chain. An object may merge itself.
+/// Maximum number of merge keys to follow in a chain. A chain has no end if an object merges itself.
 const MERGE_DEPTH_MAX: usize = 16;
 
 impl Tree {

@@ -13,8 +13,8 @@ use podgate::order::{lint, release};
 use serde_json::{Value, json};
 
 /// Returns findings about the Pod after all webhooks and policies of the cluster have changed it. If `is_by_webhook` is
-/// true, podgate's webhook injects the Pod; otherwise this function does. `unknown` contains the errors about
-/// containers that are not in the manifest. These errors are dropped if the cluster adds the containers.
+/// true, podgate's webhook injects the Pod; otherwise this function injects the Pod. `unknown` contains the errors
+/// about containers that are not in the manifest. These errors are dropped if the cluster adds the containers.
 pub(super) async fn check_pod(
     cluster: &Cluster,
     checked: &mut CheckedTemplate<'_>,
@@ -49,7 +49,7 @@ pub(super) async fn check_pod(
         Ok(returned) => {
             let again = inject::inject_again(&returned, &known);
             let mut found = lint::check_returned(template, &sent, &returned, &again, &known);
-            // No plan is possible if the injected Pod returns without podgate's record of the injection.
+            // No plan is possible if the server returns an injected Pod without podgate's record of the injection.
             let has_plan = inject::is_injected(&returned) || !inject::is_injected(&sent);
             if has_plan && found.iter().all(|finding| finding.rule != "not-injected") {
                 found.extend(check_order(checked, &returned, again, images));
@@ -75,7 +75,7 @@ pub(super) fn skipped(why: &str) -> Finding {
     Finding::note("dry-run-skipped", Place::root().to("spec"), what)
 }
 
-/// Returns the errors and warnings about the order in `returned` that the manifest itself does not have.
+/// Returns errors and warnings about the order in `returned`. Omits those that `check` found in the manifest.
 fn check_order(
     checked: &mut CheckedTemplate<'_>,
     returned: &Value,

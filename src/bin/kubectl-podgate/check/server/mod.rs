@@ -40,7 +40,7 @@ pub(super) async fn analyze_with_cluster<'a>(
             }
             template.findings.extend(known.webhook.iter().filter_map(|(_, finding)| finding.clone()));
         }
-        // If the cluster has podgate's webhook, the webhook injects the Pod, and uses only its own list of commands.
+        // If the cluster has podgate's webhook, the webhook injects the Pod without the commands in `images`.
         let is_by_webhook = !template.is_injected && matches!(known.webhook, Some((true, _)));
         let images = if is_by_webhook { &ResolvedImages::default() } else { images };
         let found = dry_run::check_pod(&known.cluster, template, unknown, images, is_by_webhook).await?;

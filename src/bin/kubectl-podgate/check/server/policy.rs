@@ -43,7 +43,7 @@ pub(crate) async fn check_policy(
     Ok(Some(finding(format!("{problem}: {effect}"))))
 }
 
-/// Returns the reason why a policy does not deny all requests that it should. Does not evaluate its expressions.
+/// Returns the reason why a policy may admit requests that it should deny. Does not evaluate the policy's expressions.
 fn weakness(
     policy: &ValidatingAdmissionPolicy,
     binding: &ValidatingAdmissionPolicyBinding,

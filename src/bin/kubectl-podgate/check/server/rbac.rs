@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 2] = ["watch", "patch"];
-/// Verb that the sidecar does not need. The policy does not limit an account with this verb.
+/// Verb that the sidecar does not need. The policy [`OWN_POD`] does not limit an account with this verb.
 const WIDER_VERB: &str = "update";
 
 /// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if the check is
@@ -42,7 +42,7 @@ pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
     Ok(findings)
 }
 
-/// Returns the sidecar's verbs that the service account may not use on Pods.
+/// Returns those of [`VERBS`] that the service account has no permission to use on Pods.
 pub(crate) async fn missing_verbs(
     cluster: &Cluster,
     namespace: &str,

@@ -11,8 +11,8 @@ use podgate::order::finding::Finding;
 /// Name of the webhook inside the MutatingWebhookConfiguration. All of podgate's manifests use this name.
 const WEBHOOK_NAME: &str = "pods.podgate.io";
 
-/// Returns true if the cluster has podgate's webhook. Adds a finding if the webhook or its policy is missing, or if the
-/// check is not possible.
+/// Returns true if the cluster has podgate's webhook. Also returns a finding if the webhook or its policy is missing,
+/// or if the check is not possible.
 pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Finding>), String> {
     let at = Place::root().to("metadata").to("annotations");
     match find_webhook(cluster).await {

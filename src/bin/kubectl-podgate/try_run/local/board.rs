@@ -9,7 +9,7 @@ use std::path::Path;
 
 #[derive(Debug, Default)]
 pub(super) struct BoardReader {
-    /// Epoch of the sidecar's run that wrote the board.
+    /// Id of the epoch in which the sidecar wrote the board.
     pub(super) epoch: String,
     last_content: Vec<u8>,
     /// Last state of each container, with its time in milliseconds since 1970.
@@ -17,7 +17,7 @@ pub(super) struct BoardReader {
 }
 
 impl BoardReader {
-    /// Returns each container's state that has changed since the last call, with its time in milliseconds since 1970.
+    /// Returns the container states that have changed since the last call, each with its time in ms since 1970.
     /// `now` replaces a time that the board does not have.
     pub(super) fn changes(&mut self, board: &Path, now: i64) -> Vec<(String, State, i64)> {
         let content = std::fs::read(board.join(names::ANNOTATIONS_FILE)).unwrap_or_default();

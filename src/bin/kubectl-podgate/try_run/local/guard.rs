@@ -1,8 +1,8 @@
 //! The scratch directory of one run, and the signals that end the run.
 //!
 //! `try` leaves no process behind, because it starts only podgate's own programs. When a process ends, even by SIGKILL,
-//! the kernel kills the programs that this process has started (see `stand_in`). After SIGKILL, only the directory
-//! remains.
+//! the kernel kills the programs that this process has started (see `stand_in`). If SIGKILL ends `try`, only the
+//! directory remains.
 
 use crate::runtime;
 use futures::future::select_all;

@@ -13,8 +13,8 @@ pub(super) const SIGKILLED: u8 = 137;
 const OBSERVATION_SLACK_MS: i64 = 200;
 /// Time that podgate may need to notice that a condition is no longer met, in milliseconds.
 const NOTICE_MS: i64 = 2000;
-/// Time for which a container without probes must run before the verdict, in milliseconds. Such a container may crash
-/// at its start.
+/// Time for which a container without probes must run before the verdict, in milliseconds. Otherwise the verdict could
+/// miss a crash at the start.
 const PROBATION_MS: i64 = 1000;
 
 /// One run of a container. Times are in milliseconds since 1970.
@@ -48,8 +48,8 @@ pub(super) enum Outcome {
 }
 
 impl History {
-    /// Adds an event of a stand-in to the run with this index. `is_ready` is true if the stand-in begins to pass its
-    /// probes, and false at its start.
+    /// Adds an event of a stand-in to the run with this index. `is_ready` is true for the event that the stand-in
+    /// begins to pass its probes, and false for the event that the stand-in starts.
     pub(super) fn on_event(&mut self, run: usize, is_ready: bool, at: i64) {
         let Some(run) = self.runs.get_mut(run) else { return };
         let at = if self.task.has_probe { at } else { run.ready.map_or(at, |ready| ready.min(at)) };
@@ -218,8 +218,8 @@ fn restart_sentence(own: &History) -> Option<String> {
     }
 }
 
-/// Returns the stop order in sentences, each with false if the order was not kept. `stopped_at` is the time at which
-/// the stop began.
+/// Returns the stop order in sentences, each with true if the order was kept. `stopped_at` is the time at which the
+/// stop began.
 pub(super) fn stop_sentences(all: &[History], stopped_at: i64) -> Vec<(bool, String)> {
     let end = |own: &History| own.runs.last()?.ended.map(|(at, _)| at).filter(|at| *at >= stopped_at);
     let sentence = |own: &History| {

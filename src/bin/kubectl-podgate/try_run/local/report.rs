@@ -17,11 +17,11 @@ pub(super) struct RunResult<'a> {
     pub(super) title: &'a str,
     /// Start of the Pod.
     pub(super) zero: i64,
-    /// Histories at the time of the verdict, and at the end of the run. The first history in each list is that of the
-    /// sidecar.
+    /// Histories at the time of the verdict (`at_stop`) and at the end of the run (`stopped`). The first history in
+    /// each list is that of the sidecar.
     pub(super) at_stop: Vec<History>,
     pub(super) stopped: Vec<History>,
-    /// Time of the verdict, and time at which the containers began to stop.
+    /// Time of the verdict (`judged_at`), and time at which the containers began to stop (`stopped_at`).
     pub(super) judged_at: i64,
     pub(super) stopped_at: i64,
     /// A sentence for each fault that did not occur.

@@ -125,8 +125,8 @@ impl<'a> Run<'a> {
             let received: Vec<Message> = first.into_iter().chain(messages.try_iter().take(MESSAGES_MAX)).collect();
             let now = now();
             self.poll_processes(now)?;
-            // Show the board's changes before the received messages: a gate opens on the board before the container
-            // starts that a message reports.
+            // Show the board's changes before the received messages, because a gate opens on the board before a message
+            // can report the container's start.
             self.read_board()?;
             for message in received {
                 if matches!(message, Message::Interrupt) && std::mem::replace(&mut self.is_interrupted, true) {
@@ -153,8 +153,8 @@ impl<'a> Run<'a> {
         match message {
             Message::Log { name, line } => self.screen.log(&name, &line),
             Message::StandIn { name, run, is_ready, at } => {
-                // On a busy machine, this thread may read an earlier event's line only after the verdict. Correct the
-                // verdict too.
+                // An event can occur before the verdict, although this thread reads the event's line only after the
+                // verdict, for example on a busy machine. Add such an event to the verdict too.
                 let judged = self.result.at_stop.iter_mut().filter(|_| at <= self.result.judged_at);
                 let live = self.containers.iter_mut().map(|own| &mut own.history);
                 for own in judged.chain(live).filter(|own| own.task.name == name) {
@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
 
     fn poll_processes(&mut self, now: Instant) -> Result<(), String> {
         let at = now_ms();
-        // If several containers have ended since the last look, list their ends in the usual stop order.
+        // If several containers have ended since the last poll, list their ends in the usual stop order.
         for own in self.containers.iter_mut().rev() {
             for event in own.poll(now, at)? {
                 self.screen.event(at, &own.history.task.name, &event);
@@ -220,8 +220,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Kills the containers whose faults are due. A fault waits until its container runs, and each fault needs its own
-    /// run. After the verdict, no fault is due any more, because its effect would not be visible.
+    /// Kills the containers whose faults are due. A fault is due only while its container runs. Only one fault can kill
+    /// a run. After the verdict, no fault is due, because the verdict would not show the fault's effect.
     fn cause_faults(&mut self, now: Instant) {
         for at in 0..self.faults.len() {
             let PendingFault { fault, container, killed } = self.faults[at];
@@ -292,7 +292,7 @@ impl<'a> Run<'a> {
             && self.containers.iter().all(|own| own.is_over() || own.history.is_settled(now_ms()))
     }
 
-    /// Stores the histories for the verdict and enters the phase `Linger`. Later events do not change the verdict.
+    /// Stores the histories for the verdict and enters the phase `Linger`. Later events do not change the stored ones.
     fn judge(&mut self, now: Instant) {
         if !matches!(self.phase, Phase::Boot | Phase::Run) {
             return;

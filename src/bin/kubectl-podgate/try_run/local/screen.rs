@@ -11,7 +11,7 @@ use podgate::core::text::sanitize;
 use podgate::order::finding::Level;
 use std::io::Write;
 
-/// Time for which a line is kept back, in milliseconds, because events of several processes arrive out of order.
+/// Delay before a line is printed, in milliseconds, because events of several processes arrive out of order.
 pub(super) const DELAY_MS: i64 = 100;
 const REDRAW_MS: i64 = 100;
 

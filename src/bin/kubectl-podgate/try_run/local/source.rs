@@ -33,12 +33,12 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// Returns a message about a flag that can have no effect.
+    /// Returns a message about a flag that is wrong or would have no effect.
     pub(super) fn wrong_flag(&self, args: &Try) -> Option<String> {
         self.wrong_name(args).or_else(|| self.useless_delay(args)).or_else(|| contradiction(args))
     }
 
-    /// Returns a message about a delay of a container that is Ready once it runs.
+    /// Returns a message about a delay that has no effect, because the container is Ready once it runs.
     fn useless_delay(&self, args: &Try) -> Option<String> {
         let is_delay = |fault: &&Fault| matches!(fault.kind, FaultKind::Never | FaultKind::Slow(_));
         let faults = args.faults.iter().filter(is_delay).map(|fault| ("--break", &fault.container, &fault.text));

@@ -53,7 +53,7 @@ fn write_event(word: &str) {
     let _ = writeln!(out, "{EVENT_MARK}{word} {}", now_ms()).and_then(|()| out.flush());
 }
 
-/// Makes the kernel kill this process when the thread that started it has ended: the main thread of `try`. Returns
+/// Makes the kernel kill this process when the main thread of `try`, which has started this process, ends. Returns
 /// false if `try` ended before this call. The kernel then sends no signal, so the function checks whether standard
 /// output still has a reader.
 fn end_with_parent() -> bool {
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
         Ok(role) => role,
         Err(error) => return fail(&format!("stand-in is an internal command of kubectl podgate try: {error}")),
     };
-    // The setting survives the start of the command below.
+    // When `try` ends, the kernel also kills the command below, because `exec` keeps this process's setting.
     if !end_with_parent() {
         return fail("stand-in is an internal command of kubectl podgate try, which has ended");
     }

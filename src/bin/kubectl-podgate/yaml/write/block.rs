@@ -41,7 +41,7 @@ impl Splicer<'_> {
                 }
             }
         }
-        // The items of a moved list take their comments along. These comments can be below the last line of the object.
+        // If a list moves, the comments of its items move too. These comments can be below the last line of the object.
         let end = out.iter().map(|(at, _)| at.end).fold(lines.last()?.end, usize::max);
         out.push((end..end, new));
         Some(out)

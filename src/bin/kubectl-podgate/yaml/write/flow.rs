@@ -42,7 +42,7 @@ impl Splicer<'_> {
                 [head].into_iter().chain((0..elements.len()).map(gap)).any(|gap| self.text[gap].contains('#'));
             return (!comments).then_some(vec![(inside, new?.join(&separator))]);
         };
-        // The text between two old entries stays with the first entry. A new entry is followed by `separator` instead.
+        // The text between two old entries stays with the earlier entry. After a new entry, use `separator` instead.
         let mut is_dropped = vec![true; elements.len() - 1];
         let (mut out, mut previous) = (String::new(), None::<usize>);
         for (number, part) in parts.iter().enumerate() {

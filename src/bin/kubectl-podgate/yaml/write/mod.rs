@@ -33,7 +33,7 @@ pub(crate) struct Pieces<'a> {
     style: Option<Style>,
     /// The new texts of the edited templates.
     splices: Vec<Splice>,
-    /// Edits of the other templates, with places relative to the root.
+    /// Edits of templates that cannot be edited on their own, with places relative to the root.
     rest: Vec<Edit>,
 }
 
