@@ -61,7 +61,7 @@ impl AgentCommand {
         words
     }
 
-    /// Parses `words` if the first word is the agent's path, in any directory. Returns `None` for other programs.
+    /// Parses `words` if the first word is a path with the agent's file name. Returns `None` for other programs.
     pub fn parse(words: &[String]) -> Option<AgentCommand> {
         let [program, subcommand, rest @ ..] = words else { return None };
         if file_name(program) != names::AGENT_FILE {
@@ -79,7 +79,7 @@ impl AgentCommand {
         Some(line)
     }
 
-    /// Parses `words` if they run the agent on the board. Another webhook can put its own program in front.
+    /// Parses `words` if they run the agent on the board. Another webhook can put its own program before the agent.
     pub fn parse_own(words: &[String]) -> Option<OwnLine> {
         let prefix = words.iter().take(2).position(|word| *word == agent_path())?;
         let end = words.iter().position(|word| word == "--");

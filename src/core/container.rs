@@ -22,7 +22,7 @@ pub struct Container {
     /// Conditions that the gate or hook waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "conditions")]
     pub until: Vec<WaitCondition>,
-    /// In hold mode, the time limit for the wait in seconds. `None` waits without a limit.
+    /// In hold mode, the time limit for the wait in seconds. `None` means that the wait has no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
     /// In hold mode, true if the gate opens after a time-out; false if the container stays held.
@@ -43,7 +43,7 @@ pub struct Container {
     /// Readiness probe, which runs after the startup probe has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readiness_probe: Option<Probe>,
-    /// Value of `--ready-check`: the check that the agent runs. The container then has no startup or readiness probe.
+    /// Value of `--ready-check`: the check that the agent runs if the container has no startup or readiness probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_check: Option<String>,
     /// Request by which the sidecar makes the container exit when all other containers have ended.

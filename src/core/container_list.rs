@@ -44,7 +44,7 @@ pub enum OrderError {
     Cycle(Vec<String>),
 }
 
-/// Checks that `containers`, in list order, can start.
+/// Checks that `containers`, given in list order, can start in the declared order.
 pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
     let waits = |c: &Container| matches!(c.mode, Mode::Entrypoint | Mode::Hold) && !c.until.is_empty();
     if let Some(held) = containers.iter().find(|c| c.mode == Mode::Hold)

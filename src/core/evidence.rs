@@ -54,8 +54,8 @@ pub fn resolve_state(evidence: &Evidence) -> State {
     if gate_closed || !started {
         return State::Waiting;
     }
-    // The agent knows before the kubelet that the probes pass, but the agent never withdraws its report. Once the
-    // kubelet has reported "ready" too, the kubelet's later "not ready" takes precedence over the report.
+    // The agent reports earlier than the kubelet that the probes pass, but the agent never withdraws its report. Once
+    // the kubelet has reported "ready" too, the kubelet's later "not ready" takes precedence over the agent's report.
     let inside =
         exec.map(|e| e.kubelet.current.unwrap_or(e.reported_passed) || e.reported_passed && !e.kubelet.was_ready);
     let not_ready = if was_ready { State::NotReady } else { State::Started };

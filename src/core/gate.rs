@@ -3,7 +3,7 @@
 //!
 //! | rule | hook (`post-start`) | gate (`entrypoint`) | gate at the kubelet (`hold`) |
 //! |---|---|---|---|
-//! | who decides | the agent, [`decide`] | the agent, [`decide`] | the sidecar, [`decide_hold`] |
+//! | decided by | the agent, [`decide`] | the agent, [`decide`] | the sidecar, [`decide_hold`] |
 //! | all conditions are met | opens | opens | opens |
 //! | the states must be recent | no | the board has the gate's ticket | one more observation of each condition |
 //! | a check is pending | closed | closed | no checks |
@@ -31,8 +31,8 @@ use crate::core::until::{ConditionStatus, WaitCondition};
 use crate::core::words::words;
 use std::time::Duration;
 
-/// Time that a gate gives the sidecar to start and to publish all containers. After this time, a container that is
-/// missing on the board is an error, and a missing sidecar counts as dead.
+/// Time limit for the sidecar to start and to publish all containers. After this time, a container that is missing
+/// on the board is an error, and a missing sidecar counts as dead.
 pub const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// Conditions and rules of a gate.
@@ -40,7 +40,7 @@ pub const SETTLE_TIME: Duration = Duration::from_secs(2);
 pub struct GateSpec<'a> {
     /// Kind of this gate.
     pub kind: GateKind<'a>,
-    /// Conditions on containers. The gate opens only if all of them hold.
+    /// Conditions on containers. The gate opens only if all conditions are met.
     pub conditions: &'a [WaitCondition],
     /// True if the gate gives up as soon as a condition cannot be met without intervention.
     pub fail_fast: bool,
@@ -129,7 +129,7 @@ pub enum Obstacle {
     /// The conditions are met on a board that may be outdated: the sidecar has not read this gate's report yet.
     #[error("the sidecar to check the conditions again")]
     TicketNotHeard,
-    /// The conditions are met, but the states may be outdated: the containers must be observed once more.
+    /// The conditions are met, but the states may be outdated: the sidecar must observe the containers once more.
     #[error("one more observation of the conditions")]
     Unconfirmed,
     /// The only source is the downward-API volume, which the kubelet does not update while a hook runs.
@@ -170,7 +170,7 @@ pub enum GiveUpReason {
     /// A condition refers to a container that the pod does not have. The list contains the pod's containers.
     #[error("no such container: {0}; the pod has {list}", list = .1.join(", "))]
     NoSuchContainer(String, Vec<String>),
-    /// The pod is being deleted, so the gated command is not run.
+    /// The pod is being deleted, so the gate does not run the command.
     #[error("the pod is being deleted")]
     PodDeleted,
 }
@@ -292,7 +292,7 @@ fn check_conditions(
     Ok(obstacles)
 }
 
-/// State of a gate at the kubelet, as the sidecar knows it.
+/// State of a gate at the kubelet, as tracked by the sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldFacts {
     /// The gate is closed. The sidecar has not observed the conditions' containers again since the conditions were met.

@@ -10,7 +10,7 @@ pub fn describe_cycle(names: &[impl AsRef<str>]) -> String {
 
 /// Returns a cycle, if any. Each name in the result has an edge to the next one, and the last has an edge to the first.
 pub fn find_cycle<'a>(edges: &BTreeMap<&'a str, Vec<&'a str>>) -> Option<Vec<&'a str>> {
-    // Position on the path of each visited name; `None` if the name cannot be part of a cycle.
+    // Position of each visited name on the path; `None` if the name cannot be part of a cycle.
     let mut places: BTreeMap<&str, Option<usize>> = BTreeMap::new();
     for start in edges.keys() {
         if places.contains_key(start) {

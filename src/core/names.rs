@@ -1,54 +1,54 @@
 //! Names, paths and limits that podgate's programs and tests share.
 
-/// Prefix of the annotations with the containers' states. The rest of the key is the container's name.
+/// Key prefix of the annotations with the containers' states. The rest of the key is the container's name.
 pub const STATUS_PREFIX: &str = "status.podgate.io/";
-/// Prefix of the annotations with the origin and time of the states.
+/// Key prefix of the annotations with the origin and time of the states.
 pub const SANDBOX_PREFIX: &str = "sandbox.podgate.io/";
-/// Prefix of the annotations that override a container's state, so that an operator can open a gate.
+/// Key prefix of the annotations that override a container's state, so that an operator can open a gate.
 pub const OVERRIDE_PREFIX: &str = "override.podgate.io/";
 
-/// Id of the pod sandbox in which the states were observed.
+/// Key of the annotation with the id of the pod sandbox in which the states were observed.
 pub const SANDBOX_ID: &str = "sandbox.podgate.io/id";
-/// Random id of the sidecar's run, created at every start of the sidecar.
+/// Key of the annotation with the random id of the sidecar's run, created at every start of the sidecar.
 pub const SANDBOX_EPOCH: &str = "sandbox.podgate.io/epoch";
-/// Counter that grows with every change and never decreases while the board exists.
+/// Key of the annotation with the counter that grows with every change and never decreases while the board exists.
 pub const SANDBOX_REVISION: &str = "sandbox.podgate.io/revision";
-/// Stage of the pod: `starting`, `started` or `terminating`.
+/// Key of the annotation with the stage of the pod: `starting`, `started` or `terminating`.
 pub const SANDBOX_STAGE: &str = "sandbox.podgate.io/stage";
-/// Ordered containers in start order, separated by commas.
+/// Key of the annotation with the ordered containers in start order, separated by commas.
 pub const SANDBOX_ORDER: &str = "sandbox.podgate.io/order";
-/// Stuck containers with their reasons: `db=ImagePullBackOff,api=Ended`.
+/// Key of the annotation with the stuck containers and their reasons: `db=ImagePullBackOff,api=Ended`.
 pub const SANDBOX_STUCK: &str = "sandbox.podgate.io/stuck";
-/// Time of the sidecar's last observation, RFC 3339 in UTC.
+/// Key of the annotation with the time of the sidecar's last observation, RFC 3339 in UTC.
 pub const SANDBOX_SEEN: &str = "sandbox.podgate.io/seen";
 
-/// Times of each container's milestones, in milliseconds since 1970 (`core::times`).
+/// Key of the annotation with the times of each container's milestones, in milliseconds since 1970 (`core::times`).
 pub const SANDBOX_TIMES: &str = "sandbox.podgate.io/times";
 
-/// Ticket of each gate whose report the sidecar has read and whose conditions it has since evaluated:
-/// `api=3f2a9c1e,web=00d1f6c2`. Published only on the board.
+/// Key of the annotation with the ticket of each gate whose report the sidecar has read and whose conditions the
+/// sidecar has since evaluated: `api=3f2a9c1e,web=00d1f6c2`. Published only on the board.
 pub const SANDBOX_HEARD: &str = "sandbox.podgate.io/heard";
-/// Ticket of each gate whose container has passed the startupProbe that the sidecar runs: `api=3f2a9c1e`. Published
-/// only on the board.
+/// Key of the annotation with the ticket of each gate whose container has passed the startupProbe that the sidecar
+/// runs: `api=3f2a9c1e`. Published only on the board.
 pub const SANDBOX_STARTUP_PASSED: &str = "sandbox.podgate.io/startup-passed";
-/// Containers whose preStop hook has started: `app,envoy`.
+/// Key of the annotation with the containers whose preStop hook has started: `app,envoy`.
 pub const SANDBOX_STOPPING: &str = "sandbox.podgate.io/stopping";
-/// Number of restarts of each restarted container in this epoch: `db=2`.
+/// Key of the annotation with the number of restarts of each restarted container in this epoch: `db=2`.
 pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
 
-/// Start time of the first sidecar in this sandbox, by the kubelet's clock: RFC 3339 in UTC. Published only on the
-/// board.
+/// Key of the annotation with the start time of the first sidecar in this sandbox, by the kubelet's clock: RFC 3339 in
+/// UTC. Published only on the board.
 pub const SANDBOX_SINCE: &str = "sandbox.podgate.io/since";
 
-/// Number of patches that release held containers. The kubelet syncs the Pod when the value changes.
+/// Key of the annotation with the number of patches releasing held containers. Changes make the kubelet sync the Pod.
 pub const SANDBOX_RELEASES: &str = "sandbox.podgate.io/releases";
 
-/// Annotation that the kubelet adds to the downward-API file. A new value means that the kubelet has restarted.
+/// Key of the annotation that the kubelet adds to the downward-API file. A new value means a restart of the kubelet.
 pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
 /// Mount path of the board, the volume `podgate`.
 pub const BOARD_DIR: &str = "/podgate";
-/// Mount path of a container's own directory. The sidecar mounts the volume with all directories at this path.
+/// Mount path of a container's own directory. At this path, the sidecar mounts the volume with all these directories.
 pub const SELF_DIR: &str = "/podgate-self";
 /// Mount path of the downward-API volume.
 pub const PODINFO_DIR: &str = "/podgate-info";
@@ -57,32 +57,32 @@ pub const PODINFO_DIR: &str = "/podgate-info";
 pub const HOLD_DIR: &str = "/podgate-hold";
 /// Second mount path of the directory [`HOLD_CANARY`], in the sidecar.
 pub const HOLD_CANARY_DIR: &str = "/podgate-hold-canary";
-/// Directory inside [`HOLD_DIR`] that the kubelet creates. If the sidecar does not find the directory, the sidecar and
-/// the kubelet see different volumes.
+/// Name of the directory inside [`HOLD_DIR`] that the kubelet creates. If the sidecar does not find the directory, the
+/// sidecar and the kubelet see different volumes.
 pub const HOLD_CANARY: &str = ".canary";
-/// Environment variable of a held container. The kubelet reads the value from the container's gate file.
+/// Name of the environment variable of a held container. The kubelet reads the value from the container's gate file.
 pub const HOLD_VARIABLE: &str = "PODGATE_HOLD";
 /// Key in the gate file of an open gate.
 pub const HOLD_KEY: &str = "OPEN";
 /// Value of [`HOLD_KEY`] in a gate file. The value is also the name of the directory that a held container mounts.
 pub const HOLD_VALUE: &str = "yes";
 
-/// File with the annotations, on the board and in the downward-API volume.
+/// Name of the file with the annotations, on the board and in the downward-API volume.
 pub const ANNOTATIONS_FILE: &str = "annotations";
-/// The bell: a FIFO on the board. The sidecar holds the write end.
+/// File name of the bell, a FIFO on the board. The sidecar holds the write end.
 pub const BELL_FILE: &str = "bell";
-/// File on the board that the sidecar locks after it has reset and published the board.
+/// Name of the file on the board that the sidecar locks after it has reset and published the board.
 pub const CONTROLLER_FILE: &str = "controller";
-/// File on the board that contains the epoch. The sidecar's own hook writes this file on success.
+/// Name of the file on the board that contains the epoch. The sidecar's own hook writes this file on success.
 pub const HOOKED_FILE: &str = "hooked";
-/// Directory on the board that contains the agent.
+/// Name of the directory on the board that contains the agent.
 pub const BIN_DIR: &str = "bin";
 /// File name of the agent.
 pub const AGENT_FILE: &str = "podgate";
-/// File with the agent's report, in a container's own directory.
+/// Name of the file with the agent's report, in a container's own directory.
 pub const REPORT_FILE: &str = "report";
 
-/// File in a container's own directory that is locked as long as the container's process runs.
+/// Name of the file in a container's own directory that is locked as long as the container's process runs.
 pub const TETHER_FILE: &str = "tether";
 
 /// Kubernetes' default path for a container's termination message (`terminationMessagePath`).

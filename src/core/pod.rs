@@ -98,7 +98,7 @@ model! {
         "message" message: Option<String>,
         "containerID" container_id: Option<String>,
     }
-    /// A container that is not running.
+    /// A container that is neither running nor terminated.
     Waiting { "reason" reason: Option<String>, "message" message: Option<String>, }
 }
 

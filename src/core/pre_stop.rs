@@ -1,4 +1,4 @@
-//! A preStop hook's decision: keep the container running until others have exited, or release it.
+//! A preStop hook's decision: keep the container running until other containers have exited, or let it end.
 //!
 //! The kubelet runs all preStop hooks at once when the pod is deleted. If the kubelet restarts a single container, it
 //! runs only that container's hook, which must not wait. The kubelet does not tell the hook which case applies
@@ -48,7 +48,7 @@ pub fn decide(
         match view.snapshot().map(|snapshot| snapshot.states.get(&until.container)) {
             None => remaining.push(format!("{until} (no state from the sidecar)")),
             Some(Some(state)) if !is_gone(*state, until.want) => remaining.push(format!("{until} (now {state})")),
-            // Don't wait for a container that the sidecar has not published.
+            // Don't wait for a container whose state the sidecar has not published.
             Some(_) => {}
         }
     }

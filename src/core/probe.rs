@@ -1,8 +1,8 @@
 //! Probe semantics: the kubelet's thresholds and delays, but shorter intervals.
 //!
-//! The kubelet probes in whole seconds, and not at all while a postStart hook runs. [`ProbeProgress`] schedules earlier
-//! attempts: the interval is 0.8 % of the time since the container's start, and 2.5 % after 10 s. The interval is at
-//! least 10 ms and at most the probe's period. All times are relative to the container's start.
+//! The kubelet's intervals are whole seconds, and the kubelet does not probe while a postStart hook runs.
+//! [`ProbeProgress`] schedules earlier attempts: the interval is 0.8 % of the time since the container's start, and
+//! 2.5 % after 10 s. The interval is at least 10 ms and at most the probe's period. All times count from that start.
 
 use crate::core::container::Probe;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Minimum interval between two attempts.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Time since the container's start after which attempts become less frequent. In a slow start, frequent attempts would
-/// cost the node more CPU time than the earlier result is worth.
+/// Time since the container's start after which attempts become less frequent. If a start is slow, a slightly earlier
+/// result does not justify the CPU time of frequent attempts.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// Returns the interval until the next attempt, for the time `elapsed` since the start. The user sets `min_interval`.

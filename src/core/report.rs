@@ -133,8 +133,8 @@ impl Report {
         annotations::pad(self.to_text(), size)
     }
 
-    /// Parses a report. Skips invalid values, and items of a list beyond [`CONTAINERS_MAX`]: the author is another
-    /// container, which must not fill the sidecar's memory. Fails if the file is incomplete.
+    /// Parses a report. Fails if the file is incomplete. Skips invalid values, and list items after the first
+    /// [`CONTAINERS_MAX`]. Another container writes the report and must not fill the sidecar's memory.
     pub fn parse(bytes: &[u8]) -> Result<Report, Torn> {
         let found = annotations::read(bytes, |_| true)?;
         let get = |key: &str| found.get(key).map(String::as_str);

@@ -43,14 +43,14 @@ pub enum SourceError {
     /// The source has no snapshot.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// The snapshot belongs to another sandbox. It was observed before a reboot or a recreation of the sandbox, or a
-    /// user has copied it into a Pod template.
+    /// The snapshot belongs to another sandbox. The node was rebooted, the sandbox was recreated, or a user has copied
+    /// the snapshot into a Pod template.
     #[error("belongs to another sandbox")]
     OtherSandbox,
 }
 
 /// Chooses between the board and the volume for an agent in the sandbox `here`. Reads the volume only if the board is
-/// unusable. The volume's id must be equal to `here`, because a manifest may contain an id that matches any sandbox.
+/// unusable. The sandbox id in the volume must equal `here`: a manifest may contain an id that matches any sandbox.
 pub fn choose_source(here: &SandboxId, board: SnapshotResult, volume: impl FnOnce() -> SnapshotResult) -> PodView {
     let accept = |result: SnapshotResult, is_here: fn(&SandboxId, &SandboxId) -> bool| match result {
         Ok(snapshot) if is_here(&snapshot.sandbox, here) => Ok(snapshot),

@@ -19,7 +19,7 @@ words! {
         Completed = "Completed",
         /// The container has exited with another code, or a signal has ended its process.
         Failed = "Failed",
-        /// The container is held and its wait has timed out. It stays held until its conditions are met.
+        /// The wait of a held container has timed out. The container stays held until its conditions are met.
         TimedOut = "TimedOut",
         /// The container was created although its hold gate was closed.
         Violated = "Violated",
@@ -37,7 +37,7 @@ impl State {
         matches!(self, State::Waiting | State::TimedOut)
     }
 
-    /// Returns true if the container was started after its conditions were met. It may have ended since then.
+    /// Returns true if the container was started after its conditions were met. The container may have ended since.
     pub fn has_started(self) -> bool {
         !self.is_before_start() && self != State::Violated
     }

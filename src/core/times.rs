@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 words! {
-    /// Milestone of a container. Only its first time in a sandbox is recorded, except for `StateChanged`.
+    /// Milestone of a container. Only a milestone's first time in a sandbox is recorded, except for `StateChanged`.
     #[derive(PartialOrd, Ord)]
     Milestone {
         /// The entrypoint gate has reported that it waits, or the kubelet holds the container.

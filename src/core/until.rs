@@ -46,7 +46,7 @@ pub enum ConditionStatus {
     Met,
     /// The condition is not met yet.
     NotYet,
-    /// The condition cannot hold any more, because the container has ended and the kubelet will not restart it.
+    /// The condition cannot be met any more, because the container has ended and the kubelet will not restart it.
     Never,
 }
 

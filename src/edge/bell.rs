@@ -1,7 +1,7 @@
 //! The bell: a FIFO on the board whose write end the sidecar holds.
 //!
 //! To publish, the sidecar writes the annotations, replaces the FIFO with a new one, then closes the write end of the
-//! old FIFO. Every waiting agent wakes by `POLLHUP` within microseconds. Unlike an inotify instance, a FIFO is cheap to
+//! old FIFO. `POLLHUP` wakes every waiting agent within microseconds. Unlike an inotify instance, a FIFO is cheap to
 //! close. The bell carries no data, so tampering can only delay an agent until its next slow re-read
 //! (`watch::reread_interval`).
 
@@ -63,7 +63,7 @@ impl Ringer {
         Ringer { directory: directory.to_owned(), name, write_end: None }
     }
 
-    /// Replaces the bell with a new one and wakes all agents that hold the old one. Wakes these agents even if the
+    /// Replaces the bell with a new one and wakes all agents that wait on the old one. Wakes these agents even if the
     /// directory cannot be written.
     pub fn ring(&mut self) -> io::Result<()> {
         let fresh = self.replace_fifo();

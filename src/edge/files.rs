@@ -41,8 +41,8 @@ pub fn open_file_beneath(directory: BorrowedFd<'_>, name: &Path, flags: OFlags) 
 }
 
 /// Returns false if the kernel's cache does not contain `path`: the path does not exist, or is in a remote file system.
-/// Returns true if the kernel cannot tell (Linux before 5.12, or a sandbox without openat2). Does not wait for a file
-/// system.
+/// Returns true if the kernel lacks this lookup (Linux before 5.12, or a sandbox without openat2). Does not wait for a
+/// file system.
 pub fn may_exist(path: &str) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
@@ -165,7 +165,7 @@ pub fn replace_via(directory: &Path, temporary: &str, name: &str, content: &[u8]
     })
 }
 
-/// Returns the size in bytes of the file `name` in `directory`, at most `max`; 0 without such a file.
+/// Returns the size in bytes of the file `name` in `directory`, at most `max`; 0 if the file is missing.
 pub fn size(directory: &Path, name: &str, max: usize) -> usize {
     let size = rustix::fs::lstat(directory.join(name)).map_or(0, |status| status.st_size);
     usize::try_from(size).unwrap_or(0).min(max)

@@ -1,7 +1,7 @@
 //! Open-file-description locks on named files. The kernel releases a lock when the holder's process ends.
 //!
-//! Another container can open a file through a read-only mount and keep a read lock on the file for any time. A process
-//! therefore locks a new file before the file gets its name. A query uses the file that has the name at that time.
+//! Another container can open a file through a read-only mount and keep a read lock, which blocks the write lock. So a
+//! process locks a new file before the file gets its name. A query tests the file that has the name at that time.
 
 use crate::edge::files;
 use crate::edge::sys::{OfdLock, ofd_lock};

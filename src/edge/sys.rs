@@ -29,14 +29,14 @@ pub fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
 pub enum OfdLock {
     /// Take the write lock on the whole file without waiting.
     TakeWrite,
-    /// Query whether the write lock is held elsewhere.
+    /// Query whether another open file description has the write lock.
     QueryWrite,
 }
 
 /// Takes or queries an open-file-description lock on the whole of `file` (`fcntl(2)`, Linux 3.15 and later). The lock
 /// survives `execve` and ends when the last copy of the descriptor is closed.
 ///
-/// Returns true if the lock was taken (`TakeWrite`) or is held elsewhere (`QueryWrite`).
+/// Returns true if this call took the lock (`TakeWrite`), or another open file description has it (`QueryWrite`).
 pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
     let (command, kind) = match what {
         OfdLock::TakeWrite => (libc::F_OFD_SETLK, libc::F_WRLCK),
@@ -123,8 +123,8 @@ pub fn inherit_only(kept: BorrowedFd<'_>) {
     let kept = kept.as_raw_fd().unsigned_abs();
     let others = [(libc::STDERR_FILENO.unsigned_abs() + 1, kept.saturating_sub(1)), (kept.saturating_add(1), u32::MAX)];
     for (first, last) in others.into_iter().filter(|(first, last)| first <= last) {
-        // SAFETY: no memory is involved. The kernel closes the descriptors only at `execve`, so this process's owners
-        // of the descriptors are not affected. rustix and std offer no such call for descriptors of other owners.
+        // SAFETY: no memory is involved. The kernel closes the descriptors only at `execve`, so their owners in this
+        // process are not affected. rustix and std offer no such call for descriptors of other owners.
         unsafe {
             libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC);
         }
@@ -144,11 +144,11 @@ pub fn take_inherited(number: i32) -> Option<OwnedFd> {
 }
 
 /// Makes `command` end with this process and start without blocked signals. A restart of the kubelet kills a hook's
-/// process, but not the children of that process. The kernel sends the signal when the *thread* that forked ends, so
+/// process, but not the children of that process. The kernel kills `command` when the *thread* that forked ends, so
 /// spawn `command` from the main thread.
 pub fn die_with_parent(command: &mut Command) {
     let parent = std::process::id();
-    // SAFETY: only async-signal-safe calls are allowed between fork and exec, and these calls are.
+    // SAFETY: these calls are async-signal-safe, as required between fork and exec.
     unsafe {
         command.pre_exec(move || {
             unblock_signals();
@@ -164,8 +164,8 @@ pub fn die_with_parent(command: &mut Command) {
 /// Makes `command` the foreground process group of the terminal on standard input before `command` starts. `command`
 /// must have its own process group. Has no effect without a controlling terminal.
 pub fn start_in_foreground(command: &mut Command) {
-    // SAFETY: only async-signal-safe calls are allowed between fork and exec, and these calls are. `set` is plain old
-    // data that sigemptyset initializes. SIGTTOU would stop a background process that takes the terminal.
+    // SAFETY: these calls are async-signal-safe, as required between fork and exec. `set` is plain old data that
+    // sigemptyset initializes. SIGTTOU would stop a background process that takes the terminal.
     unsafe {
         command.pre_exec(|| {
             let mut set: libc::sigset_t = std::mem::zeroed();

@@ -28,7 +28,7 @@ impl Tether {
         locked.map(Tether).ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "the tether cannot be locked"))
     }
 
-    /// Returns a copy of the descriptor that survives `execve` and is inherited by children.
+    /// Returns a copy of the descriptor. The copy survives `execve`, and child processes inherit the copy.
     pub fn inheritable_copy(&self) -> io::Result<OwnedFd> {
         let copy = rustix::io::fcntl_dupfd_cloexec(&self.0, MIN_DESCRIPTOR)
             .or_else(|_| self.0.try_clone().map(OwnedFd::from))?;

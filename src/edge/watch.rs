@@ -88,8 +88,8 @@ impl Watch {
         }
     }
 
-    /// Reads the pod's state with `read`, so that [`wait`](Watch::wait) returns when the state changes. Arms a method
-    /// before each read. Reads again if the result requires another method.
+    /// Reads the pod's state with `read`. A later [`wait`](Watch::wait) returns when the state changes, because this
+    /// function arms a method before each read. Reads again if the result requires another method.
     pub fn read(&mut self, mut read: impl FnMut() -> PodView) -> PodView {
         let mut rereads = 0;
         loop {
@@ -101,8 +101,8 @@ impl Watch {
                 // The bell rings only for changes of the board. If the sidecar replaced the bell before this read, the
                 // old bell never rings again, so the wait must use the new bell.
                 WatchMethod::Bell => from_board && self.bell.as_ref().is_some_and(Bell::is_current),
-                // Directory watches cover both sources. If the board has a new snapshot, try the bell, which closes
-                // faster than inotify.
+                // Directory watches cover both sources. If the board had no snapshot before and has one now, try the
+                // bell, which closes faster than inotify.
                 WatchMethod::Inotify | WatchMethod::Polling => had_snapshot || !from_board,
             };
             if is_armed || rereads == REREADS_MAX {
