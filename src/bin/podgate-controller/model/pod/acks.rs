@@ -27,7 +27,8 @@ impl PodModel {
                 // The user may have removed the override since the last update of the Pod.
                 _ if other.override_state.is_some() => needs_pod_update |= self.is_pod_stale,
                 true => _ = unconfirmed.insert(until.container.clone()),
-                false => needs_pod_update |= self.is_pod_stale && !other.is_tether_held(),
+                // A tether does not show whether an `exec` probe still passes.
+                false => needs_pod_update |= self.is_pod_stale && (other.has_exec_probe() || !other.is_tether_held()),
             }
         }
         PendingAck { since: now, unconfirmed, needs_pod_update }
@@ -47,8 +48,6 @@ impl PodModel {
             |track: &ContainerTrack| track.has_passed_probes() && !track.has_ended() && track.override_state.is_none();
         let passing: BTreeSet<String> =
             self.tracks.iter().filter(|track| passed(track)).map(|track| track.spec.name.clone()).collect();
-        for ack in self.pending_acks() {
-            ack.unconfirmed.retain(|name| passing.contains(name));
-        }
+        self.pending_acks().for_each(|ack| ack.unconfirmed.retain(|name| passing.contains(name)));
     }
 }

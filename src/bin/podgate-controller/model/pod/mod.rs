@@ -8,7 +8,7 @@ use crate::input::pod_facts::PodFacts;
 use crate::model::track::{ContainerTrack, DirectoryState};
 use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode};
-use podgate::core::evidence::resolve_state;
+use podgate::core::evidence::{KubeletReady, resolve_state};
 use podgate::core::names;
 use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{ALL_CONTAINERS, PreStopState};
@@ -105,7 +105,7 @@ impl PodModel {
         if !trusted {
             return;
         }
-        self.is_pod_stale = false;
+        let was_stale = std::mem::take(&mut self.is_pod_stale);
         if !self.epoch.is_resumed {
             self.sandbox_started_at = self.sandbox_started_at.or(facts.own_started_at);
         }
@@ -118,6 +118,10 @@ impl PodModel {
                 .is_some_and(|(since, started)| started < since);
             if is_from_earlier_sandbox && status.termination.is_some() {
                 continue;
+            }
+            // After an idle time, the agent's report may be old. A "not ready" of the kubelet counts at once.
+            if was_stale && !status.is_ready {
+                track.answers.kubelet = KubeletReady { current: Some(false), was_ready: track.answers.was_ready };
             }
             track.on_kubelet_status(status, now);
         }
@@ -145,11 +149,7 @@ impl PodModel {
         let Some(track) = self.track_mut(name) else { return };
         track.answers.probe_verdict = Some(verdict);
         if success {
-            for ack in self.pending_acks() {
-                if ack.since <= began {
-                    ack.unconfirmed.remove(name);
-                }
-            }
+            self.pending_acks().filter(|ack| ack.since <= began).for_each(|ack| _ = ack.unconfirmed.remove(name));
         }
     }
 

@@ -42,6 +42,29 @@ fn gate_waits_for_a_pod_update_when_the_pod_is_stale() {
     assert_eq!(pod.acked_ticket_of("api").as_deref(), Some("t2"));
 }
 
+/// A held tether and an old report do not show that the `exec` probe still passes.
+#[test]
+fn gate_needs_the_kubelet_status_of_an_exec_probe_when_the_pod_is_stale() {
+    let list = r#"[{"name":"db","readinessProbe":{"exec":{"command":["x"]}}},{"name":"api","mode":"entrypoint","until":["db"]}]"#;
+    for (is_ready, known, state) in [
+        (true, None, State::Ready),
+        (false, None, State::NotReady),
+        (true, Some(true), State::Ready),
+        (false, Some(true), State::NotReady),
+    ] {
+        let mut pod = new_pod(false, list);
+        pod.receive_status("db", running("d1", false));
+        pod.on_report("db", directory_state(Report { check_passed: true, ..opened("t1") }, true), now());
+        pod.on_kubelet_ready("db", known);
+        assert_eq!(pod.state_of("db"), State::Ready);
+        pod.is_pod_stale = true;
+        pod.receive_report("api", Some(waiting("t2", &["db"])));
+        assert_eq!(pod.acked_ticket_of("api"), None);
+        pod.receive_status("db", running("d1", is_ready));
+        assert_eq!((pod.acked_ticket_of("api").as_deref(), pod.state_of("db")), (Some("t2"), state));
+    }
+}
+
 #[test]
 fn held_tether_ends_the_wait_for_the_kubelet() {
     let mut pod = new_pod(false, GATES);
