@@ -29,7 +29,7 @@ pub fn held_spec() -> Value {
 
 /// Returns true if `answer` shows that the API server cannot hold containers. Such an API server is older than
 /// [`Version::WITH_HOLD`], or its feature gate `EnvFiles` is off. The API server drops `fileKeyRef` in both cases, and
-/// its answer lists the sources that it knows.
+/// its answer lists the sources that the API server supports.
 pub fn rejects_env_files(answer: &str) -> bool {
     answer.contains(".valueFrom: Invalid value") && !answer.contains("fileKeyRef")
 }

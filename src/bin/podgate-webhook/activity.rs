@@ -1,8 +1,8 @@
 //! Tracks the phase of a connection and enforces a time limit for each phase.
 //!
 //! hyper's `header_read_timeout` also runs between two requests. The API server keeps idle connections for 90 s
-//! (`IdleConnTimeout`). If the webhook closes one earlier, a request that the API server is just sending can fail. An
-//! idle connection therefore has a longer limit than the head of a request.
+//! (`IdleConnTimeout`). If the webhook closes an idle connection earlier, a request that the API server is just sending
+//! can fail. An idle connection therefore has a longer limit than the head of a request.
 
 use crate::clock::now;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a client must finish a handshake or a request. If the webhook must evict a client, it evicts a slower
 /// client before idle clients. The API server needs only milliseconds for a handshake or a request.
 const OWED_MAX: Duration = Duration::from_millis(500);
-/// Time limit before the first request and between two requests. Longer than the API server's 90 s.
+/// Time limit before the first request and between two requests. Longer than the API server's limit of 90 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -87,8 +87,8 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activ
     reviewed.await.unwrap_or_else(failed)
 }
 
-/// Reads the whole body, and reserves memory as bytes arrive. Returns the reply to send if the body is too large, too
-/// slow or invalid, or if the body lost its reservation.
+/// Reads the whole body, and reserves memory as bytes arrive. Fails with the reply to send if the body is too large,
+/// too slow or invalid, or if the body lost its reservation.
 async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<Vec<u8>, OutcomeReply> {
     let too_large = || {
         error_reply(

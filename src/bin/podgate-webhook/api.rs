@@ -75,9 +75,9 @@ pub(crate) async fn read_facts(args: Args, state: Arc<State>) {
 }
 
 /// In a dry run, creates a PodTemplate with a variable from a file. Returns the API server's error message if the
-/// server rejects the variable. Returns `None` if the webhook may not create PodTemplates. The API server drops fields
-/// of disabled features before it validates an object. So its answer to a user's Pod with such a variable does not name
-/// the cause.
+/// server rejects the variable, and `None` if the server accepts it or the webhook may not create PodTemplates. The API
+/// server drops fields of disabled features before it validates an object. So its answer to a user's Pod with such a
+/// variable does not name the cause.
 async fn env_files_rejection(client: &Client, namespace: &str) -> Result<Option<String>, String> {
     let template = json!({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "podgate-env-files"},
         "template": {"metadata": {"labels": {"podgate.io/inject": "disabled"}}, "spec": held_spec()}});

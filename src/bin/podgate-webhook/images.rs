@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// Reads the commands that the next reviews use. On failure, the known commands remain.
+/// Reads the commands that the next reviews use. On failure, the webhook keeps the previous commands.
 pub(crate) fn load(path: &Path, state: &State) -> Result<(), String> {
     let images = image_map::parse(&read_file(path)?).map_err(|error| format!("{}: {error}", path.display()))?;
     if *state.images.borrow() != images {

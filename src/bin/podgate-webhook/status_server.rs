@@ -18,7 +18,7 @@ use tokio::time::timeout;
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Time limit for a connection, which serves one request.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Limit on concurrent clients: usually a kubelet and one or two scrapers.
+/// Limit on concurrent clients. The usual clients are a kubelet and one or two scrapers.
 const CLIENTS_MAX: usize = 128;
 
 pub(crate) async fn serve(state: Arc<State>, listener: TcpListener) {

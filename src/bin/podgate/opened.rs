@@ -15,7 +15,7 @@ use podgate::edge::watch::Watch;
 use std::io;
 use std::time::Duration;
 
-/// Time that a container's gate has for its first report.
+/// Time limit for the first report of a container's gate.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Polling interval if inotify does not work.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

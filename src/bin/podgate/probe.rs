@@ -28,14 +28,14 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let process = process::identify(1);
     let state = |view: &PodView| view.snapshot()?.states.get(&args.container).copied();
     let is_ready = |view: &PodView| state(view) == Some(State::Ready);
-    // If this run of the container has passed before, the kubelet may show the container as ready. The kubelet must
-    // then learn of a failure at once.
+    // If the probe has passed before in this run of the container, the kubelet may show the container as ready. The
+    // kubelet must then learn of a failure at once.
     let has_passed = read_report(&args.self_dir).is_ok_and(|report| report.check_passed && report.process == process);
     let view = sources.view();
     // Without a sidecar, no container waits for this container's report.
     let is_alone = view.snapshot().is_none();
     if is_alone || has_passed {
-        // The child process prints the reason.
+        // The child process prints the reason for a failure.
         check::run_once(&check, args.check_timeout, true).map_err(|_| Failure::new(Exit::NeverMet, ""))?;
         if is_alone || is_ready(&view) {
             return Ok(());

@@ -174,7 +174,7 @@ impl Request {
         self.build_answer(response, outcome, String::new())
     }
 
-    /// Denies the Pod, or defers the decision if all errors are missing containers, which a later webhook may add.
+    /// Denies the Pod, or defers the decision if all errors are about containers that a later webhook may add.
     fn refuse_or_defer(&self, pod: &Value, findings: &[Finding]) -> Answer {
         let mut errors = findings.iter().filter(|finding| finding.level == Level::Error);
         if !errors.clone().all(|finding| finding.rule == "unknown-container") || errors.next().is_none() {

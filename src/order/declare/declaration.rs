@@ -46,7 +46,7 @@ pub struct Edge {
 /// Order in which containers stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StopOrder {
-    /// The same as `Reverse`, but the same as `None` in a Pod that runs to completion.
+    /// The same as `None` in a Pod that runs to completion, otherwise the same as `Reverse`.
     #[default]
     Auto,
     /// The reverse of the start order.

@@ -42,8 +42,8 @@ pub(super) fn find<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> 
     Some((key, Finding::error("cut-at-comma", annotation_place(key), what).fix(fix)))
 }
 
-/// Returns true if `key` is probably a part of a cut list: a key without a value that is valid in an order. An empty
-/// text can also be an intended value, so a key with an empty text must name a container of the Pod.
+/// Returns true if `key` is probably a part of a cut list. Such a key has no value, and is a check or valid in an
+/// order. An empty text can also be an intended value, so an item of an order must then name a container of the Pod.
 fn is_part(key: &str, value: &Value, spec: &Spec<'_>) -> bool {
     let is_item = || {
         let (steps, errors) = parse_list(key, grammar::ORDER);

@@ -71,8 +71,8 @@ pub(super) fn find_foreign_syntax(text: &str) -> Option<String> {
     Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
 }
 
-/// Returns the items that the step after `earlier` waits for. The flag is true for the items of the last step of
-/// `earlier`. Omits an item of another step if it requires an exit, because the last step has already waited for that
+/// Returns the items that the step after `earlier` waits for. The flag is true for the items of the last step. From
+/// the steps before the last step, omits items that require an exit, because the last step has already waited for that
 /// exit. A container that runs again after its exit must not delay later steps.
 pub(super) fn awaited(earlier: &[Vec<Item>]) -> impl Iterator<Item = (&Item, bool)> {
     let items = earlier.iter().rev().enumerate().rev();

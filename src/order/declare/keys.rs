@@ -15,7 +15,7 @@ pub const ON_TIMEOUT: &str = "podgate.io/on-timeout";
 pub const FAIL_FAST: &str = "podgate.io/fail-fast";
 /// Action on a container when one of its dependencies restarts: `restart` or `ignore`.
 pub const ON_DEPENDENCY_RESTART: &str = "podgate.io/on-dependency-restart";
-/// Stop order: `reverse`, `none`, or a list in the grammar of [`ORDER`].
+/// Stop order: `reverse`, `none`, or a list in the grammar of the annotation [`ORDER`].
 pub const STOP_ORDER: &str = "podgate.io/stop-order";
 /// Containers of a Job that podgate stops when all other containers have exited.
 pub const JOB_SIDECARS: &str = "podgate.io/job-sidecars";
@@ -38,9 +38,9 @@ pub const INJECT: &str = "podgate.io/inject";
 
 /// Containers that one container waits for: `after.podgate.io/api: db`.
 pub const AFTER_PREFIX: &str = "after.podgate.io/";
-/// Mode of one container, with the values of [`MODE`].
+/// Mode of one container, with the values of the annotation [`MODE`].
 pub const MODE_PREFIX: &str = "mode.podgate.io/";
-/// Time limit for the wait of one container, with the values of [`TIMEOUT`].
+/// Time limit for the wait of one container, with the values of the annotation [`TIMEOUT`].
 pub const TIMEOUT_PREFIX: &str = "timeout.podgate.io/";
 /// Command of one container, if the container's spec has no command: `["/usr/bin/api"]`.
 pub const COMMAND_PREFIX: &str = "command.podgate.io/";
@@ -52,11 +52,11 @@ pub const CHECK_PREFIX: &str = "check.podgate.io/";
 pub const READY_PREFIX: &str = "ready.podgate.io/";
 /// Request by which the sidecar makes one container of a Job exit: `POST http://127.0.0.1:15020/quitquitquit`.
 pub const QUIT_PREFIX: &str = "quit.podgate.io/";
-/// Action when the wait of one container times out, with the values of [`ON_TIMEOUT`].
+/// Action when the wait of one container times out, with the values of the annotation [`ON_TIMEOUT`].
 pub const ON_TIMEOUT_PREFIX: &str = "on-timeout.podgate.io/";
-/// Fail-fast for the wait of one container, with the values of [`FAIL_FAST`].
+/// Fail-fast for the wait of one container, with the values of the annotation [`FAIL_FAST`].
 pub const FAIL_FAST_PREFIX: &str = "fail-fast.podgate.io/";
-/// Action on one container when a dependency restarts, with the values of [`ON_DEPENDENCY_RESTART`].
+/// Action on one container when a dependency restarts, with the values of the annotation [`ON_DEPENDENCY_RESTART`].
 pub const ON_DEPENDENCY_RESTART_PREFIX: &str = "on-dependency-restart.podgate.io/";
 
 /// Keys that apply to the whole Pod.
@@ -103,7 +103,7 @@ pub fn container_annotation_place(prefix: &str, container: &str) -> Place {
     annotation_place(&format!("{prefix}{container}"))
 }
 
-/// Returns true if `image` has the tag or the digest of `recorded`, the value of [`IMAGE_PREFIX`].
+/// Returns true if `image` has the tag or the digest of `recorded`, a value with the key prefix [`IMAGE_PREFIX`].
 pub fn is_recorded_image(recorded: &str, image: &str) -> bool {
     let (tagged, digest) = recorded.split_once('@').unwrap_or((recorded, ""));
     image.split_once('@').map_or(image == tagged, |(_, own)| own == digest)

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Name of podgate's own sidecar.
 pub const SIDECAR_NAME: &str = "podgate";
 
-/// Returns true if other products inject a container of this name, so that the user cannot move the container.
+/// Returns true if other products inject a container of this name. The user cannot move such a container.
 pub(crate) fn is_by_webhook(name: &str) -> bool {
     matches!(name, "daprd" | "istio-proxy" | "linkerd-proxy" | "otc-container" | "vault-agent")
 }
@@ -204,7 +204,7 @@ impl<'a> Spec<'a> {
         let finding = |rule, what: String| Finding { span: word, ..Finding::error(rule, at.clone(), what) };
         if name == SIDECAR_NAME {
             let what = format!("{name} is podgate's own sidecar, which always starts first");
-            // Do not report podgate's sidecar as an unknown container, because no later webhook can add it.
+            // Do not report podgate's sidecar as an unknown container, because no later webhook can add the sidecar.
             return Some(finding("condition-never-met", what).fix(format!("do not name {name} here")));
         }
         if let Some(init) = self.init(name) {
@@ -227,7 +227,7 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Reports containers of a list whose name is missing, invalid, or the name of an earlier container.
+/// Reports each container of the list if its name is missing, invalid, or the name of an earlier container.
 fn check_names(spec: &Value, list: &str, findings: &mut Vec<Finding>) {
     let (list_at, mut seen) = (Place::spec(list), BTreeSet::new());
     for (index, item) in spec[list].as_array().into_iter().flatten().take(CONTAINERS_MAX).enumerate() {

@@ -110,7 +110,7 @@ impl<'a, 'f> Values<'a, 'f> {
         let count: usize = steps.iter().map(Vec::len).sum();
         self.waits += match grammar {
             grammar::AFTER => count,
-            // Each of these sidecars waits for all containers that are not in the list.
+            // Each sidecar in the list waits for all containers that are not in the list.
             grammar::SIDECARS => count * self.spec.containers.len().saturating_sub(count),
             _ => (0..steps.len()).map(|at| grammar::awaited(&steps[..at]).count() * steps[at].len()).sum(),
         };

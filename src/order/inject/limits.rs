@@ -8,8 +8,8 @@ use serde_json::Value;
 
 /// Maximum length of an environment variable's value, in bytes. Linux allows 128 KiB for name and value together.
 pub(super) const VARIABLE_MAX: usize = (128 << 10) - 32;
-/// Maximum number of words that podgate puts before a container's command. A gate needs two words for each container to
-/// wait for, two for each container to stop after, and some for other flags.
+/// Maximum number of words that podgate puts before a container's command. A gate needs two words for each `--until`,
+/// two for each `--stop-after`, and some for other flags.
 const GATE_WORDS_MAX: usize = 5 * CONTAINERS_MAX;
 /// Maximum total length of the user's hooks that podgate's hooks contain, in bytes.
 const HOOKS_MAX: usize = 256 << 10;

@@ -155,7 +155,7 @@ impl<'a> Stripped<'a> {
     }
 
     /// Injects into the template. The caller must check first that the template does not have the label
-    /// `podgate.io/inject: disabled`. Unlike [`inject`], does not remove [`keys::UNKNOWN_CONTAINERS`].
+    /// `podgate.io/inject: disabled`. Unlike [`inject`], does not remove the annotation [`keys::UNKNOWN_CONTAINERS`].
     ///
     /// # Errors
     /// Returns all findings, at least one of them an error.

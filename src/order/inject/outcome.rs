@@ -14,7 +14,7 @@ pub struct Options {
     pub image: String,
     /// `imagePullPolicy` of the sidecar. `None` omits the field.
     pub image_pull_policy: Option<String>,
-    /// True if the sidecar runs as a fixed numeric user. False on OpenShift, which assigns users to each namespace.
+    /// True if the sidecar runs as a fixed numeric user. False on OpenShift, which assigns user ids to each namespace.
     pub has_fixed_user: bool,
     /// The sidecar's `resources` in Pods without the annotation `podgate.io/sidecar-resources`.
     pub sidecar_resources: Value,

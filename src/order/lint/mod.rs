@@ -1,4 +1,4 @@
-//! Checks a template for likely mistakes and surprises beyond errors in the order itself.
+//! Checks a template for likely mistakes and unexpected effects, besides errors in the order itself.
 
 mod document;
 mod environment;

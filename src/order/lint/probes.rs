@@ -63,7 +63,7 @@ pub(super) fn check_dapr(template: &Value, spec: &Spec<'_>, plan: &Plan, finding
     findings.push(deadlock(is_certain, at, what).fix(fix));
 }
 
-/// Creates a finding for a wait that cannot end; a warning if podgate is not sure.
+/// Creates the finding for a wait that cannot end: an error if `is_certain`, otherwise a warning.
 fn deadlock(is_certain: bool, at: Place, what: String) -> Finding {
     match is_certain {
         true => Finding::error("readiness-needs-later", at, format!("{what}: the wait never ends")),
@@ -75,7 +75,7 @@ fn deadlock(is_certain: bool, at: Place, what: String) -> Finding {
 pub(super) struct PortOwners<'a> {
     pub(super) by_port: BTreeMap<u16, Vec<&'a str>>,
     /// False if a wait can end without an answer from the port's owner. Either another process of the node answers, or
-    /// the wait times out and continues.
+    /// the waiting container continues after a time-out.
     is_certain: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Findings about a plan: conditions that are never met, settings without effect, and effects that surprise.
+//! Findings about a plan: conditions that are never met, settings without effect, and unexpected effects.
 
 use super::graph::Graph;
 use super::modes;
@@ -12,7 +12,7 @@ use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use std::collections::BTreeSet;
 
-/// Reports containers that wait for the exit of a container that cannot exit first or that the kubelet restarts.
+/// Reports each wait for the exit of a container that the kubelet restarts, or that cannot exit before the waiter.
 pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph, findings: &mut Vec<Finding>) {
     let quits = &declared.quits;
     let is_sidecar = |name: &str| declared.sidecars.iter().any(|item| item.until.container == name);
@@ -60,7 +60,7 @@ pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph,
     findings.push(Finding::error("condition-never-met", at, what).fix(fix));
 }
 
-/// Returns findings about settings of single containers that have no effect or contradict others.
+/// Returns findings about settings of single containers that have no effect or contradict other settings.
 pub(super) fn of_settings(
     spec: &Spec<'_>,
     declared: &Declaration,

@@ -163,7 +163,7 @@ impl Planner<'_> {
     /// Returns the container's state that its own postStart hook must wait for; `None` if no hook is needed.
     fn hook_state(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>) -> Option<WantedState> {
         let is_waited_for = self.graph.waiters(own.name).next().is_some();
-        // Gates watch the board themselves. Only exec probes need a hook, to run inside the container.
+        // A waiting gate reads the board itself. An exec probe, however, needs a hook, to run inside the container.
         let is_exec = self.has_inside_probe(own);
         let mut wanted = self.graph.waiters_with_needs(own.name);
         if wanted
@@ -205,7 +205,7 @@ impl Planner<'_> {
             .filter(|probe| is_wrapped && matches!(&probe.handler, Handler::Exec(exec) if !exec.command.is_empty()))
     }
 
-    /// Returns true if only the agent inside the container can tell that the container is Ready.
+    /// Returns true if only the agent inside the container can check that the container is Ready.
     fn has_inside_probe(&self, own: &ContainerRef<'_>) -> bool {
         let ready = modes::ready_check(self.declared, self.graph, own.name);
         ready.map_or_else(|| own.has_exec_probe(), |check| !check.is_network())

@@ -80,9 +80,9 @@ pub enum PlannedMode {
     /// A postStart hook that waits until its own container is in this state. The planner prefers `Started`,
     /// because a hook that waits only for this state does not block the kubelet.
     Hook(WantedState),
-    /// A gate in front of the command, which waits for the conditions `after`, if there are any.
+    /// A gate in front of the command, which waits for the conditions in `after`, if there are any.
     Gate(GatePlan),
-    /// A gate at the kubelet, which creates the container when the conditions `after` hold.
+    /// A gate at the kubelet, which creates the container when the conditions in `after` are met.
     Hold,
 }
 

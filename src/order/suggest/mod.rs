@@ -121,7 +121,7 @@ type Named<'a> = [(ContainerRef<'a>, Vec<Mention>)];
 /// that the container names.
 type IsServer<'a> = dyn Fn(&ContainerRef<'_>, &[Mention]) -> bool + 'a;
 
-/// Returns the other containers that listen on `port`, and the evidence for messages. Empty if `own` listens on it.
+/// Returns the other containers that listen on `port`, and the evidence for messages. Empty if `own` listens there.
 fn port_servers<'a>(own: &ContainerRef<'_>, port: u16, all: &Named<'a>) -> (Vec<ContainerRef<'a>>, &'static str) {
     let listens = |mention: &Mention| mention.listens && mention.address == Address::Port(port);
     let ways: [(&IsServer<'_>, _); 4] = [

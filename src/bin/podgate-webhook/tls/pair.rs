@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use x509_parser::time::ASN1Time;
 
-/// Time by which the validity of a certificate starts before its creation, because the clocks in a cluster differ.
+/// Time from the start of a certificate's validity to its creation. The clock of a client may be this much behind.
 pub(super) const BACKDATED: Duration = Duration::from_secs(60 * 60);
 
 /// A certificate, its key and its CA, in PEM.

@@ -32,7 +32,7 @@ pub(super) struct RolloverInputs<'a> {
     pub(super) is_propagated: bool,
     /// Pair that this replica serves, used if the Secret has no usable current pair.
     pub(super) served: Option<&'a CertPair>,
-    /// DNS names of a new certificate, for which a stored certificate must be valid too.
+    /// DNS names for which a new certificate and each stored certificate must be valid.
     pub(super) names: &'a [String],
 }
 

@@ -128,7 +128,7 @@ impl CertKeeper {
         rollover::next_certs(stored, &now)
     }
 
-    /// Writes the CA bundle to each webhook of the configuration that has a different bundle. Returns the bundle.
+    /// Writes the CA bundle to the configuration's webhooks that have a different bundle. Returns the new bundle.
     async fn publish_cas(&self, stored: &StoredCerts) -> Result<Vec<u8>, StepError> {
         let name = &self.args.configuration;
         let found = self.request("get the MutatingWebhookConfiguration", name, self.configurations.get(name)).await?;

@@ -71,7 +71,7 @@ fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String
 /// Reads the available output. Returns false at the end of the output.
 fn read_available(output: &mut io::PipeReader, tail: &mut Vec<u8>) -> bool {
     let mut buffer = [0; 4096];
-    // Limit the number of reads, so that an endless writer cannot delay the deadline.
+    // Limit the number of reads, so that a command that never stops writing cannot delay the deadline.
     for _ in 0..64 {
         match output.read(&mut buffer) {
             Ok(0) => return false,

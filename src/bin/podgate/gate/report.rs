@@ -47,7 +47,7 @@ impl Reporter {
     pub(crate) fn refresh(&mut self, view: &PodView, check_passed: bool) {
         self.adopt_epoch(view);
         self.current.check_passed = check_passed;
-        // The sidecar may attribute an earlier incarnation's end to this one. Correct that by writing the report again.
+        // The sidecar may attribute an earlier incarnation's end to this one. Write the report again to correct that.
         let state = |snapshot: &Snapshot| snapshot.states.get(self.container.as_ref()?).copied();
         let has_ended = |snapshot: &&Snapshot| state(snapshot).is_some_and(State::has_ended);
         let occasion = view.snapshot().filter(has_ended).map_or(0, |snapshot| snapshot.revision);

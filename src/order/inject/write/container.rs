@@ -163,7 +163,7 @@ impl Writer<'_> {
         let planned = own.planned;
         let at = parts::field_place(place, "preStop");
         let mut outlives: &[String] = &planned.outlives;
-        // Without the API, the start of this preStop hook shows the other preStop hooks that the Pod stops.
+        // Without the API, the other preStop hooks detect the stop of the Pod from the start of this hook.
         let is_signal = planned.is_outlived && self.plan.publish == Publish::Board;
         // Without a gate and a postStart hook, the preStop hook must take the tether.
         let takes_tether = planned.needs_tether() && planned.mode() != Mode::PostStart;

@@ -101,8 +101,8 @@ impl Dependencies {
 
 impl Provider {
     /// Returns the provider's name if the provider was restarted, otherwise `None`. A restarted sidecar counts restarts
-    /// from 0, and begins with all containers `Waiting`. So in each epoch, the restart count at which the condition
-    /// first holds becomes the new baseline.
+    /// from 0, and begins with all containers `Waiting`. So in each epoch, the new baseline is the restart count
+    /// when the condition is first met.
     fn detect_restart(&mut self, snapshot: &Snapshot) -> Option<String> {
         let count = snapshot.restarts.get(&self.until.container).copied().unwrap_or(0);
         match &self.baseline {

@@ -63,7 +63,7 @@ pub(super) fn run(
     }
     let child = Child::start(&args.command, args.stop_signal)?;
     let started = now();
-    // The checks need the watch too: their result must be reported again to a restarted sidecar.
+    // The checks need the watch too: podgate must report their result again to a restarted sidecar.
     let needs_watch = !dependencies.watched_containers().is_empty() || !args.ready_check.is_empty();
     let mut supervisor = Supervisor {
         watch: (needs_watch && sources.has_source()).then(|| sources.watch()),
