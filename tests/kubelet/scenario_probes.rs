@@ -5,6 +5,7 @@ use crate::cluster::restart_kubelet;
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use serde_json::json;
+use std::fs;
 use std::time::Duration;
 
 #[test]
@@ -125,6 +126,39 @@ fn wrapped_probe_of_a_restarted_container_waits_again() {
     let ready =
         eventually("the server is ready again", 10, || run.log("db").time_of("ready").filter(|at| *at > killed));
     assert!(known > ready, "podgate showed Ready {:.0} ms before the server was ready", ready - known);
+}
+
+/// While the sidecar is idle, the probe of `db` begins to fail. The process of `db` and its old report remain, but a
+/// restarted container must wait.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn restarted_container_waits_for_an_exec_probe_that_failed_while_the_sidecar_was_idle() {
+    if !Scene::can_inject_faults("exec-idle") {
+        return;
+    }
+    let scene = Scene::shared("exec-idle");
+    scene.grant_pod_access();
+    let command = ["/testserver", "check", "/tmp/ready"];
+    let wrapped = server("db").args(&["--touch", "/tmp/ready"]).wrapped_probe(&command);
+    let gated = server("db").args(&["--touch", "/tmp/ready"]).probe(json!({"exec": {"command": command}}));
+    let check = format!("exec:{}", json!(command));
+    for (name, db) in [("wrapped", wrapped), ("gated", gated.gate(&["--tether", "parent", "--ready-check", &check]))] {
+        let run = scene.create(&Pod::new(name, [db, server("api").http(8002).gate(&["--until", "db"])]));
+        run.wait_until_up();
+        eventually("the sidecar is idle", 30, || run.sidecar_log().contains("going idle").then_some(()));
+        let (file, seen) = (format!("/proc/{}/root/tmp/ready", run.pid("db").expect("db runs")), run.watch.len());
+        fs::remove_file(&file).expect("the file of db");
+        run.watch.wait_from(seen, "db is not ready", 60, |seen| seen.kubelet_status("db")["ready"] == false);
+        let killed = wall_ms();
+        run.signal("api", "KILL");
+        run.watch
+            .wait_until("podgate knows that db is not ready", 60, |seen| seen.podgate_state("db") == Some("NotReady"));
+        std::thread::sleep(Duration::from_secs(3));
+        let ready = wall_ms();
+        fs::write(&file, "").expect("the file of db");
+        let started = eventually("api runs again", 60, || run.log("api").time_of("start").filter(|at| *at > killed));
+        assert!(started > ready, "{name}: api started {:.0} ms before db was Ready again", ready - started);
+    }
 }
 
 /// A restarted kubelet starts a second probe beside the first one, and reports wrong statuses for seconds.
