@@ -22,7 +22,7 @@ impl Argv {
     }
 }
 
-/// A check that the agent runs inside the container. Value of `--check`.
+/// Check of the flag `--check`. The agent performs it inside the container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
     /// `tcp://HOST:PORT`: passes if the port accepts a connection.

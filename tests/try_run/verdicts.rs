@@ -89,7 +89,7 @@ fn native_sidecar_with_a_readiness_probe_is_a_stand_in() {
     let mesh = json!({"name": "mesh", "image": "x", "restartPolicy": "Always", "startupProbe": probe});
     own["spec"]["initContainers"] = json!([mesh]);
     let run = Machine::new().run_manifest(&own, &[]);
-    assert_outcome(&run, 1, &["the order requires nothing from podgate"]);
+    assert_outcome(&run, 1, &["nothing to preview: no container waits"]);
     own["spec"]["initContainers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": free_address().port()}});
     let run = Machine::new().run_manifest(&own, &["--ready=mesh=1s"]);
     assert_outcome(&run, 0, &["mesh does not restart here if its startupProbe fails"]);
@@ -120,7 +120,7 @@ fn reasons_of_exit_code_1_are_true() {
     let many: Vec<Value> = (0..12).map(|_| scenarios::chain()).collect();
     let many = json!({"apiVersion": "v1", "kind": "List", "items": many});
     for (manifest, flags, expected) in [
-        (checked, &[][..], "the order requires only checks, which try does not run"),
+        (checked, &[][..], "nothing to preview: the order has only checks, which try does not run"),
         (misspelled, &[], "did you mean podgate.io/order?"),
         (both, &["--workload=Job/none"], "<stdin>: no Job/none with an order; the file has Pod/chain, Pod/second"),
         (beside, &["--workload=Pod/none"], "no Pod/none with an order; the file has Pod/chain"),

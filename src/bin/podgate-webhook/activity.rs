@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the head of a request, from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time in which a client must finish a handshake or a request. If the webhook must evict a client, it evicts a slower
+/// Time after which an unfinished handshake or request is slow. If the webhook must evict a client, it evicts a slow
 /// client before idle clients. The API server needs only milliseconds for a handshake or a request.
 const OWED_MAX: Duration = Duration::from_millis(500);
 /// Time limit before the first request and between two requests. Longer than the API server's limit of 90 s.

@@ -160,7 +160,7 @@ pub(super) fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
     Some(Finding::error("bad-value", at.clone(), what).fix(READY_ADVICE))
 }
 
-/// Returns the fix for a value that podgate cannot correct.
+/// Returns a general fix, with an example for a list of checks, for an error without its own fix.
 pub(super) fn example(is_ready: bool) -> &'static str {
     if is_ready { READY_ADVICE } else { "write a list such as file:///certs/tls.crt, tcp://db.shop:5432" }
 }

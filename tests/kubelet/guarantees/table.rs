@@ -44,7 +44,7 @@ const NOTES: &[(&[&str], &[Mode], &str)] = &[
     (
         &["waiter_killed"],
         &[Mode::Hold],
-        "The sidecar opens the gate, so the gate has no process. The test kills the sidecar three times.",
+        "The gate has no process, because the sidecar opens it. The test kills the sidecar three times instead.",
     ),
     (
         &["time_limit"],

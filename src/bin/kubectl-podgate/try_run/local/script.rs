@@ -74,8 +74,8 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     let native = injected.value.pointer("/spec/initContainers/0").filter(|one| one["name"] == SIDECAR_NAME);
     let Some(sidecar) = own.first().copied().or(native) else {
         let has_checks = plan.containers.iter().any(|planned| !planned.checks().is_empty());
-        let why = if has_checks { "only checks, which try does not run" } else { "nothing from podgate" };
-        return Err(format!("{title}: the order requires {why}, so no container would wait"));
+        let why = if has_checks { "the order has only checks, which try does not run" } else { "no container waits" };
+        return Err(format!("{title}: nothing to preview: {why}"));
     };
     let order = Forecast::of(plan).start_steps.concat();
     // Native sidecars are not in the forecast, and they start first.
