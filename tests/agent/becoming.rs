@@ -149,7 +149,7 @@ fn error_names_the_command_that_cannot_run_and_the_fix() {
     let not_executable = write("not-executable", b"#!/bin/sh\n", 0o644);
     let script = write("script", b"#!/nonexistent/interpreter\n", 0o755);
     for (command, code, message) in [
-        (not_executable.as_str(), 126, "permission denied; make the file executable for this user"),
+        (not_executable.as_str(), 126, "permission denied; make the file executable, and mount"),
         (&at("board"), 126, "board is a directory"),
         (&script, 126, "exists, but its interpreter or dynamic loader is missing in this image"),
         (&at("nothing"), 127, "nothing: command not found; use a path inside this image"),
