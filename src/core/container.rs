@@ -122,7 +122,7 @@ fn is_root(path: &Option<String>) -> bool {
     matches!(path.as_deref(), None | Some("" | "/"))
 }
 
-fn is_http(scheme: &Option<String>) -> bool {
+pub(crate) fn is_http(scheme: &Option<String>) -> bool {
     matches!(scheme.as_deref(), None | Some("" | "HTTP"))
 }
 

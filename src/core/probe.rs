@@ -2,7 +2,7 @@
 //!
 //! The kubelet's intervals are whole seconds, and the kubelet does not probe while a postStart hook runs.
 //! [`ProbeProgress`] schedules earlier attempts: the interval is 0.8 % of the time since the container's start, and
-//! 2.5 % after 10 s. The interval is at least 10 ms and at most the probe's period. All times count from that start.
+//! 2.5 % after 10 s. The interval is at least 10 ms and at most the probe's period. Times begin at the container's start.
 
 use crate::core::container::Probe;
 use std::time::Duration;
@@ -113,7 +113,7 @@ impl ProbeProgress {
     pub fn record(&mut self, now: Duration, success: bool) {
         self.attempted_at = Some(now);
         let Stage { probe, is_startup } = &self.stages[self.stage_index];
-        let (needed, allowed) = (probe.success_threshold.max(1), probe.failure_threshold.max(1));
+        let (needed, allowed) = (probe.success_threshold, probe.failure_threshold);
         let period = seconds(probe.period_seconds);
         // Ignore an attempt that is too early, because at most one attempt per period counts.
         let is_early = self.counted_at.is_some_and(|at| now < at + period.mul_f32(0.9));

@@ -1,7 +1,7 @@
 //! Converts probes to checks that the agent can run inside the container.
 
 use crate::core::argv::{Argv, Check};
-use crate::core::container::{Container, Handler, HttpGet, Probe};
+use crate::core::container::{Container, Handler, HttpGet, Probe, is_http};
 
 /// Host name for a check of any container in the Pod: the containers share one network namespace. The agent tries
 /// 127.0.0.1 and ::1, because a server may listen only on addresses of one family.
@@ -20,7 +20,7 @@ pub(super) fn agent_check(container: &Container, probe: &Probe) -> Option<Check>
 
 /// Converts the `httpGet` of a probe or hook to a check of `port`.
 pub(super) fn http_check(get: &HttpGet, port: u16) -> Result<Check, &'static str> {
-    if get.scheme.as_deref().is_some_and(|scheme| !matches!(scheme, "" | "HTTP")) {
+    if !is_http(&get.scheme) {
         return Err("uses HTTPS, and the agent has no TLS");
     }
     if get.is_http2() {

@@ -13,7 +13,7 @@ pub(super) const MAX_LINE_BYTES: usize = 120;
 ///
 /// Needs a tokio runtime with I/O and time. Cancel-safe.
 pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Outcome {
-    let limit = Duration::from_secs(u64::from(probe.timeout_seconds.max(1)));
+    let limit = Duration::from_secs(probe.timeout_seconds.into());
     let verdict = tokio::time::timeout(limit, run_handler(container, probe, pod_ip)).await;
     let verdict = verdict.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs())));
     let Outcome { success, detail, warning } = verdict.unwrap_or_else(Outcome::failure);
