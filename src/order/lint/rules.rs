@@ -18,7 +18,7 @@ pub struct Rule {
 
 /// All rules, sorted by name.
 pub const RULES: &[Rule] = &[
-    rule("absent-container", &[Note], "The Pod does not have a container that a list marks as optional (?)"),
+    rule("absent-container", &[Note], "A container that a list marks as optional (NAME?) is not in the Pod"),
     rule("bad-container", &[Error], "A container has no name, or an invalid name"),
     rule("bad-order", &[Error], "A list of containers has a syntax error"),
     rule("bad-value", &[Error], "An annotation or label has an invalid value"),

@@ -137,7 +137,7 @@ impl Writer<'_> {
     }
 
     /// Puts `podgate probe` in front of the command of an exec readinessProbe. That process waits until the command
-    /// passes, so the kubelet's time limit becomes longer, and the initial delay becomes a flag.
+    /// passes, so this function raises `timeoutSeconds`. It also moves the initial delay to a flag.
     fn wrap_probe(&mut self, own: &ContainerLines<'_>, probe: &Probe, place: &Place) -> Result<(), EditError> {
         // In a shared process namespace, the agent does not know the container's age, so it cannot apply a delay.
         let delay = if self.shares_processes() { 0 } else { probe.initial_delay_seconds };

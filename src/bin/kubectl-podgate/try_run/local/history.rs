@@ -137,7 +137,7 @@ pub(super) fn sentences(all: &[History], end: &str) -> Vec<String> {
     out
 }
 
-/// Returns a sentence about the last run of an incomplete container; `None` before its command starts or restarts.
+/// Returns a sentence about the last run of a container that is not in its final state; `None` without such a run.
 fn end_sentence(own: &History, run: &Incarnation, end: &str) -> Option<String> {
     let Task { name, required_end, restart_policy, .. } = &own.task;
     match (run.ended, required_end) {

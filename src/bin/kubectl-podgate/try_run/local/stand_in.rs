@@ -69,7 +69,7 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
         Ok(role) => role,
         Err(error) => return fail(&format!("stand-in is an internal command of kubectl podgate try: {error}")),
     };
-    // When `try` ends, the kernel also kills the command below, because `exec` keeps this process's setting.
+    // `exec` keeps this setting, so when `try` ends, the kernel also kills the command below.
     if !end_with_parent() {
         return fail("stand-in is an internal command of kubectl podgate try, which has ended");
     }
