@@ -31,7 +31,7 @@ pub struct Container {
     /// True if podgate's preStop hook can keep this container running until other containers have exited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pre_stop: bool,
-    /// Restart policy of the container. If `None`, the pod's policy applies.
+    /// Restart policy of the container. `None` if it is unknown, or if restartPolicyRules can override it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
     /// Declared ports. A probe can refer to one of these ports by name.

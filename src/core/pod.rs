@@ -147,6 +147,7 @@ impl Container {
         let (mode, until) = self.gate().map_or_else(Default::default, |gate| (gate.mode, gate.until));
         let has_probe = self.startup_probe.is_some() || self.readiness_probe.is_some();
         let checks = self.gate_command().map(|line| self.flag_values(&line, "--ready-check")).unwrap_or_default();
+        let has_rules = !self.restart_policy_rules.is_empty();
         container::Container {
             name: self.name.clone(),
             // If the container has a probe, `--ready-check` runs that probe's command and does not replace the probe.
@@ -154,7 +155,7 @@ impl Container {
             ports: self.ports.clone(),
             startup_probe: self.startup_probe.as_ref().and_then(|probe| self.original_probe(probe)),
             readiness_probe: self.readiness_probe.clone(),
-            restart_policy: self.restart_policy.clone(),
+            restart_policy: self.restart_policy.clone().filter(|own| own == "Always" || !has_rules),
             mode,
             pre_stop: self.pre_stop_command().is_some(),
             until,

@@ -134,7 +134,7 @@ fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let ended = ended.filter_map(|one| spec.get(&one.name));
     // With restartPolicyRules, the kubelet may restart the container after podgate's exit code.
     let stays = |own: &&ContainerRef<'_>| {
-        own.restart_policy(spec.value) == "Never" && own.value.get("restartPolicyRules").is_none()
+        own.restart_policy(spec.value) == "Never" && own.value["restartPolicyRules"].is_null()
     };
     for ContainerRef { name, .. } in ended.filter(stays) {
         let what = format!(

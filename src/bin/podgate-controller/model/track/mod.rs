@@ -141,7 +141,7 @@ impl ContainerTrack {
         self.kubelet_status.as_ref().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
     }
 
-    /// Returns true if the container has ended and its restart policy allows no new start. Used before the API answers.
+    /// Returns true if the container has ended, and its restart policy is known and allows no new start.
     pub(super) fn has_ended_for_good(&self) -> bool {
         match (self.termination(), self.spec.restart_policy.as_deref()) {
             (Some(_), Some("Never")) => true,
