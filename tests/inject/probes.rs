@@ -125,23 +125,3 @@ fn exec_readiness_probe_is_wrapped_without_a_gate() {
     let http = json!({"httpGet": {"port": 80}});
     assert_eq!(inject(order, db(&http)), http);
 }
-
-/// The API server replaces 0 with the default value of the field.
-#[test]
-fn zero_in_a_probe_is_the_default() {
-    let limit = |fields: Value| {
-        let mut probe = json!({"tcpSocket": {"port": 1}});
-        probe.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        let containers = json!([
-            {"name": "z", "image": "x", "command": ["x"], "readinessProbe": {"tcpSocket": {"port": 2}}},
-            {"name": "api", "image": "x", "command": ["x"], "startupProbe": probe},
-        ]);
-        let metadata = json!({"annotations": {"podgate.io/order": "z, api"}});
-        let done = injected(&json!({"metadata": metadata, "spec": {"containers": containers}}));
-        let words = done.value.pointer("/spec/containers/1/startupProbe/exec/command").unwrap();
-        let words: Vec<String> = serde_json::from_value(words.clone()).unwrap();
-        AgentCommand::parse(&words).expect("a command line of the agent").values("--check-limit").join(" ")
-    };
-    assert_eq!(limit(json!({"periodSeconds": 0, "failureThreshold": 7})), "1m10s");
-    assert_eq!(limit(json!({"periodSeconds": 20, "failureThreshold": 0, "timeoutSeconds": 0})), "1m");
-}

@@ -2,6 +2,7 @@
 
 use podgate::core::container::{Handler, PortRef, Probe, TcpSocket};
 use podgate::core::probe::*;
+use serde_json::json;
 use std::time::Duration;
 
 fn probe() -> Probe {
@@ -13,6 +14,14 @@ fn probe() -> Probe {
         success_threshold: 1,
         failure_threshold: 3,
     }
+}
+
+/// The API server replaces 0 with the default value of the field.
+#[test]
+fn zero_in_a_probe_is_the_default() {
+    let json = json!({"tcpSocket": {"port": 1}, "timeoutSeconds": 0, "periodSeconds": 0, "successThreshold": 0,
+        "failureThreshold": 0});
+    assert_eq!(serde_json::from_value::<Probe>(json).unwrap(), probe());
 }
 
 fn ms(number: u64) -> Duration {
