@@ -202,8 +202,8 @@ fn hook_with_only_checks_needs_no_sidecar() {
     let scene = Scene::new();
     let flag = scene.root.join("up");
     let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "20s"], &scene.termination)
-        .flag("check", format!("file://{}", flag.display()))
         .flag("check", r#"exec:["true"]"#)
+        .flag("check", format!("file://{}", flag.display()))
         .flag("termination-log", &scene.termination)
         .spawn_waiting();
     wait_until("the message contains only the failing check", || scene.termination_message().ends_with("(not found)"));

@@ -44,6 +44,10 @@ fn each_flag_and_its_environment_variable_work_alike() {
         75,
         "(timed out)",
     );
+    let passes = || at_once().flag("check", "tcp://127.0.0.1:1").flag("timeout", "300ms");
+    by_flag_and_by_env(passes, "initial-delay", "1m", 75, "tcp://127.0.0.1:1 (not run yet)");
+    let passes = || scene.hook().flag("check", r#"exec:["true"]"#).flag("timeout", "300ms");
+    by_flag_and_by_env(passes, "passing-for", "1m", 75, "(has passed, but must pass for longer)");
     by_flag_and_by_env(|| scene.bare_hook().flag("container", "db"), "timeout", "1ms", 75, "timed out after 1ms");
     by_flag_and_by_env(at_once, "on-timeout", "continue", 0, "");
     by_flag_and_by_env(at_once, "on-timeout", "fail", 75, "timed out after 0s");
@@ -115,10 +119,10 @@ fn help_lists_the_environment_variable_of_each_flag() {
     // All hooks, probes and gates of a container share one environment. A flag whose value may differ between these
     // commands has a variable with the command's own prefix.
     for (command, own, shared, count) in [
-        ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 18),
+        ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 20),
         ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 13),
-        ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 8),
-        ("probe", "PODGATE_PROBE_", Some("PODGATE_"), 6),
+        ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 10),
+        ("probe", "PODGATE_PROBE_", Some("PODGATE_"), 7),
     ] {
         let help = podgate(&[command, "--help"]).stdout;
         let mut flags = 0;

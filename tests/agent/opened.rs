@@ -12,7 +12,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn probe(self_directory: &Path) -> Agent {
     Agent::new(&["opened"], Path::new("/nonexistent")).flag("self", self_directory)
@@ -167,6 +167,32 @@ fn waiting_probe_waits_for_the_startup_probe_that_the_sidecar_runs() {
     assert!(probe.is_running());
     scene.publish(|s| s.startup_passed = [("api".to_owned(), "t2".to_owned())].into());
     probe.wait().assert_released();
+}
+
+#[test]
+fn waiting_probe_holds_back_other_probes_until_the_container_is_ready_or_the_delay_has_passed() {
+    let mut scene = Scene::with_sidecar();
+    let report = |opened_at: Duration| {
+        let opened_at = Some(opened_at.as_millis().try_into().unwrap());
+        write_report(&scene, &Report { opened_at, ..opened_report() });
+    };
+    report(process::time_since_boot());
+    let waiting = |delay: &str| {
+        let probe = probe(&scene.self_directory).arg("--wait").flag("board", &scene.board);
+        probe.flag("container", "api").flag("initial-delay", delay)
+    };
+    let mut long = waiting("600s").spawn();
+    let started = Instant::now();
+    waiting("500ms").run().assert_released();
+    assert!(started.elapsed() > Duration::from_millis(400), "{:?}", started.elapsed());
+    // The delay counts from the opening of the gate.
+    report(Duration::ZERO);
+    waiting("1s").run().assert_released();
+    report(process::time_since_boot());
+    assert!(long.is_running());
+    scene.set_state("api", State::Ready);
+    long.wait().assert_released();
+    probe(&scene.self_directory).flag("initial-delay", "1s").run().assert_failed(64, "--container <NAME>");
 }
 
 #[test]

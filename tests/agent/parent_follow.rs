@@ -298,6 +298,41 @@ fn own_checks_run_with_the_command_until_they_pass() {
     assert_eq!(agent.wait().code, 143);
 }
 
+/// The first check is the startupProbe, the second one the readinessProbe.
+#[test]
+fn own_probes_run_in_sequence_with_delay_and_threshold() {
+    let scene = Scene::with_sidecar();
+    let file = |name: &str| scene.root.join(name);
+    let readiness = format!(
+        r#"exec:["sh","-c","date +%s%N >> {0}; test -e {1}"]"#,
+        file("runs").display(),
+        file("ready").display()
+    );
+    let gate = gate_with_check(&scene, "date +%s%N >> ROOT/first; test -e ROOT/started")
+        .arg("--ready-check")
+        .arg(readiness)
+        .flag("initial-delay", "300ms")
+        .flag("passing-for", "400ms");
+    let agent = command(&scene, gate, "date +%s%N > ROOT/begin; echo up > UP; exec sleep 600").spawn();
+    let lines = |name: &str| fs::read_to_string(file(name)).unwrap_or_default();
+    let times = |name: &str| lines(name).lines().map(|line| line.parse().unwrap()).collect::<Vec<u64>>();
+    wait_until("the startupProbe has run twice", || lines("first").lines().count() > 1);
+    // The processes of command and check start at slightly different times.
+    let delay = (times("first")[0] - times("begin")[0]) / 1_000_000;
+    assert!(delay > 250, "the first probe ran {delay} ms after the command's start");
+    assert_eq!(lines("runs"), "", "the readinessProbe must wait for the startupProbe");
+    fs::write(file("started"), "").unwrap();
+    wait_until("the readinessProbe has run twice", || lines("runs").lines().count() > 1);
+    fs::write(file("ready"), "").unwrap();
+    let runs = times("runs").len();
+    wait_until("the passed probes are reported", || has_passed(&scene));
+    let passes = &times("runs")[runs - 1..];
+    let took = (passes.last().unwrap() - passes[0]) / 1_000_000;
+    assert!(took > 350, "the readinessProbe had passed for {took} ms");
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.wait().code, 143);
+}
+
 #[test]
 fn exec_check_delays_the_command_also_under_a_parent() {
     let scene = Scene::new();

@@ -9,6 +9,7 @@ use crate::gate::report;
 use podgate::core::exit::Exit;
 use podgate::core::report::{GateState, Report};
 use podgate::core::sources::PodView;
+use podgate::core::state::State;
 use podgate::core::until::WaitCondition;
 use podgate::edge::process;
 use podgate::edge::watch::Watch;
@@ -62,28 +63,35 @@ fn wait(args: Opened) -> Result<(), Failure> {
     let opened_at = report.opened_at.map_or_else(process::time_since_boot, Duration::from_millis);
     let elapsed = process::time_since_boot().saturating_sub(opened_at);
     let deadline = now() + args.check_limit.saturating_sub(elapsed);
+    let held_until = now() + args.initial_delay.saturating_sub(elapsed);
     let mut checks = Checks::new(args.check, args.check_timeout, now());
-    let sources = args.sidecar_check.then(|| PodSources::new(args.board, None, POLL_INTERVAL));
+    let needs_board = args.sidecar_check || !args.initial_delay.is_zero();
+    let sources = needs_board.then(|| PodSources::new(args.board, None, POLL_INTERVAL));
     if let Some(sources) = &sources {
         watch = sources.watch();
     }
     loop {
+        let view = sources.as_ref().map(|sources| watch.read(|| sources.view()));
         let is_startup_pending =
-            sources.as_ref().is_some_and(|sources| !has_passed_startup(&watch.read(|| sources.view()), &report));
+            args.sidecar_check && !view.as_ref().is_some_and(|view| has_passed_startup(view, &report));
         let at = now();
         checks.run_due(at, deadline);
-        let due = checks.next_due();
-        if due.is_none() && !is_startup_pending {
-            return Ok(());
-        }
-        if at >= deadline {
+        let mut due = checks.next_due().map_or(deadline, |due| due.min(deadline));
+        if checks.next_due().is_none() && !is_startup_pending {
+            let snapshot = view.as_ref().and_then(PodView::snapshot);
+            let state = snapshot.and_then(|snapshot| snapshot.states.get(args.container.as_ref()?));
+            if at >= held_until || state == Some(&State::Ready) {
+                return Ok(());
+            }
+            due = held_until;
+        } else if at >= deadline {
             let mut pending = checks.pending();
             pending.extend(is_startup_pending.then(|| "the startupProbe run by the sidecar has not passed".to_owned()));
             let limit = humantime::format_duration(args.check_limit);
             let why = format!("{} within {limit} after the gate has opened", pending.join("; "));
             return Err(Failure::new(Exit::NeverMet, why));
         }
-        let pause = due.map_or(deadline, |due| due.min(deadline)).saturating_duration_since(now());
+        let pause = due.saturating_duration_since(now());
         watch.wait(pause, checks.poll_fd().into_iter().collect()).map_err(Failure::setup_error("cannot wait"))?;
     }
 }

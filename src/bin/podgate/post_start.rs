@@ -29,7 +29,7 @@ pub(crate) fn run(args: PostStart) -> ExitCode {
 }
 
 fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
-    let PostStart { container, waits, fallback_check, then, tether, messages: _ } = args;
+    let PostStart { container, waits, times, fallback_check, then, tether, messages: _ } = args;
     let since = now();
     let sources = PodSources::new(waits.board, Some(waits.podinfo), waits.poll_interval);
     // By default, wait for this container, unless only checks are set and no source exists.
@@ -69,7 +69,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
         since,
         timeout: waits.timeout,
     };
-    let checks = Checks::new(waits.check, waits.check_timeout, since);
+    let checks = Checks::new(waits.check, waits.check_timeout, since).as_probes(&times, since);
     let fallback = Checks::new(fallback_check, waits.check_timeout, since);
     wait.run(checks, fallback, &mut reporter, messenger)
 }

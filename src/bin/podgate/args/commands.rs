@@ -47,6 +47,17 @@ pub(crate) struct WaitArgs {
     pub(crate) fail_fast: bool,
 }
 
+/// Times of the container's own probes.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ProbeTimes {
+    /// Start the container's own probes this long after the container's program
+    #[arg(long, value_name = "DURATION", env = "PODGATE_INITIAL_DELAY", default_value = "0s", value_parser = duration)]
+    pub(crate) initial_delay: Duration,
+    /// Report Ready when the readinessProbe has passed for this long
+    #[arg(long, value_name = "DURATION", env = "PODGATE_PASSING_FOR", default_value = "0s", value_parser = duration)]
+    pub(crate) passing_for: Duration,
+}
+
 /// Log format and destination.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct LogArgs {
@@ -78,6 +89,8 @@ pub(crate) struct PostStart {
     pub(crate) container: String,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
+    #[command(flatten)]
+    pub(crate) times: ProbeTimes,
     /// Use this check instead if the sidecar dies while the hook runs
     #[arg(long, value_name = "URL", env = "PODGATE_FALLBACK_CHECK")]
     pub(crate) fallback_check: Option<Check>,
@@ -104,6 +117,8 @@ pub(crate) struct Entrypoint {
     /// Report Ready when the started command passes this check; repeatable
     #[arg(long, value_name = "URL", env = "PODGATE_READY_CHECK")]
     pub(crate) ready_check: Vec<Check>,
+    #[command(flatten)]
+    pub(crate) times: ProbeTimes,
     /// End the command after this long (exit code 75)
     #[arg(long, value_name = "DURATION", env = "PODGATE_COMMAND_TIMEOUT", value_parser = duration)]
     pub(crate) command_timeout: Option<Duration>,
@@ -176,9 +191,8 @@ pub(crate) struct Probe {
     /// Wait at most this long for one run of the command
     #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_CHECK_TIMEOUT", default_value = "1s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
-    /// Do not run the command before the container has this age
-    #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_INITIAL_DELAY", default_value = "0s", value_parser = duration)]
-    pub(crate) initial_delay: Duration,
+    #[command(flatten)]
+    pub(crate) times: ProbeTimes,
     /// Fail if the command has not passed within this time; the kubelet then starts the next probe
     #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_LIMIT", default_value = "5m", value_parser = duration)]
     pub(crate) limit: Duration,
@@ -207,6 +221,12 @@ pub(crate) struct Opened {
     /// With --wait: also wait until the sidecar has run this container's own startupProbe, and it has passed
     #[arg(long, env = "PODGATE_OPENED_SIDECAR_CHECK", value_parser = boolean)]
     pub(crate) sidecar_check: bool,
+    /// With --wait: pass only when this container is Ready, or this long after the gate has opened
+    #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_INITIAL_DELAY", default_value = "0s", value_parser = duration, requires = "container")]
+    pub(crate) initial_delay: Duration,
+    /// Name this container, for --initial-delay
+    #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
+    pub(crate) container: Option<String>,
     /// With --wait: fail if the checks do not pass within this time after the gate has opened
     #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_LIMIT", default_value = "30s", value_parser = duration)]
     pub(crate) check_limit: Duration,

@@ -3,8 +3,9 @@
 mod exec;
 mod net;
 
+use crate::args::{self, ProbeTimes};
+use crate::clock;
 use crate::failure::Failure;
-use crate::{args, clock};
 use exec::RunningCheck;
 pub(crate) use exec::{ChildScope, run_to_end};
 use podgate::core::argv::{Argv, Check};
@@ -48,6 +49,9 @@ pub(crate) struct Checks {
     timeout: Duration,
     since: Instant,
     child_scope: ChildScope,
+    /// `None` if the checks are independent. Otherwise, they are probes that run one after the other, and the last one
+    /// must pass for this long.
+    passing_for: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -55,6 +59,8 @@ struct Entry {
     check: Check,
     /// Last result, or `None` once the check has passed.
     pending: Option<String>,
+    /// First of the latest passes in a row.
+    passes_since: Option<Instant>,
     due: Instant,
     /// Time before which a child process starts only if the kernel's cache has the path.
     search_due: Instant,
@@ -63,7 +69,8 @@ struct Entry {
 impl Checks {
     /// Creates a list of checks. `timeout` is the time limit for one attempt.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
-        let entry = |check| Entry { check, pending: Some("not run yet".to_owned()), due: now, search_due: now };
+        let pending = Some("not run yet".to_owned());
+        let entry = |check| Entry { check, pending: pending.clone(), passes_since: None, due: now, search_due: now };
         // Process 1 also has children that are not checks, because the kernel makes process 1 the parent of all orphans
         // of the container.
         let is_first = rustix::process::getpid() == Pid::INIT;
@@ -75,7 +82,23 @@ impl Checks {
             timeout,
             since: now,
             child_scope: if is_first { ChildScope::WithOthers } else { ChildScope::ChecksOnly },
+            passing_for: None,
         }
+    }
+
+    /// Runs the checks as the probes of a container that has run since `start`: the startupProbe, then the
+    /// readinessProbe.
+    pub(crate) fn as_probes(mut self, times: &ProbeTimes, start: Instant) -> Checks {
+        for entry in &mut self.entries {
+            entry.due = entry.due.max(start + times.initial_delay);
+        }
+        Checks { passing_for: Some(times.passing_for), ..self }
+    }
+
+    /// Returns the number of checks that may run now.
+    fn runnable(&self) -> usize {
+        let first = self.entries.iter().position(|entry| entry.pending.is_some());
+        first.filter(|_| self.passing_for.is_some()).map_or(self.entries.len(), |first| first + 1)
     }
 
     /// Leaves the orphans of checks alive, because this process also has the container's command as a child.
@@ -140,7 +163,7 @@ impl Checks {
             }
         }
         self.stuck.take_if(|check| !check.is_running());
-        for index in 0..self.entries.len() {
+        for index in 0..self.runnable() {
             let entry = &self.entries[index];
             if entry.pending.is_none() || entry.due > now {
                 continue;
@@ -184,8 +207,13 @@ impl Checks {
             _ => self.interval(now, if needs_child(check) { CHILD_PERIOD_MIN } else { Duration::ZERO }),
         };
         let search_period = (waited / 10).clamp(PERIOD_MAX, SEARCH_PERIOD_MAX);
+        let passing_for = self.passing_for.filter(|_| index + 1 == self.entries.len()).unwrap_or_default();
         let entry = &mut self.entries[index];
-        entry.pending = outcome.err();
+        let passes_since = outcome.is_ok().then(|| entry.passes_since.unwrap_or(now));
+        entry.passes_since = passes_since;
+        let is_enough = passes_since.is_some_and(|since| now.saturating_duration_since(since) >= passing_for);
+        entry.pending =
+            outcome.err().or_else(|| (!is_enough).then(|| "has passed, but must pass for longer".to_owned()));
         (entry.due, entry.search_due) = (now + pause, now + search_period);
     }
 
@@ -201,7 +229,7 @@ impl Checks {
             // While a child process runs, no other can start.
             (is_idle && (running.is_none() || !needs_child(&entry.check))).then_some(entry.due)
         };
-        self.entries.iter().enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
+        self.entries.iter().take(self.runnable()).enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
     }
 
     /// Returns a descriptor that becomes readable when the running child process has ended.

@@ -67,7 +67,9 @@ pub(super) fn run(
     let needs_watch = !dependencies.watched_containers().is_empty() || !args.ready_check.is_empty();
     let mut supervisor = Supervisor {
         watch: (needs_watch && sources.has_source()).then(|| sources.watch()),
-        checks: Checks::new(args.ready_check.clone(), args.waits.check_timeout, started).with_command(),
+        checks: Checks::new(args.ready_check.clone(), args.waits.check_timeout, started)
+            .with_command()
+            .as_probes(&args.times, started),
         next_read: started,
         has_warned: false,
         args: &args,
