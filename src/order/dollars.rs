@@ -12,11 +12,8 @@ pub fn unescape(text: &str) -> String {
 }
 
 /// Expands a word of a probe's command as the kubelet does (`ExpandContainerCommandOnlyStatic`): `$$` becomes `$`. The
-/// kubelet replaces only variables in the container's `env`, for which `is_set` returns true.
-///
-/// # Errors
-/// Returns the name of the first variable that the kubelet would replace.
-pub fn expand(word: &str, is_set: impl Fn(&str) -> bool) -> Result<String, String> {
+/// kubelet replaces only variables in the container's `env`, for which `value` returns the text.
+pub fn expand<'v>(word: &str, mut value: impl FnMut(&str) -> Option<&'v str>) -> String {
     let (mut expanded, mut rest) = (String::new(), word);
     // Do not search behind the last `)`: a search to the end of the word for each `$(` would take quadratic time.
     let close = word.rfind(')').map(|at| word.len() - at);
@@ -25,13 +22,15 @@ pub fn expand(word: &str, is_set: impl Fn(&str) -> bool) -> Result<String, Strin
         expanded.push('$');
         let name = after.strip_prefix('(').filter(|after| close.is_some_and(|close| close <= after.len()));
         rest = match name.and_then(|after| after.split_once(')')) {
-            Some((name, _)) if is_set(name) => return Err(name.to_owned()),
             Some((name, after)) => {
-                expanded.push_str(&format!("({name})"));
+                match value(name) {
+                    Some(text) => expanded.replace_range(expanded.len() - 1.., text),
+                    None => expanded.push_str(&format!("({name})")),
+                }
                 after
             }
             None => after.strip_prefix('$').unwrap_or(after),
         };
     }
-    Ok(expanded + rest)
+    expanded + rest
 }

@@ -100,6 +100,7 @@ fn exec_readiness_probe_is_wrapped_without_a_gate() {
         (json!({"timeoutSeconds": 1, "failureThreshold": 9}), &[], 306),
         (json!({"timeoutSeconds": 7}), &["--check-timeout", "7s"], 312),
         (json!({"initialDelaySeconds": 20}), &["--initial-delay", "20s"], 306),
+        (json!({"successThreshold": 3}), &["--passing-for", "20s"], 326),
         (json!({"initialDelaySeconds": 0, "timeoutSeconds": 0, "failureThreshold": null}), &[], 306),
     ] {
         let probe = probe(more);
@@ -124,4 +125,83 @@ fn exec_readiness_probe_is_wrapped_without_a_gate() {
     }
     let http = json!({"httpGet": {"port": 80}});
     assert_eq!(inject(order, db(&http)), http);
+}
+
+/// Returns the agent's line in `field` of the container `name`.
+fn line_of(template: &Value, name: &str, at: &str) -> Vec<String> {
+    let done = injected(template).value;
+    let container = done["spec"]["containers"].as_array().unwrap().iter().find(|own| own["name"] == name).unwrap();
+    serde_json::from_value(container.pointer(at).unwrap_or_else(|| panic!("{container}")).clone()).unwrap()
+}
+
+/// Without a shell, only the kubelet expands variables in the command of a probe. A value can contain any character.
+#[test]
+fn values_of_variables_in_exec_probes_are_written_into_the_check() {
+    let probe = |word: &str| json!({"exec": {"command": ["ping", word]}});
+    let container = |name: &str| {
+        let env = json!([{"name": "X", "value": "\"\\\n$(Y)$$"}, {"name": "Y", "valueFrom": {}}, {"name": "Y", "value": "y"}]);
+        json!({"name": name, "image": "x", "command": ["x"], "env": env, "envFrom": [{"configMapRef": {"name": "z"}}],
+            "startupProbe": probe("$(Y)"), "readinessProbe": probe("$(X) $(Z) $$")})
+    };
+    let ping = |word: &str| format!("exec:{}", json!(["ping", word]));
+    let (startup, readiness) = (ping("y"), ping("\"\\\n$(Y)$$ $(Z) $"));
+    for (mode, at, flag, escape) in [
+        ("entrypoint", "/command", "--ready-check", true),
+        ("post-start", "/lifecycle/postStart/exec/command", "--check", false),
+    ] {
+        let annotations = json!({"podgate.io/order": "db, api, web", "podgate.io/mode": mode});
+        let list = [container("db"), container("api"), container("web")];
+        let template = json!({"metadata": {"annotations": annotations}, "spec": {"containers": list}});
+        let line = line_of(&template, "api", at);
+        let checks = AgentCommand::parse(&line).unwrap();
+        let readiness = if escape { readiness.replace('$', "$$") } else { readiness.clone() };
+        assert_eq!(checks.values(flag), [&startup, &readiness], "{mode}");
+        if mode == "entrypoint" {
+            let opened = line_of(&template, "api", "/startupProbe/exec/command");
+            assert_eq!(AgentCommand::parse(&opened).unwrap().values("--check"), [&startup]);
+        }
+    }
+}
+
+#[test]
+fn delays_and_thresholds_of_probes_count_from_the_opening_of_the_gate() {
+    let http = |more: Value| {
+        let mut probe = json!({"httpGet": {"port": 80}});
+        probe.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        probe
+    };
+    let exec = |more: Value| {
+        let mut probe = json!({"exec": {"command": ["x"]}});
+        probe.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        probe
+    };
+    let none = Value::Null;
+    // The probes of `api` and `web`, whether another container waits, and the flags of the gate and its startupProbe.
+    for (readiness, liveness, is_waited_for, gate, opened, limit) in [
+        (http(json!({})), http(json!({"initialDelaySeconds": 90})), true, &[][..], &["1m30s"][..], 395),
+        (http(json!({"initialDelaySeconds": 7})), none.clone(), false, &[], &["7s"], 312),
+        (exec(json!({"initialDelaySeconds": 7})), http(json!({"initialDelaySeconds": 9})), true, &["7s"], &["9s"], 314),
+        // Nobody runs this exec probe but the kubelet, so podgate does not know when the container is Ready.
+        (exec(json!({"initialDelaySeconds": 7})), http(json!({"initialDelaySeconds": 9})), false, &[], &["7s"], 312),
+        (none.clone(), http(json!({"initialDelaySeconds": 9})), true, &[], &[], 305),
+        (http(json!({})), none, true, &[], &[], 305),
+    ] {
+        let mut api = json!({"name": "api", "image": "x", "command": ["x"]});
+        for (field, probe) in [("readinessProbe", &readiness), ("livenessProbe", &liveness)] {
+            if !probe.is_null() {
+                api[field] = probe.clone();
+            }
+        }
+        let other = |name: &str| json!({"name": name, "image": "x", "command": ["x"]});
+        let order = if is_waited_for { "db, api, web" } else { "db, api" };
+        let mut list = vec![other("db"), api];
+        list.extend(is_waited_for.then(|| other("web")));
+        let template = json!({"metadata": {"annotations": {"podgate.io/order": order}}, "spec": {"containers": list}});
+        let line = |at: &str| AgentCommand::parse(&line_of(&template, "api", at)).unwrap();
+        let found = (line("/command"), line("/startupProbe/exec/command"));
+        let delays = (found.0.values("--initial-delay"), found.1.values("--initial-delay"));
+        assert_eq!(delays, (gate.to_vec(), opened.to_vec()), "{template}");
+        let written = injected(&template).value;
+        assert_eq!(written["spec"]["containers"][1]["startupProbe"]["timeoutSeconds"], limit, "{template}");
+    }
 }

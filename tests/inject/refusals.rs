@@ -166,25 +166,6 @@ fn spec_of_the_wrong_type_is_rejected() {
     }
 }
 
-#[test]
-fn probe_with_variables_is_rejected_for_hooks() {
-    let mut pod = with("/spec/containers/0/readinessProbe", json!({"exec": {"command": ["ping", "$(PORT)", "$$1"]}}));
-    injected(&pod);
-    pod["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
-    // The kubelet expands only the names in the container's own `env`.
-    pod["spec"]["containers"][1]["env"] = json!([{"name": "PORT", "value": "1"}]);
-    pod["spec"]["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": "port"}}]);
-    let hook = &injected(&pod).value["spec"]["containers"][0]["lifecycle"]["postStart"]["exec"]["command"];
-    let words: Vec<&str> = hook.as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    assert!(words.contains(&r#"exec:["ping","$(PORT)","$1"]"#), "{words:?}");
-    for own in [json!({"name": "PORT", "value": "1"}), json!({"name": "PORT", "valueFrom": {}})] {
-        pod["spec"]["containers"][0]["env"] = json!([own]);
-        let found = rejection(&pod);
-        let (rule, place) = (found[0].rule, found[0].at.to_string());
-        assert_eq!((rule, place.as_str()), ("probe-expands", "spec.containers[0].readinessProbe"));
-    }
-}
-
 /// A variable may have the name of one of podgate's volumes.
 #[test]
 fn variables_with_the_name_of_a_volume_belong_to_the_user() {

@@ -46,7 +46,6 @@ impl ContainerLines<'_> {
             let is_ready = until.want == WantedState::Ready;
             line.add_flag("--until", if is_ready { until.container.clone() } else { until.to_string() });
         }
-        // Escape the check, because Kubernetes expands variables in `command`.
         for check in &gate.checks {
             line.add_flag("--check", dollars::escape(&check.to_string()));
         }
@@ -56,7 +55,10 @@ impl ContainerLines<'_> {
         }
         if gate.needs_parent {
             line.add_flag("--tether", "parent");
-            self.add_ready_checks("--ready-check", &mut line);
+            // Escape the check, because Kubernetes expands variables in `command`.
+            let checks = self.ready_checks();
+            checks.iter().for_each(|check| line.add_flag("--ready-check", dollars::escape(check)));
+            self.add_probe_times(&mut line, &self.exec_probes());
         }
         for one in &gate.restarts_with {
             line.add_flag("--restart-with", one);
@@ -101,7 +103,8 @@ impl ContainerLines<'_> {
             line.add_flag("--on-timeout", "continue");
         } else {
             self.add_timeout_flags(&mut line);
-            self.add_ready_checks("--check", &mut line);
+            self.ready_checks().into_iter().for_each(|check| line.add_flag("--check", check));
+            self.add_probe_times(&mut line, &self.exec_probes());
             let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
             let check = match &self.planned.ready {
                 Some(ready) => ready.check.clone(),
@@ -169,7 +172,7 @@ impl ContainerLines<'_> {
         if let Some(probe) = own {
             match checks::agent_check(self.container, probe) {
                 Some(check) => {
-                    line.add_flag("--check", check.to_string());
+                    line.add_flag("--check", dollars::escape(&check.to_string()));
                     if probe.timeout_seconds > 1 {
                         line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
                     }
@@ -181,9 +184,15 @@ impl ContainerLines<'_> {
                 line.add_flag("--check-limit", compact_duration(Duration::from_secs(allowed)));
             }
         }
+        let delay = self.probes_delay();
+        if delay > 0 {
+            line.add_flag("--container", &self.planned.name);
+            line.add_flag("--initial-delay", compact_duration(Duration::from_secs(delay)));
+        }
         let timeout = self.planned.timeout;
         let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
-        let limit = whole.saturating_add(EXTRA_SECONDS).saturating_add(allowed).min(i32::MAX as u64);
+        let limit =
+            [whole, EXTRA_SECONDS, allowed, delay].into_iter().fold(0, u64::saturating_add).min(i32::MAX as u64);
         let grace = self.spec.pointer("/startupProbe/terminationGracePeriodSeconds").filter(|grace| grace.is_u64());
         without_nulls(&json!({
             "exec": {"command": with_added_flags(line, self.found, "startupProbe")},
@@ -198,38 +207,55 @@ impl ContainerLines<'_> {
     pub(super) fn probe(&self, probe: &Probe) -> (Vec<String>, u64) {
         let mut line = AgentCommand::new("probe");
         line.add_flag("--container", &self.planned.name);
-        if probe.timeout_seconds > 1 {
-            line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
-        }
-        if probe.initial_delay_seconds > 0 {
-            line.add_flag("--initial-delay", format!("{}s", probe.initial_delay_seconds));
-        }
+        self.add_probe_times(&mut line, &[probe]);
         let mut words = with_added_flags(line, self.found, "readinessProbe");
         words.push("--".to_owned());
-        let limit = PROBE_LIMIT.as_secs() + EXTRA_SECONDS + u64::from(probe.timeout_seconds);
+        let limit = PROBE_LIMIT.as_secs() + EXTRA_SECONDS + u64::from(probe.timeout_seconds) + passing_seconds(probe);
         (words, limit.min(i32::MAX as u64))
     }
 
-    /// Adds the container's `exec` probes, or the check that replaces its probes, as checks with `flag`. The sidecar
-    /// cannot run these checks, because they only work inside the container.
-    fn add_ready_checks(&self, flag: &str, line: &mut AgentCommand) {
+    fn exec_probes(&self) -> Vec<&Probe> {
+        self.container.probes().filter(|probe| probe.is_exec() && self.planned.ready.is_none()).collect()
+    }
+
+    /// Returns the container's `exec` probes, or the check that replaces its probes, as checks. The sidecar cannot run
+    /// these checks, because they only work inside the container.
+    fn ready_checks(&self) -> Vec<String> {
         if let Some(check) = &self.planned.ready {
-            if !check.is_network() {
-                line.add_flag(flag, dollars::escape(&check.text));
+            return if check.is_network() { Vec::new() } else { vec![check.text.clone()] };
+        }
+        let probes = self.exec_probes().into_iter();
+        let mut checks: Vec<String> =
+            probes.filter_map(|probe| Some(checks::agent_check(self.container, probe)?.to_string())).collect();
+        checks.dedup();
+        checks
+    }
+
+    /// Adds the times of the `exec` probes that the agent runs.
+    fn add_probe_times(&self, line: &mut AgentCommand, probes: &[&Probe]) {
+        let longest = |seconds: fn(&Probe) -> u64| probes.iter().map(|probe| seconds(probe)).max().unwrap_or_default();
+        let default = if line.subcommand == "probe" { 1 } else { CHECK_TIMEOUT.as_secs() };
+        for (flag, seconds, default) in [
+            ("--check-timeout", longest(|probe| probe.timeout_seconds.into()), default),
+            ("--initial-delay", longest(|probe| probe.initial_delay_seconds.into()), 0),
+            ("--passing-for", longest(passing_seconds), 0),
+        ] {
+            if seconds > default {
+                line.add_flag(flag, compact_duration(Duration::from_secs(seconds)));
             }
-            return;
         }
-        let commands: Vec<&Probe> = self.container.probes().filter(|probe| probe.is_exec()).collect();
-        let mut urls: Vec<String> =
-            commands.iter().filter_map(|probe| Some(checks::agent_check(self.container, probe)?.to_string())).collect();
-        urls.dedup();
-        for url in urls {
-            line.add_flag(flag, url);
-        }
-        let longest = commands.iter().map(|probe| probe.timeout_seconds).max();
-        if let Some(longest) = longest.filter(|seconds| u64::from(*seconds) > CHECK_TIMEOUT.as_secs()) {
-            line.add_flag("--check-timeout", format!("{longest}s"));
-        }
+    }
+
+    /// Returns the seconds from the gate's opening to the start of the kubelet's other probes. The kubelet counts
+    /// `initialDelaySeconds` from the start of the gate, so the delay may be over when the gate opens.
+    fn probes_delay(&self) -> u64 {
+        let Some(readiness) = &self.container.readiness_probe else { return 0 };
+        // Without a report of Ready, the delay of the livenessProbe would delay the Pod's `Ready`.
+        let is_reported = !readiness.is_exec()
+            || self.planned.ready.is_some()
+            || self.planned.gate().is_some_and(|gate| gate.needs_parent);
+        let liveness = self.spec.pointer("/livenessProbe/initialDelaySeconds").and_then(Value::as_u64);
+        liveness.filter(|_| is_reported).unwrap_or_default().max(readiness.initial_delay_seconds.into())
     }
 
     /// Adds the log level and the container's `terminationMessagePath`, unless they are the defaults.
@@ -242,4 +268,9 @@ impl ContainerLines<'_> {
             line.add_flag("--termination-log", path);
         }
     }
+}
+
+/// Returns the time from the first of the required passes of a probe to the last, in seconds.
+fn passing_seconds(probe: &Probe) -> u64 {
+    u64::from(probe.success_threshold.saturating_sub(1)) * u64::from(probe.period_seconds)
 }

@@ -93,7 +93,6 @@ pub const RULES: &[Rule] = &[
     rule("post-start-before-gate", &[Warning], "A postStart hook runs before the container's command"),
     inject_rule("pre-stop-too-long", &[Warning], "A preStop hook takes longer than its time limit"),
     rule("probe-changed", &[Warning, Note], "A webhook changes a probe of a container in the order"),
-    rule("probe-expands", &[Error], "A probe's command uses a variable that a hook cannot expand"),
     rule("probe-rewritten", &[Error, Warning], "Istio has rewritten a probe, and the original is not known"),
     rule("probe-unreadable", &[Error], "A probe has an invalid field"),
     inject_rule("readiness-needs-later", &[Error, Warning], "A probe or check needs a container that starts later"),

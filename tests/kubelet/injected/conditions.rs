@@ -42,6 +42,24 @@ fn assert_follower_restarts(scene: &Scene, pod: &str) {
     assert_eq!(again.kubelet_status("podgate")["restartCount"], 0);
 }
 
+/// In gates, the kubelet would count the delays of probes from the start of the gate. The kubelet would then kill
+/// `cache`, and `web` would start too early.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn delays_of_probes_count_from_the_opening_of_the_gate() {
+    let scene = apply_injected("inj-probes", "probes.yaml", &[]);
+    let run = scene.follow("probes");
+    let up = run.wait_until_up();
+    for name in ["db", "cache", "api", "web"] {
+        assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
+    }
+    let lives = run.assert_order(&["db", "cache", "api", "web"]);
+    // The delay of 5 s, and three passes in periods of 2 s.
+    let later = lives[3].start_time() - lives[2].start_time();
+    assert!(later >= 8_900.0, "web started {later:.0} ms after api");
+    scene.report(&format!("web started {later:.0} ms after api"));
+}
+
 /// `app` fails if it starts before `mounter` has mounted a file system into the volume that both use.
 #[test]
 #[ignore = "needs a cluster: make e2e"]

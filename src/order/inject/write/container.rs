@@ -8,11 +8,12 @@ use crate::order::edit::{EditError, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::command_lines::{ContainerLines, compact_duration};
 use crate::order::inject::container_list::replace_probes;
+use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::{checks, parts, user_hooks};
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl Writer<'_> {
@@ -27,7 +28,10 @@ impl Writer<'_> {
         let mut found = Place::spec("containers").items(self.found.unwrap_or(&Value::Null)).iter();
         let found = found.find(|item| parts::item_name(item) == Some(&planned.name));
         let log_level = self.plan.sidecar_settings.log_level().or(self.options.sidecar_settings.log_level());
-        let own = ContainerLines { planned, container, spec, found, log_level };
+        let [startup_probe, readiness_probe] =
+            [&container.startup_probe, &container.readiness_probe].map(|probe| expanded(probe.clone(), spec));
+        let own_container = Container { startup_probe, readiness_probe, ..container.clone() };
+        let own = ContainerLines { planned, container: &own_container, spec, found, log_level };
         let (mode, until, quit) = (planned.mode(), planned.until(), planned.quit.clone());
         let mut entry = Container { mode, until, quit, ..container.clone() };
         if let Some(check) = &planned.ready {
@@ -82,6 +86,7 @@ impl Writer<'_> {
         }
         // The kubelet runs this probe, so keep a probe that Istio has rewritten.
         let startup_probe = Probe::deserialize(parts::without_nulls(&own.spec["startupProbe"])).ok();
+        let startup_probe = expanded(startup_probe, own.spec);
         let own = &ContainerLines { container: &Container { startup_probe, ..own.container.clone() }, ..*own };
         let name = &own.planned.name;
         self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
@@ -127,11 +132,6 @@ impl Writer<'_> {
         let at = parts::field_place(place, "postStart");
         let user_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart"));
         let then = user_hooks::then_post_start(user_hook, &own.planned.name, &at)?;
-        let mut container = own.container.clone();
-        if own.planned.is_blocking() && own.planned.ready.is_none() {
-            expand_probes(&mut container, own.spec, place)?;
-        }
-        let own = ContainerLines { container: &container, ..*own };
         let words = own.post_start(then);
         Ok(self.write_hook(place, "postStart", &words)?)
     }
@@ -204,23 +204,22 @@ impl Writer<'_> {
     }
 }
 
-/// Expands the commands of `exec` probes for podgate's hooks: Kubernetes does not expand `$(VARIABLE)` in hooks.
-fn expand_probes(container: &mut Container, spec: &Value, place: &Place) -> Result<(), Finding> {
-    let Container { name, startup_probe, readiness_probe, .. } = container;
+/// Expands the command of an `exec` probe as the kubelet does. Otherwise, Kubernetes would not expand the command in a
+/// hook, and would expand the JSON text of a gate's check.
+fn expanded(mut probe: Option<Probe>, spec: &Value) -> Option<Probe> {
+    let Some(Probe { handler: Handler::Exec(exec), .. }) = &mut probe else { return probe };
     let env = Place::root().to("env").items(spec);
-    let set: BTreeSet<&str> = env.iter().filter_map(parts::item_name).collect();
-    let is_set = |name: &str| set.contains(name);
-    for (field, probe) in [("startupProbe", startup_probe), ("readinessProbe", readiness_probe)] {
-        let Some(Probe { handler: Handler::Exec(exec), .. }) = probe else { continue };
-        for word in &mut exec.command {
-            *word = dollars::expand(word, is_set).map_err(|variable| {
-                let what = format!(
-                    "podgate's hook in {name} must run the command of the {field}, but Kubernetes does not expand $({variable}) in hooks"
-                );
-                let fix = r#"let a shell expand it: ["sh", "-c", "… $VARIABLE …"], or use entrypoint mode for this container"#;
-                Finding::error("probe-expands", place.to(field), what).fix(fix)
-            })?;
-        }
+    let pairs = env.iter().filter_map(|one| Some((parts::item_name(one)?, one["value"].as_str().unwrap_or_default())));
+    let values: BTreeMap<&str, &str> = pairs.collect();
+    // Linux runs no command with a longer word, so the check could not run.
+    let mut room = VARIABLE_MAX;
+    let mut value = |name: &str| {
+        let text = *values.get(name)?;
+        room = room.checked_sub(text.len())?;
+        Some(text)
+    };
+    for word in &mut exec.command {
+        *word = dollars::expand(word, &mut value);
     }
-    Ok(())
+    probe
 }
