@@ -42,6 +42,7 @@ fn probe() -> BoxedStrategy<Value> {
         Just(json!({"grpc": {"port": 9000, "service": "x"}})),
         Just(json!({"exec": {"command": ["pg_isready", "-q"]}})),
         Just(json!({"exec": {"command": ["sh", "-c", "test $(X)"]}})),
+        Just(json!({"exec": {"command": ["x"]}, "initialDelaySeconds": 5, "successThreshold": 3})),
         Just(json!({"exec": {"command": []}})),
     ];
     let seconds = select(vec![json!(0), json!(1), json!(7), json!(30), Value::Null]);

@@ -98,12 +98,8 @@ fn wait(args: Opened) -> Result<(), Failure> {
 
 /// Returns true if the board shows that the container's startupProbe has passed since this start of the gate.
 fn has_passed_startup(view: &PodView, report: &Report) -> bool {
-    match view {
-        PodView::Snapshot(snapshot, _) => {
-            report.ticket.as_ref().is_some_and(|own| snapshot.startup_passed.values().any(|ticket| ticket == own))
-        }
-        PodView::NoSnapshot { .. } => false,
-    }
+    let own = report.ticket.as_ref();
+    own.is_some() && view.snapshot().is_some_and(|shown| shown.startup_passed.values().any(|one| Some(one) == own))
 }
 
 fn read_gate(args: &Opened) -> Result<Gate, Failure> {

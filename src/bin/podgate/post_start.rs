@@ -69,7 +69,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
         since,
         timeout: waits.timeout,
     };
-    let checks = Checks::new(waits.check, waits.check_timeout, since).as_probes(&times, since);
+    let checks = Checks::new(waits.check, waits.check_timeout, since).in_sequence(&times, since);
     let fallback = Checks::new(fallback_check, waits.check_timeout, since);
     wait.run(checks, fallback, &mut reporter, messenger)
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let since = now();
     let deadline = since + args.limit + args.times.passing_for;
     let start = since.checked_sub(process.map_or(Duration::ZERO, process::age)).unwrap_or(since);
-    let mut checks = Checks::new([check], args.check_timeout, since).as_probes(&args.times, start);
+    let mut checks = Checks::new([check], args.check_timeout, since).in_sequence(&args.times, start);
     let report = Report { started: true, process, ..new_report(sources.sandbox.clone(), &[]) };
     let mut reporter = Reporter::new(args.self_dir, Some(args.container.clone()), report);
     let mut watch = sources.watch();

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// field. A person has added all other flags in a command line.
 const WRITTEN: &str = "--container --until --check --check-timeout --check-limit --wait --timeout --on-timeout --fail-fast \
     --tether --ready-check --fallback-check --restart-with --stop-after --stop-signal --log-level --termination-log --then \
-    --then-timeout --initial-delay readinessProbe--limit startupProbe--or-waiting startupProbe--sidecar-check preStop--grace preStop--log-to";
+    --then-timeout --initial-delay --passing-for readinessProbe--limit startupProbe--or-waiting startupProbe--sidecar-check preStop--grace preStop--log-to";
 
 /// Returns true if `inject` never writes `flag` into the field `short`. `flag` may include a value.
 fn is_added(short: &str, flag: &str) -> bool {

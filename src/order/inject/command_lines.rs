@@ -56,8 +56,7 @@ impl ContainerLines<'_> {
         if gate.needs_parent {
             line.add_flag("--tether", "parent");
             // Escape the check, because Kubernetes expands variables in `command`.
-            let checks = self.ready_checks();
-            checks.iter().for_each(|check| line.add_flag("--ready-check", dollars::escape(check)));
+            self.ready_checks().iter().for_each(|check| line.add_flag("--ready-check", dollars::escape(check)));
             self.add_probe_times(&mut line, &self.exec_probes());
         }
         for one in &gate.restarts_with {

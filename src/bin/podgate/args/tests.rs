@@ -33,7 +33,7 @@ const PATH: &str = "-|--|[a-z/=-][a-z/= -]{0,7}";
 const SWITCH: &str = "";
 
 /// Flags that `inject` writes: subcommand, flag, pattern of the values, and maximum number of occurrences.
-const FLAGS: [(&str, &str, &str, usize); 24] = [
+const FLAGS: [(&str, &str, &str, usize); 30] = [
     ("entrypoint", "--container", NAME, 1),
     ("entrypoint", "--until", "[a-z]{1,5}(=Started|=Exited)?", 3),
     ("entrypoint", "--check", CHECK, 3),
@@ -58,6 +58,12 @@ const FLAGS: [(&str, &str, &str, usize); 24] = [
     ("pre-stop", "--then", COMMAND, 1),
     ("opened", "--check", CHECK, 2),
     ("opened", "--check-timeout", DURATION, 1),
+    ("entrypoint", "--initial-delay", DURATION, 1),
+    ("entrypoint", "--passing-for", DURATION, 1),
+    ("post-start", "--initial-delay", DURATION, 1),
+    ("post-start", "--passing-for", DURATION, 1),
+    ("opened", "--container", NAME, 1),
+    ("opened", "--check-limit", DURATION, 1),
 ];
 
 fn command_line() -> impl Strategy<Value = (&'static str, AgentCommand)> {

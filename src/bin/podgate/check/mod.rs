@@ -88,10 +88,8 @@ impl Checks {
 
     /// Runs the checks as the probes of a container that has run since `start`: the startupProbe, then the
     /// readinessProbe.
-    pub(crate) fn as_probes(mut self, times: &ProbeTimes, start: Instant) -> Checks {
-        for entry in &mut self.entries {
-            entry.due = entry.due.max(start + times.initial_delay);
-        }
+    pub(crate) fn in_sequence(mut self, times: &ProbeTimes, start: Instant) -> Checks {
+        self.entries.iter_mut().for_each(|entry| entry.due = start + times.initial_delay);
         Checks { passing_for: Some(times.passing_for), ..self }
     }
 
@@ -209,11 +207,9 @@ impl Checks {
         let search_period = (waited / 10).clamp(PERIOD_MAX, SEARCH_PERIOD_MAX);
         let passing_for = self.passing_for.filter(|_| index + 1 == self.entries.len()).unwrap_or_default();
         let entry = &mut self.entries[index];
-        let passes_since = outcome.is_ok().then(|| entry.passes_since.unwrap_or(now));
-        entry.passes_since = passes_since;
-        let is_enough = passes_since.is_some_and(|since| now.saturating_duration_since(since) >= passing_for);
-        entry.pending =
-            outcome.err().or_else(|| (!is_enough).then(|| "has passed, but must pass for longer".to_owned()));
+        entry.passes_since = outcome.is_ok().then(|| entry.passes_since.unwrap_or(now));
+        let is_short = entry.passes_since.is_some_and(|since| now.saturating_duration_since(since) < passing_for);
+        entry.pending = outcome.err().or_else(|| is_short.then(|| "has passed, but must pass for longer".to_owned()));
         (entry.due, entry.search_due) = (now + pause, now + search_period);
     }
 

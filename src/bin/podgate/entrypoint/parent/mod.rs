@@ -69,7 +69,7 @@ pub(super) fn run(
         watch: (needs_watch && sources.has_source()).then(|| sources.watch()),
         checks: Checks::new(args.ready_check.clone(), args.waits.check_timeout, started)
             .with_command()
-            .as_probes(&args.times, started),
+            .in_sequence(&args.times, started),
         next_read: started,
         has_warned: false,
         args: &args,
