@@ -162,7 +162,6 @@ fn held_interval_ends_with_the_opening() {
         line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>(),
         ["api", "present", "1.50 s", "+6.82 s", "+7.42 s", "0.60 s"]
     );
-    assert!(run(&server, "svg").contains("api: gate waited from +4.22 s, started +6.82 s"));
     let api = row(&timeline, "api");
     assert_eq!((&api["mode"], &api["bars"][1]["kind"]), (&json!("hold"), &json!("gate")));
 }

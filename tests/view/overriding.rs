@@ -174,12 +174,12 @@ fn overrides_open_the_gates_of_held_containers() {
 #[test]
 fn impossible_overrides_fail_with_one_line() {
     let table: [(&str, &str, Change); 10] = [
-        ("missing", "the Pod has no container missing; choose one of db, api, web, worker", |_| {}),
-        ("missing", "the Pod has no container missing", |pod| {
+        ("missing", "the sidecar does not track missing", |_| {}),
+        ("missing", "the sidecar does not track missing", |pod| {
             pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("terminating");
         }),
-        ("podgate", "podgate is podgate's sidecar", |_| {}),
-        ("once", "once is an init container", |_| {}),
+        ("podgate", "the sidecar does not track podgate", |_| {}),
+        ("once", "the sidecar does not track once", |_| {}),
         ("db", "is being deleted", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z")),
         ("db", "sandbox is unknown, so no state can be set. The sidecar runs, but has published nothing", |pod| {
             pod["metadata"]["annotations"] = json!({});
@@ -242,7 +242,10 @@ fn usage_errors_exit_with_64_and_send_no_request() {
         (&["override", "ordered"][..], "CONTAINER=STATE"),
         (&["override", "ordered", "db"], "db: the state is missing; write for example db=Ready"),
         (&["override", "ordered", "db=ready"], "one of Started, Ready, Completed, Failed"),
-        (&["override", "ordered", "db=Exited"], "set Completed"),
+        (
+            &["override", "ordered", "db=Exited"],
+            "\"Exited\" cannot be set; set one of Started, Ready, Completed, Failed",
+        ),
         (&["override", "ordered", "DB=Ready"], "not a valid container name"),
         (&["override", "ordered", "db=Ready", "db=Started"], "db is given twice"),
         (&["override", "ordered", "--remove", "db=Ready"], "takes only the container name"),

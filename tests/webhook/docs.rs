@@ -11,11 +11,8 @@ const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/webhook.md");
 
 #[test]
 fn docs_show_the_current_help() {
-    let [help, same] = ["--help", "help"].map(|word| {
-        let output = Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg(word).env_clear().output();
-        String::from_utf8(output.unwrap().stdout).unwrap()
-    });
-    assert_eq!(help, same);
+    let output = Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg("--help").env_clear().output();
+    let help = String::from_utf8(output.unwrap().stdout).unwrap();
     let block = format!("```text\n$ podgate-webhook --help\n{}\n```\n", help.trim_end());
     let docs = fs::read_to_string(DOCS).unwrap();
     if std::env::var_os("PODGATE_REGENERATE").is_some() {

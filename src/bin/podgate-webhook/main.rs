@@ -29,11 +29,7 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    // clap provides a `help` command only for programs with subcommands.
-    let is_help = std::env::args_os().nth(1).is_some_and(|first| first == "help");
-    let parsed =
-        if is_help { args::Args::try_parse_from(["podgate-webhook", "--help"]) } else { args::Args::try_parse() };
-    match parsed {
+    match args::Args::try_parse() {
         Ok(args) => run::run(&args),
         Err(error) => {
             let _ = error.print();

@@ -70,15 +70,7 @@ fn parse_target(text: &str) -> Result<OverrideTarget, String> {
     let parse = |state: &str| {
         let found = SETTABLE_STATES.into_iter().find(|known| known.as_str() == state);
         found.ok_or_else(|| {
-            let states = SETTABLE_STATES.map(State::as_str).join(", ");
-            match state {
-                "Exited" => {
-                    "Exited is a condition, not a state; set Completed (exit code 0) or Failed (any other code)"
-                        .to_owned()
-                }
-                "Waiting" | "NotReady" => format!("no hook or gate can wait for {state}; set one of {states}"),
-                _ => format!("{state:?} is not a state; set one of {states}"),
-            }
+            format!("{state:?} cannot be set; set one of {}", SETTABLE_STATES.map(State::as_str).join(", "))
         })
     };
     Ok(OverrideTarget { container: name.to_owned(), state: state.map(parse).transpose()? })

@@ -3,7 +3,7 @@
 
 use super::args::OverrideTarget;
 use crate::pod::Pod;
-use crate::pod::shape::{PodContainer, Role};
+use crate::pod::shape::PodContainer;
 use crate::pod::view::{pod_containers, view};
 use podgate::core::container::Mode;
 use podgate::core::names::OVERRIDE_PREFIX;
@@ -41,9 +41,6 @@ pub(super) fn plan_set(
         return Err(format!("the Pod {name:?} is being deleted: its hooks are released and its gates never open"));
     }
     let containers = pod_containers(pod);
-    for target in targets {
-        check_target(&containers, &target.container)?;
-    }
     let view = view(pod, namespace, now);
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let before = match (Snapshot::from_annotations(&annotations), &view.stale_reason) {
@@ -111,22 +108,6 @@ pub(super) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<Over
     };
     let changes = overrides.into_iter().map(change).collect();
     Ok(OverridePlan { sandbox: snapshot.as_ref().map(|snapshot| snapshot.sandbox.to_string()), changes })
-}
-
-/// Returns an error unless hooks and gates can wait for the container `name`.
-fn check_target(containers: &[PodContainer<'_>], name: &str) -> Result<(), String> {
-    let ordered = containers.iter().filter(|c| c.role == Role::Container).map(|c| c.spec.name.as_str());
-    let ordered = ordered.collect::<Vec<_>>().join(", ");
-    Err(match containers.iter().find(|c| c.spec.name == name).map(|c| c.role) {
-        Some(Role::Container) => return Ok(()),
-        Some(Role::Sidecar) => {
-            format!("{name} is podgate's sidecar, and nothing waits for it; choose one of {ordered}")
-        }
-        Some(Role::Init) => format!(
-            "{name} is an init container, which ends before regular containers start, so nothing waits for it; choose one of {ordered}"
-        ),
-        None => format!("the Pod has no container {name}; choose one of {ordered}"),
-    })
 }
 
 /// Describes the effect of the change from `before` to `after` on the waiting hooks and gates that have conditions on

@@ -23,8 +23,8 @@ pub(crate) struct Logins {
 const DOCKER_HUB_HOSTS: [&str; 2] = ["docker.io", "index.docker.io"];
 
 impl Logins {
-    /// Adds the credentials in a `.dockerconfigjson`, a legacy `.dockercfg`, or a Secret that contains such a file. The
-    /// credentials of earlier files take precedence.
+    /// Adds the credentials in a `.dockerconfigjson`, or a Secret that contains such a file. The credentials of earlier
+    /// files take precedence.
     pub(crate) fn add_file(&mut self, file: &Value) -> Result<(), String> {
         if file.get("kind").and_then(Value::as_str) == Some("Secret") {
             return self.add_file(&secret_content(file)?);
@@ -33,8 +33,7 @@ impl Logins {
         self.has_helper |= helper("credsStore") || helper("credHelpers");
         let auths = match file.get("auths") {
             Some(auths) => auths,
-            None if self.has_helper || file.as_object().is_some_and(serde_json::Map::is_empty) => return Ok(()),
-            // In a legacy file, the top-level object contains the credentials.
+            None if file.is_object() => return Ok(()),
             None => file,
         };
         let Value::Object(auths) = auths else { return Err("the logins (auths) are not an object".to_owned()) };
@@ -64,15 +63,13 @@ impl Logins {
 
 /// Returns the parsed credentials file from a Secret.
 fn secret_content(secret: &Value) -> Result<Value, String> {
-    for name in [".dockerconfigjson", ".dockercfg"] {
-        let text = match (secret["stringData"][name].as_str(), secret["data"][name].as_str()) {
-            (Some(plain), _) => plain.to_owned(),
-            (None, Some(encoded)) => decode_base64(encoded)?,
-            (None, None) => continue,
-        };
-        return serde_json::from_str(&text).map_err(|_| format!("{name} in the Secret is not JSON"));
-    }
-    Err("the Secret has no .dockerconfigjson".to_owned())
+    let name = ".dockerconfigjson";
+    let text = match (secret["stringData"][name].as_str(), secret["data"][name].as_str()) {
+        (Some(plain), _) => plain.to_owned(),
+        (None, Some(encoded)) => decode_base64(encoded)?,
+        (None, None) => return Err(format!("the Secret has no {name}")),
+    };
+    serde_json::from_str(&text).map_err(|_| format!("{name} in the Secret is not JSON"))
 }
 
 fn decode_base64(base64: &str) -> Result<String, String> {
@@ -167,7 +164,6 @@ mod tests {
         for secret in [
             json!({"kind": "Secret", "data": {".dockerconfigjson": encoded}}),
             json!({"kind": "Secret", "stringData": {".dockerconfigjson": inner}}),
-            json!({"kind": "Secret", "stringData": {".dockercfg": "{\"r.example\": {\"auth\": \"dTpw\"}}"}}),
         ] {
             let mut logins = Logins::default();
             logins.add_file(&secret).unwrap();

@@ -3,7 +3,6 @@
 
 use super::scale::ticks;
 use super::shape::{BarKind, BarStyle, Row, Timeline, format_seconds};
-use super::text::format_offset;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 960.0;
@@ -47,8 +46,7 @@ const STYLE: &str = "\
 .pg .dim{fill:#59636e;font-size:11px}
 .pg .head{font-size:15px;font-weight:600}
 .pg .grid{stroke:#d1d9e0;stroke-width:1}
-.pg .bg,.pg .about{fill:#ffffff}
-.pg .about{opacity:.45}
+.pg .bg{fill:#ffffff}
 .pg .wait{stroke:#818b98;stroke-width:2;stroke-dasharray:.1 5;stroke-linecap:round}
 .pg .pull{fill:#0969da}
 .pg .gate{fill:#8250df}
@@ -59,7 +57,7 @@ const STYLE: &str = "\
 .pg text{fill:#e6edf3}
 .pg .dim{fill:#9198a1}
 .pg .grid{stroke:#3d444d}
-.pg .bg,.pg .about{fill:#0d1117}
+.pg .bg{fill:#0d1117}
 .pg .wait{stroke:#9198a1}
 .pg .pull{fill:#4493f8}
 .pg .gate{fill:#ab7df8}
@@ -73,7 +71,7 @@ pub(crate) fn render(timeline: &Timeline) -> String {
     let height = TOP + rows * ROW_HEIGHT + 48.0;
     let mut out = String::new();
     let name = escape(&format!("Start of {}", timeline.pod));
-    let about = escape(&description(timeline));
+    let about = escape(&timeline.summary);
     let _ = writeln!(
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" class="pg" role="img" aria-labelledby="pg-title pg-desc" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">
@@ -114,29 +112,6 @@ fn x_position(ms: i64, timeline: &Timeline) -> f64 {
     LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
 }
 
-/// Describes the chart in words.
-fn description(timeline: &Timeline) -> String {
-    let describe = |row: &Row| {
-        let mut parts = Vec::new();
-        let mut part = |word: &str, moment| {
-            let at = format_offset(moment, timeline.from);
-            if !at.is_empty() {
-                parts.push(format!("{word} {at}"));
-            }
-        };
-        part("gate waited from", row.gate_from());
-        part("started", row.started);
-        part("Ready", row.ready);
-        part("ended", row.ended);
-        if parts.is_empty() {
-            parts.push("not started".to_owned());
-        }
-        format!("{}: {}.", row.name, parts.join(", "))
-    };
-    let rows: Vec<String> = timeline.containers.iter().map(describe).collect();
-    format!("{} {}", timeline.summary, rows.join(" "))
-}
-
 fn write_row(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
     let top = TOP + index as f64 * ROW_HEIGHT;
     let (middle, bar_top) = (top + ROW_HEIGHT / 2.0, top + (ROW_HEIGHT - BAR_HEIGHT) / 2.0);
@@ -163,14 +138,6 @@ fn write_row(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
             out,
             r#"<rect class="{class}" x="{from:.1}" y="{bar_top:.1}" width="{width:.1}" height="{BAR_HEIGHT}" rx="2"><title>{title}</title></rect>"#
         );
-        if !bar.exact {
-            // Mark the uncertain second. The bar begins at an unknown time within this second.
-            let about = (x_position(bar.from + 1000, timeline) - from).min(width);
-            let _ = writeln!(
-                out,
-                r#"<rect class="about" x="{from:.1}" y="{bar_top:.1}" width="{about:.1}" height="{BAR_HEIGHT}"/>"#
-            );
-        }
     }
 }
 
@@ -189,11 +156,5 @@ fn write_legend(out: &mut String, timeline: &Timeline, y: f64) {
         };
         let _ = writeln!(out, r#"<text class="dim" x="{text:.1}" y="{y:.1}">{label}</text>"#);
         x += LEGEND_GAP + LETTER_WIDTH * label.chars().count() as f64;
-    }
-    if timeline.containers.iter().flat_map(|row| &row.bars).any(|bar| !bar.exact && bar.kind != BarKind::Wait) {
-        let text = x + 18.0;
-        let _ = write!(out, r#"<rect class="run" x="{x:.1}" y="{top:.1}" width="12" height="10" rx="2"/>"#);
-        let _ = writeln!(out, r#"<rect class="about" x="{x:.1}" y="{top:.1}" width="12" height="10"/>"#);
-        let _ = writeln!(out, r#"<text class="dim" x="{text:.1}" y="{y:.1}">pale: began within this second</text>"#);
     }
 }

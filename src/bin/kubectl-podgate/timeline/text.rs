@@ -109,7 +109,7 @@ fn write_legend(out: &mut String, timeline: &Timeline, colors: bool) {
 }
 
 /// Formats a moment as the time since the beginning of the chart.
-pub(super) fn format_offset(moment: Option<Moment>, from: i64) -> String {
+fn format_offset(moment: Option<Moment>, from: i64) -> String {
     let Some(moment) = moment else { return String::new() };
     format!("{}+{}", if moment.exact { "" } else { "~" }, format_seconds(moment.at - from))
 }
