@@ -143,7 +143,11 @@ fn override_opens_a_waiting_hook() {
     let (code, text) = run_podgate(&run, &["status"]);
     assert!(code == 3 && text.contains("db holds back api until db=Ready"), "{text}");
     let (code, text) = run_podgate(&run, &["override", "nobody=Ready"]);
-    assert!(code == 1 && text.contains("the sidecar does not track nobody, so this state cannot be set; choose one of api, db"), "{text}");
+    assert!(
+        code == 1
+            && text.contains("the sidecar does not track nobody, so this state cannot be set; choose one of api, db"),
+        "{text}"
+    );
     // An override for another sandbox has no effect.
     kubectl(&["-n", &scene.namespace, "annotate", "pod", &run.pod, "override.podgate.io/db=Ready@00000000-1-00000000"]);
     std::thread::sleep(std::time::Duration::from_secs(1));
