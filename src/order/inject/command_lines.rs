@@ -46,6 +46,7 @@ impl ContainerLines<'_> {
             let is_ready = until.want == WantedState::Ready;
             line.add_flag("--until", if is_ready { until.container.clone() } else { until.to_string() });
         }
+        // Escape all checks, because Kubernetes expands variables in `command`.
         for check in &gate.checks {
             line.add_flag("--check", dollars::escape(&check.to_string()));
         }
@@ -55,7 +56,6 @@ impl ContainerLines<'_> {
         }
         if gate.needs_parent {
             line.add_flag("--tether", "parent");
-            // Escape the check, because Kubernetes expands variables in `command`.
             self.ready_checks().iter().for_each(|check| line.add_flag("--ready-check", dollars::escape(check)));
             self.add_probe_times(&mut line, &self.exec_probes());
         }
@@ -249,7 +249,7 @@ impl ContainerLines<'_> {
     /// `initialDelaySeconds` from the start of the gate, so the delay may be over when the gate opens.
     fn probes_delay(&self) -> u64 {
         let Some(readiness) = &self.container.readiness_probe else { return 0 };
-        // Without a report of Ready, the delay of the livenessProbe would delay the Pod's `Ready`.
+        // If only the kubelet can detect Ready, the longer delay would make the Pod Ready too late.
         let is_reported = !readiness.is_exec()
             || self.planned.ready.is_some()
             || self.planned.gate().is_some_and(|gate| gate.needs_parent);

@@ -42,8 +42,8 @@ fn assert_follower_restarts(scene: &Scene, pod: &str) {
     assert_eq!(again.kubelet_status("podgate")["restartCount"], 0);
 }
 
-/// In gates, the kubelet would count the delays of probes from the start of the gate. The kubelet would then kill
-/// `cache`, and `web` would start too early.
+/// The kubelet itself counts the delays of probes from the start of the gate. It would then kill `cache`, and `web` would
+/// start too early.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn delays_of_probes_count_from_the_opening_of_the_gate() {
