@@ -91,15 +91,17 @@ impl ProbeProgress {
         &self.stages[self.stage_index].probe
     }
 
-    /// Returns the time since the container's start at which the next attempt is due.
-    pub fn next_due(&self) -> Duration {
+    /// Returns the time since the container's start at which the next attempt is due. If no socket listens on the
+    /// probe's port, an attempt can succeed only if the connection is redirected, so attempts are less frequent.
+    pub fn next_due(&self, is_listening: bool) -> Duration {
         let probe = self.probe();
         let earliest = self.earliest_attempt();
         let Some(last) = self.attempted_at else { return earliest };
         let period = seconds(probe.period_seconds);
         // After the first success, thresholds count at most one attempt per period, as in the kubelet.
         let counting = self.verdict == ProbeVerdict::Passed || self.successes > 0;
-        let wait = if counting { period.max(MIN_INTERVAL) } else { interval(last, period, self.min_interval) };
+        let shortest = if is_listening { self.min_interval } else { self.min_interval.max(last / 10) };
+        let wait = if counting { period.max(MIN_INTERVAL) } else { interval(last, period, shortest) };
         earliest.max(last + wait)
     }
 

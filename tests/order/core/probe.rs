@@ -46,20 +46,29 @@ fn interval_grows_from_the_minimum_to_the_period() {
 #[test]
 fn attempts_slow_down_after_the_first_success() {
     let mut progress = readiness(probe());
-    assert_eq!(progress.next_due(), ms(0));
+    assert_eq!(progress.next_due(true), ms(0));
     progress.record(ms(1), false);
-    assert_eq!(progress.next_due(), ms(11));
+    assert_eq!(progress.next_due(true), ms(11));
     progress.record(ms(12), true);
-    assert_eq!((progress.verdict(), progress.next_due()), (ProbeVerdict::Passed, ms(10_012)));
+    assert_eq!((progress.verdict(), progress.next_due(true)), (ProbeVerdict::Passed, ms(10_012)));
     let mut progress = readiness(Probe { success_threshold: 2, ..probe() });
     progress.record(ms(12), true);
-    assert_eq!((progress.verdict(), progress.next_due()), (ProbeVerdict::NotYet, ms(10_012)));
+    assert_eq!((progress.verdict(), progress.next_due(true)), (ProbeVerdict::NotYet, ms(10_012)));
+}
+
+#[test]
+fn attempts_are_rare_while_no_socket_listens() {
+    let mut progress = readiness(probe());
+    progress.record(ms(2_000), false);
+    assert_eq!((progress.next_due(true), progress.next_due(false)), (ms(2_016), ms(2_200)));
+    progress.record(ms(200_000), false);
+    assert_eq!((progress.next_due(true), progress.next_due(false)), (ms(205_000), ms(210_000)));
 }
 
 #[test]
 fn early_attempts_respect_the_initial_delay() {
     let progress = readiness(Probe { initial_delay_seconds: 2, ..probe() });
-    assert_eq!((progress.next_due(), progress.earliest_attempt()), (ms(2_000), ms(2_000)));
+    assert_eq!((progress.next_due(true), progress.earliest_attempt()), (ms(2_000), ms(2_000)));
 }
 
 #[test]
@@ -78,7 +87,7 @@ fn thresholds_count_one_attempt_per_period() {
             assert_eq!(progress.verdict(), *verdict, "after {at} ms");
         }
         progress.record(ms(9_000), true);
-        assert_eq!((progress.verdict(), progress.next_due()), (Passed, ms(10_000)));
+        assert_eq!((progress.verdict(), progress.next_due(true)), (Passed, ms(10_000)));
     }
 }
 
@@ -88,7 +97,7 @@ fn startup_probe_runs_first_and_only_once() {
         ProbeProgress::new(Some(&probe()), Some(&Probe { period_seconds: 3, ..probe() }), Duration::ZERO).unwrap();
     progress.record(ms(50), true);
     assert_eq!(
-        (progress.verdict(), progress.probe().period_seconds, progress.next_due()),
+        (progress.verdict(), progress.probe().period_seconds, progress.next_due(true)),
         (ProbeVerdict::StartupPassed, 3, ms(0))
     );
     progress.record(ms(51), true);

@@ -123,12 +123,18 @@ impl Directories {
     /// [`reread_interval`] too, in case inotify loses an event. Cancel-safe.
     pub(crate) async fn changed(&mut self) {
         let reread = reread_interval(self.last_event.elapsed());
-        if let Some((at, rounds)) = self.rechecks
+        // The caller has read the reports after the event. Only a released tether needs another check.
+        while let Some((at, rounds)) = self.rechecks
             && let Some(pause) = RECHECK_DELAYS.get(rounds)
         {
             tokio::time::sleep_until((at + *pause).into()).await;
             self.rechecks = Some((at, rounds + 1));
-            return;
+            let needs_check = |name: &String, seen: &LastSeen| {
+                !seen.is_checked || seen.is_tether_held && !tether::is_held(&self.root, name)
+            };
+            if self.last_seen.iter().any(|(name, seen)| needs_check(name, seen)) {
+                return;
+            }
         }
         self.rechecks = None;
         if let Some(before) = self.handled_since.take() {

@@ -87,7 +87,10 @@ impl ProbeLane {
         if self.attempt.is_some() || self.progress.is_finished() && self.confirmation.is_none() {
             return None;
         }
-        let wait = if self.is_expedited { self.progress.earliest_attempt() } else { self.progress.next_due() };
+        // The checks end when a socket listens or the kernel does not answer.
+        let is_listening = self.listen_check_at.is_none();
+        let wait =
+            if self.is_expedited { self.progress.earliest_attempt() } else { self.progress.next_due(is_listening) };
         let regular = self.since + wait;
         Some(self.confirmation.map_or(regular, |confirming| confirming.due.max(self.since).min(regular)))
     }
