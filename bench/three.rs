@@ -45,10 +45,7 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("db and api as native sidecars, with an idle one", idle(native.clone())),
         ("the same native sidecars, with three execs", three_execs(idle(native))),
         ("podgate, entrypoint", pod(db(), others(|container, until| container.gate(until)))),
-        (
-            "podgate, entrypoint, without startupProbes",
-            pod(db(), others(|container, until| container.gate(until).without_startup_probe())),
-        ),
+        ("podgate, entrypoint, probe-port", probe_port(pod(db(), others(|container, until| container.gate(until))))),
         ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),
         ("podgate, hold, exec probe every 10 s", {
             pod(exec(|db, command| db.wrapped_probe(command)), others(|container, until| container.held(until)))
@@ -57,6 +54,22 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
     ];
     rows.retain(|(label, _)| words.is_empty() || words.iter().any(|word| label.contains(word)));
     rows
+}
+
+/// Replaces the execs of the gates' startupProbes and of the sidecar's hook with requests to a port of the sidecar.
+fn probe_port(mut pod: Value) -> Value {
+    let probe = |path: &str, limit: u32| json!({"httpGet": {"path": path, "port": 9091}, "periodSeconds": 1, "timeoutSeconds": limit, "failureThreshold": limit});
+    let sidecar = &mut pod["spec"]["initContainers"][0];
+    sidecar["args"] = json!(["--probe-addr", ":9091"]);
+    sidecar["startupProbe"] = probe("/podgate/ready", 60);
+    sidecar.as_object_mut().expect("an object").remove("lifecycle");
+    for container in pod["spec"]["containers"].as_array_mut().expect("a list") {
+        if !container["startupProbe"].is_null() {
+            let path = format!("/podgate/opened/{}", container["name"].as_str().expect("a name"));
+            container["startupProbe"] = probe(&path, 335);
+        }
+    }
+    pod
 }
 
 /// Adds an idle native sidecar in place of podgate's.

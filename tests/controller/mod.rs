@@ -140,6 +140,15 @@ fn free_port() -> u16 {
     free_address().port()
 }
 
+/// Returns the sidecar's response to a request for `path`.
+fn get(port: u16, path: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
 #[test]
 fn wrong_setup_has_an_error_message_and_exit_code() {
     let pod = Pod::new();
@@ -323,13 +332,7 @@ fn metrics_are_served_at_the_given_address() {
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     pod.report("db", Report::default());
     until("db is Ready", || pod.state("db") == State::Ready);
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
-        page
-    };
+    let get = |path: &str| get(metrics, path);
     let page = get("/metrics");
     for line in [
         "podgate_build_info{version=",

@@ -11,11 +11,14 @@ use crate::order::inject::checks;
 use crate::order::inject::parts::without_nulls;
 use crate::order::inject::user_hooks::ThenCommand;
 use crate::order::plan::{ContainerPlan, GatePlan};
+use crate::order::sidecar_settings::{PROBE_PORT, SidecarSettings};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Seconds from podgate's own time limit to the kubelet's limit for a probe. Podgate thus fails first, with the reason.
 const EXTRA_SECONDS: u64 = 5;
+/// Time without a sidecar, in seconds, after which a startupProbe that asks the sidecar fails.
+const OUTAGE_SECONDS: u64 = 30;
 /// Time limit for a hook that waits only for the container's start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -27,7 +30,7 @@ pub(super) struct ContainerLines<'a> {
     pub(super) spec: &'a Value,
     /// The container with the parts of an earlier injection, if any.
     pub(super) found: Option<&'a Value>,
-    pub(super) log_level: Option<&'a str>,
+    pub(super) settings: &'a SidecarSettings,
 }
 
 /// Formats a duration without spaces, such as `2m30s`, so that a shell needs no quotes.
@@ -143,7 +146,7 @@ impl ContainerLines<'_> {
         if logs {
             line.add_flag("--log-to", "/proc/1/fd/2");
         }
-        if let Some(level) = self.log_level {
+        if let Some(level) = self.settings.log_level() {
             line.add_flag("--log-level", level);
         }
         if let Some(ThenCommand { command, duration: takes }) = then {
@@ -193,8 +196,19 @@ impl ContainerLines<'_> {
         let limit =
             [whole, EXTRA_SECONDS, allowed, delay].into_iter().fold(0, u64::saturating_add).min(i32::MAX as u64);
         let grace = self.spec.pointer("/startupProbe/terminationGracePeriodSeconds").filter(|grace| grace.is_u64());
+        // Only a process in the container can run an `exec` probe.
+        let port = self.settings.port(PROBE_PORT).filter(|_| !own.is_some_and(Probe::is_exec));
+        let request = port.map(|port| {
+            let times = [("delay", delay), ("limit", allowed)].into_iter().filter(|(_, seconds)| *seconds > 0);
+            let times: Vec<String> = times.map(|(name, seconds)| format!("{name}={seconds}")).collect();
+            let path = [&format!("{}{}", names::OPENED_PATH, self.planned.name), &*times.join("&")].join("?");
+            json!({"path": path.trim_end_matches('?'), "port": port})
+        });
+        let words = request.is_none().then(|| json!({"command": with_added_flags(line, self.found, "startupProbe")}));
         without_nulls(&json!({
-            "exec": {"command": with_added_flags(line, self.found, "startupProbe")},
+            "exec": words,
+            "httpGet": request,
+            "failureThreshold": port.map(|_| OUTAGE_SECONDS),
             // The kubelet first runs the probe after one period, so use the shortest period.
             "periodSeconds": 1,
             "timeoutSeconds": limit,
@@ -259,7 +273,7 @@ impl ContainerLines<'_> {
 
     /// Adds the log level and the container's `terminationMessagePath`, unless they are the defaults.
     fn add_message_flags(&self, line: &mut AgentCommand) {
-        if let Some(level) = self.log_level {
+        if let Some(level) = self.settings.log_level() {
             line.add_flag("--log-level", level);
         }
         let path = self.spec["terminationMessagePath"].as_str();

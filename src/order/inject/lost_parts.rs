@@ -59,7 +59,9 @@ fn lost_sidecar_parts(expected: &Value, returned: &Value) -> Vec<String> {
         lost.push(format!("variable {}", parts::CONTAINERS_VARIABLE));
     }
     lost.extend(lost_items(own, found, "volumeMounts", "mount", |_| true));
-    let fields = ["command", "args", "lifecycle"].into_iter().filter(|field| !covers(&found[*field], &own[*field]));
+    let fields = ["command", "args", "lifecycle", "startupProbe"]
+        .into_iter()
+        .filter(|field| !covers(&found[*field], &own[*field]));
     lost.extend(fields.map(str::to_owned));
     lost
 }

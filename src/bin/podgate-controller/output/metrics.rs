@@ -1,12 +1,7 @@
-//! Prometheus metrics and the HTTP page that serves them. By default, the sidecar opens no port for metrics.
+//! Prometheus metrics. By default, the sidecar opens no port for metrics.
 
 use crate::clock::now;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::StatusCode;
 use podgate::core::state::State;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -17,20 +12,10 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tracing::warn;
 
 type Labels = Vec<(&'static str, String)>;
-
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Limit on concurrent clients. Usually, one Prometheus server scrapes the sidecar.
-const MAX_CLIENTS: usize = 8;
 
 pub(crate) struct Metrics {
     registry: Registry,
@@ -106,42 +91,10 @@ impl Metrics {
     }
 }
 
-pub(crate) async fn serve(metrics: Rc<Metrics>, listener: TcpListener) {
-    let slots = Arc::new(Semaphore::new(MAX_CLIENTS));
-    loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                warn!(%error, "cannot accept a connection to the metrics port");
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                continue;
-            }
-        };
-        let metrics = Rc::clone(&metrics);
-        let service = service_fn(move |request: Request<Incoming>| {
-            let answer = respond(&metrics, &request);
-            async move { Ok::<_, Infallible>(answer) }
-        });
-        tokio::task::spawn_local(async move {
-            let mut server = http1::Builder::new();
-            let server = server.timer(TokioTimer::new()).header_read_timeout(CLIENT_TIMEOUT).keep_alive(false);
-            let connection = server.serve_connection(TokioIo::new(stream), service);
-            let _ = tokio::time::timeout(CLIENT_TIMEOUT, connection).await;
-            drop(slot);
-        });
+/// Answers a request to the metrics port.
+pub(crate) fn respond(metrics: &Metrics, path: &str) -> (StatusCode, String) {
+    match path {
+        "/metrics" => (StatusCode::OK, metrics.render()),
+        _ => (StatusCode::NOT_FOUND, "metrics are at /metrics\n".to_owned()),
     }
-}
-
-fn respond(metrics: &Metrics, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let (status, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => (StatusCode::OK, metrics.render()),
-        (&Method::GET, _) => (StatusCode::NOT_FOUND, "metrics are at /metrics\n".to_owned()),
-        _ => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
-    };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    response.headers_mut().insert(hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
-    response
 }

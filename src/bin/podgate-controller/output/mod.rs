@@ -2,5 +2,7 @@
 
 pub(crate) mod board;
 pub(crate) mod hold_files;
+pub(crate) mod http_server;
 pub(crate) mod metrics;
 pub(crate) mod publisher;
+pub(crate) mod startup_probes;

@@ -18,12 +18,15 @@ use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::StatusTrust;
 use crate::output::board::Board;
 use crate::output::hold_files::HoldFiles;
+use crate::output::http_server;
 use crate::output::metrics::{self, Metrics};
 use crate::output::publisher::Publisher;
+use crate::output::startup_probes::StartupProbes;
 use crate::probe::prober::Prober;
 use crate::setup::{default_agent_path, exclude_other_sidecars, pod_identity};
 use crate::signals::Signals;
 use futures::FutureExt;
+use hyper::Uri;
 use idle::Idling;
 use podgate::core::container::{Container, Mode};
 use podgate::core::exit::Exit;
@@ -35,7 +38,7 @@ use podgate::edge::process::{self, random_id};
 use podgate::edge::sandbox::sandbox_id;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -92,14 +95,30 @@ async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit, S
         }
     };
     if let Some(address) = args.metrics_addr {
-        let listener = TcpListener::bind(&listen::candidates(address)[..]).await;
-        let listener = listener.map_err(|error| format!("--metrics-addr {address}: {error}"))?;
-        tokio::task::spawn_local(metrics::serve(Rc::clone(&controller.publisher.metrics), listener));
+        let metrics = Rc::clone(&controller.publisher.metrics);
+        let listener = bind(address, "--metrics-addr").await?;
+        let respond = move |uri: Uri| std::future::ready(metrics::respond(&metrics, uri.path()));
+        tokio::task::spawn_local(http_server::serve(listener, 8, Duration::from_secs(5), respond));
+    }
+    if let Some(address) = args.probe_addr {
+        let probes = Rc::clone(&controller.startup_probes);
+        let listener = bind(address, "--probe-addr").await?;
+        let respond = move |uri: Uri| {
+            let probes = Rc::clone(&probes);
+            async move { probes.respond(uri).await }
+        };
+        tokio::task::spawn_local(http_server::serve(listener, 64, Duration::MAX, respond));
     }
     Ok(controller.run_loop(signals).await)
 }
 
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, String> {
+    let listener = TcpListener::bind(&listen::candidates(address)[..]).await;
+    listener.map_err(|error| format!("{flag} {address}: {error}"))
+}
+
 struct Controller {
+    startup_probes: Rc<StartupProbes>,
     declared_containers: Vec<Container>,
     podinfo: PathBuf,
     status_trust: StatusTrust,
@@ -163,6 +182,7 @@ impl Controller {
         let api = identity.map(|identity| ApiTask::spawn(identity, Rc::clone(&metrics), sender));
         let ip = args.pod_ips.flatten().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let mut controller = Controller {
+            startup_probes: Rc::default(),
             declared_containers: declared,
             podinfo: args.podinfo.clone(),
             status_trust: StatusTrust::new(
@@ -208,7 +228,8 @@ impl Controller {
         loop {
             if let Some(signal) = self.exit_rule.ending_signal(&self.pod, now()) {
                 // Exit code 0 would hide that the hook never succeeded.
-                let is_hooked = self.publisher.board.has_hook_succeeded(&self.pod.epoch.id);
+                let is_hooked = self.startup_probes.is_sidecar_started.get()
+                    || self.publisher.board.has_hook_succeeded(&self.pod.epoch.id);
                 let exit = if is_hooked { Exit::Released } else { Exit::Terminated };
                 info!(signal, code = exit.code(), "exiting");
                 return exit;
@@ -262,6 +283,7 @@ impl Controller {
         if has_changed {
             self.publisher.publish(&self.pod);
         }
+        self.startup_probes.update(self.pod.starts());
         let is_release = self.update_gates();
         if has_changed || is_release {
             self.publisher.publish_to_api(&self.pod);

@@ -11,6 +11,7 @@ use crate::order::inject::container_list::replace_probes;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::{checks, parts, user_hooks};
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
+use crate::order::sidecar_settings::PROBE_PORT;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -27,11 +28,11 @@ impl Writer<'_> {
         let spec = place.of(self.template).unwrap_or(&Value::Null);
         let mut found = Place::spec("containers").items(self.found.unwrap_or(&Value::Null)).iter();
         let found = found.find(|item| parts::item_name(item) == Some(&planned.name));
-        let log_level = self.plan.sidecar_settings.log_level().or(self.options.sidecar_settings.log_level());
         let [startup_probe, readiness_probe] =
             [&container.startup_probe, &container.readiness_probe].map(|probe| expanded(probe.clone(), spec));
         let own_container = Container { startup_probe, readiness_probe, ..container.clone() };
-        let own = ContainerLines { planned, container: &own_container, spec, found, log_level };
+        let settings = self.settings.clone();
+        let own = ContainerLines { planned, container: &own_container, spec, found, settings: &settings };
         let (mode, until, quit) = (planned.mode(), planned.until(), planned.quit.clone());
         let mut entry = Container { mode, until, quit, ..container.clone() };
         if let Some(check) = &planned.ready {
@@ -41,7 +42,10 @@ impl Writer<'_> {
             PlannedMode::Gate(gate) => {
                 self.write_gate(&own, gate, &place)?;
                 // The sidecar can run a startupProbe for the gate only if the probe is in the sidecar's list.
-                let by_sidecar = |probe: &&Probe| !probe.is_exec() && checks::agent_check(container, probe).is_none();
+                let asks_sidecar = self.settings.port(PROBE_PORT).is_some();
+                let by_sidecar = |probe: &&Probe| {
+                    !probe.is_exec() && (asks_sidecar || checks::agent_check(container, probe).is_none())
+                };
                 let startup_probe =
                     container.startup_probe.as_ref().filter(|_| planned.waits_in_gate()).filter(by_sidecar);
                 entry.startup_probe = entry.startup_probe.or_else(|| startup_probe.cloned());

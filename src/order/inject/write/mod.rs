@@ -17,7 +17,7 @@ use crate::order::inject::outcome::{Injected, Options};
 use crate::order::inject::{by_hand, container_list, istio, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, PlannedMode, Waiters};
 use crate::order::resources;
-use crate::order::sidecar_settings::SidecarSettings;
+use crate::order::sidecar_settings::{PORTS, PROBE_PORT, SidecarSettings};
 use serde_json::Value;
 use writer::Writer;
 
@@ -52,6 +52,7 @@ impl Writer<'_> {
         let containers = self.read_all(regular, policy)?;
         let field = Place::spec("initContainers");
         let natives = self.plan.init.iter().filter(|init| init.is_probed);
+        self.settings = self.sidecar_settings();
         let mut list = self.read_all(natives.map(|init| (&*init.name, field.to(init.index))).collect(), None)?;
         for (planned, container) in self.plan.containers.iter().zip(&containers) {
             list.push(self.write_container(planned, container)?);
@@ -73,8 +74,8 @@ impl Writer<'_> {
             let fix = "declare fewer waits, or shorten the probes";
             return Err(vec![Finding::error("template-too-large", Place::spec("containers"), what).fix(fix)]);
         }
-        let (resources, settings) = (self.sidecar_resources(), self.sidecar_settings());
-        let sidecar = parts::sidecar(self.plan, &text, resources, &settings, self.options);
+        let resources = self.sidecar_resources();
+        let sidecar = parts::sidecar(self.plan, &text, resources, &self.settings, self.options);
         let field = match self.plan.sidecar_placement {
             SidecarPlacement::Native => "initContainers",
             SidecarPlacement::First => "containers",
@@ -82,18 +83,27 @@ impl Writer<'_> {
         Ok(self.insert(&Place::spec(field), Some(0), sidecar)?)
     }
 
-    /// Returns the settings of podgate's programs. Adds a warning if the default port of the metrics is not free.
+    /// Returns the settings of podgate's programs. Removes each port that is not free or cannot be used in this Pod,
+    /// and adds a warning.
     fn sidecar_settings(&mut self) -> SidecarSettings {
-        let settings = self.options.sidecar_settings.overridden_by(&self.plan.sidecar_settings);
-        if settings.metrics_port().is_none() {
-            return settings;
-        }
+        let mut settings = self.options.sidecar_settings.overridden_by(&self.plan.sidecar_settings);
         let spec = Spec::read(self.template, &mut Vec::new());
-        let Some(own) = settings.port_owner(&spec) else { return settings };
-        let what = format!("podgate's sidecar serves no metrics, because container {} uses the same port", own.name);
-        let finding = Finding::warning("unused-annotation", own.place().to("ports"), what);
-        self.findings.push(finding.fix(format!("write another port into {}", keys::SIDECAR)));
-        settings.without_metrics()
+        for setting in PORTS.into_iter().filter(|setting| settings.port(setting).is_some()).collect::<Vec<_>>() {
+            let (what, at) = if let Some(own) = settings.port_owner(setting, &spec) {
+                (format!("because container {} uses the same port", own.name), own.place().to("ports"))
+            } else if setting == PROBE_PORT && Place::spec("hostNetwork").of(self.template) == Some(&true.into()) {
+                ("because the Pod uses the network of the node".to_owned(), Place::spec("hostNetwork"))
+            } else if setting == PROBE_PORT && istio::is_expected(self.template) {
+                ("because Istio would redirect the probes to its proxy".to_owned(), Place::spec("containers"))
+            } else {
+                continue;
+            };
+            let what = format!("podgate ignores the setting {setting}, {what}");
+            let fix = format!("write another port into {}, or remove the setting", keys::SIDECAR);
+            self.findings.push(Finding::warning("unused-annotation", at, what).fix(fix));
+            settings.remove(setting);
+        }
+        settings
     }
 
     /// Returns the sidecar's resources. Adds a warning if the resources make a Guaranteed Pod Burstable.

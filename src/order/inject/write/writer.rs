@@ -6,6 +6,7 @@ use crate::order::inject::istio::OriginalProbes;
 use crate::order::inject::outcome::Options;
 use crate::order::inject::record::{Record, VERSION};
 use crate::order::plan::{ContainerPlan, Plan};
+use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::Value;
 
 pub(super) struct Writer<'a> {
@@ -15,6 +16,7 @@ pub(super) struct Writer<'a> {
     /// The template with the parts of an earlier injection, if any.
     pub(super) found: Option<&'a Value>,
     pub(super) originals: OriginalProbes,
+    pub(super) settings: SidecarSettings,
     pub(super) editor: Editor,
     pub(super) record: Record,
     pub(super) findings: Vec<Finding>,
@@ -29,7 +31,8 @@ impl<'a> Writer<'a> {
     ) -> Writer<'a> {
         let record = Record { version: VERSION.to_owned(), ..Record::default() };
         let (originals, editor) = (OriginalProbes::read(template), Editor::new(template.clone()));
-        Writer { template, plan, options, found, originals, editor, record, findings: Vec::new() }
+        let (settings, findings) = (SidecarSettings::default(), Vec::new());
+        Writer { template, plan, options, found, originals, settings, editor, record, findings }
     }
 
     pub(super) fn container_place(planned: &ContainerPlan) -> Place {

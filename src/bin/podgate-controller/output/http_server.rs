@@ -1,0 +1,64 @@
+//! HTTP server for the sidecar's ports. By default, the sidecar opens no port.
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tracing::warn;
+
+/// Time limit for a client to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Answers GET requests with `respond`, which gets the request's URI. At most `clients` clients are served at once,
+/// each for at most `limit`.
+pub(crate) async fn serve<A>(
+    listener: TcpListener,
+    clients: usize,
+    limit: Duration,
+    respond: impl Fn(Uri) -> A + Clone + 'static,
+) where
+    A: Future<Output = (StatusCode, String)> + 'static,
+{
+    let slots = Arc::new(Semaphore::new(clients));
+    loop {
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+        };
+        let respond = respond.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let answer = (request.method() == Method::GET).then(|| respond(request.uri().clone()));
+            async move {
+                let (status, body) = match answer {
+                    Some(answer) => answer.await,
+                    None => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
+                };
+                let mut response = Response::new(Full::new(Bytes::from(body)));
+                *response.status_mut() = status;
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(CONTENT));
+                Ok::<_, Infallible>(response)
+            }
+        });
+        tokio::task::spawn_local(async move {
+            let mut server = http1::Builder::new();
+            let server = server.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).keep_alive(false);
+            let connection = server.serve_connection(TokioIo::new(stream), service);
+            let _ = tokio::time::timeout(limit, connection).await;
+            drop(slot);
+        });
+    }
+}
