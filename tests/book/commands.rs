@@ -47,7 +47,6 @@ fn directory() -> TempDir {
     for name in ["shop.yaml", "deploy.yaml", "deploy/web/shop.yaml", "manifests/shop.yaml"] {
         fs::write(at(name), SHOP).unwrap();
     }
-    fs::write(at("images.json"), "{}").unwrap();
     let made = bash(directory.path(), directory.path(), "kubectl podgate inject shop.yaml >injected.yaml");
     assert_eq!(made.0, Some(0), "{}", made.1);
     directory
@@ -71,7 +70,7 @@ fn run(command: &Copied) {
     }
     let (code, output) = bash(directory.path(), directory.path(), &format!("fpath=(. .)\n{text}"));
     // The files are not injected yet, so --check must report changes.
-    let expected = if text.contains("--check") && !text.contains("resolve-images") { 3 } else { 0 };
+    let expected = if text.contains("--check") { 3 } else { 0 };
     assert_eq!(code, Some(expected), "{}: {text}\n{output}", command.at);
 
     let read = |name: &str| fs::read_to_string(at(name)).unwrap();

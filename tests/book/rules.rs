@@ -12,7 +12,7 @@ use std::process::Stdio;
 pub(crate) const PAGE: &str = "docs/rules.md";
 
 /// Rules without an example, each with the reason why no example can run here.
-const NOT_RUN: [(&str, &str); 14] = [
+const NOT_RUN: [(&str, &str); 15] = [
     ("dry-run-skipped", "needs a cluster; covered by tests/check"),
     ("gate-without-command", "an internal error that no known manifest causes"),
     ("image-pinned", "needs a registry; covered by tests/registry"),
@@ -25,6 +25,7 @@ const NOT_RUN: [(&str, &str); 14] = [
     ("part-lost", "needs a webhook that breaks the Pod; covered by tests/check"),
     ("pod-rejected", "needs a policy that refuses the Pod; covered by tests/check"),
     ("probe-changed", "needs a webhook that changes the Pod; covered by tests/check"),
+    ("suggested-order", "only `suggest` reports this rule; covered by tests/check"),
     ("template-too-large", "an example would need 128 KiB; covered by tests/webhook"),
     ("too-many-containers", "an example would take 201 containers; the test makes one"),
 ];

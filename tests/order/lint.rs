@@ -103,17 +103,6 @@ fn probe_of_a_later_containers_port_warns() {
 }
 
 #[test]
-fn liveness_probe_of_a_later_containers_port_warns() {
-    let liveness = json!({"tcpSocket": {"port": 8080}, "initialDelaySeconds": 5});
-    let pod = pod(
-        "db, api",
-        &[("db", json!({"livenessProbe": liveness})), ("api", json!({"ports": [{"containerPort": 8080}]}))],
-    );
-    let finding = only_finding(&pod, Context::default());
-    assert!(finding.rule == "liveness-kills" && finding.message.ends_with("kills db after 35s"), "{finding}");
-}
-
-#[test]
 fn slow_pre_stop_hooks_warn() {
     let with = |at: usize, hook: Value| {
         let mut pod = three_containers();

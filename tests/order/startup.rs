@@ -135,39 +135,6 @@ fn two_containers_with_one_port_warn() {
 }
 
 #[test]
-fn time_limit_below_the_delay_of_a_dependency_warns() {
-    let delayed = |field: &str, seconds: u32| json!({field: {"tcpSocket": {"port": 9}, "initialDelaySeconds": seconds, "periodSeconds": 5}});
-    let twice = json!({"readinessProbe": {"tcpSocket": {"port": 9}, "successThreshold": 3, "periodSeconds": 10}});
-    for (annotation, db, earliest) in [
-        (("podgate.io/timeout", "10s"), delayed("readinessProbe", 60), Some("1m")),
-        (("timeout.podgate.io/api", "10s"), delayed("startupProbe", 10), Some("10s")),
-        (("podgate.io/timeout", "10s"), twice, Some("20s")),
-        (("podgate.io/timeout", "10s"), delayed("readinessProbe", 9), None),
-        // Only the gate of api waits for db.
-        (("timeout.podgate.io/db", "10s"), delayed("readinessProbe", 60), None),
-        (("ready.podgate.io/db", "tcp://localhost:9"), delayed("readinessProbe", 600), None),
-    ] {
-        for mode in ["entrypoint", "hold", "post-start"] {
-            if mode == "post-start" && (annotation.0.starts_with("timeout.") || annotation.0.starts_with("ready.")) {
-                continue;
-            }
-            let found = annotated(&[annotation, ("podgate.io/mode", mode)], db.clone(), json!({}));
-            let found = findings_of(&found, Context::default());
-            let found: Vec<_> = found.iter().filter(|one| one.rule == "timeout-too-short").collect();
-            assert_eq!(found.len(), usize::from(earliest.is_some()), "{mode} {annotation:?}: {found:?}");
-            let part = format!("is met after {} at the earliest", earliest.unwrap_or_default());
-            assert!(found.iter().all(|one| one.message.contains(&part)), "{mode}: {found:?}");
-        }
-    }
-    // The delays of a chain add up.
-    let own = |seconds: u32| json!({"startupProbe": {"exec": {"command": ["true"]}, "initialDelaySeconds": seconds}});
-    let mut chain = pod("a, b, c", &[("a", own(6)), ("b", own(6)), ("c", json!({}))]);
-    chain["metadata"]["annotations"]["podgate.io/timeout"] = json!("12s");
-    let found = findings_of(&chain, Context::default());
-    assert!(found.len() == 1 && found[0].message.starts_with("c waits at most 12s for b"), "{found:#?}");
-}
-
-#[test]
 fn server_in_a_job_warns() {
     let job = json!({"template": {}});
     let in_job = Context { workload: Some(&job), ..Context::default() };

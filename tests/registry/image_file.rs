@@ -1,7 +1,7 @@
 //! Tests of `resolve-images`, and of `--images` with the file that `resolve-images` writes.
 
 use super::server::Access;
-use super::{APP, ARM, NONE, Run, Scene, pod, run, run_tool};
+use super::{APP, ARM, Run, Scene, pod, run, run_tool};
 use serde_json::{Value, json};
 
 impl Scene {
@@ -90,38 +90,6 @@ fn failed_lookup_does_not_hide_the_others() {
 }
 
 #[test]
-fn check_lists_the_entries_that_are_outdated() {
-    let Some(scene) = Scene::new() else { return };
-    let registry = scene.serve(Access::Open);
-    let at = &registry.address;
-    let old = registry.push("moved", "1", false, APP);
-    registry.push("same", "1", false, APP);
-    registry.push("own", "1", false, ARM);
-    let by_digest = format!("{at}/moved@{}", digest(&old));
-    let pods = ["moved:1", "same:1", "own:1"].map(|image| pod(&format!("{at}/{image}")));
-    let written = scene.resolve(&[&pods[..], &[pod(&by_digest)]].concat().join("---\n"), &["-"]);
-    let file = scene.file("images.json", &written.out);
-    let checked = scene.resolve("", &["--check", &file]);
-    assert_eq!((checked.code, checked.out.as_str(), checked.err.as_str()), (0, "", ""), "{}", written.out);
-
-    let moved = registry.push("moved", "1", false, NONE);
-    let mut entries: Value = serde_json::from_str(&written.out).unwrap();
-    // A user may write an entry without a digest.
-    entries[format!("{at}/own:1")] = json!({"cmd": ["/own"]});
-    entries[format!("{at}/gone:1")] = json!({"cmd": ["/gone"]});
-    let file = scene.file("images.json", &entries.to_string());
-    let checked = scene.resolve("", &["--check", &file]);
-    assert_eq!((checked.code, checked.out.as_str()), (1, ""));
-    let mut lines: Vec<&str> = checked.err.lines().collect();
-    lines.sort_unstable();
-    let fix = "run resolve-images again";
-    assert_eq!(lines.len(), 3, "{lines:?}");
-    assert!(lines[0].starts_with(&format!("error: {file}: {at}/gone:1: {at}: image not found")), "{lines:?}");
-    assert_eq!(lines[1], format!("error: {file}: {at}/moved:1: the tag has moved to {}; {fix}", digest(&moved)));
-    assert_eq!(lines[2], format!("error: {file}: {at}/own:1: the image has another command; {fix}"));
-}
-
-#[test]
 fn flags_that_exclude_each_other_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let bad = directory.path().join("bad.json");
@@ -129,8 +97,6 @@ fn flags_that_exclude_each_other_are_rejected() {
     let bad = bad.to_str().unwrap();
     for (arguments, code, text) in [
         (&["resolve-images"][..], 64, "pass - as FILE"),
-        (&["resolve-images", "x", "--check", "y"], 64, "cannot be used with"),
-        (&["resolve-images", "-f", "x", "--check", "y"], 64, "cannot be used with"),
         (&["inject", "-", "--images", "x", "--resolve-images"], 64, "cannot be used with"),
         (&["inject", "-", "--images", "x", "--annotate-only"], 64, "cannot be used with"),
         (&["inject", "-", "--images", "x", "--no-pin"], 64, "cannot be used with"),
@@ -138,7 +104,6 @@ fn flags_that_exclude_each_other_are_rejected() {
         (&["check", "-", "--platform", "a/b"], 64, "--resolve-images"),
         (&["inject", "-", "--images", "/no/such"], 1, "error: /no/such: cannot read: no such file"),
         (&["check", "-", "--images", bad], 1, "bad.json: invalid type: integer `1`, expected an object with"),
-        (&["resolve-images", "--check", bad], 1, "bad.json: invalid type: integer `1`, expected an object with"),
     ] {
         let run = run_tool(directory.path(), "", arguments);
         assert!(run.code == code && run.err.contains(text), "{arguments:?}: {}: {}", run.code, run.err);

@@ -108,7 +108,6 @@ fn kubelet_time_is_used_if_the_sidecar_was_late() {
     pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:02Z");
     let timeline = timeline_of(&pod);
     assert_eq!(bars(&timeline, "db")[2], "start 2000-5700~");
-    assert!(has_note(&timeline, "observed the start of db late"), "{:#}", timeline["notes"]);
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn conditions_describe_what_is_needed() {
 
 #[test]
 fn notes_explain_unusual_situations() {
-    let table: [(&str, Change); 15] = [
+    let table: [(&str, Change); 12] = [
         ("While the hook of db waits (at most 2m), the kubelet does not update", |_| {}),
         ("Nothing is published yet: the Pod has no node.", |pod| {
             pod["metadata"]["annotations"] = json!({});
@@ -190,23 +190,11 @@ fn notes_explain_unusual_situations() {
         ("The published state is ignored: the sidecar has restarted since", |pod| {
             pod["status"]["initContainerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:12Z");
         }),
-        ("The kubelet stops nothing while a hook waits", |pod| {
-            pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z");
-        }),
-        ("The sidecar has noticed the deletion", |pod| {
-            pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z");
-            pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("terminating");
-        }),
         ("An operator has set db to Ready by hand", |pod| {
             pod["metadata"]["annotations"]["override.podgate.io/db"] = json!("Ready@3f2a9c1e-4097-1a0c5f3b");
         }),
         ("override.podgate.io/db=Ready@x has no effect", |pod| {
             pod["metadata"]["annotations"]["override.podgate.io/db"] = json!("Ready@x");
-        }),
-        ("api: the kubelet reports not ready now.", |pod| {
-            pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("started");
-            pod["metadata"]["annotations"]["status.podgate.io/api"] = json!("Ready");
-            pod["status"]["containerStatuses"] = json!([running("api", false)]);
         }),
     ];
     for (expected, change) in table {

@@ -28,23 +28,6 @@ fn not_rendered(key: &str, at: Place) -> Finding {
     Finding::warning("place-not-read", at, what).fix(fix)
 }
 
-/// Returns the key of the annotation that `text` sets. The text is the path of a JSON 6902 patch or part of a manifest.
-fn quoted_key(text: &str) -> Option<String> {
-    if let Some((_, key)) = text.rsplit_once('/').filter(|(_, last)| last.contains("podgate.io~1")) {
-        return Some(key.replace("~1", "/")).filter(|key| keys::is_annotation(key));
-    }
-    // Require the word `annotations`, because a line of a script or of prose can begin with a key too.
-    if !text.contains("nnotations") {
-        return None;
-    }
-    let lines = text.lines().filter(|line| line.contains("podgate.io/"));
-    let mut found = lines.filter_map(|line| {
-        let key = line.trim_start_matches([' ', '\t', '{', '"', '\'']).split_once(':')?.0;
-        Some(key.trim_end_matches(['"', '\'']))
-    });
-    found.find(|key| keys::is_annotation(key)).map(str::to_owned)
-}
-
 struct Walk<'a> {
     document: &'a Value,
     /// Paths of the templates' metadata, which podgate reads.
@@ -59,10 +42,7 @@ impl Walk<'_> {
         match value {
             Value::Object(fields) => {
                 self.check_fields(fields, path);
-                // Skip annotation values: kubectl's `last-applied-configuration`, for example, quotes a whole object.
-                let is_map =
-                    matches!(path.last(), Some(PathSegment::Key(key)) if matches!(&**key, "annotations" | "labels"));
-                for (key, field) in fields.iter().filter(|(_, field)| !(is_map && field.is_string())) {
+                for (key, field) in fields {
                     path.push(key.as_str().into());
                     if let ("annotations" | "labels", Value::Object(map)) = (key.as_str(), field)
                         && !self.read.contains(&path[..path.len() - 1])
@@ -81,10 +61,6 @@ impl Walk<'_> {
                     self.visit(item, path);
                     path.pop();
                 }
-            }
-            Value::String(text) => {
-                let found = quoted_key(text).map(|key| not_rendered(&key, Place(path.clone())));
-                self.findings.extend(found);
             }
             _ => {}
         }

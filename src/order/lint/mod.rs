@@ -63,7 +63,7 @@ pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> Li
     let spec = Spec::read(template, &mut Vec::new());
     probes::check(&spec, plan, &mut findings);
     probes::check_dapr(template, &spec, plan, &mut findings);
-    startup::check(template, &spec, plan, &forecast, context, &mut findings);
+    startup::check(template, &spec, plan, context, &mut findings);
     mounts::check(&spec, plan, &mut findings);
     hold::check(template, &spec, plan, context, &mut findings);
     environment::check(&spec, plan, context, forecast.longest_wait, &mut findings);

@@ -26,11 +26,6 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             report_unknown_port(own, first, findings);
         }
         report_late_ports(own, Some(planned), &after, &owners, findings);
-        let liveness = own.probe("livenessProbe").map(|probe| probe.handler);
-        let later = || after.transitive_waiters(own.name, |_| true);
-        if let Some((other, port, _)) = liveness.and_then(|liveness| owners.late_port(own, &liveness, later)) {
-            report_liveness_kill(own, other, port, findings);
-        }
         check_pre_stop(own, planned, plan, findings);
     }
     for own in plan.init.iter().filter(|init| init.is_probed).filter_map(|init| spec.init(&init.name)) {
@@ -231,20 +226,6 @@ fn report_late_ports(
         let what = format!("{asker} uses port {port} of {owner}, but {owner} starts only when {then}");
         findings.push(deadlock(is_certain, at, what).fix(fix));
     }
-}
-
-/// Reports a livenessProbe of `own` that uses a port of `other`, although `other` starts only after `own`.
-fn report_liveness_kill(own: &ContainerRef<'_>, other: &str, port: u16, findings: &mut Vec<Finding>) {
-    let Some(probe) = own.probe("livenessProbe") else { return };
-    let name = own.name;
-    let failures = u64::from(probe.failure_threshold);
-    let seconds = u64::from(probe.initial_delay_seconds) + u64::from(probe.period_seconds) * failures;
-    let what = format!(
-        "the livenessProbe of {name} uses port {port} of {other}, but {other} starts only after {name}: the kubelet kills {name} \
-         after {seconds}s"
-    );
-    let fix = format!("let the probe check only {name}");
-    findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
 }
 
 /// Reports a user's preStop hook that exceeds its time limit, or the time limit of a container that outlives `own`.

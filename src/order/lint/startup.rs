@@ -1,38 +1,27 @@
-//! Checks for containers that cannot start, cannot become Ready in time, or keep a Job from completing.
+//! Checks for containers that cannot start, cannot become Ready, or keep a Job from completing.
 
 use super::Context;
-use super::forecast::Forecast;
 use super::probes::PortOwners;
 use crate::core::container::{Container, Handler, Probe};
 use crate::core::quit::is_local;
-use crate::core::until::{WaitCondition, WantedState};
+use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec, command_words};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::REWRITTEN_PATH;
-use crate::order::plan::{ContainerPlan, Plan, PlannedMode, Waiters};
-use humantime::format_duration;
+use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 const PROBES: [&str; 2] = ["startupProbe", "readinessProbe"];
 
-pub(super) fn check(
-    template: &Value,
-    spec: &Spec<'_>,
-    plan: &Plan,
-    forecast: &Forecast,
-    context: Context<'_>,
-    findings: &mut Vec<Finding>,
-) {
+pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_>, findings: &mut Vec<Finding>) {
     for own in spec.containers.iter().chain(spec.natives()) {
         check_words(own, findings);
         check_hosts(own, spec, plan, findings);
     }
     check_ports(spec, plan, findings);
-    check_delays(spec, plan, forecast, findings);
     check_job(template, spec, plan, context, findings);
 }
 
@@ -121,53 +110,6 @@ fn is_own(probe: &Probe) -> bool {
         Handler::Grpc(_) => true,
         Handler::Exec(_) => false,
     }
-}
-
-/// Reports waits that time out before the probes of a dependency can pass.
-fn check_delays(spec: &Spec<'_>, plan: &Plan, forecast: &Forecast, findings: &mut Vec<Finding>) {
-    // Earliest times at which each container starts and becomes Ready, counted from the start of the Pod.
-    let mut times: BTreeMap<&str, (Duration, Duration)> = BTreeMap::new();
-    let steps = forecast.start_steps.iter().flatten().map(String::as_str);
-    for own in steps.filter_map(|name| spec.get(name)) {
-        let planned = plan.get(own.name);
-        let needs = planned.map_or(&[][..], |planned| &planned.after);
-        let met = |need: &WaitCondition| {
-            let (start, ready) = times.get(need.container.as_str()).copied().unwrap_or_default();
-            if need.want == WantedState::Ready { ready } else { start }
-        };
-        let start = needs.iter().map(met).max().unwrap_or_default();
-        let delay = planned.filter(|planned| planned.ready.is_some()).map_or_else(|| delay(own), |_| Duration::ZERO);
-        let late = match planned.map(|planned| &planned.mode) {
-            // A hook waits for its own container.
-            Some(PlannedMode::Hook(WantedState::Ready)) => Some((delay, own.name)),
-            Some(PlannedMode::Gate(_) | PlannedMode::Hold) => {
-                needs.iter().map(|need| (met(need), need.container.as_str())).max()
-            }
-            _ => None,
-        };
-        times.insert(own.name, (start, start + delay));
-        let Some((planned, (earliest, name))) = planned.zip(late).filter(|(own, (at, _))| *at >= own.timeout) else {
-            continue;
-        };
-        let [limit, earliest] = [planned.timeout, earliest].map(format_duration);
-        let what = format!(
-            "{} waits at most {limit} for {name}, but its condition is met after {earliest} at the earliest \
-             (initialDelaySeconds)",
-            own.name
-        );
-        let fix = format!("increase {}{}, or reduce initialDelaySeconds", keys::TIMEOUT_PREFIX, own.name);
-        let at = spec.get(name).unwrap_or(own).place();
-        findings.push(Finding::warning("timeout-too-short", at, what).fix(fix));
-    }
-}
-
-/// Returns the shortest time from a container's start until its probes have passed.
-fn delay(own: &ContainerRef<'_>) -> Duration {
-    let [startup, readiness] = PROBES.map(|field| own.probe(field));
-    let initial = startup.iter().chain(&readiness).map(|probe| probe.initial_delay_seconds).max();
-    let repeats =
-        readiness.map_or(0, |probe| probe.success_threshold.saturating_sub(1).saturating_mul(probe.period_seconds));
-    Duration::from_secs(u64::from(initial.unwrap_or_default()) + u64::from(repeats))
 }
 
 /// Reports containers of a Job that probably keep running after the Job's work is done.

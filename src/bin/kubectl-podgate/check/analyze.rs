@@ -7,7 +7,6 @@ use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options};
 use podgate::order::lint::{self, Context, LintReport, Version};
 use podgate::order::plan::{KnownFacts, Plan, plan};
-use podgate::order::suggest::{ConfigMaps, config_maps, suggest};
 use podgate::order::{declare, pod_templates};
 use serde_json::Value;
 
@@ -19,7 +18,6 @@ pub(crate) struct Analysis<'a> {
     pub(crate) findings: Vec<LocatedFinding<'a>>,
     /// True if a template declares an order, or contains podgate commands that a user wrote by hand.
     pub(crate) has_order: bool,
-    configs: ConfigMaps<'a>,
 }
 
 #[derive(Debug)]
@@ -76,8 +74,7 @@ pub(crate) fn analyze_all<'a>(
     images: &ResolvedImages,
     kubernetes: Option<Version>,
 ) -> Analysis<'a> {
-    let objects = sources.iter().flat_map(|source| &source.documents).map(|document| &document.value);
-    let mut analysis = Analysis { configs: config_maps(objects), ..Analysis::default() };
+    let mut analysis = Analysis::default();
     for source in sources {
         let errors = source.errors().filter(|(document, _)| document.may_declare_order());
         analysis.findings.extend(errors.map(|(document, error)| locate_error(document, error, &source.name)));
@@ -116,17 +113,11 @@ fn analyze_template<'a>(
     let is_injected = inject::is_injected(template);
     if !is_declared && !is_injected {
         let handwritten = lint::check_handwritten(template);
-        let is_handwritten = handwritten.is_some();
-        analysis.has_order |= is_handwritten;
+        analysis.has_order |= handwritten.is_some();
         analysis.findings.extend(handwritten.into_iter().flatten().map(here));
         // For the label `enabled`, do not return here: check podgate's other annotations too, as `inject` does.
         if label != Some("enabled") {
             analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
-            let found = suggest(template, &analysis.configs);
-            let proposed = found.order.is_some() && !is_handwritten;
-            let clear = found.edges.into_iter().find(|edge| proposed && !edge.is_doubtful);
-            let note = clear.map(|edge| edge.finding.fix("kubectl podgate suggest proposes an order"));
-            analysis.findings.extend(note.map(here));
             return;
         }
     }

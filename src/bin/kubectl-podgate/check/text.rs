@@ -12,21 +12,13 @@ use podgate::order::declare::SidecarPlacement;
 use podgate::order::finding::Level;
 use podgate::order::lint::{LintReport, rules};
 use podgate::order::plan::{ContainerPlan, InitPlan, Plan};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Renders findings and forecasts with colors. The writer removes the colors if they are not wanted.
 pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> String {
     let mut out = String::new();
-    let mut similar: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for located in analysis.findings.iter().filter(|located| is_plain(located)) {
-        *similar.entry((located.file, located.finding.rule)).or_default() += 1;
-    }
     for located in &analysis.findings {
-        // Many similar notes would hide the other findings, so print one note for all similar notes of a file.
-        let count = if is_plain(located) { similar.remove(&(located.file, located.finding.rule)) } else { Some(1) };
-        let Some(count) = count else { continue };
-        out.push_str(&render_finding(located, count));
+        out.push_str(&render_finding(located));
         out.push_str("\n\n");
     }
     if !is_quiet {
@@ -51,13 +43,12 @@ fn summary(analysis: &Analysis<'_>) -> String {
     format!("{} checked: {errors}, {warnings}, {notes}", some(analysis.templates.len(), "template"))
 }
 
-/// Returns true for a note without a fix. One such note can stand for all similar notes of the file.
+/// Returns true for a note without a fix. The output shows such a note without its line of the file.
 fn is_plain(located: &LocatedFinding<'_>) -> bool {
     located.finding.level == Level::Note && located.finding.fix.is_empty()
 }
 
-/// Renders a finding that stands for `count` findings of the same file.
-pub(crate) fn render_finding(located: &LocatedFinding<'_>, count: usize) -> String {
+pub(crate) fn render_finding(located: &LocatedFinding<'_>) -> String {
     let level = match located.finding.level {
         Level::Error => SnippetLevel::ERROR,
         Level::Warning => SnippetLevel::WARNING,
@@ -71,10 +62,7 @@ pub(crate) fn render_finding(located: &LocatedFinding<'_>, count: usize) -> Stri
         .line_start(located.start.line)
         .path(&path)
         .annotation(AnnotationKind::Primary.span(mark));
-    let (rule, mut message) = (located.finding.rule, sanitize(&located.finding.message));
-    if count > 1 {
-        message += &format!(" (and {} more in this file; -o json lists all)", count - 1);
-    }
+    let (rule, message) = (located.finding.rule, sanitize(&located.finding.message));
     // On a terminal, the rule's name is a link.
     let title = level.primary_title(message).id(rule).id_url(rules::section_url(rule));
     if is_plain(located) {

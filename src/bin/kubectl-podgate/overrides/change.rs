@@ -144,10 +144,6 @@ fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
     let mut lines: Vec<String> = containers.iter().enumerate().filter_map(effect).collect();
     if lines.is_empty() {
         lines.push("opens nothing: no hook or gate waits for this state".to_owned());
-        // If the Pod has a held container, the sidecar is never idle.
-        if before.stage == Stage::Started && !containers.iter().any(PodContainer::is_hold) {
-            lines.push("the sidecar is idle: it applies the override the next time that a gate waits".to_owned());
-        }
     }
     let was = state(target).map_or("unknown", State::as_str);
     lines.insert(0, format!("{target} was {was} until now (published state)"));

@@ -6,7 +6,6 @@ use crate::pod::Pod;
 use podgate::core::container::Mode;
 use podgate::core::names;
 use podgate::core::snapshot::{REASON_ENDED, Unreadable};
-use podgate::core::state::Stage;
 use podgate::order::declare::keys::is_declaring;
 use std::time::{Duration, SystemTime};
 
@@ -15,8 +14,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) pod: &'a Pod,
     /// The reason why there is no readable published state.
     pub(crate) snapshot_error: Option<&'a Unreadable>,
-    /// The published stage, unless the published state is stale.
-    pub(crate) stage: Option<Stage>,
 }
 
 /// Maximum expected difference between the clocks of two machines.
@@ -84,11 +81,10 @@ pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
     }
     let mut notes: Vec<String> = unpublished_note(facts).into_iter().collect();
     notes.extend(view.stale_reason.as_ref().map(|why| format!("The published state is ignored: {why}.")));
-    notes.extend(if view.deleting { deletion_note(facts) } else { frozen_status_note(view) });
+    notes.extend(frozen_status_note(view).filter(|_| !view.deleting));
     for row in &view.containers {
         notes.extend(hold_note(row).filter(|_| !view.deleting));
         notes.extend(stuck_note(view, row));
-        notes.extend(disagreement_note(facts, row));
     }
     if view.containers.iter().any(|row| row.kubelet.is_held) {
         notes.push(format!("The kubelet reports {CONFIG_ERROR} for a held container. The configuration has no error."));
@@ -152,27 +148,6 @@ fn frozen_status_note(view: &View) -> Option<String> {
     ))
 }
 
-fn deletion_note(facts: &Facts<'_>) -> Option<String> {
-    // The kubelet reports these reasons until the container's hook has returned.
-    let is_creating = |reason: &str| matches!(reason, "ContainerCreating" | "PodInitializing");
-    let is_frozen = |row: &&Row| {
-        let is_waiting = row.mode == Mode::PostStart && row.kubelet.state == Some("waiting");
-        is_waiting && row.kubelet.reason.as_deref().is_some_and(is_creating)
-    };
-    let first = facts.view.containers.iter().find(is_frozen)?;
-    Some(match facts.stage {
-        Some(Stage::Terminating) => {
-            "The sidecar has noticed the deletion and released all waiting hooks. The kubelet starts the remaining containers, then stops all.".to_owned()
-        }
-        _ => format!(
-            "The kubelet stops nothing while a hook waits, and the sidecar has not reported yet that it released the hooks. If the sidecar \
-             does not run or cannot reach the API server, the Pod stays until the hook of {} times out after {}.",
-            first.name,
-            first.timeout.as_deref().unwrap_or_default()
-        ),
-    })
-}
-
 fn stuck_note(view: &View, row: &Row) -> Option<String> {
     let fatal_reasons =
         ["CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", CONFIG_ERROR];
@@ -188,21 +163,6 @@ fn stuck_note(view: &View, row: &Row) -> Option<String> {
     };
     let message = row.kubelet.message.as_deref().map(|message| format!(" ({})", message.trim())).unwrap_or_default();
     Some(format!("{} {problem}{message}.", row.name))
-}
-
-/// Returns a note if the kubelet's status contradicts podgate's state. Podgate's state can be outdated while the
-/// sidecar is idle.
-fn disagreement_note(facts: &Facts<'_>, row: &Row) -> Option<String> {
-    if !facts.view.started || facts.stage.is_none() || row.kubelet.state != Some("running") {
-        return None;
-    }
-    let readiness = match (row.state, row.kubelet.ready) {
-        (Some("Ready"), false) => "not ready",
-        (Some("NotReady" | "Started"), true) => "ready",
-        _ => return None,
-    };
-    let why = "Once all containers have started, podgate updates the published states only while a gate waits.";
-    Some(format!("{}: the kubelet reports {readiness} now. {why}", row.name))
 }
 
 /// Returns a note for each state that an operator has set by hand.

@@ -52,7 +52,6 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         seen: seen.cloned(),
         seen_seconds_ago: seen.and_then(|seen| parse_time(seen)).map(|at| seconds_between(at, now)),
     });
-    let stage = snapshot.map(|snapshot| snapshot.stage);
     let order = match snapshot {
         Some(snapshot) => snapshot.order.clone(),
         None if containers.iter().all(|c| c.gate.is_none()) => Vec::new(),
@@ -72,7 +71,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         containers: rows,
         notes: Vec::new(),
     };
-    let facts = notes::Facts { snapshot_error: read.as_ref().err(), stage, pod, view: &view };
+    let facts = notes::Facts { snapshot_error: read.as_ref().err(), pod, view: &view };
     (view.summary, view.notes) = (notes::summary(&view), notes::notes(&facts));
     view
 }

@@ -51,7 +51,7 @@ pub(crate) fn resolve_images(sources: &[Source], args: &ImageArgs, is_update: bo
 }
 
 /// Reads a file of `resolve-images`.
-pub(crate) fn read_image_file(path: &Path) -> OrLines<ImageMap> {
+fn read_image_file(path: &Path) -> OrLines<ImageMap> {
     let images = files::read_text(path).and_then(|text| parse(text.as_bytes()));
     images.map_err(|message| vec![format!("{}: {message}", files::display_name(path))])
 }

@@ -13,8 +13,6 @@ use podgate::core::exit::Exit;
 use podgate::core::text::sanitize;
 use podgate::order::edit::{Editor, Place};
 use podgate::order::finding::Level;
-use podgate::order::lint::{self, Context};
-use podgate::order::plan::{KnownFacts, plan};
 use podgate::order::suggest::{Suggestion, config_maps, suggest};
 use podgate::order::{declare, inject, pod_templates};
 use std::process::ExitCode;
@@ -41,7 +39,7 @@ pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
                 let found = if is_closed { Suggestion::default() } else { suggest(template, &configs) };
                 for edge in &found.edges {
                     let located = locate(edge.finding.clone(), &at.place, document, &source.name);
-                    out += &format!("{}\n\n", render_finding(&located, 1));
+                    out += &format!("{}\n\n", render_finding(&located));
                 }
                 let start = document.position(document.highlight(&at.object.to("kind")).start);
                 let verdict = match (&found.order, &found.cycle) {
@@ -52,19 +50,12 @@ pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
                 };
                 let verdict = format!("{}: {}: {verdict}", start.in_file(&source.name), at.name(&document.value));
                 out += &(sanitize(&verdict) + "\n");
-                if let Some(order) = found.order {
+                if let Some(order) = found.order.filter(|_| args.write) {
                     let mut editor = Editor::new(template.clone());
                     editor.annotate(declare::keys::ORDER, &order).map_err(|error| vec![error.to_string()])?;
                     let (value, edits) = editor.finish();
-                    let context = Context { workload: at.workload(&document.value), ..Context::default() };
-                    let planned = plan(&value, &KnownFacts::default()).ok();
-                    let findings = planned.map(|plan| lint::check_template(&value, &plan, context).findings);
-                    let native = findings.iter().flatten().find(|finding| finding.rule == "native-would-do");
-                    out.extend(native.map(|finding| format!("{}\n", sanitize(&finding.message))));
-                    if args.write {
-                        is_edited = true;
-                        pieces.add(&at.place, edits, &value);
-                    }
+                    is_edited = true;
+                    pieces.add(&at.place, edits, &value);
                 }
                 out += "\n";
             }

@@ -25,7 +25,6 @@ pub(crate) fn summary(timeline: &Timeline, deleting: bool) -> String {
 /// Returns notes about missing and inexact times, with the reason for each.
 pub(crate) fn notes(timeline: &Timeline, view: &View, events: Option<&[Event]>, has_times: bool) -> Vec<String> {
     let mut notes = Vec::new();
-    let ordered = || timeline.containers.iter().filter(|row| row.role == Role::Container);
     match events {
         None => notes.push(
             "The events could not be read (listing events may not be permitted): image pulls are not shown.".to_owned(),
@@ -40,14 +39,6 @@ pub(crate) fn notes(timeline: &Timeline, view: &View, events: Option<&[Event]>, 
         notes.push("The Pod has no podgate sidecar, so no times of readiness are recorded.".to_owned());
     } else if !has_times {
         notes.push("The sidecar has recorded no times: readiness and gate waits are not shown.".to_owned());
-    }
-    let late = ordered().filter(|row| row.started.is_some_and(|moment| !moment.exact));
-    let late: Vec<&str> = late.map(|row| row.name.as_str()).collect();
-    if !late.is_empty() && has_times {
-        notes.push(format!(
-            "The sidecar observed the start of {} late: the chart shows the kubelet's time.",
-            late.join(", ")
-        ));
     }
     for row in timeline.containers.iter().filter(|row| row.restarts > 0) {
         let times = if row.restarts == 1 { "once".to_owned() } else { format!("{} times", row.restarts) };

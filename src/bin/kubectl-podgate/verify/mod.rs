@@ -100,16 +100,8 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         let Some(missing) = or_finding("the permissions of service accounts", missing, &mut findings) else { break };
         findings.extend(lacks_verbs(namespace, account, &missing));
     }
-    findings.extend(pods.iter().flat_map(|pods| &pods.versions).filter_map(check_version));
     add_finding("hold mode", check_hold_mode(cluster).await, &mut findings);
     Ok(findings)
-}
-
-/// Returns a note if Pods run another version than this plugin.
-fn check_version(((program, version), count): (&(&str, String), &usize)) -> Option<Finding> {
-    let own = env!("CARGO_PKG_VERSION");
-    let what = format!("{program} {version} runs in Pods, but this plugin is version {own} (Pods: {count})");
-    (version != own).then(|| finding(Level::Note, "version-differs", what, ""))
 }
 
 /// Returns a warning if the API server or a kubelet does not support hold mode.

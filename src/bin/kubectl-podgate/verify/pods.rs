@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, ClusterError};
 use kube::api::ListParams;
 use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
 use podgate::order::declare::{is_declared, keys};
-use podgate::order::inject::{Options, inject, inject_label, injected_version, is_injected};
+use podgate::order::inject::{Options, inject, inject_label, is_injected};
 use podgate::order::plan::KnownFacts;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +17,6 @@ pub(super) struct Pods {
     pub(super) accounts: BTreeSet<(String, String)>,
     /// Number of Pods without their sidecar, by workload and by the instruction that creates its Pods again.
     pub(super) unordered: BTreeMap<(String, String), usize>,
-    /// Number of Pods by program (`podgate` or `podgate-webhook`) and version (for the webhook, the image tag).
-    pub(super) versions: BTreeMap<(&'static str, String), usize>,
 }
 
 pub(super) async fn read(cluster: &Cluster) -> Result<Pods, ClusterError> {
@@ -41,13 +39,6 @@ impl Pods {
         let labels = ["name", "component"].map(|key| &metadata["labels"][format!("app.kubernetes.io/{key}")]);
         if labels == ["podgate", "webhook"] {
             let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-            let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-            let mut images = containers.filter(|it| it["name"] == "webhook").filter_map(|it| it["image"].as_str());
-            // If a path follows the colon, the colon belongs to a port, not to a tag.
-            let tag = images.next().and_then(|image| image.split('@').next()?.rsplit_once(':'));
-            if let Some((_, tag)) = tag.filter(|(_, tag)| !tag.contains('/')) {
-                *self.versions.entry(("podgate-webhook", tag.to_owned())).or_default() += 1;
-            }
             self.ready_webhooks += usize::from(conditions.any(|it| it["type"] == "Ready" && it["status"] == "True"));
         }
         if !is_declared(pod) || inject_label(pod) == Some("disabled") {
@@ -55,9 +46,6 @@ impl Pods {
         }
         // Require the sidecar too, because a manifest can contain a copy of the injection's record.
         if find_container(pod, SIDECAR_NAME).is_some() {
-            if let Some(version) = injected_version(pod) {
-                *self.versions.entry(("podgate", version)).or_default() += 1;
-            }
             if metadata["annotations"][keys::PUBLISH] != "board" {
                 self.accounts.insert((text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"])));
             }

@@ -8,8 +8,6 @@ use serde_json::json;
 
 /// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 2] = ["watch", "patch"];
-/// Verb that the sidecar does not need. The policy [`OWN_POD`] does not limit an account with this verb.
-const WIDER_VERB: &str = "update";
 
 /// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if the check is
 /// not possible.
@@ -21,18 +19,14 @@ pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
         );
         Ok(vec![Finding::note("missing-rbac", at.clone(), message)])
     };
-    let missing = async {
-        let missing = missing_verbs(cluster, namespace, account).await?;
-        Ok((missing, !may_not(cluster, namespace, account, WIDER_VERB).await?))
-    };
-    let (missing, may_update) = match missing.await {
+    let missing = match missing_verbs(cluster, namespace, account).await {
         Ok(missing) => missing,
         Err(ClusterError::Rejected { code: 403, message, .. }) => return unknown(&message),
         Err(ClusterError::Rejected { code: 404, .. }) => return unknown(&format!("there is no namespace {namespace}")),
         Err(error) => return Err(error.into()),
     };
     let mut findings = Vec::new();
-    if !may_update && !missing.contains(&"patch") {
+    if !missing.contains(&"patch") {
         let effect = format!("the service account {account} in {namespace} may change every Pod of the namespace");
         let fix = "apply podgate's manifests/policy.yaml, or upgrade its Helm chart";
         let finding = |what| Finding::error("missing-policy", at.clone(), what).fix(fix);

@@ -138,15 +138,9 @@ fn piped_input() -> Option<PathBuf> {
     })
 }
 
-/// Returns true if `chosen` names the object `title`: `Deployment/shop`, `deployments/shop`, `deploy/shop` or `shop`.
+/// Returns true if `chosen` is the object `title`, such as `Deployment/shop`, or only its name.
 fn is_named(title: &str, chosen: &str) -> bool {
-    let (kind, name) = title.split_once('/').unwrap_or(("", title));
-    let Some((wanted, wanted_name)) = chosen.split_once('/') else { return chosen == name };
-    let (kind, wanted) = (kind.to_lowercase(), wanted.to_lowercase());
-    let wanted = wanted.split('.').next().unwrap_or_default();
-    let short = [("sts", "statefulset"), ("ds", "daemonset"), ("rs", "replicaset"), ("cj", "cronjob")];
-    let wanted = short.iter().find(|(short, _)| *short == wanted).map_or(wanted, |(_, long)| long);
-    wanted_name == name && kind.starts_with(wanted.strip_suffix('s').unwrap_or(wanted))
+    title.eq_ignore_ascii_case(chosen) || title.split_once('/').is_some_and(|(_, name)| name == chosen)
 }
 
 fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Result<Planned, String> {
