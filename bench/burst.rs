@@ -49,7 +49,9 @@ fn main() {
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
         for row in &mut rows {
-            row.rounds.push(pods_at_once::start(NAMESPACE, &row.pod, count));
+            let results = pods_at_once::start(NAMESPACE, &row.pod, count);
+            eprintln!("  {:<44} {:>5.1} s until Ready", row.label, results[0]);
+            row.rounds.push(results);
         }
     }
     pods_at_once::end(NAMESPACE);

@@ -2,7 +2,8 @@
 //!
 //! The kubelet's intervals are whole seconds, and the kubelet does not probe while a postStart hook runs.
 //! [`ProbeProgress`] schedules earlier attempts: the interval is 0.8 % of the time since the container's start, and
-//! 2.5 % after 10 s. The interval is at least 10 ms and at most the probe's period. Times begin at the container's start.
+//! 2.5 % after 10 s. While no socket listens on the probe's port, it is 10 %. The interval is at least 10 ms and at most
+//! the probe's period. Times begin at the container's start.
 
 use crate::core::container::Probe;
 use std::time::Duration;

@@ -229,6 +229,11 @@ fn execs_remain_where_the_sidecar_cannot_answer() {
     template["spec"]["containers"][1]["startupProbe"] = json!({"exec": {"command": ["/started"]}});
     let (exec, hook, _) = has_exec(&template);
     assert!(exec && !hook, "only a process in the container can run /started");
+    // Without a gate, nothing asks the sidecar.
+    let mut template = pod_with_probe_port();
+    template["metadata"]["annotations"]["mode.podgate.io/b"] = "post-start".into();
+    let injected = inject_with(&template, &options()).value;
+    assert_eq!(injected["spec"]["initContainers"][0]["args"], Value::Null);
     // The sidecar's restart must not delay a held container.
     let mut template = pod_with_probe_port();
     template["metadata"]["annotations"]["mode.podgate.io/b"] = "hold".into();
@@ -236,6 +241,8 @@ fn execs_remain_where_the_sidecar_cannot_answer() {
     for (place, value, why) in [
         ("/spec", json!({"hostNetwork": true}), "the network of the node"),
         ("/metadata", json!({"labels": {"sidecar.istio.io/inject": "true"}}), "Istio"),
+        ("/metadata", json!({"labels": {"istio.io/rev": "stable"}}), "Istio"),
+        ("/metadata/annotations", json!({"podgate.io/publish": "board"}), "needs the API"),
     ] {
         let mut template = pod_with_probe_port();
         let fields = template.pointer_mut(place).and_then(Value::as_object_mut).unwrap();
@@ -259,7 +266,9 @@ fn rewritten_startup_probe_is_still_podgates() {
     meshed["spec"]["containers"].as_array_mut().unwrap().push(proxy);
     let back = podgate::order::inject::uninject(&meshed).unwrap().value;
     assert_eq!(back["spec"]["containers"][1]["startupProbe"], Value::Null);
-    let again = podgate::order::inject::inject(&meshed, &options(), &KnownFacts::default()).unwrap().value;
+    let from_api = Options { is_from_api: true, ..options() };
+    let again = podgate::order::inject::inject(&meshed, &from_api, &KnownFacts::default()).unwrap().value;
+    assert_eq!(again["spec"]["initContainers"][0]["startupProbe"], Value::Null);
     let command = &again["spec"]["containers"][1]["startupProbe"]["exec"]["command"];
     assert_eq!(*command, json!(["/podgate/bin/podgate", "opened", "--wait"]));
     assert!(again["spec"]["initContainers"][0]["lifecycle"].is_object());

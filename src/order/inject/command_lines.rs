@@ -199,10 +199,8 @@ impl ContainerLines<'_> {
         // Only a process in the container can run an `exec` probe.
         let port = self.settings.port(PROBE_PORT).filter(|_| !own.is_some_and(Probe::is_exec));
         let request = port.map(|port| {
-            let times = [("delay", delay), ("limit", allowed)].into_iter().filter(|(_, seconds)| *seconds > 0);
-            let times: Vec<String> = times.map(|(name, seconds)| format!("{name}={seconds}")).collect();
-            let path = [&format!("{}{}", names::OPENED_PATH, self.planned.name), &*times.join("&")].join("?");
-            json!({"path": path.trim_end_matches('?'), "port": port})
+            let path = format!("{}{}?delay={delay}&limit={allowed}", names::OPENED_PATH, self.planned.name);
+            json!({"path": path, "port": port})
         });
         let words = request.is_none().then(|| json!({"command": with_added_flags(line, self.found, "startupProbe")}));
         without_nulls(&json!({

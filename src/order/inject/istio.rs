@@ -24,7 +24,8 @@ pub(crate) const REWRITTEN_PATH: &str = "/app-health/";
 pub(super) fn is_expected(template: &Value) -> bool {
     let asks =
         |map: &str| Place::metadata(map).to("sidecar.istio.io/inject").of(template).is_some_and(|on| on == "true");
-    parts::find_container(template, PROXY).is_some() || asks("labels") || asks("annotations")
+    let has_revision = Place::metadata("labels").to("istio.io/rev").of(template).is_some();
+    parts::find_container(template, PROXY).is_some() || asks("labels") || asks("annotations") || has_revision
 }
 
 /// Original actions, by the path of the rewritten probe or hook.

@@ -4,7 +4,8 @@ use crate::order::inject::parts;
 use serde_json::{Map, Value};
 
 /// Fields of the sidecar that only podgate sets.
-const OWNED_FIELDS: [&str; 6] = ["name", "image", "command", "args", "lifecycle", "restartPolicy"];
+const OWNED_FIELDS: [&str; 8] =
+    ["name", "image", "command", "args", "lifecycle", "ports", "startupProbe", "restartPolicy"];
 
 /// Returns true if `found` contains all of `wanted`. Ignores additional fields, and additional items in lists of
 /// objects, because the API server or other webhooks add such fields and items.

@@ -29,6 +29,7 @@ use crate::order::declare::{self, keys};
 use crate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use crate::order::finding::Finding;
 use crate::order::plan::{KnownFacts, plan};
+use crate::order::sidecar_settings::SidecarSettings;
 use existing::Existing;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -128,8 +129,12 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
 pub fn inject_again(returned: &Value, known: &KnownFacts) -> Result<Option<Value>, Vec<Finding>> {
     let Some(existing) = Existing::read(returned)? else { return Ok(None) };
     let known = existing.add_image_commands(known);
+    // The defaults of the cluster's webhook are not known, so use the settings that the webhook has written.
+    let arguments = existing.sidecar.as_ref().and_then(|(_, sidecar)| parts::string_list(sidecar.get("args")));
+    let sidecar_settings = SidecarSettings::from_arguments(&arguments.unwrap_or_default());
+    let options = Options { sidecar_settings, ..Options::new("podgate") };
     let stripped = Stripped::new(existing)?;
-    let again = inject_plain(&stripped.plain, &Options::new("podgate"), &known, Some(returned));
+    let again = inject_plain(&stripped.plain, &options, &known, Some(returned));
     Ok(Some(again.map_err(|findings| stripped.relocate(findings))?.value))
 }
 

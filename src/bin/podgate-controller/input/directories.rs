@@ -5,6 +5,7 @@ use crate::input::report_file::{Stamp, make_directory, read_report};
 use crate::model::rate_limit::{CpuBucket, ReportBucket};
 use crate::model::track::DirectoryState;
 use crate::probe::precise_timer::PreciseTimer;
+use futures::FutureExt;
 use inotify::{Inotify, WatchMask};
 use podgate::core::container::Container;
 use podgate::core::report::{Report, reserved_size};
@@ -132,7 +133,8 @@ impl Directories {
             let needs_check = |name: &String, seen: &LastSeen| {
                 !seen.is_checked || seen.is_tether_held && !tether::is_held(&self.root, name)
             };
-            if self.last_seen.iter().any(|(name, seen)| needs_check(name, seen)) {
+            let has_event = next_event(&mut self.inotify).now_or_never().is_some();
+            if has_event || self.last_seen.iter().any(|(name, seen)| needs_check(name, seen)) {
                 return;
             }
         }

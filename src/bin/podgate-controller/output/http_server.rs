@@ -16,6 +16,8 @@ use tracing::warn;
 
 /// Time limit for a client to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Limit on the size of a request's head, in bytes. Without this limit, the clients could fill the sidecar's memory.
+const REQUEST_MAX: usize = 8192;
 const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers GET requests with `respond`, which gets the request's URI. At most `clients` clients are served at once,
@@ -56,6 +58,7 @@ pub(crate) async fn serve<A>(
         tokio::task::spawn_local(async move {
             let mut server = http1::Builder::new();
             let server = server.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).keep_alive(false);
+            let server = server.max_buf_size(REQUEST_MAX);
             let connection = server.serve_connection(TokioIo::new(stream), service);
             let _ = tokio::time::timeout(limit, connection).await;
             drop(slot);

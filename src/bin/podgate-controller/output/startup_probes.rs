@@ -6,6 +6,7 @@ use hyper::{StatusCode, Uri};
 use podgate::core::names;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
@@ -24,7 +25,7 @@ impl StartupProbes {
 
     /// Answers a request like `podgate opened --wait`. The parameters `delay` and `limit` are the seconds of
     /// `--initial-delay` and `--check-limit`.
-    pub(crate) async fn respond(&self, uri: Uri) -> (StatusCode, String) {
+    pub(crate) async fn respond(self: Rc<Self>, uri: Uri) -> (StatusCode, String) {
         if uri.path() == names::READY_PATH {
             self.is_sidecar_started.set(true);
             return (StatusCode::OK, String::new());
@@ -40,22 +41,19 @@ impl StartupProbes {
             let Some(start) = starts.borrow_and_update().get(name).copied() else {
                 return (StatusCode::NOT_FOUND, "no container with a gate has this name\n".to_owned());
             };
-            let due = match start.opened_at {
-                Some(at) if !start.has_passed_probe => Some(at + seconds("limit")),
-                Some(at) if !start.is_ready => Some(at + seconds("delay")),
-                Some(_) => Some(now()),
-                None => None,
+            let wait = match (start.has_passed_probe, start.is_ready) {
+                (false, _) => seconds("limit"),
+                (true, false) => seconds("delay"),
+                (true, true) => Duration::ZERO,
             };
-            match due.filter(|due| *due <= now()) {
-                Some(_) if start.has_passed_probe => return (StatusCode::OK, String::new()),
-                Some(_) => {
-                    let why = "the startupProbe has not passed in time after the gate has opened\n";
-                    return (StatusCode::SERVICE_UNAVAILABLE, why.to_owned());
-                }
-                None => {}
+            let due = start.opened_at.map(|at| at + wait);
+            if due.is_some_and(|due| due <= now()) {
+                let why = "the startupProbe has not passed in time after the gate has opened\n";
+                let failed = (StatusCode::SERVICE_UNAVAILABLE, why.to_owned());
+                return if start.has_passed_probe { (StatusCode::OK, String::new()) } else { failed };
             }
             tokio::select! {
-                changed = starts.changed() => if changed.is_err() { return (StatusCode::GONE, String::new()) },
+                _ = starts.changed() => {}
                 () = sleep_until(due.unwrap_or_else(now).into()), if due.is_some() => {}
             }
         }

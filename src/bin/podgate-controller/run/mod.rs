@@ -103,11 +103,10 @@ async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit, S
     if let Some(address) = args.probe_addr {
         let probes = Rc::clone(&controller.startup_probes);
         let listener = bind(address, "--probe-addr").await?;
-        let respond = move |uri: Uri| {
-            let probes = Rc::clone(&probes);
-            async move { probes.respond(uri).await }
-        };
-        tokio::task::spawn_local(http_server::serve(listener, 64, Duration::MAX, respond));
+        let respond = move |uri: Uri| Rc::clone(&probes).respond(uri);
+        // The request for each gate waits, and other clients must not exclude these requests.
+        let clients = 64 + controller.pod.tracks.len();
+        tokio::task::spawn_local(http_server::serve(listener, clients, Duration::MAX, respond));
     }
     Ok(controller.run_loop(signals).await)
 }

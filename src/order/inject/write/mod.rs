@@ -7,7 +7,7 @@ use crate::core::container::Container;
 use crate::core::container_list::parse_list;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::Spec;
-use crate::order::declare::{SidecarPlacement, keys};
+use crate::order::declare::{Publish, SidecarPlacement, keys};
 use crate::order::dollars;
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
 use crate::order::finding::{Finding, has_errors};
@@ -88,18 +88,25 @@ impl Writer<'_> {
     fn sidecar_settings(&mut self) -> SidecarSettings {
         let mut settings = self.options.sidecar_settings.overridden_by(&self.plan.sidecar_settings);
         let spec = Spec::read(self.template, &mut Vec::new());
-        for setting in PORTS.into_iter().filter(|setting| settings.port(setting).is_some()).collect::<Vec<_>>() {
+        if !self.plan.containers.iter().any(ContainerPlan::waits_in_gate) {
+            settings.remove(PROBE_PORT);
+        }
+        for setting in PORTS {
+            let is_probe = setting == PROBE_PORT && settings.port(setting).is_some();
             let (what, at) = if let Some(own) = settings.port_owner(setting, &spec) {
                 (format!("because container {} uses the same port", own.name), own.place().to("ports"))
-            } else if setting == PROBE_PORT && Place::spec("hostNetwork").of(self.template) == Some(&true.into()) {
+            } else if is_probe && Place::spec("hostNetwork").of(self.template) == Some(&true.into()) {
                 ("because the Pod uses the network of the node".to_owned(), Place::spec("hostNetwork"))
-            } else if setting == PROBE_PORT && istio::is_expected(self.template) {
+            } else if is_probe && istio::is_expected(self.template) {
                 ("because Istio would redirect the probes to its proxy".to_owned(), Place::spec("containers"))
+            } else if is_probe && self.plan.publish == Publish::Board {
+                let why = "because the sidecar needs the API to detect the end of some containers";
+                (why.to_owned(), parts::annotation_place(keys::PUBLISH))
             } else {
                 continue;
             };
             let what = format!("podgate ignores the setting {setting}, {what}");
-            let fix = format!("write another port into {}, or remove the setting", keys::SIDECAR);
+            let fix = format!("remove the setting from {}, or write a free port", keys::SIDECAR);
             self.findings.push(Finding::warning("unused-annotation", at, what).fix(fix));
             settings.remove(setting);
         }
