@@ -249,7 +249,7 @@ fn unreadable_files_are_findings_and_the_rest_is_checked() {
         "./a.yaml:2:5: this is a Helm template",
         "./c.yaml:1:1: invalid UTF-8 in line 2; save the file as UTF-8",
         "./pod.yaml:8:32: there is no container apii",
-        "./z/z.json:2:11: expected a comma or a closing bracket",
+        "./z/z.json:2:11: invalid YAML: while parsing a flow mapping, did not find expected ',' or '}'",
         "nowhere.yaml:1:1: cannot read: no such file",
     ];
     assert!(found.len() == expected.len(), "{found:#?}");

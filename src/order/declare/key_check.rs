@@ -2,7 +2,7 @@
 
 use super::grammar::quoted;
 use super::keys;
-use super::nearest::{distance, nearest};
+use super::nearest::nearest;
 use crate::core::names;
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, Level};
@@ -57,7 +57,8 @@ fn is_near_miss(key: &str) -> bool {
 
 /// Returns true if the words differ in at most one character.
 fn is_similar(a: &str, b: &str) -> bool {
-    distance(a.as_bytes(), b.as_bytes(), 1).is_some()
+    // The comparison of the lengths comes first, because the distance of long words is expensive to compute.
+    a.len().abs_diff(b.len()) <= 1 && strsim::osa_distance(a, b) <= 1
 }
 
 /// Returns true if `word` is `podgate` with at most one wrong character.

@@ -65,8 +65,7 @@ impl OriginalProbes {
     /// Returns true if Istio has rewritten the startupProbe that asks podgate's sidecar about the container's gate.
     pub(super) fn has_rewritten_gate(&self, container: &Value) -> bool {
         let path = container.pointer("/startupProbe/httpGet/path").and_then(Value::as_str);
-        let original = path.and_then(|path| self.0.get(path)).and_then(|probe| probe.pointer("/httpGet/path"));
-        original.is_some_and(parts::is_opened_path)
+        path.and_then(|path| self.0.get(path)?.pointer("/httpGet/path")).is_some_and(parts::is_opened_path)
     }
 
     /// Returns the preStop hook in the container's `spec`, or the known original of a rewritten hook. The rewritten

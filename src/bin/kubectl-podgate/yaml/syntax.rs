@@ -57,17 +57,10 @@ fn explain_syntax(kind: &ErrorKind) -> (String, &'static str) {
         K::MisplacedFlowCollectionEnd | K::MismatchedFlowCollectionEnd { .. } => {
             ("this bracket closes nothing", "remove it, or add the opening bracket")
         }
-        K::ExpectedFlowMappingSeparator | K::ExpectedFlowSequenceSeparator => {
-            ("expected a comma or a closing bracket", "add one, or quote the whole text")
-        }
         K::MappingValueNotAllowed | K::InvalidColonPlacement | K::MappingKeyNotAllowed | K::SimpleKeyExpected => (
             "no key is allowed here",
             "indent the key like the other keys of its object; quote text that contains a colon",
         ),
-        K::ExpectedBlockMappingKey => ("expected a key here", "write KEY: VALUE, indented like the keys above"),
-        K::UnexpectedCharacter { character } => {
-            return (format!("no value may begin with {}", character.escape_default()), "quote the value");
-        }
         other => return (format!("invalid YAML: {other}"), INVALID.1),
     };
     (problem.to_owned(), fix)
