@@ -58,15 +58,18 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
 
 /// Replaces the execs of the gates' startupProbes and of the sidecar's hook with requests to a port of the sidecar.
 fn probe_port(mut pod: Value) -> Value {
-    let probe = |path: &str, limit: u32| json!({"httpGet": {"path": path, "port": 9091}, "periodSeconds": 1, "timeoutSeconds": limit, "failureThreshold": limit});
+    let probe = |path: &str, timeout: u32, failures: u32| {
+        json!({"httpGet": {"path": path, "port": 9091}, "periodSeconds": 1, "timeoutSeconds": timeout,
+            "failureThreshold": failures})
+    };
     let sidecar = &mut pod["spec"]["initContainers"][0];
     sidecar["args"] = json!(["--probe-addr", ":9091"]);
-    sidecar["startupProbe"] = probe("/podgate/ready", 60);
+    sidecar["startupProbe"] = probe("/podgate/ready", 1, 60);
     sidecar.as_object_mut().expect("an object").remove("lifecycle");
     for container in pod["spec"]["containers"].as_array_mut().expect("a list") {
         if !container["startupProbe"].is_null() {
             let path = format!("/podgate/opened/{}", container["name"].as_str().expect("a name"));
-            container["startupProbe"] = probe(&path, 335);
+            container["startupProbe"] = probe(&path, 335, 30);
         }
     }
     pod

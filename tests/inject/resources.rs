@@ -253,7 +253,7 @@ fn execs_remain_where_the_sidecar_cannot_answer() {
 }
 
 /// Istio's webhook rewrites the probes that podgate's webhook has written. The second call of podgate's webhook, and
-/// `uninject`, must not take these probes for probes of the user.
+/// `uninject`, must not treat these probes as probes of the user.
 #[test]
 fn rewritten_startup_probe_is_still_podgates() {
     let template = pod_with_probe_port();

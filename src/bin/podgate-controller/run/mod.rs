@@ -100,8 +100,7 @@ async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit, S
         let respond = move |uri: Uri| std::future::ready(metrics::respond(&metrics, uri.path()));
         tokio::task::spawn_local(http_server::serve(listener, 8, Duration::from_secs(5), respond));
     }
-    if let Some(address) = args.probe_addr {
-        let probes = Rc::clone(&controller.startup_probes);
+    if let Some((address, probes)) = args.probe_addr.zip(controller.startup_probes.clone()) {
         let listener = bind(address, "--probe-addr").await?;
         let respond = move |uri: Uri| Rc::clone(&probes).respond(uri);
         // The request for each gate waits, and other clients must not exclude these requests.
@@ -117,7 +116,8 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, String> {
 }
 
 struct Controller {
-    startup_probes: Rc<StartupProbes>,
+    /// `None` if the kubelet asks nothing.
+    startup_probes: Option<Rc<StartupProbes>>,
     declared_containers: Vec<Container>,
     podinfo: PathBuf,
     status_trust: StatusTrust,
@@ -181,7 +181,7 @@ impl Controller {
         let api = identity.map(|identity| ApiTask::spawn(identity, Rc::clone(&metrics), sender));
         let ip = args.pod_ips.flatten().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let mut controller = Controller {
-            startup_probes: Rc::default(),
+            startup_probes: args.probe_addr.map(|_| Rc::default()),
             declared_containers: declared,
             podinfo: args.podinfo.clone(),
             status_trust: StatusTrust::new(
@@ -227,7 +227,7 @@ impl Controller {
         loop {
             if let Some(signal) = self.exit_rule.ending_signal(&self.pod, now()) {
                 // Exit code 0 would hide that the hook never succeeded.
-                let is_hooked = self.startup_probes.is_sidecar_started.get()
+                let is_hooked = self.startup_probes.as_ref().is_some_and(|probes| probes.is_sidecar_started.get())
                     || self.publisher.board.has_hook_succeeded(&self.pod.epoch.id);
                 let exit = if is_hooked { Exit::Released } else { Exit::Terminated };
                 info!(signal, code = exit.code(), "exiting");
@@ -282,7 +282,7 @@ impl Controller {
         if has_changed {
             self.publisher.publish(&self.pod);
         }
-        self.startup_probes.update(self.pod.starts());
+        self.startup_probes.iter().for_each(|probes| probes.update(self.pod.starts()));
         let is_release = self.update_gates();
         if has_changed || is_release {
             self.publisher.publish_to_api(&self.pod);

@@ -46,13 +46,13 @@ pub(super) fn write(
 
 impl Writer<'_> {
     fn write_all(&mut self) -> Result<(), Vec<Finding>> {
+        self.settings = self.sidecar_settings();
         let policy = Place::spec("restartPolicy").of(self.template).and_then(Value::as_str);
         let regular = self.plan.containers.iter();
         let regular = regular.map(|planned| (&*planned.name, Self::container_place(planned))).collect();
         let containers = self.read_all(regular, policy)?;
         let field = Place::spec("initContainers");
         let natives = self.plan.init.iter().filter(|init| init.is_probed);
-        self.settings = self.sidecar_settings();
         let mut list = self.read_all(natives.map(|init| (&*init.name, field.to(init.index))).collect(), None)?;
         for (planned, container) in self.plan.containers.iter().zip(&containers) {
             list.push(self.write_container(planned, container)?);
@@ -74,8 +74,7 @@ impl Writer<'_> {
             let fix = "declare fewer waits, or shorten the probes";
             return Err(vec![Finding::error("template-too-large", Place::spec("containers"), what).fix(fix)]);
         }
-        let resources = self.sidecar_resources();
-        let sidecar = parts::sidecar(self.plan, &text, resources, &self.settings, self.options);
+        let sidecar = parts::sidecar(self.plan, &text, self.sidecar_resources(), &self.settings, self.options);
         let field = match self.plan.sidecar_placement {
             SidecarPlacement::Native => "initContainers",
             SidecarPlacement::First => "containers",

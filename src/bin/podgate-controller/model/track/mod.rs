@@ -133,17 +133,19 @@ impl ContainerTrack {
 
     /// Returns the gate's ticket if the sidecar has run the container's startupProbe and the probe has passed.
     pub(crate) fn startup_ticket(&self) -> Option<&str> {
-        let has_probe = self.spec.startup_probe.as_ref().is_some_and(|probe| !probe.is_exec());
         let has_passed = self.answers.probe_verdict.is_some_and(|verdict| verdict != ProbeVerdict::NotYet);
-        self.gate.as_ref().filter(|_| has_probe && has_passed).map(|gate| gate.ticket.as_str())
+        self.gate.as_ref().filter(|_| self.runs_startup_probe() && has_passed).map(|gate| gate.ticket.as_str())
+    }
+
+    fn runs_startup_probe(&self) -> bool {
+        self.spec.startup_probe.as_ref().is_some_and(|probe| !probe.is_exec())
     }
 
     pub(super) fn start(&self) -> Start {
         let is_open = !self.has_ended() && !self.is_gate_closed();
-        let has_probe = self.spec.startup_probe.as_ref().is_some_and(|probe| !probe.is_exec());
         Start {
             opened_at: self.gate.as_ref().filter(|_| is_open).and_then(|gate| gate.opened_at),
-            has_passed_probe: !has_probe || self.startup_ticket().is_some(),
+            has_passed_probe: !self.runs_startup_probe() || self.startup_ticket().is_some(),
             is_ready: self.state == State::Ready,
         }
     }
