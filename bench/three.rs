@@ -23,6 +23,7 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
     let pod = |db: Container, others: Vec<Container>| Pod::new("pod", [vec![db], others].concat()).json();
     let plain = |mut pod: Value| {
         pod["spec"]["initContainers"] = json!([]);
+        remove_unused_volumes(&mut pod["spec"]);
         pod
     };
     let unordered = |container, _: &[&str]| container;
@@ -73,6 +74,19 @@ fn probe_port(mut pod: Value) -> Value {
         }
     }
     pod
+}
+
+/// Removes podgate's volumes, except the volume of a container that creates [`READY_FILE`].
+fn remove_unused_volumes(spec: &mut Value) {
+    let mut has_ready_file = false;
+    for container in spec["containers"].as_array_mut().expect("a list") {
+        let uses_file = container["args"].as_array().is_some_and(|args| args.contains(&READY_FILE.into()));
+        has_ready_file |= uses_file;
+        let mounts = container["volumeMounts"].as_array_mut().expect("a list");
+        mounts.retain(|mount| uses_file && mount["name"] == "podgate-self");
+    }
+    let volumes = spec["volumes"].as_array_mut().expect("a list");
+    volumes.retain(|volume| has_ready_file && volume["name"] == "podgate-self");
 }
 
 /// Adds an idle native sidecar in place of podgate's.
