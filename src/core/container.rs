@@ -226,6 +226,17 @@ impl Handler {
             Check::File { .. } | Check::Unix(_) | Check::Mount(_) => return None,
         })
     }
+
+    /// Returns the host to connect to. `None` means the Pod's IP.
+    pub fn host(&self) -> Option<&str> {
+        let host = match self {
+            Handler::Exec(_) => &None,
+            Handler::HttpGet(http) => &http.host,
+            Handler::TcpSocket(tcp) => &tcp.host,
+            Handler::Grpc(grpc) => &grpc.host,
+        };
+        host.as_deref().filter(|host| !host.is_empty())
+    }
 }
 
 impl HttpGet {

@@ -2,14 +2,18 @@
 //!
 //! The kubelet's intervals are whole seconds, and the kubelet does not probe while a postStart hook runs.
 //! [`ProbeProgress`] schedules earlier attempts: the interval is 0.8 % of the time since the container's start, and
-//! 2.5 % after 10 s. While no socket listens on the probe's port, it is 10 %. The interval is at least 10 ms and at most
-//! the probe's period. Times begin at the container's start.
+//! 2.5 % after 10 s. The interval is at least 10 ms and at most the probe's period. While no socket listens on the probe's
+//! port, it is at least a second. Times begin at the container's start.
 
 use crate::core::container::Probe;
 use std::time::Duration;
 
 /// Minimum interval between two attempts.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Minimum interval while no socket listens on the probe's port. An attempt can then succeed only if the connection is
+/// redirected.
+const UNHEARD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time since the container's start after which attempts become less frequent. If a start is slow, a slightly earlier
 /// result does not justify the CPU time of frequent attempts.
@@ -92,8 +96,7 @@ impl ProbeProgress {
         &self.stages[self.stage_index].probe
     }
 
-    /// Returns the time since the container's start at which the next attempt is due. If no socket listens on the
-    /// probe's port, an attempt can succeed only if the connection is redirected, so attempts are less frequent.
+    /// Returns the time since the container's start at which the next attempt is due.
     pub fn next_due(&self, is_listening: bool) -> Duration {
         let probe = self.probe();
         let earliest = self.earliest_attempt();
@@ -101,7 +104,8 @@ impl ProbeProgress {
         let period = seconds(probe.period_seconds);
         // After the first success, thresholds count at most one attempt per period, as in the kubelet.
         let counting = self.verdict == ProbeVerdict::Passed || self.successes > 0;
-        let shortest = if is_listening { self.min_interval } else { self.min_interval.max(last / 10) };
+        let shortest =
+            if is_listening { self.min_interval } else { self.min_interval.max(last / 4).max(UNHEARD_INTERVAL) };
         let wait = if counting { period.max(MIN_INTERVAL) } else { interval(last, period, shortest) };
         earliest.max(last + wait)
     }

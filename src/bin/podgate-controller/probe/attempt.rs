@@ -1,6 +1,6 @@
 //! One attempt of a probe of any kind.
 
-use super::{AttemptResult, Outcome, connect, grpc, host_or_pod_ip, http};
+use super::{AttemptResult, Outcome, connect, grpc, http};
 use podgate::core::container::{Container, Handler, PortRef, Probe};
 use podgate::core::text::one_line;
 use std::net::IpAddr;
@@ -22,15 +22,16 @@ pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr
 }
 
 async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr) -> AttemptResult {
+    let host = probe.handler.host().map_or_else(|| pod_ip.to_string(), str::to_owned);
     match &probe.handler {
         Handler::Exec(_) => Err("podgate cannot run an exec probe from outside its container".to_owned()),
-        Handler::HttpGet(get) => http::attempt(get, resolve_port(container, &get.port)?, pod_ip).await,
+        Handler::HttpGet(get) => http::attempt(get, &host, resolve_port(container, &get.port)?).await,
         Handler::TcpSocket(socket) => {
-            let (host, port) = (host_or_pod_ip(socket.host.as_deref(), pod_ip), resolve_port(container, &socket.port)?);
+            let port = resolve_port(container, &socket.port)?;
             connect(&host, port).await?;
             Ok(Outcome::success(format!("{host}:{port} accepts connections"), None))
         }
-        Handler::Grpc(ask) => grpc::attempt(ask, check_port(ask.port)?, pod_ip).await,
+        Handler::Grpc(ask) => grpc::attempt(ask, &host, check_port(ask.port)?).await,
     }
 }
 

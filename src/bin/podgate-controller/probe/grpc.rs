@@ -4,14 +4,13 @@
 //! The two messages, with one field each, are encoded and decoded by hand. A gRPC library would be larger than the rest
 //! of the prober.
 
-use super::{AttemptResult, Outcome, USER_AGENT, authority, connect, exchange, host_or_pod_ip, tls};
+use super::{AttemptResult, Outcome, USER_AGENT, authority, connect, exchange, tls};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use podgate::core::container::Grpc;
 use podgate::core::text::error_chain;
-use std::net::IpAddr;
 
 /// Size limit for the response, in bytes. A normal response has a frame header of 5 bytes and a message of 2 bytes.
 const MAX_ANSWER_BYTES: usize = 4096;
@@ -19,10 +18,9 @@ const MAX_ANSWER_BYTES: usize = 4096;
 /// Key of the field `status` in a `HealthCheckResponse`: field number 1, type varint.
 const STATUS_FIELD: u8 = 1 << 3;
 
-pub(super) async fn attempt(ask: &Grpc, port: u16, pod_ip: IpAddr) -> AttemptResult {
+pub(super) async fn attempt(ask: &Grpc, host: &str, port: u16) -> AttemptResult {
     let service = ask.service.as_deref().unwrap_or_default();
-    let host = host_or_pod_ip(ask.host.as_deref(), pod_ip);
-    let uri = format!("http://{}/grpc.health.v1.Health/Check", authority(&host, port));
+    let uri = format!("http://{}/grpc.health.v1.Health/Check", authority(host, port));
     let uri = Uri::try_from(uri).map_err(|error| error.to_string())?;
     let mut request = Request::new(Full::from(encode_request(service)));
     *request.method_mut() = Method::POST;
@@ -30,9 +28,9 @@ pub(super) async fn attempt(ask: &Grpc, port: u16, pod_ip: IpAddr) -> AttemptRes
     for (name, value) in [(CONTENT_TYPE, "application/grpc"), (TE, "trailers"), (AGENT, USER_AGENT)] {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    let stream = connect(&host, port).await?;
+    let stream = connect(host, port).await?;
     let status = if ask.is_tls() {
-        let (stream, is_h2) = tls::handshake(stream, &host).await?;
+        let (stream, is_h2) = tls::handshake(stream, host).await?;
         if !is_h2 {
             return Err("the server supports TLS but not HTTP/2".to_owned());
         }

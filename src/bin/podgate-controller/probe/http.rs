@@ -1,7 +1,7 @@
 //! Implements `httpGet` probes, like the kubelet's `pkg/probe/http` with Go's `net/http`.
 
 use super::url::Url;
-use super::{AttemptResult, Outcome, USER_AGENT, connect, exchange, host_or_pod_ip, tls};
+use super::{AttemptResult, Outcome, USER_AGENT, connect, exchange, tls};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -11,7 +11,6 @@ use hyper::header::{
 use hyper::{Request, Response, StatusCode, Uri};
 use podgate::core::container::{Header, HttpGet};
 use podgate::core::text::error_chain;
-use std::net::IpAddr;
 
 /// Maximum number of bytes to read from a body. Short bodies are read completely, because an early close can cause an
 /// error on the server.
@@ -20,10 +19,9 @@ const MAX_BODY_BYTES: usize = 10 * 1024;
 /// Limit on the requests of one attempt, including redirects.
 const MAX_REQUESTS: usize = 10;
 
-pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> AttemptResult {
+pub(super) async fn attempt(get: &HttpGet, host: &str, port: u16) -> AttemptResult {
     let scheme = get.scheme.as_deref().filter(|scheme| !scheme.is_empty()).unwrap_or("http");
-    let first =
-        Url::for_probe(scheme, &host_or_pod_ip(get.host.as_deref(), pod_ip), port, get.path.as_deref().unwrap_or(""));
+    let first = Url::for_probe(scheme, host, port, get.path.as_deref().unwrap_or(""));
     let (mut headers, mut host) = request_headers(&get.http_headers)?;
     let has_own_referer = headers.contains_key(REFERER);
     let mut url = first.clone();

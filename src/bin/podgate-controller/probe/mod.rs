@@ -22,7 +22,6 @@ mod url;
 mod tests;
 
 use podgate::core::text::error_chain;
-use std::net::IpAddr;
 use tokio::io::{AsyncReadExt, Join, Take, join};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -63,11 +62,6 @@ impl Outcome {
 
 /// Result of an attempt: the success, or a line that describes the failure.
 type AttemptResult = Result<Outcome, String>;
-
-/// Returns the handler's host, by default the Pod's IP.
-fn host_or_pod_ip(host: Option<&str>, pod_ip: IpAddr) -> String {
-    host.filter(|host| !host.is_empty()).map_or_else(|| pod_ip.to_string(), str::to_owned)
-}
 
 /// Returns host and port as in a URL.
 fn authority(host: &str, port: u16) -> String {

@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
 /// Returns the time until the next check for a listening socket: 0.1 % of the time since the start of probing. If the
-/// current check is late, the node is busy, so the result is at least ten times the delay. In all cases, the result is
-/// between 1 ms and 100 ms.
+/// current check is over 0.2 ms late, the node is busy, so the result is at least 30 times the rest of the delay. In
+/// all cases, the result is between 1 ms and 100 ms.
 pub(super) fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
-    (elapsed / 1000).max(late * 10).clamp(Duration::from_millis(1), Duration::from_millis(100))
+    let unusual = late.saturating_sub(Duration::from_micros(200));
+    (elapsed / 1000).max(unusual * 30).clamp(Duration::from_millis(1), Duration::from_millis(100))
 }
 
 /// Longest interval between attempts while a gate waits for a confirmation.
@@ -83,6 +84,19 @@ struct Confirmation {
 }
 
 impl ProbeLane {
+    /// Returns the addresses in the Pod to which the next attempt may connect. Returns none if the port is unknown or
+    /// the host may be outside the Pod. The probe of the next stage may have other addresses.
+    fn addresses(&self, pod_ip: IpAddr) -> Vec<SocketAddr> {
+        let probe = self.progress.probe();
+        let ips = match probe.handler.host() {
+            None => vec![pod_ip],
+            Some("localhost") => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+            Some(host) => host.parse().into_iter().filter(|ip: &IpAddr| ip.is_loopback() || *ip == pod_ip).collect(),
+        };
+        let port = self.container.probe_port(probe);
+        ips.into_iter().filter_map(|ip| port.map(|port| SocketAddr::new(ip, port))).collect()
+    }
+
     fn due(&self) -> Option<Instant> {
         if self.attempt.is_some() || self.progress.is_finished() && self.confirmation.is_none() {
             return None;
@@ -172,7 +186,7 @@ impl Prober {
         let since = start.earliest.max(here);
         let lane = ProbeLane {
             container: container.clone(),
-            listen_check_at: container.probe_port(progress.probe()).map(|_| since),
+            listen_check_at: Some(since),
             progress,
             since,
             run,
@@ -236,26 +250,21 @@ impl Prober {
     /// Looks for listening sockets on the ports whose check is due.
     fn check_ports(&mut self, here: Instant) -> Option<ProbeEvent> {
         for (name, lane) in &mut self.lanes {
-            // Get the port each time, because the probe of the next stage may have another port.
-            let port = lane.container.probe_port(lane.progress.probe());
-            let (Some(port), Some(at)) = (port, lane.listen_check_at) else { continue };
-            if at > here {
-                continue;
-            }
-            match self.sock_diag.has_listener((self.pod_ip, port).into()) {
-                Ok(true) => {
-                    lane.listen_check_at = None;
+            let Some(at) = lane.listen_check_at.filter(|at| *at <= here) else { continue };
+            lane.listen_check_at = None;
+            let addresses = lane.addresses(self.pod_ip);
+            let mut answers = addresses.iter().map(|address| self.sock_diag.has_listener(*address));
+            match answers.find(|answer| !matches!(answer, Ok(false))) {
+                Some(Ok(_)) => {
                     lane.is_expedited = true;
                     return Some(ProbeEvent::Listening(name.clone()));
                 }
-                Ok(false) => {
+                // The check only makes probing faster, so continue without the check.
+                Some(Err(error)) => debug!(%error, "cannot ask the kernel for listening sockets"),
+                None if addresses.is_empty() => {}
+                None => {
                     let [elapsed, late] = [lane.since, at].map(|time| here.saturating_duration_since(time));
                     lane.listen_check_at = Some(here + listen_check_interval(elapsed, late));
-                }
-                Err(error) => {
-                    // The check only makes probing faster, so continue without the check.
-                    debug!(%error, "cannot ask the kernel for listening sockets");
-                    lane.listen_check_at = None;
                 }
             }
         }

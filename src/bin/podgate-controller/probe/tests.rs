@@ -9,7 +9,7 @@ use super::attempt::{MAX_LINE_BYTES, attempt};
 use super::*;
 use podgate::core::container::{Container, Grpc, Handler, Header, HttpGet, Port, PortRef, Probe, TcpSocket};
 use std::cell::RefCell;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -19,7 +19,34 @@ fn checks_for_a_listening_socket_become_rare() {
         listen_check_interval(Duration::from_millis(elapsed_ms), Duration::from_micros(late_us)).as_millis()
     };
     assert_eq!([at(0, 0), at(500, 90), at(5_000, 90), at(3_600_000, 90)], [1, 1, 5, 100]);
-    assert_eq!([at(0, 3_000), at(5_000, 3_000), at(5_000, 3_000_000)], [30, 30, 100], "on a busy node");
+    assert_eq!([at(0, 3_000), at(5_000, 3_000), at(5_000, 3_000_000)], [84, 84, 100], "on a busy node");
+}
+
+/// A listening socket makes a probe start at once, but only if it listens on the probe's own address.
+#[tokio::test(flavor = "local")]
+async fn listener_counts_on_the_address_of_the_probe() {
+    let (listener, port) = bind(POD_IP).await;
+    let other_ip = Ipv4Addr::new(127, 0, 0, 2).into();
+    for (pod_ip, host, expected) in [
+        (POD_IP, None, true),
+        (other_ip, None, false),
+        (other_ip, Some("localhost"), true),
+        (other_ip, Some("127.0.0.1"), true),
+        (POD_IP, Some("192.0.2.1"), false),
+        (POD_IP, Some("db.example"), false),
+    ] {
+        let host = host.map(str::to_owned);
+        let get = HttpGet { host: host.clone(), ..http_get(port, "/") };
+        let probe = Probe { timeout_seconds: 600, ..probe(Handler::HttpGet(get)) };
+        let container = Container { readiness_probe: Some(probe), ..container("db", port) };
+        let mut prober = Prober::new(pod_ip, Duration::ZERO);
+        prober.start(&container, 1, false);
+        let first = tokio::time::timeout(Duration::from_millis(50), async {
+            while !matches!(prober.next_event().await, ProbeEvent::Listening(_)) {}
+        });
+        assert_eq!(first.await.is_ok(), expected, "{host:?} from {pod_ip}");
+    }
+    drop(listener);
 }
 
 /// Starts a server that never finishes its response. Returns its port, the number of accepted connections, and the
