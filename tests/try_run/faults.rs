@@ -88,23 +88,35 @@ fn assert_missing((pod, faults, missing): Case<'_>) {
 }
 
 #[test]
-fn faults_that_exclude_each_other_are_wrong_flags() {
-    for (flags, expected) in [
+fn faults_that_cannot_occur_are_wrong_flags() {
+    let mut unprobed = scenarios::chain();
+    unprobed["metadata"]["annotations"]["podgate.io/order"] = "db=Completed, api, web".into();
+    unprobed["spec"]["restartPolicy"] = "Never".into();
+    let no_probe = "api has no startupProbe and no readinessProbe, so it is Ready once it runs";
+    for (pod, flags, expected) in [
+        (&unprobed, &["--ready=api=1s"][..], format!("--ready api: {no_probe}; add a probe, or omit the flag")),
+        (&unprobed, &["--break=api@never"], format!("--break api@never: {no_probe}")),
+        (&unprobed, &["--break=api@slow:1s"], format!("--break api@slow:1s: {no_probe}")),
         (
-            &["--break=api@slow:1s", "--break=api@never"][..],
-            "--break api@slow:1s and --break api@never exclude each other; omit one",
+            &probed(),
+            &["--break=api@slow:1s", "--break=api@never"],
+            "--break api@slow:1s and --break api@never exclude each other; omit one".to_owned(),
         ),
         (
+            &probed(),
             &["--break=api@slow:1s", "--break=db@never", "--break=api@slow:2s"],
-            "--break api@slow:1s and --break api@slow:2s exclude each other",
+            "--break api@slow:1s and --break api@slow:2s exclude each other".to_owned(),
         ),
-        (&["--break=api@never", "--break=api@never"], "exclude each other"),
-        (&["--break=api@crash:1s", "--break=api@crash:2s"], "exclude each other"),
+        (&probed(), &["--break=api@never", "--break=api@never"], "exclude each other".to_owned()),
+        (&probed(), &["--break=api@crash:1s", "--break=api@crash:2s"], "exclude each other".to_owned()),
     ] {
-        let run = Machine::new().run_manifest(&probed(), flags);
+        let run = Machine::new().run_manifest(pod, flags);
         assert_eq!((run.code, run.out.as_str(), run.err.lines().count()), (64, "", 1), "{flags:?}: {run:?}");
-        assert!(run.err.contains(expected), "{expected:?} is missing in {}", run.err);
+        assert!(run.err.contains(&expected), "{expected:?} is missing in {}", run.err);
     }
+    // A delay has an effect on a container that others wait for, even without a probe.
+    let run = Machine::new().run_manifest(&unprobed, &["--ready=db=1s", "--timeout=10s"]);
+    assert_outcome(&run, 0, &["The order was kept"]);
 }
 
 /// If a gate exits after its time limit, this exit does not count as the fault.
