@@ -2,8 +2,8 @@
 //!
 //! The kubelet's intervals are whole seconds, and the kubelet does not probe while a postStart hook runs.
 //! [`ProbeProgress`] schedules earlier attempts: the interval is 0.8 % of the time since the container's start, and
-//! 2.5 % after 10 s. The interval is at least 10 ms and at most the probe's period. While no socket listens on the probe's
-//! port, it is at least a second. Times begin at the container's start.
+//! 2.5 % after 10 s. The interval is at most the probe's period. It is at least 10 ms, or a second while no socket
+//! listens on the probe's port. Times begin at the container's start.
 
 use crate::core::container::Probe;
 use std::time::Duration;
@@ -104,8 +104,7 @@ impl ProbeProgress {
         let period = seconds(probe.period_seconds);
         // After the first success, thresholds count at most one attempt per period, as in the kubelet.
         let counting = self.verdict == ProbeVerdict::Passed || self.successes > 0;
-        let shortest =
-            if is_listening { self.min_interval } else { self.min_interval.max(last / 4).max(UNHEARD_INTERVAL) };
+        let shortest = if is_listening { self.min_interval } else { self.min_interval.max(UNHEARD_INTERVAL) };
         let wait = if counting { period.max(MIN_INTERVAL) } else { interval(last, period, shortest) };
         earliest.max(last + wait)
     }

@@ -77,8 +77,7 @@ pub fn read_trusted(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     read_capped(File::from(rustix::fs::open(path, flags, Mode::empty())?), max)
 }
 
-/// Reads a regular file. Fails if the file is larger than `max` bytes.
-pub fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
+fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
     let status = file.metadata()?;
     if !status.is_file() {
         return Err(not_regular());

@@ -97,19 +97,11 @@ fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
 
 /// Returns true if the probe reaches its own container, according to the probe's host and path.
 fn is_own(probe: &Probe) -> bool {
-    match &probe.handler {
-        Handler::HttpGet(http) => {
-            // Istio and Kuma (`/8080/healthz`) rewrite probes, so that the kubelet probes their proxies.
-            let path = http.path.as_deref().unwrap_or_default();
-            let is_port = |part: &str| part.parse::<u16>().is_ok();
-            is_local(http.host.as_deref())
-                && !path.starts_with(REWRITTEN_PATH)
-                && !path.split('/').nth(1).is_some_and(is_port)
-        }
-        Handler::TcpSocket(tcp) => is_local(tcp.host.as_deref()),
-        Handler::Grpc(_) => true,
-        Handler::Exec(_) => false,
-    }
+    // Istio and Kuma (`/8080/healthz`) rewrite probes, so that the kubelet probes their proxies.
+    let is_port = |part: &str| part.parse::<u16>().is_ok();
+    let is_rewritten = |path: &str| path.starts_with(REWRITTEN_PATH) || path.split('/').nth(1).is_some_and(is_port);
+    let path = if let Handler::HttpGet(http) = &probe.handler { http.path.as_deref() } else { None };
+    is_local(probe.handler.host()) && !path.is_some_and(is_rewritten)
 }
 
 /// Reports containers of a Job that probably keep running after the Job's work is done.

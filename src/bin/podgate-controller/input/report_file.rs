@@ -48,16 +48,15 @@ fn create_file(path: &Path, content: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads the report of container `name`. Returns no report if the file is invalid. Fails if the file is missing or
-/// cannot be opened.
+/// Reads the report of container `name`. Returns no report if the file is invalid. Fails if the file is missing.
 pub(crate) fn read_report(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
     let root = files::open_directory(root)?;
     let path = Path::new(name).join(names::REPORT_FILE);
-    let file = File::from(files::open_beneath(root.as_fd(), &path, OFlags::RDONLY)?);
-    let metadata = file.metadata()?;
+    let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;
+    let metadata = File::from(handle).metadata()?;
     let stamp = (metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
     // Treat a report that is truncated, too long or not a regular file as missing. Do not fall back to the previous
     // report.
-    let bytes = files::read_capped(file, names::BOARD_FILE_MAX);
+    let bytes = files::read_beneath(root.as_fd(), &path, names::BOARD_FILE_MAX);
     Ok((stamp, bytes.ok().and_then(|bytes| Report::parse(&bytes).ok())))
 }

@@ -22,11 +22,11 @@ const MAX_REQUESTS: usize = 10;
 pub(super) async fn attempt(get: &HttpGet, host: &str, port: u16) -> AttemptResult {
     let scheme = get.scheme.as_deref().filter(|scheme| !scheme.is_empty()).unwrap_or("http");
     let first = Url::for_probe(scheme, host, port, get.path.as_deref().unwrap_or(""));
-    let (mut headers, mut host) = request_headers(&get.http_headers)?;
+    let (mut headers, mut host_header) = request_headers(&get.http_headers)?;
     let has_own_referer = headers.contains_key(REFERER);
     let mut url = first.clone();
     for _ in 0..MAX_REQUESTS {
-        let (status, location) = send_request(&url, get.is_http2(), host.as_ref(), &headers).await?;
+        let (status, location) = send_request(&url, get.is_http2(), host_header.as_ref(), &headers).await?;
         let Some(location) = location else { return status_result(status) };
         let (next, is_absolute) = url.join(&location).ok_or("redirects to an invalid URL")?;
         if next.host != first.host {
@@ -34,7 +34,7 @@ pub(super) async fn attempt(get: &HttpGet, host: &str, port: u16) -> AttemptResu
             return Ok(Outcome::success(status_text(status), Some(warning)));
         }
         // Like Go's client, keep the user's Host header only for relative redirects.
-        host = host.filter(|_| !is_absolute);
+        host_header = host_header.filter(|_| !is_absolute);
         if !has_own_referer {
             headers.remove(REFERER);
             let is_downgrade = url.scheme == "https" && next.scheme == "http";

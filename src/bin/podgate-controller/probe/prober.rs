@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
 /// Returns the time until the next check for a listening socket: 0.1 % of the time since the start of probing. If the
-/// current check is over 0.2 ms late, the node is busy, so the result is at least 30 times the rest of the delay. In
-/// all cases, the result is between 1 ms and 100 ms.
+/// sidecar woke up over 0.2 ms late, the node is busy. The result is then 30 times the rest of the delay, if that is
+/// longer. In all cases, the result is between 1 ms and 100 ms.
 pub(super) fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
     let unusual = late.saturating_sub(Duration::from_micros(200));
     (elapsed / 1000).max(unusual * 30).clamp(Duration::from_millis(1), Duration::from_millis(100))
@@ -68,7 +68,8 @@ struct ProbeLane {
     run: u64,
     /// The running attempt. Dropping the lane drops the attempt too, so that a container has at most one attempt.
     attempt: Option<LocalBoxFuture<'static, Attempt>>,
-    /// Time of the next check for a listening socket; `None` if no further check is needed or the check has failed.
+    /// Time of the next check for a listening socket; `None` if no further check is needed, the check has failed, or
+    /// the lane has no address to check.
     listen_check_at: Option<Instant>,
     /// True if a socket has begun to listen, so that the next attempt is due at once.
     is_expedited: bool,
@@ -84,24 +85,23 @@ struct Confirmation {
 }
 
 impl ProbeLane {
-    /// Returns the addresses in the Pod to which the next attempt may connect. Returns none if the port is unknown or
-    /// the host may be outside the Pod. The probe of the next stage may have other addresses.
+    /// Returns the addresses in the Pod to which the next attempt may connect. The list is empty if the port is unknown
+    /// or the host may be outside the Pod. The probe of the next stage may have other addresses.
     fn addresses(&self, pod_ip: IpAddr) -> Vec<SocketAddr> {
         let probe = self.progress.probe();
+        let Some(port) = self.container.probe_port(probe) else { return Vec::new() };
         let ips = match probe.handler.host() {
             None => vec![pod_ip],
             Some("localhost") => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
             Some(host) => host.parse().into_iter().filter(|ip: &IpAddr| ip.is_loopback() || *ip == pod_ip).collect(),
         };
-        let port = self.container.probe_port(probe);
-        ips.into_iter().filter_map(|ip| port.map(|port| SocketAddr::new(ip, port))).collect()
+        ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
     }
 
     fn due(&self) -> Option<Instant> {
         if self.attempt.is_some() || self.progress.is_finished() && self.confirmation.is_none() {
             return None;
         }
-        // The checks end when a socket listens or the kernel does not answer.
         let is_listening = self.listen_check_at.is_none();
         let wait =
             if self.is_expedited { self.progress.earliest_attempt() } else { self.progress.next_due(is_listening) };
@@ -136,7 +136,8 @@ impl ProbeLane {
             }
         }
         self.progress.record(now().saturating_duration_since(self.since), outcome.success);
-        if self.progress.verdict() == ProbeVerdict::Passed {
+        // Without a listening socket, the connection was redirected, so further checks would find nothing.
+        if outcome.success {
             self.listen_check_at = None;
         }
         if let Some(warning) = &outcome.warning {
@@ -226,18 +227,21 @@ impl Prober {
 
     /// Waits for the next event. Waits forever while no container is probed. Cancel-safe.
     pub(crate) async fn next_event(&mut self) -> ProbeEvent {
+        let mut late = Duration::ZERO;
         loop {
             let here = now();
-            if let Some(event) = self.check_ports(here) {
+            if let Some(event) = self.check_ports(here, late) {
                 return event;
             }
             for lane in self.lanes.values_mut().filter(|lane| lane.due().is_some_and(|due| due <= here)) {
                 lane.start_attempt(self.pod_ip);
             }
             let next = self.next_due();
+            // A time in the past means that the sidecar itself was busy, not the node.
+            let due = next.unwrap_or(here).max(here);
             tokio::select! {
                 event = attempt_end(&mut self.lanes, self.min_interval) => return event,
-                () = self.timer.sleep_until(next.unwrap_or(here)), if next.is_some() => {}
+                () = self.timer.sleep_until(due), if next.is_some() => late = now().saturating_duration_since(due),
             }
         }
     }
@@ -247,10 +251,12 @@ impl Prober {
         self.lanes.values().filter_map(|lane| lane.due().into_iter().chain(lane.listen_check_at).min()).min()
     }
 
-    /// Looks for listening sockets on the ports whose check is due.
-    fn check_ports(&mut self, here: Instant) -> Option<ProbeEvent> {
+    /// Looks for listening sockets on the ports whose check is due. `late` is the delay of the last wake-up.
+    fn check_ports(&mut self, here: Instant, late: Duration) -> Option<ProbeEvent> {
         for (name, lane) in &mut self.lanes {
-            let Some(at) = lane.listen_check_at.filter(|at| *at <= here) else { continue };
+            if lane.listen_check_at.is_none_or(|at| at > here) {
+                continue;
+            }
             lane.listen_check_at = None;
             let addresses = lane.addresses(self.pod_ip);
             let mut answers = addresses.iter().map(|address| self.sock_diag.has_listener(*address));
@@ -259,11 +265,11 @@ impl Prober {
                     lane.is_expedited = true;
                     return Some(ProbeEvent::Listening(name.clone()));
                 }
-                // The check only makes probing faster, so continue without the check.
+                // Without checks, attempts are more frequent.
                 Some(Err(error)) => debug!(%error, "cannot ask the kernel for listening sockets"),
                 None if addresses.is_empty() => {}
                 None => {
-                    let [elapsed, late] = [lane.since, at].map(|time| here.saturating_duration_since(time));
+                    let elapsed = here.saturating_duration_since(lane.since);
                     lane.listen_check_at = Some(here + listen_check_interval(elapsed, late));
                 }
             }

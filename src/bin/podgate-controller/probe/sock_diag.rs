@@ -9,7 +9,7 @@
 //!
 //! # Caveats
 //! If iptables or eBPF redirects a connection, the destination port may have no listening socket. The answer may
-//! therefore only make a probe start earlier. It must never delay or replace a probe.
+//! therefore make attempts more or less frequent, but must never replace them.
 
 use rustix::io::Errno;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
