@@ -27,7 +27,7 @@ registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
 version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image release release-verify release-rehearsal dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals suggestions fuzz lint site cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl krew image release release-verify release-rehearsal dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals suggestions fuzz lint site cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -49,10 +49,6 @@ webhook: ## Build podgate-webhook, the admission webhook
 
 kubectl: ## Build kubectl-podgate, the user's tool
 	@tools/build kubectl-podgate
-
-man: ## Write the manual pages of kubectl podgate to dist/man
-	mkdir -p dist/man
-	$(cargo) run --quiet --locked --no-default-features --features kubectl --bin kubectl-podgate -- man dist/man
 
 krew: ## Write krew's manifest and the archive of kubectl-podgate for this machine's processor to dist/krew
 	krew/package --out dist/krew linux-$(subst x86_64,amd64,$(subst aarch64,arm64,$(machine)))="$$(tools/build kubectl-podgate)"

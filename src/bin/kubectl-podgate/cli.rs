@@ -35,8 +35,6 @@ pub(crate) enum Command {
     Completion(completion::Completion),
     Inject(Box<inject::Inject>),
     Install(install::Install),
-    #[command(hide = true)]
-    Man(completion::Man),
     Override(overrides::Override),
     ResolveImages(Box<resolve_images::ResolveImages>),
     #[command(hide = true)]

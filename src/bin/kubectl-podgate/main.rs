@@ -58,7 +58,6 @@ fn main() -> ExitCode {
         cli::Command::Completion(args) => completion::print_script(cli::Args::command(), &args),
         cli::Command::Inject(args) => or_fail(inject::inject(&args)),
         cli::Command::Install(args) => or_fail(install::run(&args)),
-        cli::Command::Man(args) => completion::write_man_pages(cli::Args::command(), &args),
         cli::Command::Override(args) => runtime::block_on(overrides::run(&args)),
         cli::Command::ResolveImages(args) => or_fail(resolve_images::run(&args)),
         cli::Command::StandIn(args) => try_run::run_stand_in(&args),

@@ -1,8 +1,7 @@
-//! Arguments and help of `completion` and `man`.
+//! Arguments and help of `completion`.
 
 use clap::Args;
 use clap_complete::aot::Shell;
-use std::path::PathBuf;
 
 const HELP: &str = "\
 The script completes commands and flags of kubectl-podgate, which must be in PATH.
@@ -25,12 +24,4 @@ pub(crate) struct Completion {
     /// Shell to complete for
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
-}
-
-/// Write the man pages into a directory
-#[derive(Debug, Args)]
-pub(crate) struct Man {
-    /// Existing directory to write into
-    #[arg(value_name = "DIRECTORY")]
-    pub(crate) directory: PathBuf,
 }
