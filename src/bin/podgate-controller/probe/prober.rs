@@ -86,7 +86,7 @@ struct Confirmation {
 
 impl ProbeLane {
     /// Returns the addresses in the Pod to which the next attempt may connect. The list is empty if the port is unknown
-    /// or the host may be outside the Pod. The probe of the next stage may have other addresses.
+    /// or the host may be outside the Pod.
     fn addresses(&self, pod_ip: IpAddr) -> Vec<SocketAddr> {
         let probe = self.progress.probe();
         let Some(port) = self.container.probe_port(probe) else { return Vec::new() };
@@ -136,8 +136,8 @@ impl ProbeLane {
             }
         }
         self.progress.record(now().saturating_duration_since(self.since), outcome.success);
-        // Without a listening socket, the connection was redirected, so further checks would find nothing.
-        if outcome.success {
+        // If no check has found a socket, the connection was redirected, so further checks would find nothing.
+        if self.progress.verdict() != ProbeVerdict::NotYet {
             self.listen_check_at = None;
         }
         if let Some(warning) = &outcome.warning {
@@ -237,8 +237,8 @@ impl Prober {
                 lane.start_attempt(self.pod_ip);
             }
             let next = self.next_due();
-            // A time in the past means that the sidecar itself was busy, not the node.
-            let due = next.unwrap_or(here).max(here);
+            // If this time has passed already, the sidecar itself was busy, not the node.
+            let due = next.unwrap_or(here).max(now());
             tokio::select! {
                 event = attempt_end(&mut self.lanes, self.min_interval) => return event,
                 () = self.timer.sleep_until(due), if next.is_some() => late = now().saturating_duration_since(due),
