@@ -21,21 +21,18 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         db(server, &["/testserver", "check", READY_FILE]).with(json!({"readinessProbe": {"periodSeconds": 10}}))
     };
     let pod = |db: Container, others: Vec<Container>| Pod::new("pod", [vec![db], others].concat()).json();
-    let plain = |mut pod: Value| {
+    let without_sidecar = |mut pod: Value| {
         pod["spec"]["initContainers"] = json!([]);
+        pod
+    };
+    let plain = |pod: Value| {
+        let mut pod = without_sidecar(pod);
         remove_unused_volumes(&mut pod["spec"]);
         pod
     };
     let unordered = |container, _: &[&str]| container;
-    let mut native = plain(pod(db(), others(unordered)));
-    let spec = native["spec"].as_object_mut().expect("a spec");
-    let mut early: Vec<Value> = spec["containers"].as_array_mut().expect("containers").drain(..2).collect();
-    for container in &mut early {
-        container["restartPolicy"] = "Always".into();
-        container["startupProbe"] = container["readinessProbe"].clone();
-        container["startupProbe"]["failureThreshold"] = 3600.into();
-    }
-    spec["initContainers"] = early.into();
+    let native = natives(plain(pod(db(), others(unordered))));
+    let mounting = idle(natives(without_sidecar(pod(db(), others(unordered)))));
     let unwrapped = |db: Container, command: &[&str]| db.probe(json!({"exec": {"command": command}}));
     let hooked = [server("api").http(8002).hook(&[]), server("web").http(8003)].to_vec();
     let mut rows = vec![
@@ -45,6 +42,8 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("db and api as native sidecars", native.clone()),
         ("db and api as native sidecars, with an idle one", idle(native.clone())),
         ("the same native sidecars, with three execs", three_execs(idle(native))),
+        ("native sidecars, podgate's volumes, no subPath", without_sub_path(mounting.clone())),
+        ("native sidecars, podgate's volumes", mounting),
         ("podgate, entrypoint", pod(db(), others(|container, until| container.gate(until)))),
         ("podgate, entrypoint, probe-port", probe_port(pod(db(), others(|container, until| container.gate(until))))),
         ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),
@@ -55,6 +54,31 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
     ];
     rows.retain(|(label, _)| words.is_empty() || words.iter().any(|word| label.contains(word)));
     rows
+}
+
+/// Makes the first two containers native sidecars, so that the kubelet starts the containers in order.
+fn natives(mut pod: Value) -> Value {
+    let spec = pod["spec"].as_object_mut().expect("a spec");
+    let mut early: Vec<Value> = spec["containers"].as_array_mut().expect("containers").drain(..2).collect();
+    for container in &mut early {
+        container["restartPolicy"] = "Always".into();
+        container["startupProbe"] = container["readinessProbe"].clone();
+        container["startupProbe"]["failureThreshold"] = 3600.into();
+    }
+    spec["initContainers"] = early.into();
+    pod
+}
+
+/// Mounts whole volumes in place of each container's directory.
+fn without_sub_path(mut pod: Value) -> Value {
+    for list in ["initContainers", "containers"] {
+        for container in pod["spec"][list].as_array_mut().expect("a list") {
+            for mount in container["volumeMounts"].as_array_mut().expect("a list") {
+                mount.as_object_mut().expect("an object").remove("subPath");
+            }
+        }
+    }
+    pod
 }
 
 /// Replaces the execs of the gates' startupProbes and of the sidecar's hook with requests to a port of the sidecar.

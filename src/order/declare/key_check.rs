@@ -57,7 +57,7 @@ fn is_near_miss(key: &str) -> bool {
 
 /// Returns true if the words differ in at most one character.
 fn is_similar(a: &str, b: &str) -> bool {
-    // The comparison of the lengths comes first, because the distance of long words is expensive to compute.
+    // Compare the lengths first, because it takes long to compute the distance of long words.
     a.len().abs_diff(b.len()) <= 1 && strsim::osa_distance(a, b) <= 1
 }
 

@@ -17,9 +17,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Returns the time until the next check for a listening socket: 0.1 % of the time since the start of probing. If the
-/// sidecar woke up over 0.2 ms late, the node is busy. The result is then 30 times the rest of the delay, if that is
-/// longer. In all cases, the result is between 1 ms and 100 ms.
+/// Returns the time until the next check for a listening socket: 0.1 % of the time since the start of probing, but at
+/// least 1 ms. If the sidecar woke up over 0.2 ms late, the node is busy. The time is then at least 30 times the delay
+/// beyond 0.2 ms. It is never longer than 100 ms.
 pub(super) fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
     let unusual = late.saturating_sub(Duration::from_micros(200));
     (elapsed / 1000).max(unusual * 30).clamp(Duration::from_millis(1), Duration::from_millis(100))
