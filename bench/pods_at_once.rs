@@ -7,12 +7,64 @@ use std::time::Duration;
 
 /// Parts of the node whose processor time is measured, as in [`three::processor_time`]. The time of an ended process
 /// counts for its parent.
-pub(crate) const PARTS: [&str; 5] = ["kubelet", "containerd", "shim", "podgate", "container"];
+const PARTS: [&str; 7] = ["API server", "etcd", "kubelet", "containerd", "shim", "podgate", "container"];
 
-/// Creates `count` copies of `pod` at the same time, and waits until all are Ready. Returns the seconds until all are
-/// Ready, the Events per Pod, and the node's processor time in seconds: first the total, then the time of each part of
-/// [`PARTS`].
-pub(crate) fn start(namespace: &str, pod: &Value, count: usize) -> [f64; 8] {
+/// Results of one row: the seconds until all Pods are Ready, the Events per Pod, and the node's processor time in
+/// seconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) ready: f64,
+    events: f64,
+    pub(crate) processor: f64,
+    parts: [f64; PARTS.len()],
+}
+
+/// Starts `count` copies of each Pod of [`three::pods`] whose label contains one of `words`, in `rounds` interleaved
+/// rounds. Prints and returns the medians of each row.
+pub(crate) fn measure(namespace: &str, rounds: usize, count: usize, words: &[String]) -> Vec<Outcome> {
+    let rows = three::pods("100ms", words);
+    let mut outcomes = vec![Vec::new(); rows.len()];
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}");
+        for ((label, pod), outcomes) in rows.iter().zip(&mut outcomes) {
+            let outcome = start(namespace, pod, count);
+            eprintln!("  {label:<48} {:>5.1} s until Ready", outcome.ready);
+            outcomes.push(outcome);
+        }
+    }
+    end(namespace);
+    println!(
+        "Kubernetes 1.{}, {count} Pods at once, medians of {rounds} rounds, interleaved",
+        cluster::minor_version()
+    );
+    let medians: Vec<Outcome> = outcomes.iter().map(|outcomes| medians(outcomes)).collect();
+    for ((label, _), Outcome { ready, events, processor, parts }) in rows.iter().zip(&medians) {
+        let parts: Vec<String> = PARTS.iter().zip(parts).map(|(part, used)| format!("{part} {used:.1}")).collect();
+        println!(
+            "  {label:<48} {ready:>5.1} s until Ready, {events:>4.1} Events for each Pod, {processor:>5.1} s of processor \
+             time ({})",
+            parts.join(", ")
+        );
+    }
+    medians
+}
+
+fn medians(outcomes: &[Outcome]) -> Outcome {
+    let median = |value: &dyn Fn(&Outcome) -> f64| {
+        let mut values: Vec<f64> = outcomes.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    Outcome {
+        ready: median(&|outcome| outcome.ready),
+        events: median(&|outcome| outcome.events),
+        processor: median(&|outcome| outcome.processor),
+        parts: std::array::from_fn(|at| median(&|outcome| outcome.parts[at])),
+    }
+}
+
+/// Creates `count` copies of `pod` at the same time, and waits until all are Ready.
+fn start(namespace: &str, pod: &Value, count: usize) -> Outcome {
     end(namespace);
     run_script(&["namespace", namespace]);
     let group = format!("--group=system:serviceaccounts:{namespace}");
@@ -27,17 +79,16 @@ pub(crate) fn start(namespace: &str, pod: &Value, count: usize) -> [f64; 8] {
     let (before, since) = (three::processor_time(), clock::wall_ms());
     cluster::create(namespace, &list.to_string());
     kubectl(&["-n", namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=300s"]);
-    let (took, after) = ((clock::wall_ms() - since) / 1000.0, three::processor_time());
-    let used = PARTS.map(|part| (after.get(part).unwrap_or(&0.0) - before.get(part).unwrap_or(&0.0)) / 1000.0);
+    let (ready, after) = ((clock::wall_ms() - since) / 1000.0, three::processor_time());
+    let parts = PARTS.map(|part| (after.get(part).unwrap_or(&0.0) - before.get(part).unwrap_or(&0.0)) / 1000.0);
     std::thread::sleep(Duration::from_secs(3));
     let events = kubectl(&["-n", namespace, "get", "events", "-o", "json"]);
     let events: Value = serde_json::from_str(&events).expect("JSON");
     let events: u64 =
         events["items"].as_array().expect("a list").iter().map(|it| it["count"].as_u64().unwrap_or(1)).sum();
-    let [kubelet, containerd, shims, podgate, containers] = used;
-    [took, events as f64 / count as f64, used.iter().sum(), kubelet, containerd, shims, podgate, containers]
+    Outcome { ready, events: events as f64 / count as f64, processor: parts.iter().sum(), parts }
 }
 
-pub(crate) fn end(namespace: &str) {
+fn end(namespace: &str) {
     let _ = try_kubectl(&["delete", "namespace", namespace, "--wait=true"]);
 }

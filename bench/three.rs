@@ -35,6 +35,7 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
     let mounting = idle(natives(without_sidecar(pod(db(), others(unordered)))));
     let unwrapped = |db: Container, command: &[&str]| db.probe(json!({"exec": {"command": command}}));
     let hooked = [server("api").http(8002).hook(&[]), server("web").http(8003)].to_vec();
+    let gated = Pod::new("pod", [vec![db()], others(|container, until| container.gate(until))].concat());
     let mut rows = vec![
         ("the same Pods without an order", plain(pod(db(), others(unordered)))),
         ("without an order, with an idle native sidecar", idle(plain(pod(db(), others(unordered))))),
@@ -42,10 +43,10 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("db and api as native sidecars", native.clone()),
         ("db and api as native sidecars, with an idle one", idle(native.clone())),
         ("the same native sidecars, with three execs", three_execs(idle(native))),
-        ("native sidecars, podgate's volumes, no subPath", without_sub_path(mounting.clone())),
         ("native sidecars, podgate's volumes", mounting),
-        ("podgate, entrypoint", pod(db(), others(|container, until| container.gate(until)))),
-        ("podgate, entrypoint, probe-port", probe_port(pod(db(), others(|container, until| container.gate(until))))),
+        ("podgate, entrypoint", gated.clone().json()),
+        ("podgate, entrypoint, probe-port", probe_port(gated.clone().json(), &[])),
+        ("podgate, probe-port, publish: board", probe_port(gated.without_token().json(), &["--publish", "board"])),
         ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),
         ("podgate, hold, exec probe every 10 s", {
             pod(exec(|db, command| db.wrapped_probe(command)), others(|container, until| container.held(until)))
@@ -69,26 +70,15 @@ fn natives(mut pod: Value) -> Value {
     pod
 }
 
-/// Mounts whole volumes in place of each container's directory.
-fn without_sub_path(mut pod: Value) -> Value {
-    for list in ["initContainers", "containers"] {
-        for container in pod["spec"][list].as_array_mut().expect("a list") {
-            for mount in container["volumeMounts"].as_array_mut().expect("a list") {
-                mount.as_object_mut().expect("an object").remove("subPath");
-            }
-        }
-    }
-    pod
-}
-
-/// Replaces the execs of the gates' startupProbes and of the sidecar's hook with requests to a port of the sidecar.
-fn probe_port(mut pod: Value) -> Value {
+/// Replaces the execs of the gates' startupProbes and of the sidecar's hook with requests to a port of the sidecar. Adds
+/// `arguments` to the sidecar.
+fn probe_port(mut pod: Value, arguments: &[&str]) -> Value {
     let probe = |path: &str, timeout: u32, failures: u32| {
         json!({"httpGet": {"path": path, "port": 9091}, "periodSeconds": 1, "timeoutSeconds": timeout,
             "failureThreshold": failures})
     };
     let sidecar = &mut pod["spec"]["initContainers"][0];
-    sidecar["args"] = json!(["--probe-addr", ":9091"]);
+    sidecar["args"] = json!([&["--probe-addr", ":9091"], arguments].concat());
     sidecar["startupProbe"] = probe("/podgate/ready", 1, 60);
     sidecar.as_object_mut().expect("an object").remove("lifecycle");
     for container in pod["spec"]["containers"].as_array_mut().expect("a list") {
@@ -150,6 +140,8 @@ pub(crate) fn processor_time() -> BTreeMap<&'static str, f64> {
         });
         let is_in_container = parents.skip(1).any(|pid| processes.get(&pid).is_some_and(|(name, ..)| is_shim(name)));
         let kind = match name.as_str() {
+            "kube-apiserver" => "API server",
+            "etcd" => "etcd",
             "kubelet" => "kubelet",
             "containerd" => "containerd",
             name if is_shim(name) => "shim",

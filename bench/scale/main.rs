@@ -97,26 +97,15 @@ fn is_in_range(name: &str, value: f64) -> bool {
 }
 
 /// Creates many Pods at the same time on the real node, and compares podgate with native sidecars: without and with the
-/// setting `probe-port`. Returns medians of three rounds. Each round measures all of them.
+/// setting `probe-port`. Uses medians of three rounds.
 fn burst(count: usize) -> Results {
     let words = ["db and api as native sidecars, with an idle one", "podgate, entrypoint"].map(str::to_owned);
-    let rows = three::pods("100ms", &words);
-    let mut rounds = vec![Vec::new(); rows.len()];
-    for _ in 0..3 {
-        for (row, rounds) in rows.iter().zip(&mut rounds) {
-            rounds.push(pods_at_once::start("bench-scale", &row.1, count));
-        }
-    }
-    pods_at_once::end("bench-scale");
-    let median = |row: usize, at: usize| api::median(&rounds[row].iter().map(|round| round[at]).collect::<Vec<_>>());
-    for (row, (label, _)) in rows.iter().enumerate() {
-        eprintln!("{label}: {:.1} s until Ready, {:.1} s of processor time", median(row, 0), median(row, 2));
-    }
-    let ratio = |row: usize, at: usize| median(row, at) / median(0, at);
+    let outcomes = pods_at_once::measure("bench-scale", 3, count, &words);
+    let [native, podgate, probe_port] = &outcomes[..] else { panic!("expected three rows") };
     vec![
-        ("burst-ready", ratio(1, 0)),
-        ("burst-processor-time", ratio(1, 2)),
-        ("burst-ready-probe-port", ratio(2, 0)),
-        ("burst-processor-time-probe-port", ratio(2, 2)),
+        ("burst-ready", podgate.ready / native.ready),
+        ("burst-processor-time", podgate.processor / native.processor),
+        ("burst-ready-probe-port", probe_port.ready / native.ready),
+        ("burst-processor-time-probe-port", probe_port.processor / native.processor),
     ]
 }
