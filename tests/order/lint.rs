@@ -212,6 +212,10 @@ fn startup_probe_of_a_native_sidecar_is_reported_where_kubelets_mishandle_it() {
     assert!(findings_of(&pod, at("1.36")).is_empty());
     pod["spec"]["initContainers"] = proxy("readinessProbe");
     assert!(findings_of(&pod, at("1.34")).is_empty());
+    pod["metadata"]["annotations"]["podgate.io/sidecar"] = json!("probe-port=9091");
+    assert!(only_finding(&pod, at("1.34")).message.contains("podgate's sidecar has a startupProbe"));
+    pod["metadata"]["annotations"]["podgate.io/sidecar-position"] = json!("first");
+    assert!(findings_of(&pod, at("1.34")).is_empty());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Publish, annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::inject::startup_port;
 use crate::order::kubernetes_version::Version;
 use crate::order::plan::Plan;
 use humantime::format_duration;
@@ -27,7 +28,7 @@ pub(super) fn check(
     findings: &mut Vec<Finding>,
 ) {
     check_version(spec, context, findings);
-    check_native_startup(spec, context, findings);
+    check_native_startup(spec, plan, context, findings);
     check_host_network(spec, plan, findings);
     check_processes(spec, plan, findings);
     check_restarts(spec, plan, findings);
@@ -64,8 +65,13 @@ pub(super) fn startup_defect(spec: &Spec<'_>, context: Context<'_>) -> Option<&'
     }
 }
 
-fn check_native_startup(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
+fn check_native_startup(spec: &Spec<'_>, plan: &Plan, context: Context<'_>, findings: &mut Vec<Finding>) {
     let Some(defect) = startup_defect(spec, context) else { return };
+    if startup_port(plan, &plan.sidecar_settings).is_some() {
+        let what = format!("with probe-port, podgate's sidecar has a startupProbe: {defect}");
+        let fix = "update the nodes, or remove probe-port";
+        findings.push(Finding::warning("native-startup", annotation_place(keys::SIDECAR), what).fix(fix));
+    }
     for own in spec.natives().filter(|own| !own.value["startupProbe"].is_null()) {
         let what = format!("{} is a native sidecar with a startupProbe: {defect}", own.name);
         let fix = format!("update the nodes, or use a readinessProbe and name {} in the order", own.name);
