@@ -44,9 +44,8 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("db and api as native sidecars, with an idle one", idle(native.clone())),
         ("the same native sidecars, with three execs", three_execs(idle(native))),
         ("native sidecars, podgate's volumes", mounting),
-        ("podgate, entrypoint", gated.clone().json()),
-        ("podgate, entrypoint, probe-port", probe_port(gated.clone().json(), &[])),
-        ("podgate, probe-port, publish: board", probe_port(gated.without_token().json(), &["--publish", "board"])),
+        ("podgate, entrypoint", gated.json()),
+        ("podgate, entrypoint, probe-port", probe_port(gated.json())),
         ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),
         ("podgate, hold, exec probe every 10 s", {
             pod(exec(|db, command| db.wrapped_probe(command)), others(|container, until| container.held(until)))
@@ -70,15 +69,14 @@ fn natives(mut pod: Value) -> Value {
     pod
 }
 
-/// Replaces the execs of the gates' startupProbes and of the sidecar's hook with requests to a port of the sidecar. Adds
-/// `arguments` to the sidecar.
-fn probe_port(mut pod: Value, arguments: &[&str]) -> Value {
+/// Replaces the execs of the gates' startupProbes and of the sidecar's hook with requests to a port of the sidecar.
+fn probe_port(mut pod: Value) -> Value {
     let probe = |path: &str, timeout: u32, failures: u32| {
         json!({"httpGet": {"path": path, "port": 9091}, "periodSeconds": 1, "timeoutSeconds": timeout,
             "failureThreshold": failures})
     };
     let sidecar = &mut pod["spec"]["initContainers"][0];
-    sidecar["args"] = json!([&["--probe-addr", ":9091"], arguments].concat());
+    sidecar["args"] = json!(["--probe-addr", ":9091"]);
     sidecar["startupProbe"] = probe("/podgate/ready", 1, 60);
     sidecar.as_object_mut().expect("an object").remove("lifecycle");
     for container in pod["spec"]["containers"].as_array_mut().expect("a list") {
