@@ -23,7 +23,6 @@ pub(crate) use existing::is_held;
 pub(crate) use istio::REWRITTEN_PATH;
 pub(crate) use lost_parts::lost_parts;
 pub use outcome::{Injected, Options};
-pub(crate) use parts::startup_port;
 pub use parts::without_nulls;
 
 use crate::order::declare::{self, keys};

@@ -156,13 +156,6 @@ pub(super) fn mounts(container: &str) -> [Value; 3] {
     ]
 }
 
-/// Returns the port of the sidecar's startupProbe; `None` if the sidecar has a postStart hook instead.
-pub(crate) fn startup_port(plan: &Plan, settings: &SidecarSettings) -> Option<u16> {
-    // The kubelet runs the startupProbe of a regular container too late. With a startupProbe, a sidecar that restarts
-    // would delay the start of held containers.
-    settings.port(PROBE_PORT).filter(|_| plan.sidecar_placement == SidecarPlacement::Native && !has_hold(plan))
-}
-
 /// Returns the sidecar's spec; `containers` is the escaped value of `PODGATE_CONTAINERS`.
 pub(super) fn sidecar(
     plan: &Plan,
@@ -179,7 +172,10 @@ pub(super) fn sidecar(
     let port = |(setting, name)| Some(json!({"name": name, "containerPort": settings.port(setting)?}));
     let ports = [(METRICS, "podgate-metrics"), (PROBE_PORT, "podgate-probes")];
     let ports: Vec<Value> = ports.into_iter().filter_map(port).collect();
-    let startup_probe = startup_port(plan, settings).map(|port| {
+    // The kubelet runs the startupProbe of a regular container too late. With a startupProbe, a sidecar that restarts
+    // would delay the start of held containers.
+    let probe_port = settings.port(PROBE_PORT).filter(|_| place == SidecarPlacement::Native && !has_hold(plan));
+    let startup_probe = probe_port.map(|port| {
         json!({"httpGet": {"path": names::READY_PATH, "port": port}, "periodSeconds": 1, "failureThreshold": 60})
     });
     let hook = json!({"postStart": {"exec": {"command": [CONTROLLER_PATH, "ready", "--timeout", "60s"]}}});

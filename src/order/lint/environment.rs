@@ -2,11 +2,10 @@
 
 use super::Context;
 use crate::core::until::WantedState;
-use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
 use crate::order::declare::{Publish, annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::startup_port;
 use crate::order::kubernetes_version::Version;
 use crate::order::plan::Plan;
 use humantime::format_duration;
@@ -28,7 +27,7 @@ pub(super) fn check(
     findings: &mut Vec<Finding>,
 ) {
     check_version(spec, context, findings);
-    check_native_startup(spec, plan, context, findings);
+    check_native_startup(spec, context, findings);
     check_host_network(spec, plan, findings);
     check_processes(spec, plan, findings);
     check_restarts(spec, plan, findings);
@@ -65,18 +64,23 @@ pub(super) fn startup_defect(spec: &Spec<'_>, context: Context<'_>) -> Option<&'
     }
 }
 
-fn check_native_startup(spec: &Spec<'_>, plan: &Plan, context: Context<'_>, findings: &mut Vec<Finding>) {
+fn check_native_startup(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
     let Some(defect) = startup_defect(spec, context) else { return };
-    if startup_port(plan, &plan.sidecar_settings).is_some() {
-        let what = format!("with probe-port, podgate's sidecar has a startupProbe: {defect}");
-        let fix = "update the nodes, or remove probe-port";
-        findings.push(Finding::warning("native-startup", annotation_place(keys::SIDECAR), what).fix(fix));
-    }
     for own in spec.natives().filter(|own| !own.value["startupProbe"].is_null()) {
         let what = format!("{} is a native sidecar with a startupProbe: {defect}", own.name);
         let fix = format!("update the nodes, or use a readinessProbe and name {} in the order", own.name);
         findings.push(Finding::warning("native-startup", own.place().to("startupProbe"), what).fix(fix));
     }
+}
+
+/// Checks podgate's sidecar in an injected template.
+pub fn check_sidecar(injected: &Value, context: Context<'_>) -> Option<Finding> {
+    let spec = Spec::read(injected, &mut Vec::new());
+    let defect = startup_defect(&spec, context)?;
+    spec.natives().find(|own| own.name == SIDECAR_NAME && !own.value["startupProbe"].is_null())?;
+    let what = format!("with probe-port, podgate's sidecar has a startupProbe: {defect}");
+    let finding = Finding::warning("native-startup", annotation_place(keys::SIDECAR), what);
+    Some(finding.fix("update the nodes, or remove probe-port"))
 }
 
 fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
