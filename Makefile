@@ -113,7 +113,7 @@ guarantees: ## Test every fault in every mode on both Kubernetes versions, and w
 	done
 	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
 
-matrix: ## Test several versions of Kubernetes and of the runtime, and write docs/compatibility.md (90 minutes): PLACES=1.37/2/runc-1.5; 1.36/debian/runc/vm has cgroup v2
+matrix: ## Test several versions of Kubernetes and of the runtime, and write docs/compatibility.md (100 minutes): PLACES=1.37/2/runc-1.5; 1.36/debian/runc/vm has cgroup v2
 	tests/kubelet/matrix $(PLACES) -- $(SCENARIO)
 
 upgrade: ## Test the upgrade from OLD, a tag or commit, to this tree, and back, on a real kubelet (10 minutes)

@@ -9,13 +9,16 @@ use std::time::Duration;
 /// counts for its parent.
 const PARTS: [&str; 7] = ["API server", "etcd", "kubelet", "containerd", "shim", "podgate", "container"];
 
-/// Results of one row: the seconds until all Pods are Ready, the Events per Pod, and the node's processor time in
-/// seconds.
+/// Results of a row: of one round, or the medians of all rounds.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
+    /// Seconds until all Pods are Ready.
     pub(crate) ready: f64,
+    /// Events for each Pod.
     events: f64,
+    /// Processor time of all [`PARTS`] in seconds.
     pub(crate) processor: f64,
+    /// Processor time of each of [`PARTS`] in seconds.
     parts: [f64; PARTS.len()],
 }
 

@@ -32,10 +32,9 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
     };
     let unordered = |container, _: &[&str]| container;
     let native = natives(plain(pod(db(), others(unordered))));
-    let mounting = idle(natives(without_sidecar(pod(db(), others(unordered)))));
     let unwrapped = |db: Container, command: &[&str]| db.probe(json!({"exec": {"command": command}}));
     let hooked = [server("api").http(8002).hook(&[]), server("web").http(8003)].to_vec();
-    let gated = Pod::new("pod", [vec![db()], others(|container, until| container.gate(until))].concat());
+    let gated = pod(db(), others(|container, until| container.gate(until)));
     let mut rows = vec![
         ("the same Pods without an order", plain(pod(db(), others(unordered)))),
         ("without an order, with an idle native sidecar", idle(plain(pod(db(), others(unordered))))),
@@ -43,9 +42,9 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("db and api as native sidecars", native.clone()),
         ("db and api as native sidecars, with an idle one", idle(native.clone())),
         ("the same native sidecars, with three execs", three_execs(idle(native))),
-        ("native sidecars, podgate's volumes", mounting),
-        ("podgate, entrypoint", gated.json()),
-        ("podgate, entrypoint, probe-port", probe_port(gated.json())),
+        ("native sidecars, podgate's volumes", idle(natives(without_sidecar(pod(db(), others(unordered)))))),
+        ("podgate, entrypoint", gated.clone()),
+        ("podgate, entrypoint, probe-port", probe_port(gated)),
         ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),
         ("podgate, hold, exec probe every 10 s", {
             pod(exec(|db, command| db.wrapped_probe(command)), others(|container, until| container.held(until)))
