@@ -227,9 +227,11 @@ fn hook_reports_passed_checks_and_waits_for_the_states() {
 fn processes_of_a_check_do_not_outlive_it() {
     let scene = Scene::with_sidecar();
     let pids = scene.root.join("pids");
-    // One child stays in the command's process group. The other is an orphan in its own session.
+    // One child stays in the command's process group. The other is an orphan in its own session. The command exits when
+    // both have written their process ids.
     let script = format!(
-        "sleep 600 & echo $! >> {0}; setsid sh -c 'echo $$ >> {0}; exec sleep 600' & sleep 0.02; exit 1",
+        "sleep 600 & echo $! >> {0}; setsid sh -c 'echo $$ >> {0}; touch {0}.$0; exec sleep 600' $$ & \
+         until [ -e {0}.$$ ]; do sleep 0.01; done; exit 1",
         pids.display()
     );
     let check = format!("exec:{}", serde_json::to_string(&["sh", "-c", &script]).unwrap());
