@@ -17,6 +17,7 @@ mod cluster;
 #[path = "../tests/kubelet/pod.rs"]
 mod pod;
 mod pods_at_once;
+mod quantile;
 mod three;
 
 /// Replaces the tests' module `scene`, through which the module `cluster` prints messages. Prints to standard error.

@@ -20,6 +20,7 @@ mod cluster;
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/pod.rs"]
 mod pod;
+mod quantile;
 
 /// Replaces the tests' module `scene`, through which the module `cluster` prints messages. Prints to standard error.
 mod scene {
@@ -31,6 +32,7 @@ mod scene {
 use clock::{eventually, wall_ms};
 use cluster::{kubectl, run_script, try_kubectl};
 use pod::{Pod, SidecarPlacement, server};
+use quantile::{median, quantile};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -217,18 +219,7 @@ fn ticks(pid: u32) -> u64 {
     after.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum()
 }
 
-fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-fn median(values: &[f64]) -> f64 {
-    sorted(values)[values.len() / 2]
-}
-
 fn figures(values: &[f64]) -> String {
-    let all = sorted(values);
-    let p95 = all[((all.len() - 1) as f64 * 0.95).round() as usize];
-    format!("{:>8.0} ({:.0} .. {p95:.0})", all[all.len() / 2], all[0])
+    let [least, p95] = [0.0, 0.95].map(|part| quantile(values, part));
+    format!("{:>8.0} ({least:.0} .. {p95:.0})", median(values))
 }

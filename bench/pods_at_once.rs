@@ -1,6 +1,7 @@
 //! Creates many Pods at the same time on a real kubelet. Shared by benchmarks.
 
 use crate::cluster::{self, kubectl, run_script, try_kubectl};
+use crate::quantile::median;
 use crate::{clock, three};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 /// counts for its parent.
 const PARTS: [&str; 7] = ["API server", "etcd", "kubelet", "containerd", "shim", "podgate", "container"];
 
-/// Results of a row: of one round, or the medians of all rounds.
+/// Results for one kind of Pod: of one round, or the medians of all rounds.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     /// Seconds until all Pods are Ready.
@@ -22,8 +23,8 @@ pub(crate) struct Outcome {
     parts: [f64; PARTS.len()],
 }
 
-/// Starts `count` copies of each Pod of [`three::pods`] whose label contains one of `words`, in `rounds` interleaved
-/// rounds. Prints and returns the medians of each row.
+/// Takes the Pods of [`three::pods`] whose labels contain one of `words`. In each of `rounds` rounds, starts `count`
+/// copies of each of these Pods, one kind of Pod after another. Prints and returns the medians for each kind.
 pub(crate) fn measure(namespace: &str, rounds: usize, count: usize, words: &[String]) -> Vec<Outcome> {
     let rows = three::pods("100ms", words);
     let mut outcomes = vec![Vec::new(); rows.len()];
@@ -53,11 +54,7 @@ pub(crate) fn measure(namespace: &str, rounds: usize, count: usize, words: &[Str
 }
 
 fn medians(outcomes: &[Outcome]) -> Outcome {
-    let median = |value: &dyn Fn(&Outcome) -> f64| {
-        let mut values: Vec<f64> = outcomes.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
+    let median = |value: &dyn Fn(&Outcome) -> f64| median(&outcomes.iter().map(value).collect::<Vec<_>>());
     Outcome {
         ready: median(&|outcome| outcome.ready),
         events: median(&|outcome| outcome.events),

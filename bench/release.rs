@@ -23,6 +23,7 @@ mod cluster;
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/pod.rs"]
 mod pod;
+mod quantile;
 mod steal;
 
 /// Replaces the tests' module `scene`, through which the module `cluster` prints messages. Prints to standard error.
@@ -35,6 +36,7 @@ mod scene {
 use clock::{eventually, wall_ms};
 use cluster::{BUSYBOX_IMAGE, TESTSERVER_IMAGE, kubectl, run_script, try_kubectl};
 use pod::{Container, Pod, server};
+use quantile::{median, quantile};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -169,16 +171,16 @@ fn main() {
     drop(awake);
     println!("{:<72} {:>8} {:>8} {:>8}   podgate: {:>8} {:>8}", "", "median", "95th", "longest", "median", "95th");
     for row in &rows {
-        let all = sorted(row.times.iter().map(|times| times.total));
-        let own = sorted(row.times.iter().filter_map(|times| times.own));
+        let all: Vec<f64> = row.times.iter().map(|times| times.total).collect();
+        let own: Vec<f64> = row.times.iter().filter_map(|times| times.own).collect();
         let own =
-            if own.is_empty() { String::new() } else { format!("{:>8.1} {:>8.1}", at(&own, 0.5), at(&own, 0.95)) };
+            if own.is_empty() { String::new() } else { format!("{:>8.1} {:>8.1}", median(&own), quantile(&own, 0.95)) };
         println!(
             "{:<72} {:>8.1} {:>8.1} {:>8.1}            {own}",
             row.label(),
-            at(&all, 0.5),
-            at(&all, 0.95),
-            at(&all, 1.0)
+            median(&all),
+            quantile(&all, 0.95),
+            quantile(&all, 1.0)
         );
     }
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
@@ -187,16 +189,6 @@ fn main() {
 /// Returns the value of an argument `NAME=VALUE`.
 fn option(name: &str) -> Option<String> {
     std::env::args().find_map(|word| Some(word.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
-}
-
-fn sorted(times: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut times: Vec<f64> = times.collect();
-    times.sort_by(f64::total_cmp);
-    times
-}
-
-fn at(sorted: &[f64], share: f64) -> f64 {
-    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
 /// Returns a random time from 1000 to 4000 ms, which is independent of all polling periods.

@@ -1,8 +1,9 @@
 //! Creates Pods with an order on nodes that KWOK simulates. Creates them in three forms: without a webhook, with a
 //! webhook that does nothing, and with podgate's webhook.
 
-use crate::api::{self, Api, Request, median, processor_ms, quantile};
+use crate::api::{self, Api, Request, processor_ms};
 use crate::cluster::{ROOT, kubectl, kubectl_json, run_script, script_command, try_kubectl, try_script};
+use crate::quantile::{median, quantile};
 use crate::{Results, allow_all, clock, shop};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};

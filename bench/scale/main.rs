@@ -22,6 +22,8 @@ mod cluster;
 mod pod;
 #[path = "../pods_at_once.rs"]
 mod pods_at_once;
+#[path = "../quantile.rs"]
+mod quantile;
 #[path = "../shop.rs"]
 mod shop;
 mod sidecars;

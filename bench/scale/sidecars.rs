@@ -1,7 +1,8 @@
 //! Runs many sidecars against one API server. Measures their memory, their requests, and their reconnects.
 
-use crate::api::{Answer, Api, Request, median, processor_ms};
+use crate::api::{Answer, Api, Request, processor_ms};
 use crate::cluster::{kubectl, run_script, script_command, try_kubectl};
+use crate::quantile::median;
 use crate::{Results, admissions, clock, storm};
 use podgate::core::names;
 use podgate::core::report::Report;

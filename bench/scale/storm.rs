@@ -1,7 +1,7 @@
 //! Reads the requests of sidecars from the API server's audit log.
 
-use crate::api::quantile;
 use crate::cluster::{AuditedRequest, requests_of};
+use crate::quantile::quantile;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 

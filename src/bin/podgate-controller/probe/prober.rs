@@ -237,7 +237,7 @@ impl Prober {
                 lane.start_attempt(self.pod_ip);
             }
             let next = self.next_due();
-            // If this time has passed already, the sidecar itself was busy, not the node.
+            // Measure the lateness from now on, so that it does not include the sidecar's own work.
             let due = next.unwrap_or(here).max(now());
             tokio::select! {
                 event = attempt_end(&mut self.lanes, self.min_interval) => return event,
