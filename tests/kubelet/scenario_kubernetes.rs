@@ -10,15 +10,18 @@ use crate::scenario_rounds::{start_twice, web_that_restarts_all};
 use crate::scenario_stop::{assert_stop_order, delete, grace, log_of, summary};
 use crate::scene::{FollowedPod, Scene, print_line};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const NAMES: [&str; 3] = ["db", "api", "web"];
 
-/// Deletes a Pod that never starts, and whose grace period is 3 s, in each phase of its start. One program ignores
-/// SIGTERM, so the kubelet kills this program at the end of the grace period.
+/// Deletes Pods that never become Ready, in different phases of the start. Their grace period is 3 s. One program in
+/// each Pod ignores SIGTERM, so the kubelet kills this program at the end of the grace period.
+///
+/// Runs alone, because the kubelet's relist, for which each sync waits, takes longer on a busy node.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn pod_is_gone_within_its_grace_while_it_starts() {
-    let scene = Scene::shared("gone");
+fn pod_that_starts_is_gone_in_5_s_alone() {
+    let Some(scene) = Scene::exclusive("gone") else { return };
     scene.grant_pod_access();
     let stubborn = |db: crate::pod::Container| db.args(&["--ignore-term"]);
     let [db, api, web] = gated_chain_containers("10m", &[]);
@@ -34,15 +37,23 @@ fn pod_is_gone_within_its_grace_while_it_starts() {
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}});
     initializes["spec"]["initContainers"].as_array_mut().expect("init containers").push(init);
     pods.push((initializes, "migrate"));
-    for (mut pod, stubborn) in pods {
-        pod["spec"]["terminationGracePeriodSeconds"] = json!(3);
-        let run = scene.follow(pod["metadata"]["name"].as_str().expect("a name"));
-        create(&scene.namespace, &pod.to_string());
-        run.wait_for_start(stubborn, 1);
+    let runs: Vec<_> = pods
+        .into_iter()
+        .map(|(mut pod, stubborn)| {
+            pod["spec"]["terminationGracePeriodSeconds"] = json!(3);
+            create(&scene.namespace, &pod.to_string());
+            let run = scene.follow(pod["metadata"]["name"].as_str().expect("a name"));
+            run.wait_for_start(stubborn, 1);
+            run
+        })
+        .collect();
+    // A sync that waits for a relist delays the deletion, also of a Pod without podgate. Right after the start, the
+    // kubelet syncs the Pod often.
+    std::thread::sleep(Duration::from_secs(3));
+    for run in runs {
         let took = run.delete() / 1000.0;
         scene.report(&format!("{}: gone {took:.2} s after the deletion", run.pod));
-        // The kubelet itself needs up to 3 s after the grace period.
-        assert!(took < 10.0, "{}: {took}", run.pod);
+        assert!(took < 5.0, "{}: {took}", run.pod);
     }
 }
 
