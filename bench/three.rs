@@ -41,10 +41,13 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("without an order, exec probe every 10 s", plain(pod(exec(unwrapped), others(unordered)))),
         ("db and api as native sidecars", native.clone()),
         ("db and api as native sidecars, with an idle one", idle(native.clone())),
-        ("the same native sidecars, with three execs", three_execs(idle(native))),
+        ("the same native sidecars, with three execs", three_execs(idle(native.clone()))),
         ("native sidecars, podgate's volumes", idle(natives(without_sidecar(pod(db(), others(unordered)))))),
         ("podgate, entrypoint", gated.clone()),
-        ("podgate, entrypoint, probe-port", probe_port(gated)),
+        ("podgate, entrypoint, probe-port", probe_port(gated.clone())),
+        ("with tokens: native sidecars and an idle one", with_tokens(idle(native))),
+        ("with tokens: entrypoint", with_tokens(gated.clone())),
+        ("with tokens: entrypoint, probe-port", with_tokens(probe_port(gated))),
         ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),
         ("podgate, hold, exec probe every 10 s", {
             pod(exec(|db, command| db.wrapped_probe(command)), others(|container, until| container.held(until)))
@@ -84,6 +87,12 @@ fn probe_port(mut pod: Value) -> Value {
             container["startupProbe"] = probe(&path, 335, 30);
         }
     }
+    pod
+}
+
+/// Gives each container a token for the API, as Kubernetes does by default.
+fn with_tokens(mut pod: Value) -> Value {
+    pod["spec"].as_object_mut().expect("an object").remove("automountServiceAccountToken");
     pod
 }
 
