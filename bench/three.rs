@@ -54,7 +54,10 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         }),
         ("podgate, post-start", pod(db().hook(&[]), hooked)),
     ];
-    rows.retain(|(label, _)| words.is_empty() || words.iter().any(|word| label.contains(word)));
+    rows.retain(|(label, _)| match words {
+        [] => !label.starts_with("with tokens"),
+        words => words.iter().any(|word| label.contains(word)),
+    });
     rows
 }
 
@@ -90,9 +93,9 @@ fn probe_port(mut pod: Value) -> Value {
     pod
 }
 
-/// Gives each container a token for the API, as Kubernetes does by default.
+/// Lets Kubernetes mount a token into each container, as it does by default.
 fn with_tokens(mut pod: Value) -> Value {
-    pod["spec"].as_object_mut().expect("an object").remove("automountServiceAccountToken");
+    pod["spec"]["automountServiceAccountToken"] = true.into();
     pod
 }
 

@@ -43,8 +43,8 @@ impl Scene {
         Scene::new(name, NodeGuard::Shared(NODE_LOCK.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Creates a scene that runs alone on the node, for faults that affect all Pods. On a user's cluster, prints a line
-    /// and returns `None`.
+    /// Creates a scene that runs alone on the node, for faults that affect all Pods, or for times that depend on the
+    /// other Pods. On a user's cluster, prints a line and returns `None`.
     ///
     /// The script `run` finds these scenarios by `alone` in the names of their tests, and runs them after the others.
     /// Among the others, such a scenario would wait until the running scenarios end, and the next scenarios would wait
@@ -61,7 +61,8 @@ impl Scene {
     pub(crate) fn can_inject_faults(name: &str) -> bool {
         if !cluster::is_test_cluster() {
             print_line(&format!(
-                "{name}: skipped, because it affects the whole cluster; that needs a cluster of tests/cluster/cluster"
+                "{name}: skipped, because it affects the whole cluster or needs an idle node; that needs a cluster of \
+                 tests/cluster/cluster"
             ));
         }
         cluster::is_test_cluster()
