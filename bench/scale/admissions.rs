@@ -9,6 +9,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 /// Number of rounds. In each round, the benchmark creates some Pods of each form, so that the cluster has the same size
 /// for all forms.
@@ -71,7 +72,9 @@ pub(crate) fn measure(count: usize) -> Results {
                 injected += usize::from(n == 2 && answer.body.contains("/usr/bin/podgate-controller"));
             }
             form.requests.extend(answers.iter().map(|answer| answer.took.as_secs_f64() * 1000.0));
-            // Wait for KWOK too, because its requests are part of a Pod's cost for the API server.
+            // Wait for KWOK too, because its requests are part of a Pod's cost for the API server. While KWOK waits for
+            // the API server, it can seem idle. So first wait for one of the last Pods.
+            wait_until_running(&api, FORMS[n], (round + 1) * size - 1);
             api::wait_until_idle(&[kwok]);
             let per_pod: Vec<f64> =
                 used().into_iter().zip(before).map(|(after, before)| (after - before) / size as f64).collect();
@@ -84,10 +87,12 @@ pub(crate) fn measure(count: usize) -> Results {
     bundles.dedup();
     for (name, form) in FORMS.iter().zip(&forms) {
         eprintln!(
-            "{name}: median {:.1} ms, 99 % {:.1} ms; per Pod: API server {:.2} ms, etcd {:.2} ms, webhook {:.2} ms",
+            "{name}: median {:.1} ms, 99 % {:.1} ms; per Pod: API server {:.2} ms (rounds: {:.1?}), etcd {:.2} ms, \
+             webhook {:.2} ms",
             median(&form.requests),
             quantile(&form.requests, 0.99),
             median(&form.api_server),
+            form.api_server,
             median(&form.etcd),
             median(&form.webhook)
         );
@@ -126,6 +131,16 @@ fn create(namespace: &str, number: usize) -> Request {
     pod["metadata"]["ownerReferences"].take();
     pod["spec"]["nodeName"] = format!("kwok-{}", number % NODES).into();
     Request { method: "POST", path: format!("/api/v1/namespaces/{namespace}/pods"), body: pod.to_string() }
+}
+
+/// Waits until KWOK has made Pod `number` Running. KWOK handles the Pods roughly in the order of their creation.
+fn wait_until_running(api: &Api, namespace: &str, number: usize) {
+    let path = format!("/api/v1/namespaces/{namespace}/pods/shop-{number}");
+    let get = [Request { method: "GET", path, body: String::new() }];
+    clock::eventually("the last Pod is Running", 600, || {
+        std::thread::sleep(Duration::from_secs(1));
+        api.send(&get)[0].body.contains(r#""phase":"Running""#).then_some(())
+    });
 }
 
 /// Writes a kubeconfig with a token of the service account, for use in the cluster's network. Returns the file's path.
@@ -189,7 +204,7 @@ fn configure(certificate: &str) {
         "webhooks": [webhook],
     }));
     // API servers read a changed configuration within a second.
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(2));
 }
 
 fn apply(object: &Value) {

@@ -56,7 +56,7 @@ impl Api {
             }
         };
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(work)).collect();
+            let workers: Vec<_> = (0..CONNECTIONS.min(requests.len())).map(|_| scope.spawn(work)).collect();
             workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
         })
     }
