@@ -238,5 +238,6 @@ fn startup_probe_has_the_delay_and_the_limit_of_the_request() {
     // A container that is Ready needs no delay.
     let _listener = TcpListener::bind(("127.0.0.1", closed)).unwrap();
     assert!(ready.join().unwrap().starts_with("HTTP/1.1 200"));
+    until("the startupProbe of db has passed", || pod.state("db") == State::Ready);
     assert!(get(port, "/podgate/opened/db?limit=1").starts_with("HTTP/1.1 200"));
 }

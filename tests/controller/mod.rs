@@ -194,23 +194,23 @@ fn old_board_is_reset_and_its_revision_grows() {
 
 #[test]
 fn db_is_ready_after_it_has_reported_and_listens() {
-    let pod = Pod::new();
-    let port = free_port();
+    let listen = |port: u16| TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let (pod, port) = (Pod::new(), free_port());
+    let _listener = listen(port);
     let _sidecar = pod.sidecar(&db(port), &[]);
-    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(pod.state("db"), State::Waiting, "the port is open, but db has not reported");
-    drop(listener);
     pod.report("db", Report::default());
-    until("db has started", || pod.state("db") == State::Started);
-    // A process that another test has forked, and that has not yet executed its program, can keep the old socket open.
-    let mut listener = None;
-    until("the port is free", || {
-        listener = TcpListener::bind(("127.0.0.1", port)).ok();
-        listener.is_some()
-    });
     until("db is Ready", || pod.state("db") == State::Ready);
     assert_eq!(pod.board().stage, Stage::Started, "web has no hook and no gate, so its start does not count");
+
+    // Use another port: a process that another test has forked can keep the socket of a closed listener open.
+    let (pod, port) = (Pod::new(), free_port());
+    let _sidecar = pod.sidecar(&db(port), &[]);
+    pod.report("db", Report::default());
+    until("db has started", || pod.state("db") == State::Started);
+    let _listener = listen(port);
+    until("db listens", || pod.state("db") == State::Ready);
 }
 
 #[test]
