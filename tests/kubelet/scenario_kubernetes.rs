@@ -14,8 +14,8 @@ use std::time::Duration;
 
 const NAMES: [&str; 3] = ["db", "api", "web"];
 
-/// Deletes Pods that never become Ready, in different phases of the start, 3 s after one of their programs has started.
-/// Their grace period is 3 s. This program ignores SIGTERM, so the kubelet kills it at the end of the grace period.
+/// Deletes Pods that never become Ready, in different phases of the start. Their grace period is 3 s. One program of
+/// each Pod ignores SIGTERM, so the kubelet kills it at the end of the grace period.
 ///
 /// Runs alone, because the kubelet takes longer on a busy node.
 #[test]
@@ -37,17 +37,24 @@ fn starting_pod_is_gone_in_5_s_alone() {
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}});
     initializes["spec"]["initContainers"].as_array_mut().expect("init containers").push(init);
     pods.push((initializes, "migrate"));
-    for (mut pod, name) in pods {
+    let start = |(mut pod, name): (Value, &str)| {
         pod["spec"]["terminationGracePeriodSeconds"] = json!(3);
         let run = scene.follow(pod["metadata"]["name"].as_str().expect("a name"));
         create(&scene.namespace, &pod.to_string());
         run.wait_for_start(name, 1);
-        // Right after the start, the kubelet syncs the Pod often. Before each sync, it waits until it has listed the
-        // containers again, once a second. This delays a deletion by up to 2 s, also without podgate.
-        std::thread::sleep(Duration::from_secs(3));
+        run
+    };
+    let runs: Vec<_> = pods.into_iter().map(start).collect();
+    // The kubelet syncs a Pod after changes: in the first seconds often, and after podgate's patch of `Started`, which
+    // comes after 5 s. Before each sync, the kubelet waits until it has listed the containers again, once a second. This
+    // delays a deletion by up to 2 s, also without podgate.
+    std::thread::sleep(Duration::from_secs(8));
+    // The kubelets 1.34 and 1.35 end a Pod with a running hook one list later.
+    let limit = if minor_version() < 36 { 6.0 } else { 5.0 };
+    for run in runs {
         let took = run.delete() / 1000.0;
         scene.report(&format!("{}: gone {took:.2} s after the deletion", run.pod));
-        assert!(took < 5.0, "{}: {took}", run.pod);
+        assert!(took < limit, "{}: {took}", run.pod);
     }
 }
 
