@@ -23,8 +23,8 @@ pub(crate) struct Outcome {
     parts: [f64; PARTS.len()],
 }
 
-/// Takes the Pods of [`three::pods`] whose labels contain one of `words`. In each of `rounds` rounds, starts `count`
-/// copies of each of these Pods, one kind of Pod after another. Prints and returns the medians for each kind.
+/// In each of `rounds` rounds, starts `count` copies of each Pod of [`three::pods`], one kind of Pod after another.
+/// `words` selects the kinds. Prints and returns the medians for each kind.
 pub(crate) fn measure(namespace: &str, rounds: usize, count: usize, words: &[String]) -> Vec<Outcome> {
     let rows = three::pods("100ms", words);
     let mut outcomes = vec![Vec::new(); rows.len()];

@@ -1,6 +1,6 @@
 //! Quantiles of measurements. Shared by benchmarks.
 
-/// Returns a quantile of the values: the value below which the share `part` (0 to 1) of them lies.
+/// Returns the value below which the share `part` (0 to 1) of `values` lies.
 pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -17,7 +17,7 @@ const NAMES: [&str; 3] = ["db", "api", "web"];
 /// Deletes Pods that never become Ready, in different phases of the start. Their grace period is 3 s. One program of
 /// each Pod ignores SIGTERM, so the kubelet kills it at the end of the grace period.
 ///
-/// Runs alone, because the kubelet takes longer on a busy node.
+/// Runs alone, because on a busy node the kubelet needs more time to end a Pod.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn starting_pod_is_gone_in_5_s_alone() {
