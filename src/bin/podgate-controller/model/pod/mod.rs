@@ -231,7 +231,9 @@ impl PodModel {
     fn build_snapshot(&self) -> Snapshot {
         // Without the API, the sidecar cannot detect the start of a container that has no hook, gate or port. Do not
         // wait for such containers.
-        let counts = |track: &&ContainerTrack| track.spec.mode != Mode::None || self.has_api_answered;
+        let has_port = |spec: &Container| spec.probes().any(|probe| spec.probe_port(probe).is_some());
+        let counts =
+            |track: &&ContainerTrack| track.spec.mode != Mode::None || has_port(&track.spec) || self.has_api_answered;
         let started = self.tracks.iter().any(|track| track.spec.mode != Mode::None)
             && self.tracks.iter().filter(counts).all(|track| track.has_started);
         let stage = match (self.is_deleting, started) {

@@ -21,6 +21,20 @@ fn containers_of_a_chain_become_ready_in_order() {
 }
 
 #[test]
+fn pod_has_started_without_the_api_when_the_last_port_is_open() {
+    let mut pod = new_pod(false, CHAIN);
+    for name in ["db", "api"] {
+        pod.receive_report(name, Some(report()));
+        pod.receive_verdict(name, ProbeVerdict::Passed);
+    }
+    pod.update_snapshot();
+    assert_eq!((pod.state_of("api"), pod.stage()), (State::Ready, Stage::Starting), "web's port is not open yet");
+    pod.on_listening("web");
+    pod.update_snapshot();
+    assert_eq!(pod.stage(), Stage::Started);
+}
+
+#[test]
 fn only_a_changed_report_of_this_sandbox_and_epoch_counts() {
     let mut pod = new_pod(false, CHAIN);
     pod.receive_verdict("db", ProbeVerdict::Passed);
