@@ -86,9 +86,8 @@ fn reading_rejects_all_but_small_regular_files() {
 #[test]
 fn failed_install_leaves_no_files() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(install(Path::new("/nonexistent"), directory.path(), "podgate").is_err());
     fs::create_dir(directory.path().join("podgate")).unwrap();
-    assert!(install(Path::new("/proc/self/exe"), directory.path(), "podgate").is_err());
+    assert!(install(b"program", directory.path(), "podgate").is_err());
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 

@@ -74,7 +74,8 @@ fn main() -> ExitCode {
 }
 
 fn install_into(directory: &Path) -> Result<(), Failure> {
-    install::install(Path::new(OWN_PROGRAM), directory, names::AGENT_FILE).map(drop).map_err(|error| {
+    let install = || install::install(&std::fs::read(OWN_PROGRAM)?, directory, names::AGENT_FILE);
+    install().map(drop).map_err(|error| {
         let why = format!("{}: {error}; use a directory that this user can write", directory.display());
         Failure::new(Exit::BadSetup, why)
     })

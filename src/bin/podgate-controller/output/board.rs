@@ -86,7 +86,7 @@ impl Board {
         };
         self.open_agent = match existing() {
             Ok(Some(file)) => Some(file),
-            _ => Some(install::install(from, &bin, names::AGENT_FILE)?),
+            _ => Some(install::install(&program, &bin, names::AGENT_FILE)?),
         };
         Ok(())
     }
