@@ -152,7 +152,7 @@ impl Sidecars {
         let [program, agent] = programs.lines().collect::<Vec<_>>()[..] else { panic!("tools/build: {programs}") };
         let pods: Vec<PathBuf> = (0..count).map(|number| root.path().join(format!("pod-{number}"))).collect();
         for (pod, (uid, token)) in pods.iter().zip(identities(&api, &pods)) {
-            for directory in ["board", "self", "info", "account"] {
+            for directory in ["board", "self", "account"] {
                 fs::create_dir_all(pod.join(directory)).expect("a directory");
             }
             let files = [("uid", uid.as_bytes()), ("account/token", token.as_bytes()), ("account/ca.crt", &api.ca)];
@@ -163,7 +163,7 @@ impl Sidecars {
         let mut command = script_command();
         command.args(["run", "unshare", "--mount", "bash", "-ec", START, "bash"]).arg(root.path());
         command.env("account", ACCOUNT).env("program", program).env("PODGATE_AGENT", agent);
-        command.env("PODGATE_BOARD", "board").env("PODGATE_SELF", "self").env("PODGATE_PODINFO", "info");
+        command.env("PODGATE_BOARD", "board").env("PODGATE_SELF", "self");
         command.env("PODGATE_CONTAINERS", CONTAINERS).env("POD_NAMESPACE", NAMESPACE).env("POD_IPS", "127.0.0.1");
         command.env("KUBERNETES_SERVICE_HOST", admissions::API_IP).env("KUBERNETES_SERVICE_PORT", "443");
         let inotify = fs::read_to_string(INOTIFY).expect("the limit");

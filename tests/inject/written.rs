@@ -189,9 +189,18 @@ fn mounts_match_the_volumes() {
     each_injected(|file, _, injected| {
         let spec = &injected["spec"];
         let volumes: Vec<&str> = list(spec, "volumes").filter_map(|one| one["name"].as_str()).collect();
-        let all = list(spec, "containers").chain(list(spec, "initContainers"));
-        for container in all {
+        let all = || list(spec, "containers").chain(list(spec, "initContainers"));
+        for volume in volumes.iter().filter(|volume| volume.starts_with("podgate")) {
+            let is_mounted = all().any(|one| list(one, "volumeMounts").any(|mount| mount["name"] == *volume));
+            assert!(is_mounted, "{file}: no container mounts {volume}");
+        }
+        let is_board = strings(&sidecar(injected)["args"]) == ["--publish", "board"];
+        let has_exec = sidecar_containers(injected).iter().flat_map(Container::probes).any(|probe| probe.is_exec());
+        for container in all() {
             let name = container["name"].as_str().expect("a name");
+            let has_hook = agent_lines(container).iter().any(|line| line[1] == "post-start");
+            let reads_annotations = list(container, "volumeMounts").any(|one| one["name"] == "podgate-info");
+            assert_eq!(reads_annotations, has_hook || name == "podgate" && (is_board || has_exec), "{file}: {name}");
             for mount in list(container, "volumeMounts") {
                 let volume = mount["name"].as_str().expect("a name");
                 if volume.starts_with("podgate") {
@@ -209,7 +218,6 @@ fn mounts_match_the_volumes() {
             let sub_path = own.first().and_then(|one| one["subPath"].as_str());
             assert_eq!(sub_path, (needs && name != "podgate").then_some(name), "{file}");
         }
-        let is_board = strings(&sidecar(injected)["args"]) == ["--publish", "board"];
         assert_eq!(volumes.contains(&"podgate-api"), !is_board, "{file}");
     });
 }

@@ -162,7 +162,6 @@ impl Container {
             "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
             "volumeMounts": [
                 {"name": "podgate", "mountPath": "/podgate", "readOnly": true},
-                {"name": "podgate-info", "mountPath": "/podgate-info", "readOnly": true},
                 {"name": "podgate-self", "mountPath": "/podgate-self", "subPath": self.name},
             ],
         });
@@ -189,7 +188,11 @@ impl Container {
                     "subPathExpr": "gate/$(PODGATE_HOLD)", "readOnly": true});
                 spec["volumeMounts"].as_array_mut().expect("mounts").push(mount);
             }
-            OrderMode::Hook(flags) => spec["lifecycle"]["postStart"] = hook("post-start", flags),
+            OrderMode::Hook(flags) => {
+                spec["lifecycle"]["postStart"] = hook("post-start", flags);
+                let mount = json!({"name": "podgate-info", "mountPath": "/podgate-info", "readOnly": true});
+                spec["volumeMounts"].as_array_mut().expect("mounts").push(mount);
+            }
             OrderMode::Gate { flags, has_startup_probe } => {
                 let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
                 let separator = ["--".to_owned()];
@@ -346,10 +349,18 @@ impl Pod {
                 entry["value"] = json!(listed).to_string().into();
             }
         }
-        let is_not_token = |item: &Value| item["name"] != "podgate-api";
-        if !self.has_token {
-            sidecar["volumeMounts"].as_array_mut().expect("mounts").retain(is_not_token);
-            pod["spec"]["volumes"].as_array_mut().expect("volumes").retain(is_not_token);
+        let has_hook = self.containers.iter().any(|container| matches!(container.mode, OrderMode::Hook(_)));
+        let has_exec = listed
+            .iter()
+            .any(|entry| ["readinessProbe", "startupProbe"].iter().any(|probe| entry[probe]["exec"].is_object()));
+        // Remove the volume that podgate does not inject into such a Pod.
+        let unused = match self.has_token {
+            false => "podgate-api",
+            true if has_hook || has_exec => "",
+            true => "podgate-info",
+        };
+        for list in [&mut sidecar["volumeMounts"], &mut pod["spec"]["volumes"]] {
+            list.as_array_mut().expect("a list").retain(|item| item["name"] != unused);
         }
         if self.containers.iter().any(|container| matches!(container.mode, OrderMode::Held(_))) {
             let volume = json!({"name": "podgate-hold", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}});

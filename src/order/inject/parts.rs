@@ -1,6 +1,7 @@
 //! Names of podgate's parts in a template, and the volumes, mounts and sidecar that every injection adds.
 
 use crate::core::command::{AgentCommand, OwnLine};
+use crate::core::container::{Container, Probe};
 use crate::core::names;
 use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::edit::Place;
@@ -108,14 +109,23 @@ pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
     find_container(template, SIDECAR)
 }
 
-/// Returns the volumes that podgate adds, in list order.
-pub(super) fn volumes(plan: &Plan) -> Vec<Value> {
+/// Returns true if the sidecar reads the downward-API volume. With `--publish board`, the sidecar reads overrides from
+/// it. If a container has an exec probe, the sidecar reads `config.seen` from it, to detect a restart of the kubelet.
+pub(super) fn sidecar_needs_info(plan: &Plan, list: &[Container]) -> bool {
+    plan.publish == Publish::Board || list.iter().flat_map(Container::probes).any(Probe::is_exec)
+}
+
+/// Returns the volumes that podgate adds, in list order. `needs_info` is the result of [`sidecar_needs_info`].
+pub(super) fn volumes(plan: &Plan, needs_info: bool) -> Vec<Value> {
     let field = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
     let mut volumes = vec![
         json!({"name": BOARD_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}),
         json!({"name": SELF_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
-        json!({"name": INFO_VOLUME, "downwardAPI": {"items": [field(names::ANNOTATIONS_FILE, "metadata.annotations")]}}),
     ];
+    if needs_info || plan.containers.iter().any(|planned| matches!(planned.mode, PlannedMode::Hook(_))) {
+        let annotations = field(names::ANNOTATIONS_FILE, "metadata.annotations");
+        volumes.push(json!({"name": INFO_VOLUME, "downwardAPI": {"items": [annotations]}}));
+    }
     if has_hold(plan) {
         volumes.push(json!({"name": HOLD_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}));
     }
@@ -148,18 +158,22 @@ pub(super) fn hold_mount() -> Value {
     json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPathExpr": path, "readOnly": true})
 }
 
-pub(super) fn mounts(container: &str) -> [Value; 3] {
-    [
-        json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true}),
-        json!({"name": INFO_VOLUME, "mountPath": names::PODINFO_DIR, "readOnly": true}),
-        json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR, "subPath": container}),
-    ]
+/// Returns the mounts of a container with an agent. Only a hook reads the annotations.
+pub(super) fn mounts(container: &str, has_hook: bool) -> impl Iterator<Item = Value> {
+    let board = json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true});
+    let own = json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR, "subPath": container});
+    [board, own].into_iter().chain(has_hook.then(info_mount))
+}
+
+fn info_mount() -> Value {
+    json!({"name": INFO_VOLUME, "mountPath": names::PODINFO_DIR, "readOnly": true})
 }
 
 /// Returns the sidecar's spec; `containers` is the escaped value of `PODGATE_CONTAINERS`.
 pub(super) fn sidecar(
     plan: &Plan,
     containers: &str,
+    needs_info: bool,
     resources: Value,
     settings: &SidecarSettings,
     options: &Options,
@@ -182,8 +196,8 @@ pub(super) fn sidecar(
     let mut mounts = vec![
         json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR}),
         json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR}),
-        json!({"name": INFO_VOLUME, "mountPath": names::PODINFO_DIR, "readOnly": true}),
     ];
+    mounts.extend(needs_info.then(info_mount));
     if has_hold(plan) {
         let canary = format!("{HOLD_KEYS}/{}", names::HOLD_CANARY);
         mounts.push(json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPath": HOLD_KEYS}));

@@ -66,7 +66,7 @@ impl Writer<'_> {
         entry.pre_stop = self.write_pre_stop(&own, &place)?;
         let has_agent = matches!(entry.mode, Mode::Entrypoint | Mode::PostStart) || entry.pre_stop;
         if has_agent || planned.wrapped_probe.is_some() {
-            for mount in parts::mounts(&planned.name) {
+            for mount in parts::mounts(&planned.name, entry.mode == Mode::PostStart) {
                 self.push(&place.to("volumeMounts"), mount)?;
             }
         }

@@ -58,7 +58,8 @@ impl Writer<'_> {
             list.push(self.write_container(planned, container)?);
         }
         self.write_order()?;
-        for volume in parts::volumes(self.plan) {
+        let needs_info = parts::sidecar_needs_info(self.plan, &list);
+        for volume in parts::volumes(self.plan, needs_info) {
             self.push(&Place::spec("volumes"), volume)?;
         }
         let text = serde_json::to_string(&list).unwrap_or_default();
@@ -74,7 +75,8 @@ impl Writer<'_> {
             let fix = "declare fewer waits, or shorten the probes";
             return Err(vec![Finding::error("template-too-large", Place::spec("containers"), what).fix(fix)]);
         }
-        let sidecar = parts::sidecar(self.plan, &text, self.sidecar_resources(), &self.settings, self.options);
+        let sidecar =
+            parts::sidecar(self.plan, &text, needs_info, self.sidecar_resources(), &self.settings, self.options);
         let field = match self.plan.sidecar_placement {
             SidecarPlacement::Native => "initContainers",
             SidecarPlacement::First => "containers",

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Directories for the board, the containers' reports and the downward API.
-pub(super) const DIRECTORIES: [&str; 3] = ["board", "self", "info"];
+/// Directories for the board and the containers' reports.
+pub(super) const DIRECTORIES: [&str; 2] = ["board", "self"];
 
 /// Calls `act` at each Ctrl-C, SIGTERM and SIGHUP until `act` returns false.
 pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {

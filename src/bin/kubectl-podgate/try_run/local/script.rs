@@ -108,8 +108,8 @@ struct TaskWriter<'a> {
     /// The plan for this machine, on which every container of the order has a gate.
     local: &'a Plan,
     programs: &'a Programs,
-    /// Paths of the board, the reports and the downward API.
-    directories: [PathBuf; 3],
+    /// Paths of the board and the reports.
+    directories: [PathBuf; 2],
 }
 
 impl TaskWriter<'_> {
@@ -174,11 +174,10 @@ impl TaskWriter<'_> {
     }
 
     fn environment(&self, reports: &Path, name: &str) -> Vec<(OsString, OsString)> {
-        let variables: [(&str, OsString); 5] = [
+        let variables: [(&str, OsString); 4] = [
             ("PATH", std::env::var_os("PATH").unwrap_or_default()),
             ("PODGATE_BOARD", self.directories[0].clone().into()),
             ("PODGATE_SELF", reports.into()),
-            ("PODGATE_PODINFO", self.directories[2].clone().into()),
             ("PODGATE_TERMINATION_LOG", self.directories[0].with_file_name(format!("termination-log-{name}")).into()),
         ];
         variables.map(|(name, value)| (name.into(), value)).into()
