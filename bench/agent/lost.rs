@@ -6,8 +6,8 @@
 //! publisher continues within 128 µs, so that publications hit every point of the loop.
 
 use crate::scene::{Method, Scene};
-use podgate::core::snapshot::{Snapshot, Unreadable};
-use podgate::core::sources::{PodView, choose_source};
+use podgate::core::snapshot::Snapshot;
+use podgate::core::sources::{PodView, choose_view};
 use podgate::core::state::State;
 use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
@@ -97,7 +97,7 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
     };
     let (mut read, mut lost, mut woken, mut slept) = (0, 0, WakeReason::Source, Instant::now());
     while read < last {
-        let view = watch.read(|| choose_source(&here, source::read_board(board), || Err(Unreadable::Missing)));
+        let view = watch.read(|| choose_view(&here, source::read_board(board), || None));
         let PodView::Snapshot(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if revision > read {
             // A publication that arrives exactly at the timeout also counts, because the waiter cannot distinguish this

@@ -123,9 +123,12 @@ pub enum Obstacle {
     /// No source is available to evaluate the condition.
     #[error("{0}")]
     NoSnapshot(WaitCondition),
-    /// Errors of the board and of the downward-API volume.
-    #[error("the board {0}, the downward-API volume {1}")]
-    SourceErrors(SourceError, SourceError),
+    /// Error of the board.
+    #[error("the board {0}")]
+    BoardError(SourceError),
+    /// Error of the downward-API volume, in a hook.
+    #[error("the downward-API volume {0}")]
+    VolumeError(SourceError),
     /// The conditions are met on a board that may be outdated: the sidecar has not read this gate's report yet.
     #[error("the sidecar to check the conditions again")]
     TicketNotHeard,
@@ -217,13 +220,13 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
                 Ok(unmet) => obstacles = unmet,
                 Err(reason) => return Decision::GiveUp(reason),
             }
-            match (spec.kind, source) {
-                (GateKind::Entrypoint(ticket), Source::Board)
+            match spec.kind {
+                GateKind::Entrypoint(ticket)
                     if obstacles.is_empty() && !spec.conditions.is_empty() && !snapshot.has_heard_ticket(ticket) =>
                 {
                     obstacles.push(Obstacle::TicketNotHeard);
                 }
-                (GateKind::Hook(own), _) if !obstacles.is_empty() => {
+                GateKind::Hook(own) if !obstacles.is_empty() => {
                     if let Some((name, state)) = ended_predecessor(snapshot, own).filter(|_| may_give_up) {
                         return Decision::GiveUp(GiveUpReason::PredecessorEnded(name, state));
                     }
@@ -237,7 +240,8 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
         PodView::NoSnapshot { board, volume } => {
             obstacles = spec.conditions.iter().cloned().map(Obstacle::NoSnapshot).collect::<Vec<_>>();
             if !spec.conditions.is_empty() {
-                obstacles.push(Obstacle::SourceErrors(board.clone(), volume.clone()));
+                obstacles.push(Obstacle::BoardError(board.clone()));
+                obstacles.extend(volume.clone().map(Obstacle::VolumeError));
             }
         }
     }

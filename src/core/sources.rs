@@ -1,5 +1,6 @@
 //! Choice between the board and the downward-API volume. A board with a valid snapshot of this sandbox always has
-//! precedence. The volume is only the fallback, because everyone with permission to patch pods can change its content.
+//! precedence. The volume is only a fallback for hooks, because every client with permission to patch Pods can change
+//! its content.
 
 use crate::core::sandbox::SandboxId;
 use crate::core::snapshot::{Snapshot, Unreadable};
@@ -25,8 +26,8 @@ pub enum PodView {
     NoSnapshot {
         /// Reason why the board is unusable.
         board: SourceError,
-        /// Reason why the volume is unusable.
-        volume: SourceError,
+        /// Reason why the volume is unusable; `None` for an agent that reads only the board.
+        volume: Option<SourceError>,
     },
 }
 
@@ -49,19 +50,20 @@ pub enum SourceError {
     OtherSandbox,
 }
 
-/// Chooses between the board and the volume for an agent in the sandbox `here`. Reads the volume only if the board is
-/// unusable. The sandbox id in the volume must equal `here`: a manifest may contain an id that matches any sandbox.
-pub fn choose_source(here: &SandboxId, board: SnapshotResult, volume: impl FnOnce() -> SnapshotResult) -> PodView {
+/// Returns the view of an agent in the sandbox `own`: from the board or, if the board is unusable, from the volume.
+/// `volume` returns `None` for an agent that reads only the board. The sandbox id in the volume must equal `own`: a
+/// manifest may contain an id that matches any sandbox.
+pub fn choose_view(own: &SandboxId, board: SnapshotResult, volume: impl FnOnce() -> Option<SnapshotResult>) -> PodView {
     let accept = |result: SnapshotResult, is_here: fn(&SandboxId, &SandboxId) -> bool| match result {
-        Ok(snapshot) if is_here(&snapshot.sandbox, here) => Ok(snapshot),
+        Ok(snapshot) if is_here(&snapshot.sandbox, own) => Ok(snapshot),
         Ok(_) => Err(SourceError::OtherSandbox),
         Err(unreadable) => Err(unreadable.into()),
     };
     match accept(board, SandboxId::matches) {
         Ok(snapshot) => PodView::Snapshot(snapshot, Source::Board),
-        Err(board) => match accept(volume(), |found, here| found == here && here.is_unique()) {
-            Ok(snapshot) => PodView::Snapshot(snapshot, Source::Volume),
-            Err(volume) => PodView::NoSnapshot { board, volume },
+        Err(board) => match volume().map(|volume| accept(volume, |found, here| found == here && here.is_unique())) {
+            Some(Ok(snapshot)) => PodView::Snapshot(snapshot, Source::Volume),
+            volume => PodView::NoSnapshot { board, volume: volume.and_then(Result::err) },
         },
     }
 }

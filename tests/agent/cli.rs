@@ -257,7 +257,9 @@ fn each_cause_has_its_exit_code() {
             && scene.termination_message().len() < 1024
     );
     let no_volumes = Agent::new(&["post-start", "--container", "db"], &scene.termination);
-    no_volumes.run().assert_failed(78, "neither the board /podgate nor the downward-API volume /podgate-info exists");
+    no_volumes
+        .run()
+        .assert_failed(78, "the hook needs the board, but /podgate does not exist; mount podgate's volumes");
     scene.set_state("db", State::Failed);
     scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));
     scene

@@ -128,7 +128,7 @@ fn with_snapshot() -> PodView {
 }
 
 fn without_snapshot() -> PodView {
-    PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox }
+    PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: Some(SourceError::OtherSandbox) }
 }
 
 #[test]

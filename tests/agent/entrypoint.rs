@@ -3,7 +3,7 @@
 
 use crate::free_port::free_address;
 use crate::rungs::shell_with_inotify_limit;
-use crate::support::{Agent, Scene, Shell, Volume, annotations_text, wait_until};
+use crate::support::{Agent, Scene, Shell, wait_until};
 use podgate::core::report::{GateState, Report, reserved_size};
 use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::{Stage, State};
@@ -173,11 +173,12 @@ fn unknown_container_and_missing_volumes_are_setup_errors() {
     run.assert_failed(78, "no such container: ghost; the pod has api, db");
     let no_volumes = Scene::new();
     fs::remove_dir(&no_volumes.board).unwrap();
-    fs::remove_dir(&no_volumes.podinfo).unwrap();
-    waits_for_db(&no_volumes).with_command(ECHO_RAN).run().assert_failed(78, "mount one of them, or use --check");
+    let missing =
+        format!("--until needs the board, but {} does not exist; mount podgate's volumes", no_volumes.board.display());
+    waits_for_db(&no_volumes).with_command(ECHO_RAN).run().assert_failed(78, &missing);
     // `--on-timeout continue` does not apply to setup errors.
     let gate = no_volumes.gate().flag("until", "db").flag("on-timeout", "continue");
-    gate.with_command(ECHO_RAN).run().assert_failed(78, "nothing to read from");
+    gate.with_command(ECHO_RAN).run().assert_failed(78, "--until needs the board");
 }
 
 #[test]
@@ -211,10 +212,10 @@ fn gate_changes_its_wait_method_while_it_waits() {
     assert_eq!(shell.wait_for_agent(), 7, "{}", fs::read_to_string(errors).unwrap());
 }
 
-/// Returns a scene without board, downward-API volume and own directory, as in a pod without a sidecar.
+/// Returns a scene without a board and without the container's own directory, as in a pod without a sidecar.
 fn without_sidecar() -> Scene {
     let scene = Scene::new();
-    for directory in [&scene.board, &scene.podinfo, &scene.self_directory] {
+    for directory in [&scene.board, &scene.self_directory] {
         fs::remove_dir(directory).unwrap();
     }
     scene
@@ -283,20 +284,6 @@ fn failed_previous_step_ends_the_wait() {
     let gate = scene.gate().flag("check", format!("file://{}", file.display())).with_command(ECHO_RAN).spawn_waiting();
     fs::write(scene.root.join("0.err"), "").unwrap();
     gate.wait().assert_failed(69, "0.err exists, so the previous step failed");
-}
-
-#[test]
-fn gate_opens_with_only_the_downward_api_volume() {
-    let mut scene = Scene::new();
-    fs::remove_dir(&scene.board).unwrap();
-    let mut volume = Volume::new(&scene.podinfo);
-    volume.write(&annotations_text(&scene.snapshot));
-    let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
-    assert_eq!(scene.termination_message(), "podgate entrypoint: api: waiting for db=Ready (now Started)");
-    scene.snapshot.states.insert("db".to_owned(), State::Ready);
-    volume.write(&annotations_text(&scene.snapshot));
-    assert_ran(&gate.wait());
-    assert_eq!(scene.wait_methods(), ["inotify"]);
 }
 
 #[test]

@@ -148,8 +148,8 @@ fn unknown_container_in_stop_after_is_logged() {
 #[test]
 fn stop_after_without_volumes_is_a_setup_error() {
     let scene = Scene::new();
-    let gate = stop_after(&scene).flag("board", "/nonexistent").flag("podinfo", "/nonexistent");
-    command(&scene, gate, "true").run().assert_failed(78, "--stop-after needs the pod's state");
+    let gate = stop_after(&scene).flag("board", "/nonexistent");
+    command(&scene, gate, "true").run().assert_failed(78, "--stop-after needs the board");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::support::{Scene, Shell, snapshot, temp_directory, wait_until, write_annotations};
 use podgate::core::names;
-use podgate::core::snapshot::{Snapshot, Unreadable};
-use podgate::core::sources::{PodView, choose_source};
+use podgate::core::snapshot::Snapshot;
+use podgate::core::sources::{PodView, choose_view};
 use podgate::core::state::State;
 use podgate::edge::bell::Ringer;
 use podgate::edge::sandbox::sandbox_id;
@@ -156,7 +156,7 @@ fn read_until_stopped(board: &Path, stop: &AtomicBool, seen: &AtomicU64, lost: &
     let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);
     let (mut last, mut wake_reason) = (0, WakeReason::Source);
     while !stop.load(Ordering::Relaxed) {
-        let view = watch.read(|| choose_source(&here, source::read_board(board), || Err(Unreadable::Missing)));
+        let view = watch.read(|| choose_view(&here, source::read_board(board), || None));
         let PodView::Snapshot(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if wake_reason == WakeReason::Timeout && revision > last {
             lost.fetch_add(1, Ordering::Relaxed);

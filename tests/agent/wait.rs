@@ -124,7 +124,7 @@ fn a_board_of_another_sandbox_is_ignored_and_named() {
         s.states.insert("db".to_owned(), State::Ready);
     });
     let run = scene.hook().flag("timeout", "100ms").run();
-    run.assert_failed(75, "the board belongs to another sandbox, the downward-API volume is missing");
+    run.assert_failed(75, "the board belongs to another sandbox; the downward-API volume is missing");
     let hook = scene.hook().spawn_waiting();
     assert!(scene.report().is_none(), "the hook must not report to another sandbox's sidecar");
     let here = crate::support::snapshot(&[("db", State::Ready)]);

@@ -34,7 +34,7 @@ impl Pod {
     fn gate(&self, name: &str, flags: &[&str], command: &[&str]) -> Gated {
         let mut agent = Command::new(AGENT);
         agent.arg("entrypoint").args(flags).arg("--").args(command).current_dir(self.root.path());
-        agent.env("PODGATE_BOARD", "board").env("PODGATE_PODINFO", "info").env("PODGATE_TERMINATION_LOG", "/dev/null");
+        agent.env("PODGATE_BOARD", "board").env("PODGATE_TERMINATION_LOG", "/dev/null");
         agent.env("PODGATE_SELF", self.path("self").join(name)).stdin(Stdio::null()).stderr(Stdio::null());
         Gated { child: agent.spawn().unwrap() }
     }

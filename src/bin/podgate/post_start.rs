@@ -29,9 +29,9 @@ pub(crate) fn run(args: PostStart) -> ExitCode {
 }
 
 fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
-    let PostStart { container, waits, times, fallback_check, then, tether, messages: _ } = args;
+    let PostStart { container, waits, podinfo, times, fallback_check, then, tether, messages: _ } = args;
     let since = now();
-    let sources = PodSources::new(waits.board, Some(waits.podinfo), waits.poll_interval);
+    let sources = PodSources::new(waits.board, Some(podinfo), waits.poll_interval);
     // By default, wait for this container, unless only checks are set and no source exists.
     let conditions = match waits.until {
         given if given.is_empty() && (waits.check.is_empty() || sources.has_source()) => {
@@ -39,7 +39,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
         }
         given => given,
     };
-    sources.require_source_for(&conditions)?;
+    sources.require_source("the hook", !conditions.is_empty())?;
     for other in conditions.iter().filter(|until| until.container != container) {
         warn!(until = %other, "this container already runs, so the hook only delays the containers after it");
     }

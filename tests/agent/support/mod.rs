@@ -131,7 +131,6 @@ impl Scene {
         Agent::new(&["entrypoint"], &self.termination)
             .flag("timeout", "20s")
             .flag("board", &self.board)
-            .flag("podinfo", &self.podinfo)
             .flag("self", &self.self_directory)
             .flag("termination-log", &self.termination)
             .flag("log-to", &self.log.path)

@@ -36,7 +36,7 @@ fn hook_does_not_wait_for_what_is_gone() {
         let gone = decide_at(Duration::ZERO, true, |s| _ = s.states.insert("api".to_owned(), state));
         assert_eq!(gone, Decision::Release(ReleaseReason::AllGone), "{state}");
     }
-    let unknown = PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox };
+    let unknown = PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: None };
     let until = ["api=Exited".parse().unwrap()];
     assert!(!is_pod_stopping(&unknown, &until));
     assert_eq!(decide(&unknown, &until, &[], false, Duration::ZERO), Decision::Undecided);

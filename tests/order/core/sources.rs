@@ -17,9 +17,9 @@ fn volume_counts_only_with_the_exact_id_of_a_unique_sandbox() {
         let here = masked(own, here_mask);
         for (parts, found_mask) in [own, other].into_iter().flat_map(|parts| (0..8).map(move |mask| (parts, mask))) {
             let found = masked(parts, found_mask);
-            let volume = || Ok(Snapshot::new(found.clone(), "e", &[]));
+            let volume = || Some(Ok(Snapshot::new(found.clone(), "e", &[])));
             let is_chosen =
-                matches!(choose_source(&here, Err(Unreadable::Missing), volume), PodView::Snapshot(_, Source::Volume));
+                matches!(choose_view(&here, Err(Unreadable::Missing), volume), PodView::Snapshot(_, Source::Volume));
             assert_eq!(is_chosen, found == here && here_mask & 0b110 != 0, "{found} in {here}");
         }
     }

@@ -24,9 +24,6 @@ pub(crate) struct WaitArgs {
     /// Wait at most this long for one check
     #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
-    /// Read annotations from the downward-API volume at this path
-    #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
-    pub(crate) podinfo: PathBuf,
     /// Read the board, the sidecar's volume, at this path
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
@@ -89,6 +86,9 @@ pub(crate) struct PostStart {
     pub(crate) container: String,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
+    /// Without a board, read annotations from this downward-API volume
+    #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
+    pub(crate) podinfo: PathBuf,
     #[command(flatten)]
     pub(crate) times: ProbeTimes,
     /// Use this check instead if the sidecar dies while the hook runs

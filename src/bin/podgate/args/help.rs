@@ -67,7 +67,7 @@ Exit codes: those of the command once it runs, otherwise
   64   invalid flag or argument
   69   the condition cannot be met, or --restart-with ended the command
   75   timed out, or --command-timeout ended the command
-  78   invalid setup: no board or volume to read from, unknown container, or a file that cannot be written
+  78   invalid setup: no board to read from, unknown container, or a file that cannot be written
   126  the command cannot be executed
   127  the command was not found
   143  SIGTERM, or the Pod's deletion, while waiting

@@ -22,7 +22,7 @@ Exit codes:
   64   invalid flag or argument
   69   the condition cannot be met
   75   timed out
-  78   invalid setup: no board or volume to read from, unknown container, or a file that cannot be written";
+  78   invalid setup: no board to read from, unknown container, or a file that cannot be written";
 
 /// Start the containers of one Kubernetes Pod in a declared order.
 #[derive(Debug, Parser)]

@@ -4,7 +4,7 @@
 use super::verdict::EndReason;
 use crate::args::Entrypoint;
 use podgate::core::snapshot::Snapshot;
-use podgate::core::sources::{PodView, Source};
+use podgate::core::sources::PodView;
 use podgate::core::state::{Stage, State};
 use podgate::core::until::{ConditionStatus, WaitCondition, WantedState};
 use std::time::{Duration, Instant};
@@ -90,12 +90,8 @@ impl Dependencies {
 
     /// Returns the containers of --stop-after that this pod does not have.
     pub(super) fn unknown_containers(&self, view: &PodView) -> Vec<String> {
-        match view {
-            PodView::Snapshot(snapshot, Source::Board) if !snapshot.states.is_empty() => {
-                self.stop_after.iter().filter(|name| !snapshot.states.contains_key(*name)).cloned().collect()
-            }
-            _ => Vec::new(),
-        }
+        let Some(snapshot) = view.snapshot().filter(|snapshot| !snapshot.states.is_empty()) else { return Vec::new() };
+        self.stop_after.iter().filter(|name| !snapshot.states.contains_key(*name)).cloned().collect()
     }
 }
 
@@ -130,6 +126,7 @@ impl Provider {
 mod tests {
     use super::*;
     use crate::clock::now;
+    use podgate::core::sources::Source;
 
     #[test]
     fn failed_container_may_restart_within_the_window() {

@@ -26,15 +26,6 @@ use supervise::Supervisor;
 use tracing::{info, warn};
 use verdict::{EndReason, Verdict};
 
-/// Checks the flags and sources before the wait.
-pub(super) fn validate(args: &Entrypoint, sources: &PodSources) -> Result<(), Failure> {
-    args.post_file.as_deref().map_or(Ok(()), post_file::validate_path)?;
-    if args.stop_after.is_empty() {
-        return Ok(());
-    }
-    sources.require_source("--stop-after needs the pod's state", "")
-}
-
 /// Runs the command to its end. Returns an error if the command could not be started.
 pub(super) fn run(
     args: Entrypoint,

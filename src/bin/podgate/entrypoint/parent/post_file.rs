@@ -13,7 +13,7 @@ use std::time::Duration;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rejects an invalid path before the command runs.
-pub(super) fn validate_path(path: &Path) -> Result<(), Failure> {
+pub(crate) fn validate_path(path: &Path) -> Result<(), Failure> {
     match path.file_name().and(path.to_str()) {
         Some(text) if !text.ends_with('/') => Ok(()),
         _ => Err(Failure::new(Exit::BadSetup, format!("--post-file {}: not a file name", path.display()))),
