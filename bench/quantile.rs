@@ -1,6 +1,6 @@
 //! Quantiles of measurements. Shared by benchmarks.
 
-/// Returns the value below which the share `part` (0 to 1) of `values` lies.
+/// Returns the quantile `part` (0 to 1) of `values`: this share of the values is smaller.
 pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -98,8 +98,8 @@ fn is_in_range(name: &str, value: f64) -> bool {
     is_inside
 }
 
-/// Creates many Pods at the same time on the real node. Compares podgate, without and with the setting `probe-port`,
-/// with native sidecars. Each container has a token, as by default. Uses medians of three rounds.
+/// Creates many Pods at the same time on the real node: with native sidecars, with podgate, and with podgate's setting
+/// `probe-port`. Kubernetes mounts a token into each container, as it does by default. Uses medians of three rounds.
 fn burst(count: usize) -> Results {
     let outcomes = pods_at_once::measure("bench-scale", 3, count, &["with tokens".to_owned()]);
     let [native, podgate, probe_port] = &outcomes[..] else { panic!("expected three rows") };

@@ -204,7 +204,7 @@ fn db_is_ready_after_it_has_reported_and_listens() {
     until("db is Ready", || pod.state("db") == State::Ready);
     assert_eq!(pod.board().stage, Stage::Started, "web has no hook and no gate, so its start does not count");
 
-    // Use another port: a process that another test has forked can keep the socket of a closed listener open.
+    // Use another port, because the first one can still be in use: a process of another test may have inherited it.
     let (pod, port) = (Pod::new(), free_port());
     let _sidecar = pod.sidecar(&db(port), &[]);
     pod.report("db", Report::default());

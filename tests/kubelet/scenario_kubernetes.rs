@@ -49,7 +49,7 @@ fn starting_pod_is_gone_in_5_s_alone() {
     // comes after 5 s. Before each sync, the kubelet waits until it has listed the containers again, once a second. This
     // delays a deletion by up to 2 s, also without podgate.
     std::thread::sleep(Duration::from_secs(8));
-    // The kubelets 1.34 and 1.35 end a Pod with a running hook one list later.
+    // On 1.34 and 1.35, a Pod with a running hook ends a second later, after one more list.
     let limit = if minor_version() < 36 { 6.0 } else { 5.0 };
     for run in runs {
         let took = run.delete() / 1000.0;
