@@ -31,7 +31,7 @@ pub(crate) fn measure(namespace: &str, rounds: usize, count: usize, words: &[Str
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
         let mut kinds: Vec<_> = rows.iter().zip(&mut outcomes).collect();
-        // The node becomes slower during a run, so reverse the order in every second round.
+        // Reverse the order in every second round, so that a slow change of the node affects all kinds equally.
         if round % 2 == 0 {
             kinds.reverse();
         }
