@@ -5,7 +5,7 @@
 //! |---|---|---|---|
 //! | decided by | the agent, [`decide`] | the agent, [`decide`] | the sidecar, [`decide_hold`] |
 //! | all conditions are met | opens | opens | opens |
-//! | the states must be recent | no | the board has the gate's ticket | one more observation of each condition |
+//! | the conditions are confirmed at the decision | no | the board has the gate's ticket | by the sidecar |
 //! | a check is pending | closed | closed | no checks |
 //! | a check cannot pass any more | gives up | gives up | no checks |
 //! | a condition cannot be met, with fail-fast | gives up | gives up | no fail-fast |
@@ -129,11 +129,8 @@ pub enum Obstacle {
     /// Error of the downward-API volume, in a hook.
     #[error("the downward-API volume {0}")]
     VolumeError(SourceError),
-    /// The conditions are met on a board that may be outdated: the sidecar has not read this gate's report yet.
+    /// The conditions are met, but the sidecar has not confirmed them since: it must observe each container once more.
     #[error("the sidecar to check the conditions again")]
-    TicketNotHeard,
-    /// The conditions are met, but the states may be outdated: the sidecar must observe the containers once more.
-    #[error("one more observation of the conditions")]
     Unconfirmed,
     /// The only source is the downward-API volume, which the kubelet does not update while a hook runs.
     #[error("no board, and the kubelet does not update the downward-API volume while a hook runs")]
@@ -222,9 +219,11 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
             }
             match spec.kind {
                 GateKind::Entrypoint(ticket)
-                    if obstacles.is_empty() && !spec.conditions.is_empty() && !snapshot.has_heard_ticket(ticket) =>
+                    if obstacles.is_empty()
+                        && !spec.conditions.is_empty()
+                        && !snapshot.has_confirmed_ticket(ticket) =>
                 {
-                    obstacles.push(Obstacle::TicketNotHeard);
+                    obstacles.push(Obstacle::Unconfirmed);
                 }
                 GateKind::Hook(own) if !obstacles.is_empty() => {
                     if let Some((name, state)) = ended_predecessor(snapshot, own).filter(|_| may_give_up) {
@@ -299,9 +298,9 @@ fn check_conditions(
 /// State of a gate at the kubelet, as tracked by the sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldFacts {
-    /// The gate is closed. The sidecar has not observed the conditions' containers again since the conditions were met.
+    /// The gate is closed. The sidecar has not observed the containers again since the conditions were met.
     Unconfirmed,
-    /// The gate is closed. The sidecar has observed the containers again, and the conditions were still met.
+    /// The gate is closed. The sidecar has observed the containers again since the conditions were met.
     Confirmed,
     /// The gate is open, because its conditions were met.
     Open,

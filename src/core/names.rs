@@ -27,7 +27,7 @@ pub const SANDBOX_TIMES: &str = "sandbox.podgate.io/times";
 
 /// Key of the annotation with the ticket of each gate whose report the sidecar has read and whose conditions the
 /// sidecar has since evaluated: `api=3f2a9c1e,web=00d1f6c2`. Published only on the board.
-pub const SANDBOX_HEARD: &str = "sandbox.podgate.io/heard";
+pub const SANDBOX_CONFIRMED: &str = "sandbox.podgate.io/confirmed";
 /// Key of the annotation with the ticket of each gate whose container has passed the startupProbe that the sidecar
 /// runs: `api=3f2a9c1e`. Published only on the board.
 pub const SANDBOX_STARTUP_PASSED: &str = "sandbox.podgate.io/startup-passed";

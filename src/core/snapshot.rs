@@ -26,8 +26,8 @@ pub struct Snapshot {
     pub order: Vec<String>,
     /// Reason for each stuck container.
     pub stuck: BTreeMap<String, String>,
-    /// Ticket of each gate whose report the sidecar has read, by container name.
-    pub heard_tickets: BTreeMap<String, String>,
+    /// Ticket of each waiting gate whose conditions are met and confirmed, by container name.
+    pub confirmed_tickets: BTreeMap<String, String>,
     /// Ticket of each gate whose container has passed the startupProbe that the sidecar runs, by container name.
     pub startup_passed: BTreeMap<String, String>,
     /// Containers whose preStop hook has started.
@@ -80,7 +80,7 @@ impl Snapshot {
             states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
             order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
             stuck: BTreeMap::new(),
-            heard_tickets: BTreeMap::new(),
+            confirmed_tickets: BTreeMap::new(),
             startup_passed: BTreeMap::new(),
             stopping: BTreeSet::new(),
             restarts: BTreeMap::new(),
@@ -123,7 +123,7 @@ impl Snapshot {
             states: states.collect(),
             order: list(names::SANDBOX_ORDER).map(str::to_owned).collect(),
             stuck: words(names::SANDBOX_STUCK),
-            heard_tickets: words(names::SANDBOX_HEARD),
+            confirmed_tickets: words(names::SANDBOX_CONFIRMED),
             startup_passed: words(names::SANDBOX_STARTUP_PASSED),
             stopping: list(names::SANDBOX_STOPPING).map(str::to_owned).collect(),
             restarts: pairs(names::SANDBOX_RESTARTS)
@@ -149,7 +149,7 @@ impl Snapshot {
         put(names::SANDBOX_STUCK, self.stuck.iter().map(|(name, reason)| format!("{name}={reason}")).collect());
         let tickets =
             |of: &BTreeMap<String, String>| of.iter().map(|(name, ticket)| format!("{name}={ticket}")).collect();
-        put(names::SANDBOX_HEARD, tickets(&self.heard_tickets));
+        put(names::SANDBOX_CONFIRMED, tickets(&self.confirmed_tickets));
         put(names::SANDBOX_STARTUP_PASSED, tickets(&self.startup_passed));
         put(names::SANDBOX_STOPPING, self.stopping.iter().cloned().collect());
         put(names::SANDBOX_RESTARTS, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
@@ -159,9 +159,9 @@ impl Snapshot {
         out
     }
 
-    /// Returns true if the sidecar has read the report with this ticket and has then evaluated the gate's conditions.
-    pub fn has_heard_ticket(&self, ticket: &str) -> bool {
-        self.heard_tickets.values().any(|heard| heard == ticket)
+    /// Returns true if the sidecar has confirmed the conditions of the gate with this ticket.
+    pub fn has_confirmed_ticket(&self, ticket: &str) -> bool {
+        self.confirmed_tickets.values().any(|confirmed| confirmed == ticket)
     }
 
     /// Returns true if the container has ended and the kubelet will not restart it.

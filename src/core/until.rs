@@ -63,7 +63,8 @@ impl WaitCondition {
         if met {
             return ConditionStatus::Met;
         }
-        let over = state.has_ended() && snapshot.has_ended_for_good(&self.container);
+        // A container whose gate has ended is before its start.
+        let over = (state.has_ended() || state.is_before_start()) && snapshot.has_ended_for_good(&self.container);
         if over { ConditionStatus::Never } else { ConditionStatus::NotYet }
     }
 }

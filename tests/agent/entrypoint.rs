@@ -45,7 +45,7 @@ fn gate_opens_only_after_the_sidecar_acknowledges_its_report() {
     wait_until("the gate names the missing acknowledgement", || {
         scene.termination_message().ends_with("waiting for the sidecar to check the conditions again")
     });
-    scene.publish(|s| s.heard_tickets = [("api".to_owned(), "00000000".to_owned())].into());
+    scene.publish(|s| s.confirmed_tickets = [("api".to_owned(), "00000000".to_owned())].into());
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(scene.report().unwrap().gate, Some(GateState::Waiting));
     scene.acknowledge_report(|_| {});
@@ -379,7 +379,7 @@ fn gate_needs_a_writable_directory_but_no_free_space() {
             let report = found.unwrap();
             assert_eq!(report.waiting_for.len(), until.len());
             scene.publish(|s| {
-                s.heard_tickets.insert("api".to_owned(), report.ticket.unwrap());
+                s.confirmed_tickets.insert("api".to_owned(), report.ticket.unwrap());
                 s.states.extend(until.iter().map(|one| (one.container.clone(), State::Ready)));
             });
             assert_eq!(shell.wait_for_agent(), 7, "{count} conditions, start {start}: {}", stderr_text());

@@ -171,7 +171,7 @@ fn spawn_follower(scene: &mut Scene, until: &str, script: &str) -> RunningAgent 
     let agent = command(scene, gate, script).spawn_waiting();
     scene.set_state("db", if until.ends_with("Completed") { State::Completed } else { State::Ready });
     let ticket = scene.report().unwrap().ticket.unwrap();
-    scene.publish(|s| _ = s.heard_tickets.insert("api".to_owned(), ticket));
+    scene.publish(|s| _ = s.confirmed_tickets.insert("api".to_owned(), ticket));
     wait_until_up(scene);
     agent
 }
@@ -252,7 +252,7 @@ fn restart_is_ignored_without_the_flag() {
     let gate = scene.gate().flag("until", "db").flag("tether", "parent");
     let agent = command(&scene, gate, LONG_RUNNING).spawn_waiting();
     let ticket = scene.report().unwrap().ticket.unwrap();
-    scene.publish(|s| _ = s.heard_tickets.insert("api".to_owned(), ticket));
+    scene.publish(|s| _ = s.confirmed_tickets.insert("api".to_owned(), ticket));
     wait_until_up(&scene);
     assert_eq!(scene.report().unwrap().watched_containers, Vec::<String>::new());
     scene.set_state("db", State::Failed);

@@ -56,12 +56,11 @@ fn dependent_container_starts_after_its_dependency_runs() {
     let pod = Pod::new();
     let _sidecar = pod.sidecar(TWO, &[]);
     let api = pod.gate("api", &["--until", "db"], SLEEP);
-    until("api waits and is acknowledged", || pod.board().heard_tickets.contains_key("api"));
-    assert_eq!(pod.read_report("api").unwrap().gate, Some(GateState::Waiting));
+    until("api waits", || pod.read_report("api").is_some_and(|report| report.gate == Some(GateState::Waiting)));
     let db = pod.gate("db", &[], SLEEP);
     until("both run", || pod.has_opened("db") && pod.has_opened("api"));
     until("both are Ready", || (pod.state("db"), pod.state("api")) == (State::Ready, State::Ready));
-    assert_eq!((pod.board().stage, pod.board().heard_tickets.is_empty()), (Stage::Started, true));
+    assert_eq!((pod.board().stage, pod.board().confirmed_tickets.is_empty()), (Stage::Started, true));
     drop((api, db));
 }
 
@@ -99,11 +98,14 @@ fn restarted_sidecar_recognizes_containers_by_their_tethers() {
     drop(second);
     db.kill();
     assert!(pod.has_opened("db") && !tether::is_held(&pod.path("self"), "db"));
-    let _sidecar = pod.sidecar(TWO, &[]);
+    let _sidecar = pod.sidecar(&TWO.replace("[{", r#"[{"name":"last","mode":"entrypoint"},{"#), &[]);
     assert_eq!(pod.state("db"), State::Waiting, "the report belongs to an ended container");
     let _api = pod.gate("api", &["--until", "db"], SLEEP);
-    until("api is acknowledged", || pod.board().heard_tickets.contains_key("api"));
-    assert!(!pod.has_opened("api"));
+    until("api waits", || pod.read_report("api").is_some_and(|report| report.epoch == pod.board().epoch));
+    // The sidecar reads all reports at once.
+    let _last = pod.gate("last", &[], SLEEP);
+    until("the sidecar has read the reports", || pod.state("last") == State::Ready);
+    assert!(!pod.has_opened("api") && !pod.board().confirmed_tickets.contains_key("api"));
 }
 
 /// An idle sidecar's last states may be outdated, so a new gate opens only after a new check.

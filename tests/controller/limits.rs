@@ -92,5 +92,5 @@ fn flood_of_reports_changes_the_board_at_a_limited_rate() {
     pod.report("evil", waiting);
     pod.report("db", opened("t"));
     until("db is Ready", || pod.state("db") == State::Ready);
-    until("the last report of evil counts", || pod.board().heard_tickets.get("evil").is_some_and(|t| t == "last"));
+    until("the last report of evil counts", || pod.board().confirmed_tickets.get("evil").is_some_and(|t| t == "last"));
 }

@@ -141,7 +141,7 @@ impl Scene {
         let ticket =
             self.report().and_then(|report| report.ticket).expect("the gate has written a report with a ticket");
         self.publish(|snapshot| {
-            snapshot.heard_tickets.insert("api".to_owned(), ticket);
+            snapshot.confirmed_tickets.insert("api".to_owned(), ticket);
             change(snapshot);
         });
     }

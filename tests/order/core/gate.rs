@@ -25,7 +25,7 @@ impl Case {
     fn new() -> Case {
         let states = [("api", State::Started), ("db", State::Ready), ("web", State::Waiting)];
         let mut snapshot = Snapshot::new("0-1-0".parse().unwrap(), "e", &states);
-        snapshot.heard_tickets.insert("web".to_owned(), "t".to_owned());
+        snapshot.confirmed_tickets.insert("web".to_owned(), "t".to_owned());
         Case {
             snapshot,
             fail_fast: false,
@@ -57,7 +57,7 @@ impl Case {
             Decision::Open(OpenReason::FallbackPassed) => "open: fallback",
             Decision::Open(OpenReason::TimedOut) => "open: time limit",
             Decision::Closed(obstacles) => match obstacles.last().unwrap() {
-                Obstacle::TicketNotHeard | Obstacle::Unconfirmed => "closed: not recent",
+                Obstacle::Unconfirmed => "closed: not recent",
                 Obstacle::CheckPending(_) => "closed: check",
                 Obstacle::UnknownContainer(_) => "closed: unknown",
                 Obstacle::NoFallbackCheck | Obstacle::SidecarDead => "closed: sidecar dead",
@@ -88,7 +88,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
         (
             "the states are not recent",
             |case| {
-                case.snapshot.heard_tickets.clear();
+                case.snapshot.confirmed_tickets.clear();
                 case.facts = HoldFacts::Unconfirmed;
             },
             ["open", "closed: not recent", "closed: not recent"],

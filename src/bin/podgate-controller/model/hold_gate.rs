@@ -1,6 +1,5 @@
 //! Gate of one held container. The kubelet does not create the container while the gate is closed. No I/O.
 
-use crate::model::pending_ack::PendingAck;
 use crate::model::rate_limit::TokenBucket;
 use podgate::core::gate::{Decision, HoldFacts, OpenReason};
 use std::time::{Duration, Instant, SystemTime};
@@ -42,9 +41,6 @@ enum HoldState {
 #[derive(Debug)]
 pub(crate) struct HoldGate {
     state: HoldState,
-    /// Observations that are still needed before the gate opens; `None` while a condition is not met, and while the
-    /// gate is open.
-    pub(super) confirmation: Option<PendingAck>,
     /// Start of the current part of the wait. `waited` contains the earlier parts.
     waiting_since: Instant,
     /// Length of the earlier parts of this wait. Does not include the time with an open gate, unless that time was
@@ -64,7 +60,6 @@ impl HoldGate {
     pub(crate) fn new(now: Instant, wall_clock: SystemTime, resumed: bool) -> HoldGate {
         HoldGate {
             state: HoldState::Waiting,
-            confirmation: None,
             waiting_since: now,
             waited: Duration::ZERO,
             closed_at: resumed.then_some(wall_clock),
@@ -89,12 +84,12 @@ impl HoldGate {
 
     /// Returns the facts for [`decide_hold`](podgate::core::gate::decide_hold). After the time `limit`, if set, the
     /// container starts even if its conditions are not met.
-    pub(super) fn facts(&self, limit: Option<Duration>, now: Instant) -> HoldFacts {
+    pub(super) fn facts(&self, limit: Option<Duration>, is_confirmed: bool, now: Instant) -> HoldFacts {
         match self.state {
             HoldState::Open(_) => HoldFacts::Open,
             HoldState::Skipped(_) => HoldFacts::Expired,
             _ if limit.and_then(|limit| self.deadline(limit)).is_some_and(|at| at <= now) => HoldFacts::Expired,
-            _ if self.confirmation.as_ref().is_some_and(PendingAck::is_done) => HoldFacts::Confirmed,
+            _ if is_confirmed => HoldFacts::Confirmed,
             _ => HoldFacts::Unconfirmed,
         }
     }
@@ -114,7 +109,7 @@ impl HoldGate {
         if self.open_since().is_none_or(|since| now.saturating_duration_since(since) < CREATION_TIME) {
             self.waited += now.saturating_duration_since(self.waiting_since);
         }
-        (self.waiting_since, self.retry_at, self.confirmation) = (now, None, None);
+        (self.waiting_since, self.retry_at) = (now, None);
         self.state = match decision {
             Decision::Open(OpenReason::TimedOut) => HoldState::Skipped(now),
             Decision::Open(_) => HoldState::Open(now),
@@ -242,8 +237,8 @@ mod tests {
         let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH, false);
         let end = start + Duration::from_secs(60);
         assert_eq!(gate.due(limit, None), Some(end));
-        assert_eq!(gate.facts(limit, end - Duration::from_millis(1)), HoldFacts::Unconfirmed);
-        assert_eq!(gate.facts(limit, end), HoldFacts::Expired);
+        assert_eq!(gate.facts(limit, false, end - Duration::from_millis(1)), HoldFacts::Unconfirmed);
+        assert_eq!(gate.facts(limit, false, end), HoldFacts::Expired);
         gate.retry_later(end);
         assert_eq!(gate.due(limit, None), Some(end + RETRY_DELAY), "the loop must not spin");
     }

@@ -1,9 +1,9 @@
 //! Determines each container's state from all evidence. The modules do no I/O, so tests pass all evidence as values.
 
+pub(crate) mod confirmation;
 pub(crate) mod exit_rule;
 pub(crate) mod hold_gate;
 pub(crate) mod milestones;
-pub(crate) mod pending_ack;
 pub(crate) mod pod;
 pub(crate) mod rate_limit;
 pub(crate) mod ready_filter;

@@ -276,7 +276,7 @@ impl Controller {
 
     /// Determines all states, publishes changes, and starts and stops probing.
     fn update(&mut self) {
-        let has_changed = self.pod.update_snapshot().is_some();
+        let has_changed = self.pod.update_snapshot(now()).is_some();
         self.publisher.milestones.record(&self.pod.tracks, wall_clock());
         // Write the board first, so that a slow API never delays a start.
         if has_changed {

@@ -1,10 +1,9 @@
 //! Decides when the gates of held containers open and close. A gate is open while its conditions are met.
 
 use super::PodModel;
-use crate::model::pending_ack::PendingAck;
 use crate::model::track::ContainerTrack;
 use podgate::core::container::Mode;
-use podgate::core::gate::{Decision, Obstacle, decide_hold};
+use podgate::core::gate::{Decision, decide_hold};
 use std::time::{Instant, SystemTime};
 
 impl PodModel {
@@ -21,8 +20,9 @@ impl PodModel {
                 continue;
             }
             self.tracks[at].follow_run(now, wall_clock);
-            let Some(decision) = self.decide_gate(at, now) else { continue };
             let track = &mut self.tracks[at];
+            let Some((snapshot, facts)) = self.published.as_ref().zip(track.hold_facts(now)) else { continue };
+            let decision = decide_hold(snapshot, &track.spec.until, facts);
             if let Some(gate) = &mut track.hold
                 && gate.must_change(&decision, now)
             {
@@ -31,30 +31,6 @@ impl PodModel {
                     false => gate.retry_later(now),
                 }
             }
-        }
-    }
-
-    /// Returns the decision about the gate of the track with the index `at`. Starts the confirmation of the conditions
-    /// when they are met, and drops the confirmation when they are no longer met.
-    fn decide_gate(&mut self, at: usize, now: Instant) -> Option<Decision> {
-        let decide = |model: &PodModel| {
-            let (track, snapshot) = (&model.tracks[at], model.published.as_ref()?);
-            Some(decide_hold(snapshot, &track.spec.until, track.hold_facts(now)?))
-        };
-        let decision = decide(self)?;
-        let Decision::Closed(obstacles) = &decision else { return Some(decision) };
-        let has_confirmation = self.tracks[at].hold.as_ref()?.confirmation.is_some();
-        match (*obstacles == [Obstacle::Unconfirmed], has_confirmation) {
-            (true, false) => {
-                let needed = self.checks_before_opening(&self.tracks[at].spec.until, now);
-                self.tracks[at].hold.as_mut()?.confirmation = Some(needed);
-                decide(self)
-            }
-            (false, true) => {
-                self.tracks[at].hold.as_mut()?.confirmation = None;
-                Some(decision)
-            }
-            _ => Some(decision),
         }
     }
 
@@ -68,8 +44,9 @@ impl PodModel {
     pub(crate) fn take_release_requests(&mut self, now: Instant) -> Vec<String> {
         let mut due = Vec::new();
         for track in self.tracks.iter_mut().filter(|track| track.may_be_held()) {
+            let ended_at = track.ended_at();
             let Some(gate) = &mut track.hold else { continue };
-            if gate.next_request(track.ended_at).is_some_and(|at| at <= now) {
+            if gate.next_request(ended_at).is_some_and(|at| at <= now) {
                 gate.note_request(now);
                 due.push(track.spec.name.clone());
             }
@@ -87,9 +64,5 @@ impl PodModel {
     /// by up to a second, and each patch causes a sync.
     pub(crate) fn has_held_container(&self) -> bool {
         self.tracks.iter().any(ContainerTrack::may_be_held)
-    }
-
-    pub(super) fn pending_acks(&mut self) -> impl Iterator<Item = &mut PendingAck> {
-        self.tracks.iter_mut().flat_map(ContainerTrack::pending_acks_mut)
     }
 }

@@ -1,7 +1,7 @@
 //! The sidecar's model of the Pod. The model collects evidence and derives each container's state, the stage and the
 //! snapshot. It uses no clock and does no I/O.
 
-mod acks;
+mod confirmations;
 mod hold;
 
 use crate::input::pod_facts::PodFacts;
@@ -11,7 +11,7 @@ use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{KubeletReady, resolve_state};
 use podgate::core::names;
 use podgate::core::probe::ProbeVerdict;
-use podgate::core::report::{ALL_CONTAINERS, PreStopState};
+use podgate::core::report::{ALL_CONTAINERS, PreStopState, Report};
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{REASON_ENDED, REVISION_MAX, Snapshot};
 use podgate::core::state::{Stage, State};
@@ -88,13 +88,10 @@ impl PodModel {
 
     /// Stores the content of a container's directory. Returns true if the content has changed and counts as evidence.
     pub(crate) fn on_report(&mut self, name: &str, mut directory: DirectoryState, now: Instant) -> bool {
-        directory.report = directory.report.filter(|report| report.is_from_sandbox(&self.sandbox));
         let Some(track) = self.tracks.iter_mut().find(|track| track.spec.name == name) else { return false };
-        let has_news = track.on_report(directory, &self.epoch.id, now);
-        if track.needs_ack() {
-            self.begin_ack(name, now);
-        }
-        has_news
+        let counts = |report: &Report| report.is_from_sandbox(&self.sandbox) || track.is_final_code(report.exit_code);
+        directory.report = directory.report.filter(counts);
+        track.on_report(directory, &self.epoch.id, now)
     }
 
     /// Stores the facts of the Pod from the API. `trusted` means that the Pod's status is assumed to be current.
@@ -109,14 +106,16 @@ impl PodModel {
         if !self.epoch.is_resumed {
             self.sandbox_started_at = self.sandbox_started_at.or(facts.own_started_at);
         }
-        self.pending_acks().for_each(|ack| ack.needs_pod_update = false);
+        self.confirmations().for_each(|one| one.needs_pod_update = false);
         for track in &mut self.tracks {
             let Some(status) = facts.kubelet_statuses.get(&track.spec.name) else { continue };
             let is_from_earlier_sandbox = self
                 .sandbox_started_at
                 .zip(status.ended_run_started_at)
                 .is_some_and(|(since, started)| started < since);
-            if is_from_earlier_sandbox && status.termination.is_some() {
+            // The kubelet does not start a container again that has ended for good, not even in a new sandbox.
+            let is_final = status.stuck_reason.as_deref() == Some(REASON_ENDED);
+            if is_from_earlier_sandbox && status.termination.is_some() && !is_final {
                 continue;
             }
             // After an idle time, the agent's report may be old. A "not ready" of the kubelet counts at once.
@@ -125,10 +124,6 @@ impl PodModel {
             }
             track.on_kubelet_status(status, now);
         }
-        // The new status may show that a recorded end belongs to an earlier incarnation. The gate of the current
-        // incarnation may then still need an acknowledgment.
-        let waiting: Vec<_> = self.tracks.iter().filter(|t| t.needs_ack()).map(|t| t.spec.name.clone()).collect();
-        waiting.iter().for_each(|name| self.begin_ack(name, now));
     }
 
     /// Applies the user's overrides for this sandbox: annotations with the value `STATE@SANDBOX-ID`.
@@ -146,10 +141,11 @@ impl PodModel {
 
     /// Stores the verdict after a probe attempt that began at `began`.
     pub(crate) fn on_probe(&mut self, name: &str, verdict: ProbeVerdict, success: bool, began: Instant) {
+        let epoch = self.epoch.id.clone();
         let Some(track) = self.track_mut(name) else { return };
-        track.answers.probe_verdict = Some(verdict);
+        track.on_probe(verdict, success, began, &epoch);
         if success {
-            self.pending_acks().filter(|ack| ack.since <= began).for_each(|ack| _ = ack.unconfirmed.remove(name));
+            self.confirmations().filter(|one| one.since <= began).for_each(|one| _ = one.unconfirmed.remove(name));
         }
     }
 
@@ -184,7 +180,7 @@ impl PodModel {
     /// Returns true if the container may be running, so that a probe can succeed.
     pub(crate) fn may_run(&self, track: &ContainerTrack) -> bool {
         if track.has_ended() || track.is_gate_closed() {
-            return false;
+            return track.may_be_untethered();
         }
         let before = || self.tracks.iter().take_while(|other| other.spec.name != track.spec.name);
         track.is_known_running()
@@ -193,16 +189,18 @@ impl PodModel {
                 && before().filter(|other| other.spec.mode == Mode::PostStart).all(|other| other.has_started))
     }
 
-    /// Determines all states. Returns the new snapshot if it differs from the published one.
-    pub(crate) fn update_snapshot(&mut self) -> Option<&Snapshot> {
+    /// Determines all states, and which gates may open. Returns the new snapshot if it differs from the published one.
+    pub(crate) fn update_snapshot(&mut self, now: Instant) -> Option<&Snapshot> {
         for track in &mut self.tracks {
             let observed = || track.hold_state(resolve_state(&track.evidence()));
             track.state = track.override_state.unwrap_or_else(observed);
             track.answers.was_ready |= track.state == State::Ready;
         }
-        self.drop_moot_confirmations();
         self.mark_started();
-        let next = self.build_snapshot();
+        let mut next = self.build_snapshot();
+        self.update_confirmations(&next, now);
+        let ticket = |track: &ContainerTrack| Some((track.spec.name.clone(), track.confirmed_ticket()?.to_owned()));
+        next.confirmed_tickets = self.tracks.iter().filter_map(ticket).collect();
         if self.published.as_ref().is_some_and(|last| Snapshot { revision: last.revision, ..next.clone() } == *last) {
             return None;
         }
@@ -251,13 +249,11 @@ impl PodModel {
             // Ignore the termination of an earlier incarnation.
             (reason != REASON_ENDED || track.has_ended()).then(|| (name(track), reason))
         });
-        let heard = |track: &ContainerTrack| Some((name(track), track.acked_ticket()?.to_owned()));
         let startup_passed = |track: &ContainerTrack| Some((name(track), track.startup_ticket()?.to_owned()));
         let stops = |track: &&ContainerTrack| track.stopping() != PreStopState::NotBegun;
         Snapshot {
             stage,
             stuck: stuck.collect(),
-            heard_tickets: self.tracks.iter().filter_map(heard).collect(),
             startup_passed: self.tracks.iter().filter_map(startup_passed).collect(),
             stopping: self.tracks.iter().filter(stops).map(name).collect(),
             restarts: self.tracks.iter().filter(|t| t.restarts > 0).map(|t| (name(t), t.restarts)).collect(),

@@ -5,6 +5,7 @@ mod gates;
 mod hold;
 mod overrides;
 mod probes;
+mod random;
 mod start;
 
 use super::*;
@@ -28,7 +29,7 @@ const GATES: &str = r#"[
 fn new_pod(resumed: bool, json: &str) -> PodModel {
     let mut pod = PodModel::new(SANDBOX_ID.parse().unwrap(), Epoch { id: "e1".to_owned(), is_resumed: resumed }, 4);
     pod.set_containers(podgate::core::container_list::parse_list(json).unwrap());
-    pod.update_snapshot();
+    pod.update_snapshot(now());
     pod
 }
 
@@ -49,17 +50,17 @@ impl PodModel {
     }
 
     fn state_of(&mut self, name: &str) -> State {
-        self.update_snapshot();
+        self.update_snapshot(now());
         self.track(name).unwrap().state
     }
 
-    fn acked_ticket_of(&mut self, name: &str) -> Option<String> {
-        self.update_snapshot();
-        self.published.as_ref().unwrap().heard_tickets.get(name).cloned()
+    fn confirmed_ticket_of(&mut self, name: &str) -> Option<String> {
+        self.update_snapshot(now());
+        self.published.as_ref().unwrap().confirmed_tickets.get(name).cloned()
     }
 
     fn stage(&mut self) -> Stage {
-        self.update_snapshot();
+        self.update_snapshot(now());
         self.published.as_ref().unwrap().stage
     }
 }

@@ -1,7 +1,7 @@
 //! Handles the content of a container's directory: the agent's report and the tether.
 
-use super::life::Life;
-use super::{ContainerTrack, DirectoryState};
+use super::life::{EARLY_DROP_WINDOW, Event, Phase, Release};
+use super::{ContainerTrack, DirectoryState, Gate};
 use podgate::core::container::Mode;
 use podgate::core::report::{GateState, PreStopState, Report};
 use std::time::Instant;
@@ -9,13 +9,13 @@ use std::time::Instant;
 impl ContainerTrack {
     /// Stores the content of the container's directory. Returns true if the content has changed and counts as evidence.
     pub(crate) fn on_report(&mut self, directory: DirectoryState, epoch: &str, now: Instant) -> bool {
-        let DirectoryState { report, is_rewritten, is_tether_held: held, is_listening } = directory;
+        let DirectoryState { report, is_rewritten, is_tether_held, is_listening } = directory;
         // A container with neither an entrypoint gate nor a hook of podgate has no tether. Ignore a lock in the
         // directory of such a container.
-        let held = held && (self.spec.pre_stop || !matches!(self.spec.mode, Mode::None | Mode::Hold));
-        let (before, had_ended) = (self.report().cloned(), self.has_ended());
+        let is_held = is_tether_held && (self.spec.pre_stop || !matches!(self.spec.mode, Mode::None | Mode::Hold));
+        let (before, had_ended, was_held) = (self.report().cloned(), self.has_ended(), self.is_tether_held());
         let process = |report: Option<&Report>| report.and_then(|report| report.process);
-        let is_other_run = process(self.raw_report.as_ref())
+        let is_other_process = process(self.raw_report.as_ref())
             .zip(process(report.as_ref()))
             .is_some_and(|(last, new)| is_rewritten && last != new);
         // The sidecar may read an unchanged report again after the container's end. Keep the stored report, because
@@ -23,29 +23,59 @@ impl ContainerTrack {
         if is_rewritten || self.raw_report.is_none() {
             self.raw_report = report.map(|report| self.sanitize(report));
         }
-        let new_gate = self.on_ticket();
-        let was_held = self.is_tether_held();
-        self.on_tether(held, is_listening, epoch, now);
-        self.check_report(epoch);
-        match self.report().map(|report| report.exit_code) {
-            Some(Some(code)) if !self.has_ended() => self.end(self.running_id(), Some(code), true),
-            // A new report proves that the container runs. An end that was known before this call belongs to an earlier
-            // incarnation. The kubelet may show that end until the hook that wrote the report returns. An end that this
-            // call detected is newer, for example after the last report of a preStop hook. A different process 1 in the
-            // report also proves a restart.
-            Some(None)
-                if is_rewritten
-                    && self.gate.is_none()
-                    && (is_other_run || had_ended)
-                    && had_ended == self.has_ended() =>
-            {
-                self.start_new_incarnation(Life::default());
-                return true;
-            }
-            _ => {}
+        let is_new_gate = self.on_ticket(is_held, now);
+        if let Some(code) = self.raw_report.as_ref().and_then(|report| report.exit_code) {
+            self.apply(Event::ExitReported(code), now);
         }
-        let has_changed = new_gate || held != was_held || had_ended != self.has_ended();
+        let tether = self.tether_event(is_held, is_listening, epoch, now);
+        self.apply(tether, now);
+        self.check_report(epoch);
+        // A new report proves that the container runs, so an end that was known before belongs to an earlier
+        // incarnation. The kubelet may show that end until the hook that wrote the report returns. An end that this
+        // call detected is newer, for example after the last report of a preStop hook.
+        if is_rewritten && self.gate.is_none() && self.report().is_some() && had_ended == self.has_ended() {
+            let event = match (had_ended, is_other_process) {
+                (true, _) => Event::ReportAfterEnd,
+                (false, true) => Event::OtherProcess,
+                (false, false) => return self.report() != before.as_ref() || is_held != was_held,
+            };
+            self.apply(event, now);
+            return true;
+        }
+        let has_changed = is_new_gate || is_held != was_held || had_ended != self.has_ended();
         has_changed || self.report().is_some() && self.report() != before.as_ref()
+    }
+
+    /// Returns true if the gate has reported a new ticket.
+    fn on_ticket(&mut self, is_held: bool, now: Instant) -> bool {
+        let ticket = self.raw_report.as_ref().and_then(|report| report.ticket.clone());
+        let is_new = |ticket: &String| self.gate.as_ref().is_none_or(|gate| gate.ticket != *ticket);
+        let Some(ticket) = ticket.filter(is_new) else { return false };
+        self.confirmation = None;
+        let is_first = self.gate.replace(Gate { ticket, opened_at: None }).is_none();
+        let may_have_ended = !is_held && self.raw_report.as_ref().is_some_and(Report::has_gate_opened);
+        self.apply(Event::Ticket { is_first, may_have_ended }, now);
+        true
+    }
+
+    /// Returns the event for the state of the tether, and remembers when the gate was found open.
+    fn tether_event(&mut self, is_held: bool, is_listening: bool, epoch: &str, now: Instant) -> Event {
+        let report = self.raw_report.as_ref();
+        let is_open = report.is_some_and(Report::has_gate_opened);
+        let is_current = report.is_some_and(|report| report.epoch == epoch);
+        let opened_at = self.gate.as_ref().and_then(|gate| gate.opened_at);
+        if let Some(gate) = self.gate.as_mut().filter(|_| is_open) {
+            gate.opened_at = opened_at.or(Some(now));
+        }
+        let is_early = || opened_at.is_none_or(|at| now.saturating_duration_since(at) < EARLY_DROP_WINDOW);
+        Event::TetherDropped(match self.gate {
+            _ if is_held => return Event::TetherHeld,
+            None => Release::Ended,
+            Some(_) if !is_open => Release::GateClosed,
+            Some(_) if opened_at.is_none() && is_current => Release::JustOpened,
+            Some(_) if is_listening || is_early() => Release::MayRun,
+            Some(_) => Release::Ended,
+        })
     }
 
     /// Removes from a report the fields that the container's mode does not allow. Only an agent in entrypoint mode
@@ -74,11 +104,12 @@ impl ContainerTrack {
     }
 
     /// Decides if the directory's report belongs to the current incarnation. After `execve`, the agent cannot report
-    /// again. The report of an open gate therefore counts while the tether is held, even if the sidecar restarts.
+    /// again. The report of an open gate therefore counts while the tether is held, even if the sidecar restarts. An
+    /// exit code counts until the next gate reports.
     pub(super) fn check_report(&mut self, epoch: &str) {
-        let runs = matches!(self.life, Life::Held(_) | Life::Untethered);
+        let runs = matches!(self.life.phase, Phase::Held | Phase::Untethered);
         self.is_report_current = self.raw_report.as_ref().is_some_and(|report| match report.has_gate_opened() {
-            true => runs || (report.exit_code.is_some() && report.epoch == epoch),
+            true => runs || report.exit_code.is_some(),
             false => report.epoch == epoch,
         });
     }

@@ -1,6 +1,7 @@
 //! Evidence and decisions for the gate of a container in hold mode. The kubelet enforces this gate.
 
 use super::ContainerTrack;
+use crate::model::confirmation::Confirmation;
 use crate::model::hold_gate::HoldGate;
 use podgate::core::container::Mode;
 use podgate::core::gate::HoldFacts;
@@ -21,7 +22,7 @@ impl ContainerTrack {
 
     /// Creates the gate if necessary. Begins a new wait when the container runs or has run.
     pub(in crate::model) fn follow_run(&mut self, now: Instant, wall_clock: SystemTime) {
-        let (is_running, ended_at) = (self.is_running(), self.ended_at);
+        let (is_running, ended_at) = (self.is_running(), self.ended_at());
         let gate = self.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock, self.is_resumed));
         self.answers.has_passed_gate |= is_running && gate.is_open();
         // A short run may end before its start is observed, so an end while the gate is open counts too.
@@ -34,7 +35,8 @@ impl ContainerTrack {
     /// Returns the facts for the decision about the gate; `None` if the container has no gate.
     pub(in crate::model) fn hold_facts(&self, now: Instant) -> Option<HoldFacts> {
         let limit = self.hold_limit().filter(|_| self.spec.continue_on_timeout && self.may_be_held());
-        Some(self.hold.as_ref()?.facts(limit, now))
+        let is_confirmed = self.confirmation.as_ref().is_some_and(Confirmation::is_done);
+        Some(self.hold.as_ref()?.facts(limit, is_confirmed, now))
     }
 
     /// Returns the state of a held container. `observed` is the container's state as determined without its gate.
@@ -50,6 +52,11 @@ impl ContainerTrack {
         }
     }
 
+    /// Returns the time at which the end of the current incarnation was observed.
+    pub(in crate::model) fn ended_at(&self) -> Option<Instant> {
+        self.life.end().map(|end| end.at)
+    }
+
     fn hold_limit(&self) -> Option<Duration> {
         self.spec.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()))
     }
@@ -57,7 +64,7 @@ impl ContainerTrack {
     /// Returns the time of the next action for the gate of the held container.
     pub(in crate::model) fn hold_due(&self) -> Option<Instant> {
         let gate = self.hold.as_ref()?;
-        if self.may_be_held() { gate.due(self.hold_limit(), self.ended_at) } else { gate.retry_at }
+        if self.may_be_held() { gate.due(self.hold_limit(), self.ended_at()) } else { gate.retry_at }
     }
 
     /// Ends the wait if its time limit has passed. Does nothing with on-timeout `continue`: the gate then opens.

@@ -1,182 +1,349 @@
-//! Decides when an incarnation of a container ends and when the next one starts. The evidence is the tether, the report
-//! and the kubelet's status. That status may be late or belong to another incarnation.
+//! The life of a container's current incarnation. No I/O.
 
-use super::{Answers, ContainerTrack, Gate, Kubelet};
-use crate::model::pending_ack::PendingAck;
-use podgate::core::report::{PreStopState, Report};
 use std::time::{Duration, Instant};
 
 /// Time after the opening of a gate in which a released tether does not count as the container's end. Some programs
-/// close inherited descriptors at their start.
-const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
+/// close inherited descriptors at their start. Also the time for which the kubelet must show a program as running, if
+/// there is no other evidence.
+pub(super) const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 
-/// Life of the current incarnation. A pending acknowledgment counts only while the gate waits.
-#[derive(Debug)]
-pub(super) enum Life {
-    /// No process holds the tether, and no end was observed. In this state, the report of an open gate does not count.
-    /// `running_since` contains the id of a container that the kubelet shows running, and the time since which the
-    /// kubelet shows it.
-    Free {
-        ack: Option<PendingAck>,
-        running_since: Option<(Instant, String)>,
-    },
-    /// A process of the container holds the tether, so the container runs.
-    Held(Option<PendingAck>),
-    /// The program has closed the tether and still runs. Only the kubelet can report the program's end.
-    Untethered,
-    Ended(Termination),
+/// Life of a container's current incarnation. [`apply`](Life::apply) is the only function that changes it:
+///
+/// | event | `Free` | `Held` | `Untethered` | `Ended` |
+/// |---|---|---|---|---|
+/// | `Ticket`, the first one | `Free` | `Free` | `Free` | **new** `Free` |
+/// | `Ticket`, a further one | **new** `Free` | **new** `Free` | **new** `Free` | **new** `Free` |
+/// | `Ticket`, of a gate that may have ended | as above | as above | as above | by the kubelet: nothing; else as above |
+/// | `TetherHeld` | `Held` | | `Held` | without a gate: **new** `Held` |
+/// | `TetherDropped`, gate closed | | `Free` | | |
+/// | `TetherDropped`, gate found open for the first time | `Untethered` | `Untethered` | | |
+/// | `TetherDropped`, program may run | | `Untethered` | | |
+/// | `TetherDropped`, program ended | | *end* | | |
+/// | `ExitReported` | *end* | *end* | *end* | adds a missing code |
+/// | `OtherProcess` (no gate) | **new** `Free` | **new** `Held` | **new** `Free` | |
+/// | `ReportAfterEnd` (no gate) | | | | **new** `Free` |
+/// | `KubeletEnded`, known as an earlier incarnation | | | | |
+/// | `KubeletEnded`, never shown running | *end* | earlier | *end* | as the next row |
+/// | `KubeletEnded` | *end* | *end* | *end* | same or first id: adds id and code, unless the agent has reported another code; other id: *end* |
+/// | `KubeletRunning`, same id or first id | | | | by the agent: keeps the id |
+/// | `KubeletRunning`, other id | no gate: **new**, same | no gate: **new**, same | no gate: **new**, same | no gate: **new** `Free`; gate: `Free` |
+/// | `RunsWithoutTether` | `Untethered` | | | |
+///
+/// An empty cell changes nothing. **new** counts a restart; *end* is the state `Ended`; "earlier" remembers the id as
+/// that of an earlier incarnation, whose end is then ignored.
+#[derive(Debug, Default)]
+pub(super) struct Life {
+    pub(super) phase: Phase,
+    /// True if the container has a gate, whose tickets then identify the incarnations.
+    has_gate: bool,
+    /// Container id that the kubelet shows running, and the time since which it counts for the current phase.
+    shown: Option<(String, Instant)>,
+    /// Container id of an earlier incarnation, whose end is ignored.
+    superseded_id: Option<String>,
 }
 
-#[derive(Debug)]
-pub(super) struct Termination {
+/// Phase of an incarnation.
+#[derive(Debug, Default, PartialEq)]
+pub(super) enum Phase {
+    /// No process holds the tether, and no end was observed. In this phase, the report of an open gate does not count.
+    #[default]
+    Free,
+    /// A process of the container holds the tether, so the container runs.
+    Held,
+    /// The program has closed the tether and still runs. Only the kubelet can report the program's end.
+    Untethered,
+    /// The incarnation has ended.
+    Ended(End),
+}
+
+/// End of an incarnation.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct End {
     container_id: Option<String>,
+    /// `None` until the agent or the kubelet has reported the code.
     pub(super) exit_code: Option<i32>,
     /// True if the end was derived from the tether or the agent's report, not from the kubelet.
     by_agent: bool,
+    /// Time at which the end was observed.
+    pub(super) at: Instant,
 }
 
-impl Default for Life {
-    /// Returns the life of an incarnation without any evidence.
-    fn default() -> Life {
-        Life::Free { ack: None, running_since: None }
-    }
+/// An observation that can change the life of a container.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Event {
+    /// A gate has reported a ticket. `is_first` means that this run of the sidecar has read no other ticket.
+    /// `may_have_ended` means that the gate is open and no process holds the tether.
+    Ticket { is_first: bool, may_have_ended: bool },
+    /// A process holds the tether.
+    TetherHeld,
+    /// No process holds the tether.
+    TetherDropped(Release),
+    /// The agent, as the parent of the command, has reported the command's exit code.
+    ExitReported(i32),
+    /// A report names another process 1 than the last report.
+    OtherProcess,
+    /// A report was written after an end that was known before.
+    ReportAfterEnd,
+    /// The kubelet shows the end of the container with this id.
+    KubeletEnded(String, i32),
+    /// The kubelet shows the container with this id running.
+    KubeletRunning(String),
+    /// The kubelet shows the container neither running nor ended.
+    KubeletShowsNothing,
+    /// The kubelet has shown an opened program running for [`EARLY_DROP_WINDOW`], and no new gate has reported.
+    RunsWithoutTether,
 }
 
-impl ContainerTrack {
-    /// Counts a new incarnation and clears the evidence of the previous one.
-    fn note_restart(&mut self) {
-        self.restarts += 1;
-        self.forget_answers();
-        if let Some(report) = &mut self.raw_report {
-            report.stopping = PreStopState::NotBegun;
+/// What a dropped tether means.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Release {
+    /// The container's gate is closed, so its program has not started.
+    GateClosed,
+    /// This run of the sidecar has found the gate open for the first time, so the program has just started.
+    JustOpened,
+    /// The program may have closed its descriptors: it started just now, or its port listens.
+    MayRun,
+    /// The process has ended.
+    Ended,
+}
+
+/// Consequence of an event for the evidence about the container.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Effect {
+    Nothing,
+    /// The incarnation has ended. Its evidence no longer counts.
+    Ended,
+    /// A new incarnation has begun. The evidence about the earlier one no longer counts.
+    Restarted,
+}
+
+impl Life {
+    /// Returns the end of the incarnation; `None` before its end.
+    pub(super) fn end(&self) -> Option<&End> {
+        if let Phase::Ended(end) = &self.phase { Some(end) } else { None }
+    }
+
+    /// Returns the time since which the kubelet shows a container running whose tether is free.
+    pub(super) fn shown_since(&self) -> Option<Instant> {
+        self.shown.as_ref().filter(|_| self.phase == Phase::Free).map(|(_, since)| *since)
+    }
+
+    /// Applies an event. The table at [`Life`] has a row for each event.
+    pub(super) fn apply(&mut self, event: Event, now: Instant) -> Effect {
+        let before = self.shown.as_ref().map(|(id, _)| id.clone());
+        match &event {
+            Event::KubeletEnded(..) | Event::KubeletShowsNothing => self.shown = None,
+            Event::KubeletRunning(id) if before.as_ref() != Some(id) => self.shown = Some((id.clone(), now)),
+            Event::Ticket { .. } => self.has_gate = true,
+            _ => {}
         }
-    }
+        match (&mut self.phase, event) {
+            // The end may be that of the gate with this ticket. If it is not, the kubelet shows another id running.
+            (Phase::Ended(end), Event::Ticket { may_have_ended: true, .. }) if !end.by_agent => Effect::Nothing,
+            (Phase::Ended(_), Event::Ticket { .. }) | (_, Event::Ticket { is_first: false, .. }) => {
+                self.restart(Phase::Free, before, now)
+            }
+            (_, Event::Ticket { is_first: true, .. }) => self.enter(Phase::Free, now),
 
-    /// Forgets that the ended incarnation has passed its probe. In a container without a gate, the old report would
-    /// otherwise count until the next incarnation's first probe.
-    fn withdraw_passed_probe(&mut self) {
-        if let Some(report) = self.raw_report.as_mut().filter(|_| self.gate.is_none()) {
-            (report.check_passed, report.process) = (false, None);
-        }
-    }
-
-    pub(super) fn start_new_incarnation(&mut self, life: Life) {
-        let ended_id = self.termination().and_then(|end| end.container_id.clone());
-        self.superseded_id = ended_id.or_else(|| self.running_id());
-        self.life = life;
-        self.note_restart();
-    }
-
-    pub(super) fn end(&mut self, container_id: Option<String>, exit_code: Option<i32>, by_agent: bool) {
-        self.life = Life::Ended(Termination { container_id, exit_code, by_agent });
-        self.is_report_current = false;
-        self.withdraw_passed_probe();
-        self.forget_answers();
-    }
-
-    fn forget_answers(&mut self) {
-        self.answers = Answers::default();
-        self.probing_run += 1;
-    }
-
-    /// Handles the ticket of a gate, and returns true for a new ticket. A new ticket starts a new incarnation, unless
-    /// it is the first ticket in this epoch.
-    pub(super) fn on_ticket(&mut self) -> bool {
-        let ticket = self.raw_report.as_ref().and_then(|report| report.ticket.clone());
-        let is_new = |ticket: &String| self.gate.as_ref().is_none_or(|gate| gate.ticket != *ticket);
-        let Some(ticket) = ticket.filter(is_new) else { return false };
-        let is_first = self.gate.replace(Gate { ticket, opened_at: None }).is_none() && !self.has_ended();
-        match is_first {
-            true => self.life = Life::default(),
-            false => self.start_new_incarnation(Life::default()),
-        }
-        true
-    }
-
-    /// Updates the container's life from the state of its tether. Call this after the report and its ticket have been
-    /// handled.
-    pub(super) fn on_tether(&mut self, held: bool, is_listening: bool, epoch: &str, now: Instant) {
-        let report = self.raw_report.clone().unwrap_or_default();
-        let (is_gate, opened) = (self.gate.is_some(), report.has_gate_opened());
-        let opened_at = self.gate.as_ref().and_then(|gate| gate.opened_at);
-        let is_first = opened && opened_at.is_none() && report.epoch == epoch;
-        let is_early = opened_at.is_none_or(|at| now.saturating_duration_since(at) < EARLY_DROP_WINDOW);
-        if let Some(gate) = self.gate.as_mut().filter(|_| opened) {
-            gate.opened_at = opened_at.or(Some(now));
-        }
-        match (&mut self.life, held) {
-            (Life::Free { ack, .. }, true) => self.life = Life::Held(ack.take()),
-            (Life::Untethered, true) => self.life = Life::Held(None),
+            (Phase::Free | Phase::Untethered, Event::TetherHeld) => self.enter(Phase::Held, now),
             // The next incarnation of a container with a gate starts with a new ticket. A hook has only the tether.
-            (Life::Ended(_), true) if !is_gate => self.start_new_incarnation(Life::Held(None)),
-            // The program has no tether or has closed its inherited descriptors.
-            (Life::Free { .. }, false) if is_first => self.life = Life::Untethered,
-            (Life::Held(_), false) if is_gate && opened && (is_early || is_listening) => self.life = Life::Untethered,
-            // A container with a closed gate has not started, so the released tether is not an end.
-            (Life::Held(ack), false) if is_gate && !opened => {
-                self.life = Life::Free { ack: ack.take(), running_since: None }
-            }
-            (Life::Held(_), false) => self.end(self.running_id(), report.exit_code, true),
-            _ => {}
-        }
-    }
+            (Phase::Ended(_), Event::TetherHeld) if !self.has_gate => self.restart(Phase::Held, before, now),
 
-    /// Stores the kubelet's status and derives ends and restarts of the container.
-    pub(crate) fn on_kubelet_status(&mut self, status: &Kubelet, now: Instant) {
-        let before = self.kubelet_status.replace(status.clone()).and_then(|status| status.running_id);
-        let (before, superseded, is_gate) = (before.as_ref(), self.superseded_id.as_ref(), self.gate.is_some());
-        let may_be = |end: &Termination, id: &str| end.container_id.as_deref().is_none_or(|known| known == id);
-        match (&mut self.life, &status.termination, &status.running_id) {
-            (_, Some((id, _)), _) if superseded == Some(id) => {}
-            // The tether is held, and the kubelet never showed the ended id as running. The end therefore belongs to an
+            (Phase::Held, Event::TetherDropped(Release::GateClosed)) => self.enter(Phase::Free, now),
+            (Phase::Free | Phase::Held, Event::TetherDropped(Release::JustOpened))
+            | (Phase::Held, Event::TetherDropped(Release::MayRun))
+            | (Phase::Free, Event::RunsWithoutTether) => self.enter(Phase::Untethered, now),
+            (Phase::Held, Event::TetherDropped(Release::Ended)) => self.finish(before, None, true, now),
+
+            (Phase::Free | Phase::Held | Phase::Untethered, Event::ExitReported(code)) => {
+                self.finish(before, Some(code), true, now)
+            }
+            (Phase::Ended(end), Event::ExitReported(code)) => {
+                end.exit_code = end.exit_code.or(Some(code));
+                Effect::Nothing
+            }
+
+            (Phase::Held, Event::OtherProcess) => self.restart(Phase::Held, before, now),
+            (Phase::Free | Phase::Untethered, Event::OtherProcess) | (Phase::Ended(_), Event::ReportAfterEnd) => {
+                self.restart(Phase::Free, before, now)
+            }
+
+            (_, Event::KubeletEnded(id, _)) if self.superseded_id.as_ref() == Some(&id) => Effect::Nothing,
+            // The tether is held, and the kubelet never showed the ended id running. The end therefore belongs to an
             // earlier incarnation.
-            (Life::Held(_), Some((id, _)), _) if before != Some(id) => self.superseded_id = Some(id.clone()),
-            (Life::Ended(end), Some((id, code)), _) if may_be(end, id) => {
-                (end.container_id, end.exit_code) = (Some(id.clone()), Some(*code));
+            (Phase::Held, Event::KubeletEnded(id, _)) if before.as_ref() != Some(&id) => {
+                self.superseded_id = Some(id);
+                Effect::Nothing
             }
-            (_, Some((id, code)), _) => self.end(Some(id.clone()), Some(*code), false),
+            (Phase::Ended(end), Event::KubeletEnded(id, code)) if end.may_be(&id) => {
+                // An agent exits with the code that it has reported, so another code belongs to an earlier incarnation.
+                if end.exit_code.is_none_or(|known| known == code) {
+                    (end.container_id, end.exit_code) = (Some(id), Some(code));
+                }
+                Effect::Nothing
+            }
+            (_, Event::KubeletEnded(id, code)) => self.finish(Some(id), Some(code), false, now),
+
             // The kubelet does not show the end yet. Its status can be very late, especially while the Pod terminates.
-            (Life::Ended(end), None, Some(id)) if end.by_agent && may_be(end, id) => {
-                end.container_id = Some(id.clone())
+            (Phase::Ended(end), Event::KubeletRunning(id)) if end.by_agent && end.may_be(&id) => {
+                end.container_id = Some(id);
+                Effect::Nothing
             }
-            // The end belongs to an earlier incarnation. Usually a new gate's report has already cleared the end. If
-            // that report came before the end and the gate has no tether, the report counts again later (see below).
-            (Life::Ended(end), None, Some(id)) if is_gate && !end.by_agent && !may_be(end, id) => {
-                self.life = Life::default()
+            // In a container with a gate, only a new ticket starts the next incarnation, so the end belongs to an
+            // earlier one. Usually the new gate's report has already cleared the end.
+            (Phase::Ended(end), Event::KubeletRunning(id)) if self.has_gate && !end.by_agent && !end.may_be(&id) => {
+                self.enter(Phase::Free, now)
             }
-            // In a container with a gate, only a new ticket starts the next incarnation. A hook has no ticket.
-            (Life::Ended(_), None, Some(_)) if !is_gate => {
-                self.life = Life::default();
-                self.note_restart();
+            (Phase::Ended(_), Event::KubeletRunning(_)) if !self.has_gate => {
+                self.enter(Phase::Free, now);
+                Effect::Restarted
             }
-            (_, None, Some(id)) if !is_gate && before.is_some_and(|old| old != id && superseded != Some(old)) => {
-                self.withdraw_passed_probe();
-                self.note_restart();
+            (_, Event::KubeletRunning(id))
+                if !self.has_gate
+                    && before.is_some_and(|old| old != id && self.superseded_id.as_ref() != Some(&old)) =>
+            {
+                Effect::Restarted
             }
-            _ => {}
-        }
-        self.ended_at = self.has_ended().then(|| self.ended_at.unwrap_or(now));
-        // The report of a program without a tether does not count after a restart of the sidecar or a wrongly detected
-        // end. The report counts again when the kubelet has shown the program running for `EARLY_DROP_WINDOW`, if no
-        // new gate has reported by then.
-        let has_opened = self.raw_report.as_ref().is_some_and(Report::has_gate_opened);
-        let id = self.running_id().filter(|_| has_opened);
-        if let Life::Free { running_since, .. } = &mut self.life {
-            let known = running_since.take().filter(|(_, known)| Some(known) == id.as_ref());
-            *running_since = known.or(id.map(|id| (now, id)));
+            _ => Effect::Nothing,
         }
     }
 
-    /// Returns the time for the next [`tick`](ContainerTrack::tick); `None` if no time limit is pending.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        let Life::Free { running_since: Some((since, _)), .. } = &self.life else { return None };
-        Some(*since + EARLY_DROP_WINDOW)
+    fn enter(&mut self, phase: Phase, now: Instant) -> Effect {
+        self.phase = phase;
+        self.shown.iter_mut().for_each(|(_, since)| *since = now);
+        Effect::Nothing
     }
 
-    pub(crate) fn tick(&mut self, epoch: &str, now: Instant) {
-        if self.due().is_some_and(|due| due <= now) {
-            self.life = Life::Untethered;
-            self.check_report(epoch);
+    fn restart(&mut self, phase: Phase, shown_id: Option<String>, now: Instant) -> Effect {
+        let ended_id = self.end().and_then(|end| end.container_id.clone());
+        self.superseded_id = ended_id.or(shown_id);
+        self.enter(phase, now);
+        Effect::Restarted
+    }
+
+    fn finish(&mut self, container_id: Option<String>, exit_code: Option<i32>, by_agent: bool, at: Instant) -> Effect {
+        self.phase = Phase::Ended(End { container_id, exit_code, by_agent, at });
+        Effect::Ended
+    }
+}
+
+impl End {
+    /// Returns true if the container with this id may be the one that has ended.
+    fn may_be(&self, id: &str) -> bool {
+        self.container_id.as_deref().is_none_or(|known| known == id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now;
+
+    fn ended(id: Option<&str>, code: Option<i32>, by_agent: bool) -> Phase {
+        Phase::Ended(End { container_id: id.map(str::to_owned), exit_code: code, by_agent, at: now() })
+    }
+
+    /// Writes a phase without the time of its end.
+    fn name(phase: &Phase) -> String {
+        match phase {
+            Phase::Free => "free".to_owned(),
+            Phase::Held => "held".to_owned(),
+            Phase::Untethered => "untethered".to_owned(),
+            Phase::Ended(End { container_id, exit_code, by_agent, .. }) => {
+                let by = if *by_agent { "agent" } else { "kubelet" };
+                format!("{} {} by {by}", container_id.as_deref().unwrap_or("?"), exit_code.unwrap_or(-1))
+            }
         }
+    }
+
+    fn ticket(is_first: bool, may_have_ended: bool) -> Event {
+        Event::Ticket { is_first, may_have_ended }
+    }
+
+    fn dropped(release: Release) -> Event {
+        Event::TetherDropped(release)
+    }
+
+    /// The rows of the table at [`Life`]. Each result is for the phases free, held, untethered, and ended by the agent
+    /// without an exit code. `*` marks a restart, `-` no change.
+    #[test]
+    fn table() {
+        let (running, ended_as) = (
+            |id: &str| Event::KubeletRunning(id.to_owned()),
+            |id: &str, code| Event::KubeletEnded(id.to_owned(), code),
+        );
+        for (has_gate, event, results) in [
+            (true, ticket(true, false), ["-", "free", "free", "free*"]),
+            (true, ticket(false, false), ["-*", "free*", "free*", "free*"]),
+            (true, ticket(true, true), ["-", "free", "free", "free*"]),
+            (true, Event::TetherHeld, ["held", "-", "held", "-"]),
+            (false, Event::TetherHeld, ["held", "-", "held", "held*"]),
+            (true, dropped(Release::GateClosed), ["-", "free", "-", "-"]),
+            (true, dropped(Release::JustOpened), ["untethered", "untethered", "-", "-"]),
+            (true, dropped(Release::MayRun), ["-", "untethered", "-", "-"]),
+            (true, dropped(Release::Ended), ["-", "c1 -1 by agent", "-", "-"]),
+            (true, Event::ExitReported(3), ["c1 3 by agent", "c1 3 by agent", "c1 3 by agent", "c1 3 by agent"]),
+            (false, Event::OtherProcess, ["-*", "-*", "free*", "-"]),
+            (false, Event::ReportAfterEnd, ["-", "-", "-", "free*"]),
+            (true, ended_as("c0", 3), ["-", "-", "-", "-"]),
+            (true, ended_as("c9", 3), ["c9 3 by kubelet", "-", "c9 3 by kubelet", "c9 3 by kubelet"]),
+            (true, ended_as("c1", 3), ["c1 3 by kubelet", "c1 3 by kubelet", "c1 3 by kubelet", "c1 3 by agent"]),
+            (true, running("c1"), ["-", "-", "-", "-"]),
+            (true, running("c2"), ["-", "-", "-", "-"]),
+            (false, running("c2"), ["-*", "-*", "-*", "free*"]),
+            (true, Event::KubeletShowsNothing, ["-", "-", "-", "-"]),
+            (true, Event::RunsWithoutTether, ["untethered", "-", "-", "-"]),
+        ] {
+            let phases = [Phase::Free, Phase::Held, Phase::Untethered, ended(Some("c1"), None, true)];
+            for (phase, expected) in phases.into_iter().zip(results) {
+                let before = name(&phase);
+                let (shown, superseded_id) = (Some(("c1".to_owned(), now())), Some("c0".to_owned()));
+                let mut life = Life { phase, has_gate, shown, superseded_id };
+                let effect = life.apply(event.clone(), now());
+                let after = name(&life.phase);
+                let found = if after == before { "-" } else { &after };
+                let mark = if effect == Effect::Restarted { "*" } else { "" };
+                assert_eq!(format!("{found}{mark}"), expected, "{before}: {event:?}");
+                let has_ended = effect == Effect::Ended;
+                assert_eq!(has_ended, after.contains(" by ") && !before.contains(" by ") || after.starts_with("c9"));
+            }
+        }
+    }
+
+    /// The kubelet's status of an ended container can be that of an earlier or of the next incarnation.
+    #[test]
+    fn ends_are_matched_by_id_and_code() {
+        let running = |id: &str| Event::KubeletRunning(id.to_owned());
+        let ended_as = |id: &str, code| Event::KubeletEnded(id.to_owned(), code);
+        for (phase, has_gate, event, expected) in [
+            (ended(None, None, true), true, running("c1"), "c1 -1 by agent"),
+            (ended(None, Some(0), true), true, ended_as("c1", 0), "c1 0 by agent"),
+            // The agent has reported another code, so the kubelet shows the end of another incarnation.
+            (ended(None, Some(0), true), true, ended_as("c1", 75), "? 0 by agent"),
+            (ended(Some("c1"), Some(1), false), true, ended_as("c2", 2), "c2 2 by kubelet"),
+            (ended(Some("c1"), Some(1), false), true, running("c2"), "free"),
+            (ended(Some("c1"), Some(1), false), true, running("c1"), "c1 1 by kubelet"),
+            (ended(Some("c1"), Some(1), false), true, ticket(true, true), "c1 1 by kubelet"),
+            (ended(Some("c1"), Some(1), false), true, ticket(false, true), "c1 1 by kubelet"),
+        ] {
+            let mut life = Life { phase, has_gate, ..Life::default() };
+            life.apply(event.clone(), now());
+            assert_eq!(name(&life.phase), expected, "{event:?}");
+        }
+    }
+
+    /// A later incarnation has reported, so the end of the earlier one counts no more. The tether of the running one is
+    /// held, so the end of an id that never ran is that of an earlier one too.
+    #[test]
+    fn end_of_an_earlier_incarnation_is_ignored() {
+        let mut life = Life::default();
+        life.apply(ticket(true, false), now());
+        life.apply(Event::KubeletRunning("c1".to_owned()), now());
+        life.apply(ticket(false, false), now());
+        life.apply(Event::TetherHeld, now());
+        for id in ["c1", "c0", "c0"] {
+            assert_eq!(life.apply(Event::KubeletEnded(id.to_owned(), 1), now()), Effect::Nothing, "{id}");
+        }
+        assert_eq!(life.phase, Phase::Held);
     }
 }

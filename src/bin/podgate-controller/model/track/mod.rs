@@ -5,15 +5,16 @@ mod hold;
 mod life;
 
 use crate::input::pod_facts::KubeletStatus as Kubelet;
+use crate::model::confirmation::Confirmation;
 use crate::model::hold_gate::HoldGate;
-use crate::model::pending_ack::PendingAck;
-use life::{Life, Termination};
+use life::{EARLY_DROP_WINDOW, Effect, End, Event, Life, Phase};
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{Evidence, ExecEvidence, KubeletReady};
 use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{GateState, PreStopState, Report};
 use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::State;
+use podgate::core::until::WaitCondition;
 use std::time::Instant;
 
 #[derive(Debug, Default)]
@@ -29,15 +30,12 @@ pub(crate) struct ContainerTrack {
     gate: Option<Gate>,
     life: Life,
     pub(crate) kubelet_status: Option<Kubelet>,
-    /// Time at which the end of the current incarnation was observed.
-    pub(super) ended_at: Option<Instant>,
-    /// Container id of an earlier incarnation. The end of that incarnation is ignored, because a later incarnation has
-    /// reported.
-    superseded_id: Option<String>,
     pub(super) restarts: u64,
     /// Number that identifies the current run of the probes. Each incarnation gets a new number.
     pub(crate) probing_run: u64,
     // `PodModel` sets the following fields. All combinations are valid.
+    /// Confirmation of the conditions of a waiting gate; `None` while a condition is not met.
+    pub(super) confirmation: Option<Confirmation>,
     pub(super) answers: Answers,
     pub(super) override_state: Option<State>,
     /// Gate of a container in hold mode, which the kubelet enforces.
@@ -97,13 +95,84 @@ impl ContainerTrack {
         self.spec.probes().any(|probe| probe.is_exec())
     }
 
+    /// Applies an event to the container's life, and forgets the evidence that no longer counts.
+    fn apply(&mut self, event: Event, now: Instant) -> Effect {
+        let effect = self.life.apply(event, now);
+        match effect {
+            Effect::Nothing => return effect,
+            Effect::Ended => {
+                self.is_report_current = false;
+                self.withdraw_passed_probe();
+            }
+            Effect::Restarted => {
+                self.restarts += 1;
+                self.raw_report.iter_mut().for_each(|report| report.stopping = PreStopState::NotBegun);
+            }
+        }
+        self.answers = Answers::default();
+        self.probing_run += 1;
+        effect
+    }
+
+    /// Forgets that the ended incarnation has passed its probe. In a container without a gate, the old report would
+    /// otherwise count until the next incarnation's first probe.
+    fn withdraw_passed_probe(&mut self) {
+        if let Some(report) = self.raw_report.as_mut().filter(|_| self.gate.is_none()) {
+            (report.check_passed, report.process) = (false, None);
+        }
+    }
+
+    /// Stores the kubelet's status and derives ends and restarts of the container.
+    pub(crate) fn on_kubelet_status(&mut self, status: &Kubelet, now: Instant) {
+        let event = match (&status.termination, &status.running_id) {
+            (Some((id, code)), _) => Event::KubeletEnded(id.clone(), *code),
+            (None, Some(id)) => Event::KubeletRunning(id.clone()),
+            (None, None) => Event::KubeletShowsNothing,
+        };
+        self.kubelet_status = Some(status.clone());
+        if self.apply(event, now) == Effect::Restarted {
+            self.withdraw_passed_probe();
+        }
+    }
+
+    /// Returns true if the last report is of an open gate, and nothing shows whether the program still runs. A program
+    /// that has closed its tether is in this state after a restart of the sidecar or a wrongly detected end.
+    pub(super) fn may_be_untethered(&self) -> bool {
+        self.life.phase == Phase::Free && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
+    }
+
+    /// Stores the verdict after a probe attempt that began at `began`.
+    pub(super) fn on_probe(&mut self, verdict: ProbeVerdict, success: bool, began: Instant, epoch: &str) {
+        if success && self.may_be_untethered() {
+            self.run_without_tether(epoch, began);
+        }
+        self.answers.probe_verdict = Some(verdict);
+    }
+
+    /// Returns the time for the next [`tick`](ContainerTrack::tick): the kubelet has then shown an untethered program
+    /// running for a time, and no new gate has reported. `None` if no time limit is pending.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.life.shown_since().filter(|_| self.may_be_untethered()).map(|since| since + EARLY_DROP_WINDOW)
+    }
+
+    pub(crate) fn tick(&mut self, epoch: &str, now: Instant) {
+        if self.due().is_some_and(|due| due <= now) {
+            self.run_without_tether(epoch, now);
+        }
+    }
+
+    fn run_without_tether(&mut self, epoch: &str, now: Instant) {
+        self.apply(Event::RunsWithoutTether, now);
+        self.check_report(epoch);
+    }
+
     /// Returns the report of the current incarnation.
     pub(super) fn report(&self) -> Option<&Report> {
         self.raw_report.as_ref().filter(|_| self.is_report_current)
     }
 
     pub(super) fn is_tether_held(&self) -> bool {
-        matches!(self.life, Life::Held(_))
+        self.life.phase == Phase::Held
     }
 
     pub(super) fn is_gate_closed(&self) -> bool {
@@ -124,7 +193,9 @@ impl ContainerTrack {
     }
 
     pub(super) fn is_known_running(&self) -> bool {
-        self.report().is_some_and(|report| report.started) || self.running_id().is_some()
+        // A finished hook does not report again to a restarted sidecar, but its tether remains.
+        let has_hook_tether = self.is_tether_held() && self.gate.is_none();
+        has_hook_tether || self.report().is_some_and(|report| report.started) || self.running_id().is_some()
     }
 
     pub(crate) fn has_passed_probes(&self) -> bool {
@@ -150,12 +221,16 @@ impl ContainerTrack {
         }
     }
 
-    fn termination(&self) -> Option<&Termination> {
-        if let Life::Ended(end) = &self.life { Some(end) } else { None }
+    pub(crate) fn has_ended(&self) -> bool {
+        self.life.end().is_some()
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
-        self.termination().is_some()
+    /// Returns true if the program has run in the ended incarnation. The end of a gate that was still closed is no end of
+    /// the program. A closed gate never exits with 0.
+    fn has_opened(&self, end: &End) -> bool {
+        self.spec.mode != Mode::Entrypoint
+            || end.exit_code == Some(0)
+            || self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
     /// Returns true if the kubelet's status shows that the container has ended and will not be restarted.
@@ -165,40 +240,33 @@ impl ContainerTrack {
 
     /// Returns true if the container has ended, and its restart policy is known and allows no new start.
     pub(super) fn has_ended_for_good(&self) -> bool {
-        match (self.termination(), self.spec.restart_policy.as_deref()) {
-            (Some(_), Some("Never")) => true,
-            (Some(end), Some("OnFailure")) => end.exit_code == Some(0),
+        self.life.end().is_some_and(|end| self.is_final_code(end.exit_code))
+    }
+
+    /// Returns true if the restart policy is known and allows no new start after this exit code.
+    pub(super) fn is_final_code(&self, code: Option<i32>) -> bool {
+        match self.spec.restart_policy.as_deref() {
+            Some("Never") => code.is_some(),
+            Some("OnFailure") => code == Some(0),
             _ => false,
         }
     }
 
-    /// Returns true if the gate waits and its acknowledgment has not begun.
-    pub(super) fn needs_ack(&self) -> bool {
-        self.is_gate_waiting() && matches!(self.life, Life::Free { ack: None, .. } | Life::Held(None))
+    /// Returns the conditions of the container's gate; `None` unless the gate waits.
+    pub(super) fn awaited_conditions(&self) -> Option<&[WaitCondition]> {
+        match self.spec.mode {
+            Mode::Entrypoint if !self.has_ended() => {
+                Some(&self.report().filter(|_| self.is_gate_waiting())?.waiting_for)
+            }
+            Mode::Hold if self.hold.as_ref().is_some_and(|gate| !gate.is_open()) => Some(&self.spec.until),
+            _ => None,
+        }
     }
 
-    /// Returns the acknowledgment of the gate if the gate waits.
-    pub(super) fn pending_ack(&self) -> Option<&PendingAck> {
-        let (Life::Free { ack, .. } | Life::Held(ack)) = &self.life else { return None };
-        ack.as_ref().filter(|_| self.is_gate_waiting())
-    }
-
-    /// Returns the place for a pending acknowledgment; `None` after the container's end, and for an untethered program.
-    pub(super) fn ack_mut(&mut self) -> Option<&mut Option<PendingAck>> {
-        if let Life::Free { ack, .. } | Life::Held(ack) = &mut self.life { Some(ack) } else { None }
-    }
-
-    /// Returns the pending acknowledgment, and the checks that a gate at the kubelet still needs.
-    pub(super) fn pending_acks_mut(&mut self) -> impl Iterator<Item = &mut PendingAck> {
-        let confirmation = self.hold.as_mut().and_then(|gate| gate.confirmation.as_mut());
-        let ack = if let Life::Free { ack, .. } | Life::Held(ack) = &mut self.life { ack.as_mut() } else { None };
-        ack.into_iter().chain(confirmation)
-    }
-
-    /// Returns the ticket of the container's gate if the gate waits and is acknowledged.
-    pub(super) fn acked_ticket(&self) -> Option<&str> {
-        let is_done = self.pending_ack().is_some_and(PendingAck::is_done);
-        self.gate.as_ref().filter(|_| is_done).map(|gate| gate.ticket.as_str())
+    /// Returns the ticket of the container's gate if the gate waits and its conditions are confirmed.
+    pub(super) fn confirmed_ticket(&self) -> Option<&str> {
+        let is_done = self.confirmation.as_ref().is_some_and(Confirmation::is_done);
+        self.gate.as_ref().filter(|_| is_done && self.is_gate_waiting()).map(|gate| gate.ticket.as_str())
     }
 
     pub(crate) fn stopping(&self) -> PreStopState {
@@ -225,7 +293,7 @@ impl ContainerTrack {
         let has_outside_probe = self.spec.probes().any(|probe| !probe.is_exec());
         Evidence {
             // The exit code may arrive later. Until then, treat the end as a failure.
-            exit_code: self.termination().map(|end| end.exit_code.unwrap_or(-1)),
+            exit_code: self.life.end().filter(|end| self.has_opened(end)).map(|end| end.exit_code.unwrap_or(-1)),
             gate_closed: self.is_gate_closed(),
             started: self.is_known_running() || started_by_answer,
             probe_verdict: has_outside_probe.then(|| self.answers.probe_verdict.unwrap_or(ProbeVerdict::NotYet)),

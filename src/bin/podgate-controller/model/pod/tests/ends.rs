@@ -91,7 +91,7 @@ fn container_outside_the_order_can_report_neither_end_nor_gate() {
     ] {
         pod.receive_report("web", Some(lie.clone()));
         assert!(!pod.state_of("web").has_ended(), "{lie:?}");
-        assert_eq!(pod.acked_ticket_of("web"), None);
+        assert_eq!(pod.confirmed_ticket_of("web"), None);
         pod.on_report("web", directory_state(lie, false), later());
         assert!(!pod.state_of("web").has_ended());
     }
@@ -107,7 +107,7 @@ fn end_in_an_earlier_sandbox_is_ignored() {
     let facts = |started, own| PodFacts { own_started_at: at(own), ..pod_facts("db", completed(started)) };
     let mut pod = new_pod(false, CHAIN);
     pod.on_pod_update(&facts(100, 200), true, now());
-    assert!(pod.update_snapshot().is_none());
+    assert!(pod.update_snapshot(now()).is_none());
     pod.on_pod_update(&facts(201, 200), true, now());
     assert_eq!(pod.state_of("db"), State::Completed);
     // A restarted sidecar in the same sandbox reads the sandbox's start time from the board.
@@ -165,8 +165,8 @@ fn tether_of_a_hook_shows_end_and_restart_without_kubelet() {
 fn stopping_container_is_published_until_its_restart() {
     let mut pod = new_pod(false, CHAIN);
     pod.receive_report("db", Some(Report { stopping: PreStopState::Begun, ..report() }));
-    assert!(pod.update_snapshot().unwrap().stopping.contains("db"));
+    assert!(pod.update_snapshot(now()).unwrap().stopping.contains("db"));
     pod.receive_status("db", running("d1", true));
     pod.receive_status("db", running("d2", true));
-    assert!(pod.update_snapshot().unwrap().stopping.is_empty());
+    assert!(pod.update_snapshot(now()).unwrap().stopping.is_empty());
 }

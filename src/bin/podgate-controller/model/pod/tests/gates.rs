@@ -8,9 +8,9 @@ fn container_with_a_closed_gate_is_never_ready() {
     pod.receive_report("db", Some(waiting("t1", &[])));
     pod.receive_status("db", running("d1", true));
     pod.receive_verdict("db", ProbeVerdict::Passed);
-    assert_eq!((pod.state_of("db"), pod.acked_ticket_of("db").as_deref()), (State::Waiting, Some("t1")));
+    assert_eq!((pod.state_of("db"), pod.confirmed_ticket_of("db").as_deref()), (State::Waiting, Some("t1")));
     pod.receive_report("db", Some(opened("t1")));
-    assert_eq!((pod.state_of("db"), pod.acked_ticket_of("db")), (State::Ready, None));
+    assert_eq!((pod.state_of("db"), pod.confirmed_ticket_of("db")), (State::Ready, None));
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn open_gate_without_tether_needs_a_stable_kubelet_status() {
     let mut pod = new_pod(false, GATES);
     pod.on_report("db", directory_state(Report { epoch: "e0".to_owned(), ..opened("t1") }, false), now());
     pod.receive_status("db", running("d1", true));
-    assert!(pod.update_snapshot().is_none());
+    assert!(pod.update_snapshot(now()).is_none());
     let due = pod.due().unwrap();
     pod.tick(due);
     assert_eq!((pod.state_of("db"), pod.due()), (State::Started, None));
@@ -37,9 +37,9 @@ fn gate_waits_for_a_pod_update_when_the_pod_is_stale() {
     pod.receive_status("db", running("d1", true));
     pod.is_pod_stale = true;
     pod.receive_report("api", Some(waiting("t2", &["db"])));
-    assert_eq!(pod.acked_ticket_of("api"), None);
+    assert_eq!(pod.confirmed_ticket_of("api"), None);
     pod.receive_status("db", running("d1", true));
-    assert_eq!(pod.acked_ticket_of("api").as_deref(), Some("t2"));
+    assert_eq!(pod.confirmed_ticket_of("api").as_deref(), Some("t2"));
 }
 
 /// A held tether and an old report do not show that the `exec` probe still passes.
@@ -54,10 +54,11 @@ fn gate_needs_the_kubelet_status_of_an_exec_probe_when_the_pod_is_stale() {
         assert_eq!(pod.state_of("db"), State::Ready);
         pod.is_pod_stale = true;
         pod.receive_report("api", Some(waiting("t2", &["db"])));
-        assert_eq!(pod.acked_ticket_of("api"), None);
+        assert_eq!(pod.confirmed_ticket_of("api"), None);
         pod.receive_status("db", running("d1", is_ready));
         let state = if is_ready { State::Ready } else { State::NotReady };
-        assert_eq!((pod.acked_ticket_of("api").as_deref(), pod.state_of("db")), (Some("t2"), state));
+        let ticket = is_ready.then(|| "t2".to_owned());
+        assert_eq!((pod.confirmed_ticket_of("api"), pod.state_of("db")), (ticket, state));
     }
 }
 

@@ -11,12 +11,12 @@ impl PodModel {
     /// Updates the states and the gates. Returns a value for each changed gate: true if the gate has opened.
     fn follow_conditions(&mut self, now: Instant) -> Vec<bool> {
         let mut changes = Vec::new();
-        self.update_snapshot();
+        self.update_snapshot(now);
         self.update_gates(now, wall_clock(), |_, open| {
             changes.push(open);
             true
         });
-        self.update_snapshot();
+        self.update_snapshot(now);
         changes
     }
 }
@@ -127,7 +127,7 @@ fn run_that_was_never_seen_ends_the_time_out() {
 fn failed_write_is_forgotten_when_the_gate_need_not_change() {
     let mut pod = open_pod();
     pod.receive_verdict("db", ProbeVerdict::Failing);
-    pod.update_snapshot();
+    pod.update_snapshot(now());
     pod.update_gates(now(), wall_clock(), |_, _| false);
     assert!(pod.track("api").unwrap().hold.as_ref().unwrap().retry_at.is_some());
     pod.receive_verdict("db", ProbeVerdict::Passed);

@@ -90,7 +90,7 @@ fn startup_probe_of_a_gate_passes_once_in_each_incarnation() {
         {"name":"web","mode":"none","startupProbe":{"grpc":{"port":3}}}]"#,
     );
     let passed = |pod: &mut PodModel| {
-        pod.update_snapshot();
+        pod.update_snapshot(now());
         pod.published.as_ref().unwrap().startup_passed.get("api").cloned()
     };
     let gate = |ticket: &str, gate| Report { ticket: Some(ticket.to_owned()), gate: Some(gate), ..report() };

@@ -6,14 +6,14 @@ use super::*;
 fn containers_of_a_chain_become_ready_in_order() {
     let mut pod = new_pod(false, CHAIN);
     pod.receive_verdict("db", ProbeVerdict::Passed);
-    assert!(pod.update_snapshot().is_none(), "before db has started, another container may answer the probe");
+    assert!(pod.update_snapshot(now()).is_none(), "before db has started, another container may answer the probe");
     pod.receive_report("db", Some(report()));
     assert_eq!(pod.state_of("db"), State::Ready);
     assert!(!pod.may_run(&pod.tracks[1]), "api has not reported");
     pod.receive_report("api", Some(report()));
     assert_eq!((pod.state_of("api"), pod.stage()), (State::Started, Stage::Starting), "api's hook waits");
     pod.receive_verdict("api", ProbeVerdict::Passed);
-    pod.update_snapshot();
+    pod.update_snapshot(now());
     assert!(pod.may_run(&pod.tracks[2]), "no hook of an earlier container waits");
     pod.receive_status("web", running("w1", false));
     pod.receive_verdict("web", ProbeVerdict::Passed);
@@ -27,10 +27,10 @@ fn pod_has_started_without_the_api_when_the_last_port_is_open() {
         pod.receive_report(name, Some(report()));
         pod.receive_verdict(name, ProbeVerdict::Passed);
     }
-    pod.update_snapshot();
+    pod.update_snapshot(now());
     assert_eq!((pod.state_of("api"), pod.stage()), (State::Ready, Stage::Starting), "web's port is not open yet");
     pod.on_listening("web");
-    pod.update_snapshot();
+    pod.update_snapshot(now());
     assert_eq!(pod.stage(), Stage::Started);
 }
 
@@ -45,7 +45,7 @@ fn only_a_changed_report_of_this_sandbox_and_epoch_counts() {
         Report { sandbox: None, ..report() },
     ] {
         assert!(!pod.receive_report("db", Some(stale)));
-        assert!(pod.update_snapshot().is_none());
+        assert!(pod.update_snapshot(now()).is_none());
     }
     assert!(pod.receive_report("db", Some(report())));
     assert!(!pod.receive_report("db", Some(report())));
@@ -72,7 +72,7 @@ fn only_an_exec_probe_needs_the_filtered_kubelet_status() {
     assert_eq!(pod.state_of("db"), State::Started);
     pod.receive_status("db", running("d1", true));
     assert!(
-        pod.update_snapshot().is_none(),
+        pod.update_snapshot(now()).is_none(),
         "the sidecar must ignore the kubelet's `ready` until the ready filter trusts it"
     );
     pod.on_kubelet_ready("db", Some(true));
@@ -89,6 +89,6 @@ fn stuck_reason_is_published() {
     let mut pod = new_pod(false, CHAIN);
     let status = Kubelet { stuck_reason: Some("ImagePullBackOff".to_owned()), ..Kubelet::default() };
     pod.receive_status("api", status);
-    let snapshot = pod.update_snapshot().unwrap();
+    let snapshot = pod.update_snapshot(now()).unwrap();
     assert_eq!(snapshot.stuck.get("api").map(String::as_str), Some("ImagePullBackOff"));
 }

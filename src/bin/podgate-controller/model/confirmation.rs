@@ -1,19 +1,19 @@
-//! Checks that are needed before a gate may open. No I/O.
+//! Confirmation of a gate's conditions at the moment of the decision. No I/O.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Pending acknowledgment of a waiting gate, with the checks that are still needed.
+/// Observations that are still needed before a waiting gate may open. All its conditions have been met since `since`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PendingAck {
+pub(crate) struct Confirmation {
     pub(super) since: Instant,
-    /// Containers that must pass one more probe.
+    /// Containers that must pass one more probe that begins after `since`.
     pub(super) unconfirmed: BTreeSet<String>,
     /// True if the facts from the API are outdated and an update of the Pod is needed.
     pub(super) needs_pod_update: bool,
 }
 
-impl PendingAck {
+impl Confirmation {
     pub(crate) fn is_done(&self) -> bool {
         self.unconfirmed.is_empty() && !self.needs_pod_update
     }

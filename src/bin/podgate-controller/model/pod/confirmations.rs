@@ -1,0 +1,55 @@
+//! Confirms the conditions of a waiting gate before the gate may open.
+
+use super::PodModel;
+use crate::model::confirmation::Confirmation;
+use crate::model::track::ContainerTrack;
+use podgate::core::snapshot::Snapshot;
+use podgate::core::until::{ConditionStatus, WaitCondition, WantedState};
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+impl PodModel {
+    /// Begins a confirmation for each waiting gate whose conditions are now met in `snapshot`, and drops it when a
+    /// condition is no longer met. A dependency may have crashed without any sign since it became Ready.
+    pub(super) fn update_confirmations(&mut self, snapshot: &Snapshot, now: Instant) {
+        for at in 0..self.tracks.len() {
+            let is_met = |until: &WaitCondition| until.status(snapshot) == ConditionStatus::Met;
+            let met = self.tracks[at].awaited_conditions().filter(|conditions| conditions.iter().all(is_met));
+            let confirmation = met.map(|conditions| {
+                let known = self.tracks[at].confirmation.clone();
+                let mut one = known.unwrap_or_else(|| self.new_confirmation(conditions, now));
+                // The user's override replaces all observations.
+                one.unconfirmed.retain(|name| self.track(name).is_some_and(|track| track.override_state.is_none()));
+                one
+            });
+            self.tracks[at].confirmation = confirmation;
+        }
+    }
+
+    fn new_confirmation(&self, conditions: &[WaitCondition], now: Instant) -> Confirmation {
+        let (mut unconfirmed, mut needs_pod_update) = (BTreeSet::new(), false);
+        for until in conditions {
+            let Some(other) = self.track(&until.container) else { continue };
+            if other.override_state.is_none() && other.has_passed_probes() && until.want == WantedState::Ready {
+                unconfirmed.insert(until.container.clone());
+            } else {
+                // The user may have removed an override since the last update of the Pod. A tether does not show whether
+                // an `exec` probe still passes.
+                let has_other_proof =
+                    other.override_state.is_none() && other.is_tether_held() && !other.has_exec_probe();
+                needs_pod_update |= self.is_pod_stale && !has_other_proof;
+            }
+        }
+        Confirmation { since: now, unconfirmed, needs_pod_update }
+    }
+
+    /// Returns the containers that must pass one more probe before a waiting gate may open.
+    pub(crate) fn unconfirmed(&self) -> BTreeSet<String> {
+        let confirmations = self.tracks.iter().filter_map(|track| track.confirmation.as_ref());
+        confirmations.flat_map(|one| one.unconfirmed.iter().cloned()).collect()
+    }
+
+    pub(super) fn confirmations(&mut self) -> impl Iterator<Item = &mut Confirmation> {
+        self.tracks.iter_mut().filter_map(|track: &mut ContainerTrack| track.confirmation.as_mut())
+    }
+}
