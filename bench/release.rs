@@ -101,9 +101,12 @@ struct Times {
     own: Option<f64>,
 }
 
-static WAYS: [Way; 14] = [
+static WAYS: [Way; 15] = [
     Way::podgate("podgate, entrypoint: the server is Ready when it listens", "app", |ms| gates(ready_on_listen(ms))),
     Way::podgate("podgate, entrypoint: the server answers 503 at first", "app", |ms| gates(answers_503_first(ms))),
+    Way::podgate("podgate, entrypoint: the server answers each request after 200 ms", "app", |ms| {
+        gates(ready_on_listen(ms).args(&["--answer-after", "200ms"]))
+    }),
     Way::podgate("podgate, entrypoint: exec probe every 10 s (default)", "app", gates_with_exec_probe),
     Way::podgate("podgate, post-start: the server is Ready when it listens", "db", |ms| hooks(ready_on_listen(ms))),
     Way::podgate("podgate, hold: the server is Ready when it listens", "podgate", |ms| holds(ready_on_listen(ms))),

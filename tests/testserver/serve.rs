@@ -102,7 +102,7 @@ async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signa
         let any =
             [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()].map(|ip| SocketAddr::new(ip, port));
         let listener = TcpListener::bind(&any[..]).await?;
-        tokio::spawn(accept(listener, protocol, ready.clone()));
+        tokio::spawn(accept(listener, protocol, server.answer_after, ready.clone()));
     }
     if ports.iter().any(|(port, _)| port.is_some()) {
         moment.log("listening", "");
@@ -127,11 +127,11 @@ async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signa
     Ok(())
 }
 
-async fn accept(listener: TcpListener, protocol: Protocol, ready: Arc<AtomicBool>) {
+async fn accept(listener: TcpListener, protocol: Protocol, pause: Duration, ready: Arc<AtomicBool>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(answer(stream, protocol, ready.clone()));
+                tokio::spawn(answer(stream, protocol, pause, ready.clone()));
             }
             Err(error) => {
                 log("accept failed", &error.to_string());
@@ -141,7 +141,7 @@ async fn accept(listener: TcpListener, protocol: Protocol, ready: Arc<AtomicBool
     }
 }
 
-async fn answer(stream: TcpStream, protocol: Protocol, ready: Arc<AtomicBool>) {
+async fn answer(stream: TcpStream, protocol: Protocol, pause: Duration, ready: Arc<AtomicBool>) {
     let io = TokioIo::new(stream);
     // Ignore clients that hang up early.
     let _ = match protocol {
@@ -152,7 +152,11 @@ async fn answer(stream: TcpStream, protocol: Protocol, ready: Arc<AtomicBool>) {
                     // The request has the same effect as SIGUSR1.
                     let _ = kill_process(getpid(), RustixSignal::USR1);
                 }
-                std::future::ready(http(ready.load(Ordering::Relaxed)))
+                let response = http(ready.load(Ordering::Relaxed));
+                async move {
+                    tokio::time::sleep(pause).await;
+                    response
+                }
             });
             hyper::server::conn::http1::Builder::new().serve_connection(io, service).await
         }

@@ -68,6 +68,9 @@ struct Server {
     /// Become ready only after this long, from the start
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     ready_after: Duration,
+    /// Answer each HTTP request only after this long
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    answer_after: Duration,
     /// Become ready only after SIGUSR2 too; send it after the event "listening"
     #[arg(long)]
     ready_on_signal: bool,
