@@ -45,11 +45,9 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("the same native sidecars, with three execs", three_execs(idle(native.clone()))),
         ("native sidecars, podgate's volumes", idle(natives(without_sidecar(pod(db(), others(unordered)))))),
         ("podgate, entrypoint", gated.clone()),
-        ("podgate, entrypoint, probe-port", probe_port(gated.clone())),
         // These labels contain no word that selects one of the other rows in docs/performance.md.
         ("with tokens: native sidecars and an idle one", with_tokens(idle(native))),
-        ("with tokens: entrypoint", with_tokens(gated.clone())),
-        ("with tokens: entrypoint, probe-port", with_tokens(probe_port(gated))),
+        ("with tokens: entrypoint", with_tokens(gated)),
         ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),
         ("podgate, hold, exec probe every 10 s", {
             pod(exec(|db, command| db.wrapped_probe(command)), others(|container, until| container.held(until)))
@@ -73,25 +71,6 @@ fn natives(mut pod: Value) -> Value {
         container["startupProbe"]["failureThreshold"] = 3600.into();
     }
     spec["initContainers"] = early.into();
-    pod
-}
-
-/// Replaces the execs of the gates' startupProbes and of the sidecar's hook with requests to a port of the sidecar.
-fn probe_port(mut pod: Value) -> Value {
-    let probe = |path: &str, timeout: u32, failures: u32| {
-        json!({"httpGet": {"path": path, "port": 9091}, "periodSeconds": 1, "timeoutSeconds": timeout,
-            "failureThreshold": failures})
-    };
-    let sidecar = &mut pod["spec"]["initContainers"][0];
-    sidecar["args"] = json!(["--probe-addr", ":9091"]);
-    sidecar["startupProbe"] = probe("/podgate/ready", 1, 60);
-    sidecar.as_object_mut().expect("an object").remove("lifecycle");
-    for container in pod["spec"]["containers"].as_array_mut().expect("a list") {
-        if !container["startupProbe"].is_null() {
-            let path = format!("/podgate/opened/{}", container["name"].as_str().expect("a name"));
-            container["startupProbe"] = probe(&path, 335, 30);
-        }
-    }
     pod
 }
 

@@ -98,15 +98,10 @@ fn is_in_range(name: &str, value: f64) -> bool {
     is_inside
 }
 
-/// Creates many Pods at the same time on the real node: with native sidecars, with podgate, and with podgate's setting
-/// `probe-port`. Kubernetes mounts a token into each container, as it does by default. Uses medians of three rounds.
+/// Creates many Pods at the same time on the real node: with native sidecars, and with podgate. Kubernetes mounts a token
+/// into each container, as it does by default. Uses medians of three rounds.
 fn burst(count: usize) -> Results {
     let outcomes = pods_at_once::measure("bench-scale", 3, count, &["with tokens".to_owned()]);
-    let [native, podgate, probe_port] = &outcomes[..] else { panic!("expected three rows") };
-    vec![
-        ("burst-ready", podgate.ready / native.ready),
-        ("burst-processor-time", podgate.processor / native.processor),
-        ("burst-ready-probe-port", probe_port.ready / native.ready),
-        ("burst-processor-time-probe-port", probe_port.processor / native.processor),
-    ]
+    let [native, podgate] = &outcomes[..] else { panic!("expected two rows") };
+    vec![("burst-ready", podgate.ready / native.ready), ("burst-processor-time", podgate.processor / native.processor)]
 }

@@ -46,11 +46,6 @@ pub const SANDBOX_RELEASES: &str = "sandbox.podgate.io/releases";
 /// Key of the annotation that the kubelet adds to the downward-API file. A new value means a restart of the kubelet.
 pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
-/// Path at which the sidecar answers the kubelet's startupProbe of the sidecar.
-pub const READY_PATH: &str = "/podgate/ready";
-/// Start of the paths at which the sidecar answers the startupProbes of gates. The container's name follows.
-pub const OPENED_PATH: &str = "/podgate/opened/";
-
 /// Mount path of the board, the volume `podgate`.
 pub const BOARD_DIR: &str = "/podgate";
 /// Mount path of a container's own directory. At this path, the sidecar mounts the volume with all these directories.

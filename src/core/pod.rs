@@ -3,7 +3,6 @@
 
 use crate::core::command::{self, AgentCommand, Gate};
 use crate::core::container::{self, Exec, Handler, Port, Probe};
-use crate::core::names;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -179,16 +178,9 @@ impl Container {
 }
 
 impl Probe {
-    /// Returns the command line if the probe runs `podgate opened`, or if it asks the sidecar instead. Such a probe tests
-    /// the gate, not the application.
+    /// Returns the command line if the probe runs `podgate opened`. Such a probe tests the gate, not the application.
     pub fn opened_command(&self) -> Option<AgentCommand> {
-        match &self.handler {
-            Handler::Exec(exec) => AgentCommand::parse(&exec.command).filter(|line| line.subcommand == "opened"),
-            Handler::HttpGet(get) => {
-                let path = get.path.as_deref().filter(|path| path.starts_with(names::OPENED_PATH));
-                path.map(|_| AgentCommand::new("opened"))
-            }
-            _ => None,
-        }
+        let Handler::Exec(exec) = &self.handler else { return None };
+        AgentCommand::parse(&exec.command).filter(|line| line.subcommand == "opened")
     }
 }

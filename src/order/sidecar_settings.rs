@@ -5,18 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Each setting: its name, the sidecar's flag, and a description of its values.
-const SETTINGS: [(&str, &str, &str); 5] = [
+const SETTINGS: [(&str, &str, &str); 4] = [
     ("log", "--log-level", "error, warn, info, debug or trace"),
     ("log-format", "--log-format", "text or json"),
     ("metrics", "--metrics-addr", "a port such as 9090"),
-    ("probe-port", "--probe-addr", "a port such as 9091"),
     ("probe-floor", "--probe-floor", "a duration such as 500ms, at most 1m"),
 ];
 
-pub(crate) const METRICS: &str = "metrics";
-pub(crate) const PROBE_PORT: &str = "probe-port";
-/// Settings that open a port in the sidecar.
-pub(crate) const PORTS: [&str; 2] = [METRICS, PROBE_PORT];
+const METRICS: &str = "metrics";
 
 /// Values of the sidecar's flags, by the name of the setting. A setting that is absent has the program's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,19 +38,19 @@ impl SidecarSettings {
         flags.flatten().collect()
     }
 
-    /// Returns the port that `setting`, one of [`PORTS`], opens in the sidecar.
-    pub(crate) fn port(&self, setting: &str) -> Option<u16> {
-        self.0.get(setting)?.strip_prefix(':')?.parse().ok()
+    /// Returns the port on which the sidecar serves metrics.
+    pub(crate) fn metrics_port(&self) -> Option<u16> {
+        self.0.get(METRICS)?.strip_prefix(':')?.parse().ok()
     }
 
-    /// Returns the container that declares the port of `setting`; `None` if the port is free.
-    pub(crate) fn port_owner<'a, 's>(&self, setting: &str, spec: &'s Spec<'a>) -> Option<&'s ContainerRef<'a>> {
-        let port = self.port(setting)?;
+    /// Returns the container that declares the port for metrics; `None` if the port is free.
+    pub(crate) fn metrics_port_owner<'a, 's>(&self, spec: &'s Spec<'a>) -> Option<&'s ContainerRef<'a>> {
+        let port = self.metrics_port()?;
         spec.containers.iter().chain(spec.natives()).find(|own| own.declares_port(port))
     }
 
-    pub(crate) fn remove(&mut self, setting: &str) {
-        self.0.remove(setting);
+    pub(crate) fn remove_metrics(&mut self) {
+        self.0.remove(METRICS);
     }
 
     /// Returns the log level of the sidecar and of the agents.
@@ -75,20 +71,17 @@ pub fn parse(text: &str) -> Result<SidecarSettings, String> {
         let is_valid = match *name {
             "log" => ["error", "warn", "info", "debug", "trace"].contains(&value),
             "log-format" => ["text", "json"].contains(&value),
-            port if PORTS.contains(&port) => value.parse::<u16>().is_ok_and(|port| port > 0),
+            METRICS => value.parse::<u16>().is_ok_and(|port| port > 0),
             _ => humantime::parse_duration(value).is_ok_and(|floor| floor <= Duration::from_secs(60)),
         };
         if !is_valid {
             return Err(format!("{name} needs {expected}, not {value:?}"));
         }
         // The sidecar listens on all addresses of the Pod.
-        let value = if PORTS.contains(name) { format!(":{value}") } else { value.to_owned() };
+        let value = if *name == METRICS { format!(":{value}") } else { value.to_owned() };
         if settings.0.insert(name, value).is_some() {
             return Err(format!("{name} is set twice"));
         }
-    }
-    if settings.port(METRICS).is_some_and(|port| settings.port(PROBE_PORT) == Some(port)) {
-        return Err(format!("{METRICS} and {PROBE_PORT} need different ports"));
     }
     Ok(settings)
 }

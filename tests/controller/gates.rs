@@ -4,7 +4,6 @@ use super::*;
 use podgate::core::report::GateState;
 use podgate::edge::tether;
 use std::fs;
-use std::thread::JoinHandle;
 
 /// Process of a container with an entrypoint gate, before or after the start of the command.
 struct Gated {
@@ -182,64 +181,4 @@ fn gate_waits_for_the_readiness_of_a_native_sidecar() {
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     until("the gate has opened", || gate.child.try_wait().unwrap().is_some_and(|status| status.success()));
     assert_eq!(pod.state("mesh"), State::Ready);
-}
-
-/// Requests `path` in the background, as a startupProbe does. Checks that the sidecar does not answer yet.
-fn ask(port: u16, path: &'static str) -> JoinHandle<String> {
-    let asked = std::thread::spawn(move || get(port, path));
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(!asked.is_finished(), "{:?}", asked.join());
-    asked
-}
-
-#[test]
-fn sidecar_answers_a_startup_probe_when_the_gate_has_opened() {
-    let (pod, port) = (Pod::new(), free_port());
-    let sidecar = pod.sidecar(TWO, &["--probe-addr", &format!(":{port}")]);
-    assert!(get(port, "/podgate/opened/ghost").starts_with("HTTP/1.1 404"));
-    assert!(get(port, "/metrics").starts_with("HTTP/1.1 404"));
-    let asked = ask(port, "/podgate/opened/api");
-    let mut api = pod.gate("api", &["--until", "db"], SLEEP);
-    let asked_again = ask(port, "/podgate/opened/api");
-    let mut db = pod.gate("db", &[], SLEEP);
-    for asked in [asked, asked_again] {
-        assert!(asked.join().unwrap().starts_with("HTTP/1.1 200"));
-    }
-    // A container that starts again waits again, even before its gate has reported. An end within the first 2 s is not
-    // certain.
-    std::thread::sleep(Duration::from_secs(2));
-    db.kill();
-    api.kill();
-    until("the end of api is known", || pod.state("api").has_ended());
-    let asked = ask(port, "/podgate/opened/api");
-    let _api = pod.gate("api", &["--until", "db"], SLEEP);
-    let _db = pod.gate("db", &[], SLEEP);
-    assert!(asked.join().unwrap().starts_with("HTTP/1.1 200"));
-    // The kubelet knows that the sidecar has started, although its postStart hook has not run.
-    fs::remove_file(pod.path("board").join(names::HOOKED_FILE)).unwrap();
-    assert!(get(port, "/podgate/ready").starts_with("HTTP/1.1 200"));
-    assert_eq!(sidecar.end(Signal::TERM).status.code(), Some(0));
-}
-
-#[test]
-fn startup_probe_has_the_delay_and_the_limit_of_the_request() {
-    let (pod, port, closed) = (Pod::new(), free_port(), free_port());
-    let probe = format!(r#"{{"tcpSocket":{{"port":{closed}}}}}"#);
-    let containers = format!(
-        r#"[{{"name":"db","mode":"entrypoint","startupProbe":{probe}}},{{"name":"api","mode":"entrypoint","readinessProbe":{probe}}}]"#
-    );
-    let _sidecar = pod.sidecar(&containers, &["--probe-addr", &format!(":{port}")]);
-    let since = Instant::now();
-    let (_db, _api) = (pod.gate("db", &[], SLEEP), pod.gate("api", &[], SLEEP));
-    until("both gates have opened", || pod.has_opened("db") && pod.has_opened("api"));
-    let ready = ask(port, "/podgate/opened/api?delay=3600");
-    assert!(get(port, "/podgate/opened/db?limit=1").contains("the startupProbe has not passed"));
-    assert!(since.elapsed() >= Duration::from_secs(1));
-    assert!(get(port, "/podgate/opened/api?delay=2").starts_with("HTTP/1.1 200"));
-    assert!(since.elapsed() >= Duration::from_secs(2));
-    // A container that is Ready needs no delay.
-    let _listener = TcpListener::bind(("127.0.0.1", closed)).unwrap();
-    assert!(ready.join().unwrap().starts_with("HTTP/1.1 200"));
-    until("the startupProbe of db has passed", || pod.state("db") == State::Ready);
-    assert!(get(port, "/podgate/opened/db?limit=1").starts_with("HTTP/1.1 200"));
 }

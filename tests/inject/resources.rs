@@ -157,7 +157,7 @@ fn annotation_sets_log_metrics_and_probes() {
 #[test]
 fn wrong_settings_are_explained() {
     for (text, expected) in [
-        ("", "\"\" is not one of log, log-format, metrics, probe-port, probe-floor"),
+        ("", "\"\" is not one of log, log-format, metrics, probe-floor"),
         ("debug", "\"debug\" is not one of"),
         ("log=verbose", "log needs error, warn, info, debug or trace, not \"verbose\""),
         ("log=", "log needs"),
@@ -165,8 +165,6 @@ fn wrong_settings_are_explained() {
         ("metrics=:9090", "metrics needs a port such as 9090, not \":9090\""),
         ("metrics=0", "metrics needs a port"),
         ("metrics=65536", "metrics needs a port"),
-        ("probe-port=http", "probe-port needs a port such as 9091"),
-        ("metrics=9090,probe-port=9090", "metrics and probe-port need different ports"),
         ("probe-floor=2m", "probe-floor needs a duration such as 500ms, at most 1m"),
         ("probe-floor=1", "probe-floor needs"),
         ("log=info,log=debug", "log is set twice"),
@@ -186,90 +184,4 @@ fn wrong_settings_are_explained() {
     assert!(injected.findings.iter().any(|finding| {
         finding.message.contains("ignores the setting metrics, because container b uses the same port")
     }));
-}
-
-/// Returns a Pod whose container `b` waits for `a`, with `probe-port`.
-fn pod_with_probe_port() -> Value {
-    let mut template = pod([json!({}), json!({})]);
-    template["metadata"]["annotations"]["podgate.io/sidecar"] = "probe-port=9091".into();
-    template
-}
-
-#[test]
-fn probe_port_replaces_the_execs_of_the_start() {
-    let mut template = pod_with_probe_port();
-    let started = json!({"httpGet": {"path": "/started", "port": 80}, "periodSeconds": 2, "failureThreshold": 30});
-    template["spec"]["containers"][1]["startupProbe"] = started;
-    template["spec"]["containers"][1]["readinessProbe"] =
-        json!({"httpGet": {"path": "/", "port": 80}, "initialDelaySeconds": 7});
-    let injected = inject_with(&template, &options()).value;
-    let sidecar = &injected["spec"]["initContainers"][0];
-    assert_eq!(sidecar["args"], json!(["--probe-addr", ":9091"]));
-    assert_eq!(sidecar["lifecycle"], Value::Null);
-    assert_eq!(sidecar["startupProbe"]["httpGet"], json!({"path": "/podgate/ready", "port": 9091}));
-    assert_eq!(sidecar["ports"], json!([{"name": "podgate-probes", "containerPort": 9091}]));
-    let probe = &injected["spec"]["containers"][1]["startupProbe"];
-    let path = "/podgate/opened/b?delay=7&limit=60";
-    let limit = 300 + 5 + 60 + 7;
-    let expected = json!({"httpGet": {"path": path, "port": 9091}, "periodSeconds": 1, "timeoutSeconds": limit,
-        "failureThreshold": 30});
-    assert_eq!(*probe, expected);
-    assert!(sidecar["env"][0]["value"].as_str().unwrap().contains("/started"), "the sidecar runs the startupProbe");
-}
-
-#[test]
-fn execs_remain_where_the_sidecar_cannot_answer() {
-    let has_exec = |template: &Value| {
-        let injected = inject_with(template, &options());
-        let warnings = injected.findings.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("\n");
-        let exec = injected.value["spec"]["containers"][1]["startupProbe"]["exec"].is_object();
-        (exec, injected.value["spec"]["initContainers"][0]["lifecycle"].is_object(), warnings)
-    };
-    let mut template = pod_with_probe_port();
-    template["spec"]["containers"][1]["startupProbe"] = json!({"exec": {"command": ["/started"]}});
-    let (exec, hook, _) = has_exec(&template);
-    assert!(exec && !hook, "only a process in the container can run /started");
-    // Without a gate, nothing asks the sidecar.
-    let mut template = pod_with_probe_port();
-    template["metadata"]["annotations"]["mode.podgate.io/b"] = "post-start".into();
-    let injected = inject_with(&template, &options()).value;
-    assert_eq!(injected["spec"]["initContainers"][0]["args"], Value::Null);
-    // The sidecar's restart must not delay a held container.
-    let mut template = pod_with_probe_port();
-    template["metadata"]["annotations"]["mode.podgate.io/b"] = "hold".into();
-    assert!(has_exec(&template).1);
-    for (place, value, why) in [
-        ("/spec", json!({"hostNetwork": true}), "the network of the node"),
-        ("/metadata", json!({"labels": {"sidecar.istio.io/inject": "true"}}), "Istio"),
-        ("/metadata", json!({"labels": {"istio.io/rev": "stable"}}), "Istio"),
-        ("/metadata/annotations", json!({"podgate.io/publish": "board"}), "needs the API"),
-    ] {
-        let mut template = pod_with_probe_port();
-        let fields = template.pointer_mut(place).and_then(Value::as_object_mut).unwrap();
-        fields.extend(value.as_object().unwrap().clone());
-        let (exec, hook, warnings) = has_exec(&template);
-        assert!(exec && hook && warnings.contains(why), "{place}: {warnings}");
-    }
-}
-
-/// Istio's webhook rewrites the probes that podgate's webhook has written. The second call of podgate's webhook, and
-/// `uninject`, must not treat these probes as probes of the user.
-#[test]
-fn rewritten_startup_probe_is_still_podgates() {
-    let template = pod_with_probe_port();
-    let mut meshed = inject_with(&template, &options()).value;
-    let probe = &mut meshed["spec"]["containers"][1]["startupProbe"]["httpGet"];
-    let original = json!({"/app-health/b/startupz": {"httpGet": probe.clone()}});
-    *probe = json!({"path": "/app-health/b/startupz", "port": 15020});
-    let env = json!([{"name": "ISTIO_KUBE_APP_PROBERS", "value": original.to_string()}]);
-    let proxy = json!({"name": "istio-proxy", "image": "proxy", "env": env});
-    meshed["spec"]["containers"].as_array_mut().unwrap().push(proxy);
-    let back = podgate::order::inject::uninject(&meshed).unwrap().value;
-    assert_eq!(back["spec"]["containers"][1]["startupProbe"], Value::Null);
-    let from_api = Options { is_from_api: true, ..options() };
-    let again = podgate::order::inject::inject(&meshed, &from_api, &KnownFacts::default()).unwrap().value;
-    assert_eq!(again["spec"]["initContainers"][0]["startupProbe"], Value::Null);
-    let command = &again["spec"]["containers"][1]["startupProbe"]["exec"]["command"];
-    assert_eq!(*command, json!(["/podgate/bin/podgate", "opened", "--wait"]));
-    assert!(again["spec"]["initContainers"][0]["lifecycle"].is_object());
 }

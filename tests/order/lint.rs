@@ -1,9 +1,6 @@
 use podgate::order::finding::{Finding, Level};
-use podgate::order::inject::{Options, inject};
 use podgate::order::lint::forecast::Forecast;
-use podgate::order::lint::{
-    Context, Version, check_handwritten, check_sidecar, check_sidecar_position, check_template, rules,
-};
+use podgate::order::lint::{Context, Version, check_handwritten, check_sidecar_position, check_template, rules};
 use podgate::order::plan::{KnownFacts, plan};
 use serde_json::{Value, json};
 
@@ -215,22 +212,6 @@ fn startup_probe_of_a_native_sidecar_is_reported_where_kubelets_mishandle_it() {
     assert!(findings_of(&pod, at("1.36")).is_empty());
     pod["spec"]["initContainers"] = proxy("readinessProbe");
     assert!(findings_of(&pod, at("1.34")).is_empty());
-}
-
-#[test]
-fn startup_probe_of_the_sidecar_is_reported_where_kubelets_mishandle_it() {
-    let version = |version: &str| Context { kubernetes: Some(version.parse().unwrap()), ..Context::default() };
-    let found = |setting: &str, spec: Value| {
-        let mut pod = three_containers();
-        pod["metadata"]["annotations"]["podgate.io/sidecar"] = json!(setting);
-        pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-        let injected = inject(&pod, &Options::new("podgate"), &KnownFacts::default()).unwrap().value;
-        assert!(check_sidecar(&injected, version("1.36")).is_none());
-        check_sidecar(&injected, version("1.35")).map(|finding| finding.message)
-    };
-    assert!(found("probe-port=9091", json!({})).unwrap().contains("before 1.35.4"));
-    assert_eq!(found("log=info", json!({})), None);
-    assert_eq!(found("probe-port=9091", json!({"hostNetwork": true})), None, "inject ignores the setting");
 }
 
 #[test]

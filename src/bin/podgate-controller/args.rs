@@ -70,9 +70,6 @@ pub(crate) struct RunArgs {
     /// Serve Prometheus metrics at /metrics on this address; `:PORT` for all
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_METRICS_ADDR", value_parser = listen::parse)]
     pub(crate) metrics_addr: Option<SocketAddr>,
-    /// Answer the gates' startupProbes on this address; `:PORT` for all
-    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_PROBE_ADDR", value_parser = listen::parse)]
-    pub(crate) probe_addr: Option<SocketAddr>,
     /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,

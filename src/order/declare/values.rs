@@ -17,7 +17,7 @@ use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
 use crate::order::limits::{FINDINGS_MAX, WAITS_MAX};
 use crate::order::resources;
-use crate::order::sidecar_settings::{self, PORTS, SidecarSettings};
+use crate::order::sidecar_settings::{self, SidecarSettings};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -226,11 +226,13 @@ impl<'a, 'f> Values<'a, 'f> {
             self.reject(text, at, why, "write settings such as log=debug, metrics=9090");
             SidecarSettings::default()
         });
-        for setting in PORTS {
-            if let Some(own) = settings.port_owner(setting, self.spec) {
-                let what = format!("container {} uses the port of {setting} too", own.name);
-                self.reject(text, at, what, "choose another port");
-            }
+        if let Some(own) = settings.metrics_port_owner(self.spec) {
+            self.reject(
+                text,
+                at,
+                format!("container {} uses the port of metrics too", own.name),
+                "choose another port",
+            );
         }
         settings
     }

@@ -11,14 +11,12 @@ use crate::order::inject::checks;
 use crate::order::inject::parts::without_nulls;
 use crate::order::inject::user_hooks::ThenCommand;
 use crate::order::plan::{ContainerPlan, GatePlan};
-use crate::order::sidecar_settings::{PROBE_PORT, SidecarSettings};
+use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Seconds from podgate's own time limit to the kubelet's limit for a probe. Podgate thus fails first, with the reason.
 const EXTRA_SECONDS: u64 = 5;
-/// Time without a sidecar, in seconds, after which a startupProbe that asks the sidecar fails.
-const OUTAGE_SECONDS: u64 = 30;
 /// Time limit for a hook that waits only for the container's start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -196,17 +194,8 @@ impl ContainerLines<'_> {
         let limit =
             [whole, EXTRA_SECONDS, allowed, delay].into_iter().fold(0, u64::saturating_add).min(i32::MAX as u64);
         let grace = self.spec.pointer("/startupProbe/terminationGracePeriodSeconds").filter(|grace| grace.is_u64());
-        // Only a process in the container can run an `exec` probe.
-        let port = self.settings.port(PROBE_PORT).filter(|_| !own.is_some_and(Probe::is_exec));
-        let request = port.map(|port| {
-            let path = format!("{}{}?delay={delay}&limit={allowed}", names::OPENED_PATH, self.planned.name);
-            json!({"path": path, "port": port})
-        });
-        let words = request.is_none().then(|| json!({"command": with_added_flags(line, self.found, "startupProbe")}));
         without_nulls(&json!({
-            "exec": words,
-            "httpGet": request,
-            "failureThreshold": port.map(|_| OUTAGE_SECONDS),
+            "exec": {"command": with_added_flags(line, self.found, "startupProbe")},
             // The kubelet first runs the probe after one period, so use the shortest period.
             "periodSeconds": 1,
             "timeoutSeconds": limit,

@@ -20,14 +20,6 @@ pub(super) const ORIGINALS: &str = "ISTIO_KUBE_APP_PROBERS";
 /// Start of the paths of rewritten probes.
 pub(crate) const REWRITTEN_PATH: &str = "/app-health/";
 
-/// Returns true if the Pod has Istio's proxy, or asks Istio to add one.
-pub(super) fn is_expected(template: &Value) -> bool {
-    let asks =
-        |map: &str| Place::metadata(map).to("sidecar.istio.io/inject").of(template).is_some_and(|on| on == "true");
-    let has_revision = Place::metadata("labels").to("istio.io/rev").of(template).is_some();
-    parts::find_container(template, PROXY).is_some() || asks("labels") || asks("annotations") || has_revision
-}
-
 /// Original actions, by the path of the rewritten probe or hook.
 pub(super) struct OriginalProbes(BTreeMap<String, Value>);
 
@@ -60,12 +52,6 @@ impl OriginalProbes {
             }
         }
         unknown
-    }
-
-    /// Returns true if Istio has rewritten the startupProbe that asks podgate's sidecar about the container's gate.
-    pub(super) fn has_rewritten_gate(&self, container: &Value) -> bool {
-        let path = container.pointer("/startupProbe/httpGet/path").and_then(Value::as_str);
-        path.and_then(|path| self.0.get(path)?.pointer("/httpGet/path")).is_some_and(parts::is_opened_path)
     }
 
     /// Returns the preStop hook in the container's `spec`, or the known original of a rewritten hook. The rewritten

@@ -7,7 +7,7 @@ use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::edit::Place;
 use crate::order::inject::outcome::Options;
 use crate::order::plan::{Plan, PlannedMode};
-use crate::order::sidecar_settings::{METRICS, PROBE_PORT, SidecarSettings};
+use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::{Value, json};
 
 /// Annotation that sets kubectl's default container.
@@ -61,16 +61,8 @@ pub(super) fn agent_line(container: &Value, short: &str) -> Option<OwnLine> {
     if short == "command" {
         return gate_line(found);
     }
-    if short == "startupProbe" && found.and_then(|probe| probe.pointer("/httpGet/path")).is_some_and(is_opened_path) {
-        return Some(OwnLine { line: AgentCommand::new("opened"), prefix: 0, end: None });
-    }
     let (_, subcommand) = AGENT_FIELDS.iter().find(|(field, _)| *field == short)?;
     AgentCommand::parse_own(&exec_words(found)?).filter(|own| own.line.subcommand == *subcommand)
-}
-
-/// Returns true if a request to `path` asks the sidecar if a gate has opened.
-pub(super) fn is_opened_path(path: &Value) -> bool {
-    path.as_str().is_some_and(|path| path.starts_with(names::OPENED_PATH))
 }
 
 /// Returns the gate in a `command` or `args`; `None` if another program precedes the gate in the same list.
@@ -183,16 +175,7 @@ pub(super) fn sidecar(
     let user = options.has_fixed_user.then_some(65532);
     let publish_board = (publish == Publish::Board).then(|| ["--publish", "board"].map(str::to_owned));
     let arguments: Vec<String> = publish_board.into_iter().flatten().chain(settings.arguments()).collect();
-    let port = |(setting, name)| Some(json!({"name": name, "containerPort": settings.port(setting)?}));
-    let ports = [(METRICS, "podgate-metrics"), (PROBE_PORT, "podgate-probes")];
-    let ports: Vec<Value> = ports.into_iter().filter_map(port).collect();
-    // The kubelet runs the startupProbe of a regular container too late. With a startupProbe, a sidecar that restarts
-    // would delay the start of held containers.
-    let probe_port = settings.port(PROBE_PORT).filter(|_| place == SidecarPlacement::Native && !has_hold(plan));
-    let startup_probe = probe_port.map(|port| {
-        json!({"httpGet": {"path": names::READY_PATH, "port": port}, "periodSeconds": 1, "failureThreshold": 60})
-    });
-    let hook = json!({"postStart": {"exec": {"command": [CONTROLLER_PATH, "ready", "--timeout", "60s"]}}});
+    let ports = settings.metrics_port().map(|port| json!([{"name": "podgate-metrics", "containerPort": port}]));
     let mut mounts = vec![
         json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR}),
         json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR}),
@@ -213,9 +196,8 @@ pub(super) fn sidecar(
         "restartPolicy": (place == SidecarPlacement::Native).then_some("Always"),
         "command": [CONTROLLER_PATH],
         "args": (!arguments.is_empty()).then_some(arguments),
-        "ports": (!ports.is_empty()).then_some(ports),
-        "lifecycle": startup_probe.is_none().then_some(hook),
-        "startupProbe": startup_probe,
+        "ports": ports,
+        "lifecycle": {"postStart": {"exec": {"command": [CONTROLLER_PATH, "ready", "--timeout", "60s"]}}},
         "env": [
             {"name": CONTAINERS_VARIABLE, "value": containers},
             variable("POD_NAME", "metadata.name"),

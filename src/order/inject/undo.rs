@@ -2,7 +2,6 @@
 
 use crate::order::declare::keys;
 use crate::order::edit::{EditError, Editor, Op, Place};
-use crate::order::inject::istio::OriginalProbes;
 use crate::order::inject::parts::{self, field_place};
 use crate::order::inject::record::{CONTAINER_FIELDS, ContainerRecord, Record, pod_fields};
 use crate::order::inject::user_hooks;
@@ -18,7 +17,6 @@ pub(super) fn restore(
 ) -> Result<Editor, EditError> {
     let mut editor = Editor::new(template.clone());
     let list = Place::spec("containers");
-    let originals = OriginalProbes::read(template);
     let users = list.items(template).iter();
     let users = users.filter(|item| sidecar.is_none_or(|(_, sidecar)| !std::ptr::eq(*item, *sidecar)));
     if let Some((at, _)) = sidecar {
@@ -29,9 +27,6 @@ pub(super) fn restore(
         let of = parts::item_name(item).and_then(|name| record.containers.get(name));
         let (place, of) = (list.to(at), of.cloned().unwrap_or_default());
         restore_container(&mut editor, &place, item, &of)?;
-        if originals.has_rewritten_gate(item) {
-            restore_field(&mut editor, &place.to("startupProbe"), of.was.get("startupProbe"))?;
-        }
     }
     restore_order(&mut editor, record)?;
     let chosen = parts::annotation_place(parts::DEFAULT_CONTAINER);

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::core::until::WantedState;
-use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
+use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Publish, annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
@@ -71,16 +71,6 @@ fn check_native_startup(spec: &Spec<'_>, context: Context<'_>, findings: &mut Ve
         let fix = format!("update the nodes, or use a readinessProbe and name {} in the order", own.name);
         findings.push(Finding::warning("native-startup", own.place().to("startupProbe"), what).fix(fix));
     }
-}
-
-/// Checks podgate's sidecar in an injected template.
-pub fn check_sidecar(injected: &Value, context: Context<'_>) -> Option<Finding> {
-    let spec = Spec::read(injected, &mut Vec::new());
-    let defect = startup_defect(&spec, context)?;
-    spec.natives().find(|own| own.name == SIDECAR_NAME && !own.value["startupProbe"].is_null())?;
-    let what = format!("with probe-port, podgate's sidecar has a startupProbe: {defect}");
-    let finding = Finding::warning("native-startup", annotation_place(keys::SIDECAR), what);
-    Some(finding.fix("update the nodes, or remove probe-port"))
 }
 
 fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {

@@ -14,7 +14,6 @@ mod startup;
 
 pub use crate::order::kubernetes_version::Version;
 pub use document::misplaced_keys;
-pub use environment::check_sidecar;
 pub use handwritten::check_handwritten;
 pub use hold::check_sidecar_position;
 pub use server_pod::{check_refusal, check_returned, relocate_returned};

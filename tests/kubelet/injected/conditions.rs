@@ -4,8 +4,6 @@ use super::{apply_injected, create_injected};
 use crate::cluster::ROOT;
 use crate::pod::{Pod, server};
 use crate::scene::{FollowedPod, Scene};
-use crate::watch::ObservedPod;
-use serde_json::Value;
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
@@ -52,24 +50,6 @@ fn delays_of_probes_count_from_the_opening_of_the_gate() {
     let scene = apply_injected("inj-probes", "probes.yaml", &[]);
     let run = scene.follow("probes");
     assert_delays(&run);
-}
-
-/// With `probe-port`, the kubelet asks the sidecar if a gate has opened. A sidecar that restarts delays the answers.
-#[test]
-#[ignore = "needs a cluster: make e2e"]
-fn startup_probes_ask_the_sidecar() {
-    let scene = apply_injected("inj-probe-port", "probes.yaml", &["--sidecar", "probe-port=9091"]);
-    let run = scene.follow("probes");
-    let seen = run.watch.wait_until("db runs", 60, |seen| seen.kubelet_status("db")["state"]["running"].is_object());
-    assert!(seen.pod["spec"]["containers"][1]["startupProbe"]["httpGet"].is_object());
-    assert_eq!(seen.pod["spec"]["initContainers"][0]["lifecycle"], Value::Null);
-    if Scene::can_inject_faults("inj-probe-port") {
-        run.signal("podgate", "KILL");
-    }
-    assert_delays(&run);
-    let ready = |seen: &ObservedPod, name: &str| seen.kubelet_status(name)["started"] == true;
-    let early = run.watch.history().into_iter().find(|seen| ready(seen, "web") && !ready(seen, "api"));
-    assert!(early.is_none(), "the kubelet counts web as started before api: {early:?}");
 }
 
 fn assert_delays(run: &FollowedPod<'_>) {

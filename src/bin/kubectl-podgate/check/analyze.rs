@@ -175,7 +175,6 @@ pub(crate) fn plan_and_outlook(
             plan
         }
     };
-    findings.extend(lint::check_sidecar(&edited.0, context));
     let mut outlook = lint::check_template(plain, &plan, context);
     findings.extend(stripped.relocate(std::mem::take(&mut outlook.findings)));
     Some((plan, outlook))

@@ -5,4 +5,3 @@ pub(crate) mod hold_files;
 pub(crate) mod http_server;
 pub(crate) mod metrics;
 pub(crate) mod publisher;
-pub(crate) mod startup_probes;

@@ -21,12 +21,10 @@ use crate::output::hold_files::HoldFiles;
 use crate::output::http_server;
 use crate::output::metrics::{self, Metrics};
 use crate::output::publisher::Publisher;
-use crate::output::startup_probes::StartupProbes;
 use crate::probe::prober::Prober;
 use crate::setup::{default_agent_path, exclude_other_sidecars, pod_identity};
 use crate::signals::Signals;
 use futures::FutureExt;
-use hyper::Uri;
 use idle::Idling;
 use podgate::core::container::{Container, Mode};
 use podgate::core::exit::Exit;
@@ -38,7 +36,7 @@ use podgate::edge::process::{self, random_id};
 use podgate::edge::sandbox::sandbox_id;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -96,28 +94,14 @@ async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit, S
     };
     if let Some(address) = args.metrics_addr {
         let metrics = Rc::clone(&controller.publisher.metrics);
-        let listener = bind(address, "--metrics-addr").await?;
-        let respond = move |uri: Uri| std::future::ready(metrics::respond(&metrics, uri.path()));
-        tokio::task::spawn_local(http_server::serve(listener, 8, Duration::from_secs(5), respond));
-    }
-    if let Some((address, probes)) = args.probe_addr.zip(controller.startup_probes.clone()) {
-        let listener = bind(address, "--probe-addr").await?;
-        let respond = move |uri: Uri| Rc::clone(&probes).respond(uri);
-        // The request for each gate waits, and other clients must not exclude these requests.
-        let clients = 64 + controller.pod.tracks.len();
-        tokio::task::spawn_local(http_server::serve(listener, clients, Duration::MAX, respond));
+        let listener = TcpListener::bind(&listen::candidates(address)[..]).await;
+        let listener = listener.map_err(|error| format!("--metrics-addr {address}: {error}"))?;
+        tokio::task::spawn_local(http_server::serve(listener, move |path| metrics::respond(&metrics, path)));
     }
     Ok(controller.run_loop(signals).await)
 }
 
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, String> {
-    let listener = TcpListener::bind(&listen::candidates(address)[..]).await;
-    listener.map_err(|error| format!("{flag} {address}: {error}"))
-}
-
 struct Controller {
-    /// `None` if the kubelet asks nothing.
-    startup_probes: Option<Rc<StartupProbes>>,
     declared_containers: Vec<Container>,
     podinfo: PathBuf,
     status_trust: StatusTrust,
@@ -181,7 +165,6 @@ impl Controller {
         let api = identity.map(|identity| ApiTask::spawn(identity, Rc::clone(&metrics), sender));
         let ip = args.pod_ips.flatten().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let mut controller = Controller {
-            startup_probes: args.probe_addr.map(|_| Rc::default()),
             declared_containers: declared,
             podinfo: args.podinfo.clone(),
             status_trust: StatusTrust::new(
@@ -227,8 +210,7 @@ impl Controller {
         loop {
             if let Some(signal) = self.exit_rule.ending_signal(&self.pod, now()) {
                 // Exit code 0 would hide that the hook never succeeded.
-                let is_hooked = self.startup_probes.as_ref().is_some_and(|probes| probes.is_sidecar_started.get())
-                    || self.publisher.board.has_hook_succeeded(&self.pod.epoch.id);
+                let is_hooked = self.publisher.board.has_hook_succeeded(&self.pod.epoch.id);
                 let exit = if is_hooked { Exit::Released } else { Exit::Terminated };
                 info!(signal, code = exit.code(), "exiting");
                 return exit;
@@ -282,7 +264,6 @@ impl Controller {
         if has_changed {
             self.publisher.publish(&self.pod);
         }
-        self.startup_probes.iter().for_each(|probes| probes.update(self.pod.starts()));
         let is_release = self.update_gates();
         if has_changed || is_release {
             self.publisher.publish_to_api(&self.pod);

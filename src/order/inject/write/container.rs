@@ -11,7 +11,6 @@ use crate::order::inject::container_list::replace_probes;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::{checks, parts, user_hooks};
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
-use crate::order::sidecar_settings::PROBE_PORT;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -42,10 +41,7 @@ impl Writer<'_> {
             PlannedMode::Gate(gate) => {
                 self.write_gate(&own, gate, &place)?;
                 // The sidecar can run a startupProbe for the gate only if the probe is in the sidecar's list.
-                let asks_sidecar = self.settings.port(PROBE_PORT).is_some();
-                let by_sidecar = |probe: &&Probe| {
-                    !probe.is_exec() && (asks_sidecar || checks::agent_check(container, probe).is_none())
-                };
+                let by_sidecar = |probe: &&Probe| !probe.is_exec() && checks::agent_check(container, probe).is_none();
                 let startup_probe =
                     container.startup_probe.as_ref().filter(|_| planned.waits_in_gate()).filter(by_sidecar);
                 entry.startup_probe = entry.startup_probe.or_else(|| startup_probe.cloned());

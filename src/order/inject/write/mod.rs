@@ -7,7 +7,7 @@ use crate::core::container::Container;
 use crate::core::container_list::parse_list;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::Spec;
-use crate::order::declare::{Publish, SidecarPlacement, keys};
+use crate::order::declare::{SidecarPlacement, keys};
 use crate::order::dollars;
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
 use crate::order::finding::{Finding, has_errors};
@@ -17,7 +17,7 @@ use crate::order::inject::outcome::{Injected, Options};
 use crate::order::inject::{by_hand, container_list, istio, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, PlannedMode, Waiters};
 use crate::order::resources;
-use crate::order::sidecar_settings::{PORTS, PROBE_PORT, SidecarSettings};
+use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::Value;
 use writer::Writer;
 
@@ -84,32 +84,17 @@ impl Writer<'_> {
         Ok(self.insert(&Place::spec(field), Some(0), sidecar)?)
     }
 
-    /// Returns the settings of podgate's programs. Removes each port that is not free or cannot be used in this Pod,
-    /// and adds a warning.
+    /// Returns the settings of podgate's programs. Removes the port for metrics with a warning if another container uses
+    /// it.
     fn sidecar_settings(&mut self) -> SidecarSettings {
         let mut settings = self.options.sidecar_settings.overridden_by(&self.plan.sidecar_settings);
         let spec = Spec::read(self.template, &mut Vec::new());
-        if !self.plan.containers.iter().any(ContainerPlan::waits_in_gate) {
-            settings.remove(PROBE_PORT);
-        }
-        for setting in PORTS {
-            let is_probe = setting == PROBE_PORT && settings.port(setting).is_some();
-            let (what, at) = if let Some(own) = settings.port_owner(setting, &spec) {
-                (format!("because container {} uses the same port", own.name), own.place().to("ports"))
-            } else if is_probe && Place::spec("hostNetwork").of(self.template) == Some(&true.into()) {
-                ("because the Pod uses the network of the node".to_owned(), Place::spec("hostNetwork"))
-            } else if is_probe && istio::is_expected(self.template) {
-                ("because Istio would redirect the probes to its proxy".to_owned(), Place::spec("containers"))
-            } else if is_probe && self.plan.publish == Publish::Board {
-                let why = "because the sidecar needs the API to detect the end of some containers";
-                (why.to_owned(), parts::annotation_place(keys::PUBLISH))
-            } else {
-                continue;
-            };
-            let what = format!("podgate ignores the setting {setting}, {what}");
+        if let Some(own) = settings.metrics_port_owner(&spec) {
+            let (what, at) = (format!("because container {} uses the same port", own.name), own.place().to("ports"));
+            let what = format!("podgate ignores the setting metrics, {what}");
             let fix = format!("remove the setting from {}, or write a free port", keys::SIDECAR);
             self.findings.push(Finding::warning("unused-annotation", at, what).fix(fix));
-            settings.remove(setting);
+            settings.remove_metrics();
         }
         settings
     }

@@ -5,7 +5,7 @@ mod confirmations;
 mod hold;
 
 use crate::input::pod_facts::PodFacts;
-use crate::model::track::{ContainerTrack, DirectoryState, Start};
+use crate::model::track::{ContainerTrack, DirectoryState};
 use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{KubeletReady, resolve_state};
@@ -15,7 +15,7 @@ use podgate::core::report::{ALL_CONTAINERS, PreStopState, Report};
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{REASON_ENDED, REVISION_MAX, Snapshot};
 use podgate::core::state::{Stage, State};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime};
 
 /// One run of the sidecar.
@@ -295,12 +295,6 @@ impl PodModel {
         let is_due = !self.is_deleting && self.tracks.iter().all(|track| is_last(track) || is_over(track));
         let runs = |track: &ContainerTrack| track.running_id().is_some() && !track.is_gate_closed();
         self.tracks.iter().filter(move |track| is_due && is_last(track) && runs(track))
-    }
-
-    /// Returns the starts of the containers that have a gate, by the container's name.
-    pub(crate) fn starts(&self) -> BTreeMap<String, Start> {
-        let gates = self.tracks.iter().filter(|track| track.spec.mode == Mode::Entrypoint);
-        gates.map(|track| (track.spec.name.clone(), track.start())).collect()
     }
 
     /// Returns the running containers that have a preStop hook.

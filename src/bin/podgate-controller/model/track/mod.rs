@@ -75,16 +75,6 @@ pub(crate) struct DirectoryState {
     pub(crate) is_listening: bool,
 }
 
-/// Start of a container that has a gate.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Start {
-    /// Time at which the gate of the running incarnation was found open; `None` while the gate is closed.
-    pub(crate) opened_at: Option<Instant>,
-    /// True if the container's own startupProbe has passed. Also true if the sidecar runs no such probe.
-    pub(crate) has_passed_probe: bool,
-    pub(crate) is_ready: bool,
-}
-
 impl ContainerTrack {
     pub(super) fn new(spec: Container, is_resumed: bool) -> ContainerTrack {
         ContainerTrack { spec, is_resumed, ..ContainerTrack::default() }
@@ -210,15 +200,6 @@ impl ContainerTrack {
 
     fn runs_startup_probe(&self) -> bool {
         self.spec.startup_probe.as_ref().is_some_and(|probe| !probe.is_exec())
-    }
-
-    pub(super) fn start(&self) -> Start {
-        let is_open = !self.has_ended() && !self.is_gate_closed();
-        Start {
-            opened_at: self.gate.as_ref().filter(|_| is_open).and_then(|gate| gate.opened_at),
-            has_passed_probe: !self.runs_startup_probe() || self.startup_ticket().is_some(),
-            is_ready: self.state == State::Ready,
-        }
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -9,7 +9,7 @@ use podgate::core::report::Process as ProcessId;
 use podgate::core::sources::{PodView, Source};
 use podgate::core::until::{WaitCondition, WantedState};
 use proptest::prelude::*;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// One event, as numbers: its kind, the container, and a choice whose meaning depends on the kind.
 type Step = (u8, u8, u8);
