@@ -31,7 +31,7 @@ mod scene {
 
 use clock::{eventually, wall_ms};
 use cluster::{kubectl, run_script, try_kubectl};
-use pod::{Pod, SidecarPlacement, server};
+use pod::{Pod, server};
 use quantile::{median, quantile};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -85,8 +85,8 @@ fn main() {
 }
 
 fn variants() -> Vec<(&'static str, Value)> {
-    let with = |sidecar| Pod::new("app", [server("app")]).sidecar(sidecar).json();
-    let mut plain = with(SidecarPlacement::Native);
+    let native = Pod::new("app", [server("app")]).json();
+    let mut plain = native.clone();
     plain["spec"]["initContainers"] = json!([]);
     plain["spec"]["volumes"] = json!([{"name": "podgate", "emptyDir": {"medium": "Memory"}}]);
     plain["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "podgate", "mountPath": "/podgate"}]);
@@ -99,7 +99,6 @@ fn variants() -> Vec<(&'static str, Value)> {
     let mut hooked = idle.clone();
     hooked["spec"]["initContainers"][0]["lifecycle"] =
         json!({"postStart": {"exec": {"command": ["/testserver", "check", "/testserver"]}}});
-    let native = with(SidecarPlacement::Native);
     let mut without_hook = native.clone();
     without_hook["spec"]["initContainers"][0]["lifecycle"].take();
     // The image contains the agent, so no hook has to wait until the agent is installed.
@@ -116,7 +115,6 @@ fn variants() -> Vec<(&'static str, Value)> {
         ("with an idle native sidecar that has an exec postStart hook", hooked),
         ("with podgate's sidecar as a native sidecar", native),
         ("the same without its hook", without_hook),
-        ("with podgate's sidecar as the first container", with(SidecarPlacement::FirstContainer)),
     ];
     if std::env::args().any(|word| word == "--image-volume") {
         variants.push(("without its hook, with an image volume", by_image));

@@ -70,7 +70,6 @@ Deployment/shop (pod.yaml:2)
   waits    at most 5m until the last container starts or a gate times out
   timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again
   stops    web, then api and cache, then db; within 30s
-  sidecar  native, first of the init containers
 
 1 template checked: 0 errors, 0 warnings, 0 notes
 "

@@ -73,10 +73,6 @@ fn readiness_of_a_native_sidecar_is_waited_for() {
     let sidecar = injected["spec"]["initContainers"][0]["env"].to_string();
     assert!(sidecar.contains("15021") && sidecar.contains("readinessProbe"), "{sidecar}");
 
-    let first = json!({"podgate.io/order": "mesh, app", "podgate.io/sidecar-position": "first"});
-    let (injected, _) = inject_checked(&pod(first));
-    assert_eq!(listed(&injected, "containers"), ["mesh None", "db None", "app Entrypoint mesh=Ready"]);
-
     let mut held = ordered("mesh, app");
     held["spec"]["containers"][1]["command"].take();
     let (injected, _) = inject_checked(&held);

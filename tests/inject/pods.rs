@@ -140,7 +140,6 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
             ("podgate.io/on-dependency-restart", rarely(select(vec![json!("restart"), json!("ignore")]).boxed())),
             ("podgate.io/fail-fast", rarely(select(vec![json!("true"), json!("false")]).boxed())),
             ("podgate.io/stop-order", rarely(select(vec![json!("none"), json!("reverse")]).boxed())),
-            ("podgate.io/sidecar-position", rarely(select(vec![json!("first"), json!("native")]).boxed())),
             ("podgate.io/publish", rarely(select(vec![json!("board"), json!("api")]).boxed())),
             ("podgate.io/job-sidecars", prop_oneof![19 => Just(None), 1 => Just(Some(json!(first)))].boxed()),
             ("kubectl.kubernetes.io/default-container", rarely(Just(json!(first)).boxed())),

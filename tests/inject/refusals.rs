@@ -255,14 +255,11 @@ fn users_fields_may_change_after_the_injection() {
 
 #[test]
 fn finding_places_match_the_injected_template() {
-    // Because the sidecar comes first, the indexes of all other containers differ from the original.
-    let mut template = pod();
-    template["metadata"]["annotations"]["podgate.io/sidecar-position"] = json!("first");
-    let mut done = injected(&template).value;
-    done["spec"]["containers"][2]["readinessProbe"] = json!({"tcpSocket": {}});
+    let mut done = injected(&pod()).value;
+    done["spec"]["containers"][1]["readinessProbe"] = json!({"tcpSocket": {}});
     let found = rejection(&done);
     assert!(
-        found.iter().any(|finding| finding.at.to_string() == "spec.containers[2].readinessProbe"),
+        found.iter().any(|finding| finding.at.to_string() == "spec.containers[1].readinessProbe"),
         "{}",
         lines(&found)
     );

@@ -266,19 +266,11 @@ pub(crate) fn add_stepping_clock(container: &mut Value, seconds: i64) {
     container["env"].as_array_mut().expect("a list").extend(variables);
 }
 
-/// Position of the sidecar in the Pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SidecarPlacement {
-    Native,
-    FirstContainer,
-}
-
 /// A Pod with the sidecar and the containers, in list order.
 #[derive(Debug, Clone)]
 pub(crate) struct Pod {
     pub(crate) name: String,
     containers: Vec<Container>,
-    sidecar: SidecarPlacement,
     sidecar_args: Vec<String>,
     has_token: bool,
     /// Size of the clock step, in seconds.
@@ -295,17 +287,11 @@ impl Pod {
         Pod {
             name: name.to_owned(),
             containers: containers.into_iter().collect(),
-            sidecar: SidecarPlacement::Native,
             sidecar_args: Vec::new(),
             has_token: true,
             clock_step_seconds: None,
             patch: json!({}),
         }
-    }
-
-    pub(crate) fn sidecar(mut self, sidecar: SidecarPlacement) -> Self {
-        self.sidecar = sidecar;
-        self
     }
 
     /// Adds arguments for the sidecar.
@@ -376,14 +362,7 @@ impl Pod {
                 add_stepping_clock(container, seconds);
             }
         }
-        match self.sidecar {
-            SidecarPlacement::Native => pod["spec"]["initContainers"] = json!([sidecar]),
-            SidecarPlacement::FirstContainer => {
-                sidecar.as_object_mut().expect("an object").remove("restartPolicy");
-                pod["spec"].as_object_mut().expect("an object").remove("initContainers");
-                containers.insert(0, sidecar);
-            }
-        }
+        pod["spec"]["initContainers"] = json!([sidecar]);
         pod["spec"]["containers"] = containers.into();
         pod["spec"]["terminationGracePeriodSeconds"] = 5.into();
         merge(&mut pod, self.patch.clone());

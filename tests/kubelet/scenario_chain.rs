@@ -3,7 +3,7 @@
 use crate::clock::eventually;
 use crate::cluster::requests_of;
 use crate::orders::{chain, chain_containers};
-use crate::pod::{Pod, SidecarPlacement, server};
+use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use std::thread::sleep;
 use std::time::Duration;
@@ -26,19 +26,6 @@ fn chain_of_three_starts_in_order() {
         assert_eq!(up.podgate_state(name), Some("Ready"), "{name}");
     }
     assert_eq!(up.annotation("sandbox.podgate.io/order"), Some("db,api,web"));
-}
-
-#[test]
-#[ignore = "needs a cluster: make e2e"]
-fn chain_starts_in_order_with_sidecar_as_first_container() {
-    let scene = Scene::shared("first-container");
-    scene.grant_pod_access();
-    let run = scene.create(&chain("first-container", "1500ms").sidecar(SidecarPlacement::FirstContainer));
-    run.wait_until_up();
-    let lives = run.assert_order(&["db", "api", "web"]);
-    for gated in &lives[..2] {
-        assert_eq!(gated.last_message(), MET, "{}", gated.name);
-    }
 }
 
 /// `db` takes longer to become ready than any of the kubelet's probe periods or back-offs.

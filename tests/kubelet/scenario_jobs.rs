@@ -3,29 +3,25 @@
 use crate::clock::eventually;
 use crate::cluster::{TESTSERVER_IMAGE, kubectl, kubectl_json, minor_version};
 use crate::injected::inject_manifest;
-use crate::pod::{Container, Pod, SidecarPlacement, server};
+use crate::pod::{Container, Pod, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// A sidecar that is a regular container exits with 0 after all other containers, so that the Pod completes. The
-/// kubelet terminates a native sidecar.
+/// The kubelet terminates the sidecar when all other containers have ended.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pod_completes_when_all_containers_exit() {
     let scene = Scene::shared("completes");
     scene.grant_pod_access();
-    for (name, sidecar) in [("first", SidecarPlacement::FirstContainer), ("native", SidecarPlacement::Native)] {
-        let db = server("db").http(8001).hook(&[]).args(&["--exit-after", "6s"]);
-        let app = server("app").args(&["--exit-after", "2s"]);
-        let pod = Pod::new(name, [db, app]).sidecar(sidecar).with(json!({"spec": {"restartPolicy": "Never"}}));
-        let run = scene.create(&pod);
-        let phase = eventually("the Pod completes", 60, || {
-            let phase = kubectl(&["-n", &scene.namespace, "get", "pod", name, "-o", "jsonpath={.status.phase}"]);
-            ["Succeeded", "Failed"].contains(&phase.as_str()).then_some(phase)
-        });
-        assert_eq!(phase, "Succeeded", "{name}");
-        run.assert_order(&["db", "app"]);
-    }
+    let db = server("db").http(8001).hook(&[]).args(&["--exit-after", "6s"]);
+    let app = server("app").args(&["--exit-after", "2s"]);
+    let run = scene.create(&Pod::new("completes", [db, app]).with(json!({"spec": {"restartPolicy": "Never"}})));
+    let phase = eventually("the Pod completes", 60, || {
+        let phase = kubectl(&["-n", &scene.namespace, "get", "pod", "completes", "-o", "jsonpath={.status.phase}"]);
+        ["Succeeded", "Failed"].contains(&phase.as_str()).then_some(phase)
+    });
+    assert_eq!(phase, "Succeeded");
+    run.assert_order(&["db", "app"]);
 }
 
 /// Creates a Job with `app` and a `proxy` that would run forever. `proxy` has the gate flag `--stop-after app`.

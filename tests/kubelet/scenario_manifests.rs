@@ -52,12 +52,6 @@ fn example_pod_starts_in_order() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn example_pod_with_first_container_starts_in_order() {
-    assert_example_starts("pod-first-container.yaml", "ordered-first-container");
-}
-
-#[test]
-#[ignore = "needs a cluster: make e2e"]
 fn example_pod_in_hold_mode_starts_in_order() {
     assert_example_starts("pod-hold.yaml", "ordered-hold");
 }

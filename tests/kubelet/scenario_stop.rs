@@ -5,7 +5,7 @@ use crate::cluster::try_kubectl;
 use crate::incarnation_log::IncarnationLog;
 use crate::node_logs::NodeLogs;
 use crate::orders::gated_chain_containers;
-use crate::pod::{Container, Pod, SidecarPlacement, server};
+use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene};
 use serde_json::json;
 
@@ -42,13 +42,13 @@ pub(crate) fn assert_stop_order(lives: &[IncarnationLog], names: &[&str]) {
     }
 }
 
-fn assert_chain_stops_in_reverse(name: &str, sidecar: SidecarPlacement, containers: [Container; 3]) {
+fn assert_chain_stops_in_reverse(name: &str, containers: [Container; 3]) {
     let scene = Scene::shared(name);
     if !Scene::can_inject_faults(name) {
         return;
     }
     scene.grant_pod_access();
-    let run = scene.create(&Pod::new(name, containers).sidecar(sidecar).with(grace(30)));
+    let run = scene.create(&Pod::new(name, containers).with(grace(30)));
     let logs = NodeLogs::follow(&scene.namespace, name);
     run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);
@@ -69,15 +69,7 @@ fn gated_with_pre_stop() -> [Container; 3] {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn containers_stop_in_reverse_order() {
-    assert_chain_stops_in_reverse("stop-reverse", SidecarPlacement::Native, gated_with_pre_stop());
-}
-
-/// The sidecar receives SIGTERM together with all other containers, but keeps running as long as the other containers
-/// need the sidecar.
-#[test]
-#[ignore = "needs a cluster: make e2e"]
-fn containers_stop_in_reverse_order_with_first_container_sidecar() {
-    assert_chain_stops_in_reverse("stop-first", SidecarPlacement::FirstContainer, gated_with_pre_stop());
+    assert_chain_stops_in_reverse("stop-reverse", gated_with_pre_stop());
 }
 
 /// The preStop hooks detect exits by the tethers that postStart hooks leave behind. `web` has no postStart hook, so the
@@ -90,7 +82,7 @@ fn hooked_containers_stop_in_reverse_order() {
         server("api").http(8002).hook(&["--tether"]).pre_stop(&["--check-closed", "tcp://127.0.0.1:8003"]),
         server("web").http(8003),
     ];
-    assert_chain_stops_in_reverse("stop-hooks", SidecarPlacement::Native, containers);
+    assert_chain_stops_in_reverse("stop-hooks", containers);
 }
 
 /// `api`, which is between `db` and `web`, has failed before the Pod is deleted.

@@ -2,7 +2,7 @@ mod properties;
 mod states;
 
 use podgate::core::container::Mode;
-use podgate::order::declare::{Publish, SidecarPlacement, annotation_place};
+use podgate::order::declare::{Publish, annotation_place};
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::kubernetes_version::Version;
@@ -106,10 +106,7 @@ fn plan_matches_the_handwritten_manifests() {
     let parents: Vec<bool> = plan.containers.iter().map(needs_parent).collect();
     assert_eq!(parents, [false; 3], "the tether shows the exit of each container");
     assert!(plan.containers.iter().all(|p| p.timeout.as_secs() == 300 && !p.continue_on_timeout));
-    assert_eq!(
-        (plan.grace.as_secs(), plan.sidecar_placement, plan.publish),
-        (30, SidecarPlacement::Native, Publish::Api)
-    );
+    assert_eq!((plan.grace.as_secs(), plan.publish), (30, Publish::Api));
 }
 
 #[test]
@@ -135,12 +132,6 @@ fn impossible_hold_mode_is_rejected_with_the_ways_out() {
     let set = "api is set to hold mode, which ";
     for (known, more, start, end) in [
         (&any, ("podgate.io/publish", "board"), unknown, "needs the API server, but podgate.io/publish is board"),
-        (
-            &any,
-            ("podgate.io/sidecar-position", "first"),
-            unknown,
-            "needs a native sidecar, but podgate.io/sidecar-position is first",
-        ),
         (&old, ("podgate.io/on-timeout", "fail"), unknown, "needs Kubernetes 1.35, but this is 1.34"),
         (&old, ("mode.podgate.io/api", "hold"), set, "needs Kubernetes 1.35, but this is 1.34"),
         (
@@ -167,11 +158,8 @@ fn impossible_hold_mode_is_rejected_with_the_ways_out() {
     let hold = template(&["db", "api"], &[("podgate.io/order", "db, api"), ("podgate.io/mode", "hold")]);
     let fix = "write mode.podgate.io/api: entrypoint, or write mode.podgate.io/api: post-start";
     assert_eq!(plan(&hold, &old).unwrap_err()[0].fix, fix);
-    let first = |containers: &[&str]| {
-        let position = ("podgate.io/sidecar-position", "first");
-        plan(&template(containers, &[("podgate.io/order", "db, api"), position]), &old)
-    };
-    assert_eq!(plan_summary(&first(&["db!", "api"]).unwrap()), ["db none", "api gate db=Ready"]);
+    let gated = plan(&template(&["db!", "api"], &[("podgate.io/order", "db, api")]), &old).unwrap();
+    assert_eq!(plan_summary(&gated), ["db none", "api gate db=Ready"]);
     let new = KnownFacts { kubernetes: Some(Version::WITH_HOLD), ..KnownFacts::default() };
     let held = plan(&template(&["db!", "api!"], &[("podgate.io/order", "db, api")]), &new).unwrap();
     assert_eq!(plan_summary(&held), ["db none", "api held db=Ready"]);

@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Pods with hooks.
-const HOOKED: [&str; 2] = ["pod.yaml", "pod-first-container.yaml"];
+const HOOKED: [&str; 1] = ["pod.yaml"];
 /// Pods with gates.
 const GATED: [&str; 2] = ["pod-entrypoint.yaml", "job.yaml"];
 /// Pod in hold mode.
 const HELD: &str = "pod-hold.yaml";
-const PODS: [&str; 5] = [HOOKED[0], HOOKED[1], GATED[0], GATED[1], HELD];
+const PODS: [&str; 4] = [HOOKED[0], GATED[0], GATED[1], HELD];
 /// Directory in which Kubernetes clients look for the token.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 

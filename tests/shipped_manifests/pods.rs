@@ -142,16 +142,3 @@ fn pods_are_restricted_and_have_the_default_resources() {
         }
     }
 }
-
-#[test]
-fn hooked_pods_differ_only_in_the_sidecars_position() {
-    let [native, first] = HOOKED.map(pod);
-    let ((native_sidecar, native_apps), (first_sidecar, first_apps)) = (parts(&native), parts(&first));
-    assert_eq!(native_apps, first_apps);
-    assert_eq!(native["spec"]["volumes"], first["spec"]["volumes"]);
-    let mut native_sidecar = native_sidecar.clone();
-    assert_eq!(native_sidecar["restartPolicy"].take(), "Always");
-    native_sidecar.as_object_mut().expect("an object").remove("restartPolicy");
-    assert_eq!(native_sidecar, *first_sidecar);
-    assert!(first["spec"]["initContainers"].is_null());
-}

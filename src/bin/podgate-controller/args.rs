@@ -11,15 +11,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const HELP: &str = "\
-Runs as a native sidecar (an init container with restartPolicy: Always), or as the first container of the
-Pod, with the postStart hook `podgate-controller ready`. See manifests/pod.yaml.
+Runs as a native sidecar (an init container with restartPolicy: Always), with the postStart hook
+`podgate-controller ready`. See manifests/pod.yaml.
 
 Fields of --containers, as in the Pod API: name, ports, startupProbe, readinessProbe, restartPolicy;
 podgate's own: mode (entrypoint, hold, post-start or none), until, preStop, quit, timeoutSeconds and
 continueOnTimeout (hold mode only).
 
 Exit codes:
-  0    stopped by a signal after its postStart hook succeeded, or all other containers have ended
+  0    stopped by a signal after its postStart hook succeeded
   64   wrong flag or argument
   78   wrong setup, for example a volume is missing or not writable
   143  stopped by a signal before its postStart hook succeeded";

@@ -58,18 +58,6 @@ pub enum StopOrder {
 }
 
 words! {
-    /// Position of podgate's sidecar.
-    #[derive(Default)]
-    SidecarPlacement {
-        /// First among the init containers, with `restartPolicy: Always`.
-        #[default]
-        Native = "native",
-        /// First among the regular containers.
-        First = "first",
-    }
-}
-
-words! {
     /// Target to which the sidecar publishes states.
     #[derive(Default)]
     Publish {
@@ -136,8 +124,6 @@ pub struct Declaration {
     pub stop_order: StopOrder,
     /// Containers in `podgate.io/job-sidecars`.
     pub sidecars: Vec<Item>,
-    /// Value of `podgate.io/sidecar-position`.
-    pub sidecar_placement: SidecarPlacement,
     /// Value of `podgate.io/sidecar-resources`, as the container field `resources`.
     pub sidecar_resources: Option<Value>,
     /// Value of `podgate.io/sidecar`.

@@ -19,8 +19,6 @@ pub const ON_DEPENDENCY_RESTART: &str = "podgate.io/on-dependency-restart";
 pub const STOP_ORDER: &str = "podgate.io/stop-order";
 /// Containers of a Job that podgate stops when all other containers have exited.
 pub const JOB_SIDECARS: &str = "podgate.io/job-sidecars";
-/// Position of podgate's sidecar: `native` or `first`.
-pub const SIDECAR_POSITION: &str = "podgate.io/sidecar-position";
 /// Requests and limits of podgate's sidecar, such as `requests.cpu=10m, limits.memory=32Mi`.
 pub const SIDECAR_RESOURCES: &str = "podgate.io/sidecar-resources";
 /// Log, metrics and probes of podgate's sidecar, such as `log=debug, metrics=9090`.
@@ -60,7 +58,7 @@ pub const FAIL_FAST_PREFIX: &str = "fail-fast.podgate.io/";
 pub const ON_DEPENDENCY_RESTART_PREFIX: &str = "on-dependency-restart.podgate.io/";
 
 /// Keys that apply to the whole Pod.
-pub const POD_KEYS: [&str; 13] = [
+pub const POD_KEYS: [&str; 12] = [
     ORDER,
     MODE,
     TIMEOUT,
@@ -69,7 +67,6 @@ pub const POD_KEYS: [&str; 13] = [
     ON_DEPENDENCY_RESTART,
     STOP_ORDER,
     JOB_SIDECARS,
-    SIDECAR_POSITION,
     SIDECAR_RESOURCES,
     SIDECAR,
     PUBLISH,

@@ -15,7 +15,7 @@ mod undeclared;
 mod values;
 
 pub use correct::parse_list;
-pub use declaration::{Declaration, Edge, Publish, RequestedMode, Setting, SidecarPlacement, StopOrder};
+pub use declaration::{Declaration, Edge, Publish, RequestedMode, Setting, StopOrder};
 pub(crate) use key_check::{check_key, concerns_podgate};
 pub use keys::{annotation_place, container_annotation_place, is_declared, is_recorded_image};
 pub use reader::read_annotations;

@@ -148,7 +148,6 @@ impl Reader<'_, '_> {
             keys::JOB_SIDECARS => {
                 declaration.sidecars = values.list(text, &at, grammar::SIDECARS).into_iter().flatten().collect();
             }
-            keys::SIDECAR_POSITION => declaration.sidecar_placement = values.word(text, &at),
             keys::SIDECAR_RESOURCES => declaration.sidecar_resources = values.sidecar_resources(text, &at),
             keys::SIDECAR => declaration.sidecar_settings = values.sidecar_settings(text, &at),
             keys::PUBLISH => declaration.publish = values.word(text, &at),

@@ -3,7 +3,7 @@
 use crate::core::command::{AgentCommand, OwnLine};
 use crate::core::container::{Container, Probe};
 use crate::core::names;
-use crate::order::declare::{Publish, SidecarPlacement};
+use crate::order::declare::Publish;
 use crate::order::edit::Place;
 use crate::order::inject::outcome::Options;
 use crate::order::plan::{Plan, PlannedMode};
@@ -170,7 +170,7 @@ pub(super) fn sidecar(
     settings: &SidecarSettings,
     options: &Options,
 ) -> Value {
-    let (place, publish) = (plan.sidecar_placement, plan.publish);
+    let publish = plan.publish;
     let variable = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let user = options.has_fixed_user.then_some(65532);
     let publish_board = (publish == Publish::Board).then(|| ["--publish", "board"].map(str::to_owned));
@@ -193,7 +193,7 @@ pub(super) fn sidecar(
         "name": SIDECAR,
         "image": options.image,
         "imagePullPolicy": options.image_pull_policy,
-        "restartPolicy": (place == SidecarPlacement::Native).then_some("Always"),
+        "restartPolicy": "Always",
         "command": [CONTROLLER_PATH],
         "args": (!arguments.is_empty()).then_some(arguments),
         "ports": ports,

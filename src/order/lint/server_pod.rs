@@ -38,7 +38,7 @@ pub fn check_returned(
     findings.extend(moved.map(|finding| Finding { at: place(template, SIDECAR_NAME), ..finding }));
     let Ok(expected) = last else { return findings };
     let listed = inject::sidecar_list(expected).unwrap_or_default();
-    findings.extend(check_list_order(expected, returned));
+    findings.extend(check_list_order(returned));
     let version = |pod| inject::injected_version(pod).unwrap_or_default();
     let (own, other) = (version(expected), version(returned));
     if own != other && !other.is_empty() {
@@ -87,25 +87,20 @@ fn lost_restart_policies(template: &Value, wanted: &[&Value; 2], returned: &Valu
         let what = format!(
             "a webhook of the cluster removes restartPolicy: Always from {name}, so the Pod waits forever for {name} to exit"
         );
-        let alternative = if name == SIDECAR_NAME { ", or set podgate.io/sidecar-position: first" } else { "" };
-        let fix = format!("update that webhook to a version that supports native sidecars{alternative}");
+        let fix = "update that webhook to a version that supports native sidecars";
         Finding::error("native-lost", place(template, name), what).fix(fix)
     };
     with(returned, false).into_iter().filter(|name| natives.contains(name)).map(finding).collect()
 }
 
-/// Reports moved containers in a Pod with hooks, and a regular sidecar of podgate that is no longer first. The
-/// sidecar's list has the containers in the order for which podgate has written the hooks.
-fn check_list_order(expected: &Value, returned: &Value) -> Option<Finding> {
-    let listed = inject::sidecar_list(returned)?;
-    let has_hooks = listed.iter().any(|own| own.mode == Mode::PostStart);
-    let is_listed = |name: &&str| *name == SIDECAR_NAME || listed.iter().any(|own| own.name == *name);
+/// Reports moved containers in a Pod with hooks. The sidecar's list has the containers in the order for which podgate
+/// has written the hooks.
+fn check_list_order(returned: &Value) -> Option<Finding> {
+    let listed = inject::sidecar_list(returned).filter(|list| list.iter().any(|own| own.mode == Mode::PostStart))?;
     let names = Place::spec("containers").items(returned).iter().filter_map(|own| own["name"].as_str());
-    let found: Vec<&str> = names.filter(is_listed).collect();
-    let is_first = Place::spec("containers").items(expected).first().is_some_and(|own| own["name"] == SIDECAR_NAME);
-    let wanted = is_first.then_some(SIDECAR_NAME).into_iter().chain(listed.iter().map(|own| own.name.as_str()));
-    let wanted: Vec<&str> = wanted.filter(|name| found.contains(name)).collect();
-    if found == wanted || !has_hooks && (!is_first || found.first() == wanted.first()) {
+    let found: Vec<&str> = names.filter(|name| listed.iter().any(|own| own.name == *name)).collect();
+    let wanted: Vec<&str> = listed.iter().map(|own| own.name.as_str()).filter(|name| found.contains(name)).collect();
+    if found == wanted {
         return None;
     }
     let what = format!(

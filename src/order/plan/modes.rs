@@ -11,9 +11,7 @@ use crate::core::argv::Check;
 use crate::core::until::WantedState;
 use crate::order::declare::ready::Ready;
 use crate::order::declare::spec::{ContainerRef, Spec};
-use crate::order::declare::{
-    Declaration, Publish, RequestedMode, SidecarPlacement, annotation_place, container_annotation_place, keys,
-};
+use crate::order::declare::{Declaration, Publish, RequestedMode, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::kubernetes_version::Version;
@@ -125,8 +123,6 @@ impl ModeResolver<'_> {
             format!("needs Kubernetes {}, but this is {version}", Version::WITH_HOLD)
         } else if self.known.lacks_env_files {
             "needs the feature gate EnvFiles, which is off at this cluster's API server".to_owned()
-        } else if self.declared.sidecar_placement == SidecarPlacement::First {
-            format!("needs a native sidecar, but {} is first", keys::SIDECAR_POSITION)
         } else if let Some(hook) = hooked.keys().next() {
             format!("cannot be combined with post-start mode, which {} has", root_cause(hook, hooked))
         } else {

@@ -55,8 +55,8 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     }
     findings::add_notes(&containers, &mut findings);
     let grace = spec.grace_period();
-    let Declaration { sidecar_placement, sidecar_resources, sidecar_settings, publish, .. } = declared;
-    Ok(Plan { containers, init, sidecar_placement, sidecar_resources, sidecar_settings, publish, grace, findings })
+    let Declaration { sidecar_resources, sidecar_settings, publish, .. } = declared;
+    Ok(Plan { containers, init, sidecar_resources, sidecar_settings, publish, grace, findings })
 }
 
 struct Planner<'a> {

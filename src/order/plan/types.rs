@@ -3,8 +3,8 @@
 use crate::core::argv::Check;
 use crate::core::container::{Mode, Probe};
 use crate::core::until::{WaitCondition, WantedState};
+use crate::order::declare::Publish;
 use crate::order::declare::ready::Ready;
-use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::dollars;
 use crate::order::finding::Finding;
 use crate::order::kubernetes_version::Version;
@@ -21,8 +21,6 @@ pub struct Plan {
     pub containers: Vec<ContainerPlan>,
     /// Init containers and native sidecars that the order names as predecessors, in list order.
     pub init: Vec<InitPlan>,
-    /// Position of podgate's sidecar in the Pod's container lists.
-    pub sidecar_placement: SidecarPlacement,
     /// Declared resources of the sidecar; `None` for the default.
     pub sidecar_resources: Option<Value>,
     /// Settings of podgate's programs in this Pod.

@@ -8,7 +8,6 @@ use humantime::format_duration;
 use podgate::core::container::Mode;
 use podgate::core::text::sanitize;
 use podgate::core::until::WaitCondition;
-use podgate::order::declare::SidecarPlacement;
 use podgate::order::finding::Level;
 use podgate::order::lint::{LintReport, rules};
 use podgate::order::plan::{ContainerPlan, InitPlan, Plan};
@@ -116,11 +115,6 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
         let grace = format_duration(plan.grace);
         let _ = writeln!(out, "  stops    {}; within {grace}", steps.join(", then "));
     }
-    let sidecar = match plan.sidecar_placement {
-        SidecarPlacement::Native => "native, first of the init containers",
-        SidecarPlacement::First => "first of the containers",
-    };
-    let _ = writeln!(out, "  sidecar  {sidecar}");
     if let Some(need) = plan.hold_requirement().filter(|_| template.context.kubernetes.is_none()) {
         let _ = writeln!(out, "  version  {need}");
     }

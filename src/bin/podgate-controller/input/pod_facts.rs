@@ -23,15 +23,10 @@ pub(crate) struct PodFacts {
     /// Native sidecars, then regular containers, each in spec order, without podgate's sidecar.
     pub(crate) containers: Vec<Container>,
     pub(crate) kubelet_statuses: BTreeMap<String, KubeletStatus>,
-    /// True if the sidecar is a regular container and all other regular containers can end for good. The sidecar must
-    /// exit after these containers.
-    pub(crate) must_end_with_others: bool,
     /// Start time of the sidecar's container according to the kubelet, if the container is running.
     pub(crate) own_started_at: Option<SystemTime>,
     /// Restart count of the sidecar's container, from the kubelet.
     pub(crate) own_restarts: u32,
-    /// True if every other regular container has ended for good.
-    pub(crate) have_others_ended: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -82,11 +77,6 @@ pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
         Some((container.name.clone(), kubelet_status(status, &policy(container), &container.restart_policy_rules)))
     };
     let kubelet_statuses: BTreeMap<String, KubeletStatus> = others.iter().filter_map(named_status).collect();
-    let has_ended = |container: &pod::Container| {
-        let status = kubelet_statuses.get(&container.name);
-        status.is_some_and(|status| status.stuck_reason.as_deref() == Some(snapshot::REASON_ENDED))
-    };
-    let regular_others: Vec<&pod::Container> = spec.containers.iter().filter(|c| c.name != own).collect();
     let own_state = statuses.get(own).and_then(|status| status.state.running.as_ref());
     let annotations = pod.metadata.annotations.iter().flatten();
     PodFacts {
@@ -98,10 +88,7 @@ pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
         containers: others.iter().map(|container| container.declared()).collect(),
-        have_others_ended: !regular_others.is_empty() && regular_others.iter().all(|c| has_ended(c)),
         kubelet_statuses,
-        must_end_with_others: spec.containers.iter().any(|container| container.name == own)
-            && regular_others.iter().all(|container| policy(container) != "Always"),
         own_restarts: statuses.get(own).map_or(0, |status| status.restart_count),
         own_started_at: own_state.and_then(|running| running.started_at.as_deref()).and_then(parse_time),
     }
@@ -187,7 +174,7 @@ mod tests {
         let until: Vec<String> = facts.containers[2].until.iter().map(WaitCondition::to_string).collect();
         assert_eq!(until, ["db=Ready", "web=Started", "mesh=Ready"]);
         assert!(facts.containers[2].pre_stop && !facts.containers[1].pre_stop);
-        assert_eq!((facts.resource_version, facts.is_deleting, facts.must_end_with_others), (Some(17), false, false));
+        assert_eq!((facts.resource_version, facts.is_deleting), (Some(17), false));
         assert_eq!(facts.annotations.len(), 2);
     }
 
@@ -230,21 +217,6 @@ mod tests {
             assert_eq!((status.running_id.as_deref(), status.stuck_reason.as_deref()), (running_id, stuck_reason));
             assert_eq!(status.termination, termination.map(|(id, code)| (id.to_owned(), code)));
             assert!(status.is_ready);
-        }
-    }
-
-    #[test]
-    fn regular_sidecar_must_end_when_others_can_end() {
-        for (policy, must_end, have_ended) in
-            [("Always", false, false), ("OnFailure", true, true), ("Never", true, true)]
-        {
-            let facts = facts(json!({
-                "metadata": {},
-                "spec": {"restartPolicy": policy, "containers": [{"name": "podgate"}, {"name": "app"}]},
-                "status": {"containerStatuses": [
-                    {"name": "app", "state": {"terminated": {"exitCode": 0}}}, {"name": "podgate", "state": {"running": {}}}]}
-            }));
-            assert_eq!((facts.must_end_with_others, facts.have_others_ended), (must_end, have_ended), "{policy}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Determines each container's state from all evidence. The modules do no I/O, so tests pass all evidence as values.
 
 pub(crate) mod confirmation;
-pub(crate) mod exit_rule;
 pub(crate) mod hold_gate;
 pub(crate) mod milestones;
 pub(crate) mod pod;

@@ -29,7 +29,6 @@ impl Controller {
         self.pod.set_containers(merge_containers(&self.declared_containers, &facts.containers));
         self.directories.create(self.pod.tracks.iter().map(|track| &track.spec));
         self.pod.on_pod_update(facts, trusted, now());
-        self.exit_rule.on_pod_update(facts, trusted);
         if !trusted {
             return;
         }

@@ -7,7 +7,7 @@ use tracing::{error, info};
 impl Controller {
     /// Opens and closes gates as the published states require. Returns true if a patch must now release a container.
     pub(super) fn update_gates(&mut self) -> bool {
-        let Some(files) = self.hold_files.as_ref().filter(|_| self.exit_rule.signal.is_none()) else { return false };
+        let Some(files) = &self.hold_files else { return false };
         self.pod.update_gates(now(), wall_clock(), |container, open| {
             let written = files.set(container, open);
             match &written {
@@ -27,11 +27,10 @@ impl Controller {
         !due.is_empty()
     }
 
-    /// Closes all gates, until [`update_gates`](Controller::update_gates) opens them again.
-    pub(super) fn close_gates(&mut self) {
+    /// Closes all gates.
+    pub(super) fn close_gates(&self) {
         if let Some(Err(error)) = self.hold_files.as_ref().map(|files| files.close_all()) {
             error!(%error, "cannot close the gates");
         }
-        self.pod.reset_gates();
     }
 }

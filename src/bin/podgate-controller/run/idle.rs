@@ -33,7 +33,7 @@ impl Controller {
         self.ready_filters.clear();
         // The watch stays open if only the kubelet can report that other containers have ended.
         let quits = self.pod.tracks.iter().any(|track| track.spec.quit.is_some());
-        let needs_watch = self.exit_rule.must_end_with_others || quits || self.pod.needs_pod_watch();
+        let needs_watch = quits || self.pod.needs_pod_watch();
         if let Some(api) = self.publisher.api.as_mut().filter(|_| !needs_watch) {
             api.stop_watching();
             self.status_trust.outdated = None;

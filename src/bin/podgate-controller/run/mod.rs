@@ -10,7 +10,6 @@ use crate::args::RunArgs;
 use crate::clock::{now, wall_clock};
 use crate::input::directories::Directories;
 use crate::input::pod_facts::PodFacts;
-use crate::model::exit_rule::ExitRule;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::{Epoch, PodModel};
 use crate::model::rate_limit::restart_delay;
@@ -116,7 +115,6 @@ struct Controller {
     ready_filters: BTreeMap<String, ReadyFilter>,
     pod_updates: mpsc::Receiver<PodFacts>,
     idling: Idling,
-    exit_rule: ExitRule,
     /// Ids of the containers that the sidecar has asked to exit.
     asked_to_quit: BTreeSet<Option<String>>,
 }
@@ -179,7 +177,6 @@ impl Controller {
             ready_filters: BTreeMap::new(),
             pod_updates,
             idling: Idling::default(),
-            exit_rule: ExitRule::default(),
             asked_to_quit: BTreeSet::new(),
         };
         controller.directories.create(controller.pod.tracks.iter().map(|track| &track.spec));
@@ -208,33 +205,27 @@ impl Controller {
 
     async fn run_loop(&mut self, signals: &mut Signals) -> Exit {
         loop {
-            if let Some(signal) = self.exit_rule.ending_signal(&self.pod, now()) {
-                // Exit code 0 would hide that the hook never succeeded.
-                let is_hooked = self.publisher.board.has_hook_succeeded(&self.pod.epoch.id);
-                let exit = if is_hooked { Exit::Released } else { Exit::Terminated };
-                info!(signal, code = exit.code(), "exiting");
-                return exit;
-            }
             let timer = self.timers().into_iter().filter_map(|(due, _)| due).min();
             tokio::select! {
                 Some(facts) = self.pod_updates.recv() => self.on_pod_update(&facts),
                 event = self.prober.next_event() => self.on_probe_event(event),
                 () = self.directories.changed() => self.on_reports(),
                 () = sleep_until(timer.unwrap_or_else(now).into()), if timer.is_some() => self.tick(),
+                // The kubelet stops a native sidecar after all regular containers.
                 signal = signals.next() => {
                     self.close_gates();
-                    self.exit_rule.on_signal(signal, now());
+                    // Exit code 0 would hide that the hook never succeeded.
+                    let is_hooked = self.publisher.board.has_hook_succeeded(&self.pod.epoch.id);
+                    let exit = if is_hooked { Exit::Released } else { Exit::Terminated };
+                    info!(signal, code = exit.code(), "exiting");
+                    return exit;
                 }
-            }
-            if self.exit_rule.have_others_ended {
-                info!("all other containers have ended; exiting");
-                return Exit::Released;
             }
             self.update();
         }
     }
 
-    fn timers(&self) -> [Timer; 8] {
+    fn timers(&self) -> [Timer; 7] {
         [
             (self.idling.delayed.as_ref().map(|(at, _)| *at), Controller::retry_wake_up),
             (self.publisher.api_limiter.retry_at, |this| this.publisher.publish_to_api(&this.pod)),
@@ -243,8 +234,6 @@ impl Controller {
             (self.ready_filters.values().filter_map(ReadyFilter::due).min(), Controller::recheck_ready_filters),
             (self.idling.api_wait_until, |this| this.idling.api_wait_until = None),
             (self.pod.due(), |this| this.pod.tick(now())),
-            // This timer needs no action: `run_loop` decides about the exit after each event.
-            (self.exit_rule.due().filter(|at| *at > now()), |_| ()),
         ]
     }
 

@@ -6,8 +6,8 @@ mod writer;
 use crate::core::container::Container;
 use crate::core::container_list::parse_list;
 use crate::core::until::WantedState;
+use crate::order::declare::keys;
 use crate::order::declare::spec::Spec;
-use crate::order::declare::{SidecarPlacement, keys};
 use crate::order::dollars;
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
 use crate::order::finding::{Finding, has_errors};
@@ -77,11 +77,7 @@ impl Writer<'_> {
         }
         let sidecar =
             parts::sidecar(self.plan, &text, needs_info, self.sidecar_resources(), &self.settings, self.options);
-        let field = match self.plan.sidecar_placement {
-            SidecarPlacement::Native => "initContainers",
-            SidecarPlacement::First => "containers",
-        };
-        Ok(self.insert(&Place::spec(field), Some(0), sidecar)?)
+        Ok(self.insert(&Place::spec("initContainers"), Some(0), sidecar)?)
     }
 
     /// Returns the settings of podgate's programs. Removes the port for metrics with a warning if another container uses
@@ -166,8 +162,7 @@ impl Writer<'_> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
         let list = Place::spec("containers");
         let names = list.items(self.template).iter().filter_map(parts::item_name).map(str::to_owned);
-        let first_changes = wanted.first() != Some(&0) || self.plan.sidecar_placement == SidecarPlacement::First;
-        if first_changes && parts::annotation_place(parts::DEFAULT_CONTAINER).of(self.template).is_none() {
+        if wanted.first() != Some(&0) && parts::annotation_place(parts::DEFAULT_CONTAINER).of(self.template).is_none() {
             self.record.default_container = names.clone().next();
         }
         if !wanted.is_sorted() {

@@ -34,11 +34,6 @@ impl PodModel {
         }
     }
 
-    /// Forgets all gates. Call this after all gate files were removed.
-    pub(crate) fn reset_gates(&mut self) {
-        self.tracks.iter_mut().for_each(|track| track.hold = None);
-    }
-
     /// Returns the held containers that a patch must release now: their gates are open, and the kubelet has not created
     /// them.
     pub(crate) fn take_release_requests(&mut self, now: Instant) -> Vec<String> {

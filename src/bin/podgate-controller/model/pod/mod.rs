@@ -296,15 +296,6 @@ impl PodModel {
         let runs = |track: &ContainerTrack| track.running_id().is_some() && !track.is_gate_closed();
         self.tracks.iter().filter(move |track| is_due && is_last(track) && runs(track))
     }
-
-    /// Returns the running containers that have a preStop hook.
-    pub(crate) fn pre_stop_containers(&self) -> impl Iterator<Item = &ContainerTrack> {
-        let needs_board = |track: &&ContainerTrack| {
-            let stops = track.spec.pre_stop || track.stopping() != PreStopState::NotBegun;
-            stops && !track.state.is_before_start() && !track.state.has_ended()
-        };
-        self.tracks.iter().filter(needs_board)
-    }
 }
 
 #[cfg(test)]
