@@ -7,6 +7,7 @@
 #![expect(missing_docs, reason = "most fields have the names and meanings of the API")]
 
 use crate::core::argv::Check;
+use crate::core::restart::RestartRule;
 use crate::core::until::WaitCondition;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -31,9 +32,11 @@ pub struct Container {
     /// True if podgate's preStop hook can keep this container running until other containers have exited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pre_stop: bool,
-    /// Restart policy of the container. `None` if it is unknown, or if restartPolicyRules can override it.
+    /// Restart policy of the container, or the Pod's if the container has none. `None` if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restart_policy_rules: Vec<RestartRule>,
     /// Declared ports. A probe can refer to one of these ports by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_null")]
     pub ports: Vec<Port>,

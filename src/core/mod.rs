@@ -16,6 +16,7 @@ pub mod pre_stop;
 pub mod probe;
 pub mod quit;
 pub mod report;
+pub mod restart;
 pub mod sandbox;
 pub mod snapshot;
 pub mod sources;

@@ -19,6 +19,9 @@ pub const SANDBOX_STAGE: &str = "sandbox.podgate.io/stage";
 pub const SANDBOX_ORDER: &str = "sandbox.podgate.io/order";
 /// Key of the annotation with the stuck containers and their reasons: `db=ImagePullBackOff,api=Ended`.
 pub const SANDBOX_STUCK: &str = "sandbox.podgate.io/stuck";
+/// Key of the annotation with the containers that have ended and that the kubelet will restart: `app,worker`.
+/// Published only on the board.
+pub const SANDBOX_RESTARTING: &str = "sandbox.podgate.io/restarting";
 /// Key of the annotation with the time of the sidecar's last observation, RFC 3339 in UTC.
 pub const SANDBOX_SEEN: &str = "sandbox.podgate.io/seen";
 

@@ -3,6 +3,7 @@
 
 use crate::core::command::{self, AgentCommand, Gate};
 use crate::core::container::{self, Exec, Handler, Port, Probe};
+use crate::core::restart::RestartRule;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -57,11 +58,6 @@ model! {
     Lifecycle { "postStart" post_start: Hook, "preStop" pre_stop: Hook, }
     /// One lifecycle hook.
     Hook { "exec" exec: Exec, }
-    /// Restart rule
-    /// (<https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#individual-container-restarts>).
-    RestartRule { "exitCodes" exit_codes: Option<ExitCodes>, }
-    /// The exit codes that a rule applies to.
-    ExitCodes { "operator" operator: String, "values" values: Vec<i32>, }
     /// `status` of a Pod.
     PodStatus {
         "phase" phase: Option<String>,
@@ -147,7 +143,6 @@ impl Container {
         let (mode, until) = self.gate().map_or_else(Default::default, |gate| (gate.mode, gate.until));
         let has_probe = self.startup_probe.is_some() || self.readiness_probe.is_some();
         let checks = self.gate_command().map(|line| self.flag_values(&line, "--ready-check")).unwrap_or_default();
-        let has_rules = !self.restart_policy_rules.is_empty();
         container::Container {
             name: self.name.clone(),
             // If the container has a probe, `--ready-check` runs that probe's command and does not replace the probe.
@@ -155,7 +150,8 @@ impl Container {
             ports: self.ports.clone(),
             startup_probe: self.startup_probe.as_ref().and_then(|probe| self.original_probe(probe)),
             readiness_probe: self.readiness_probe.clone(),
-            restart_policy: self.restart_policy.clone().filter(|own| own == "Always" || !has_rules),
+            restart_policy: self.restart_policy.clone(),
+            restart_policy_rules: self.restart_policy_rules.clone(),
             mode,
             pre_stop: self.pre_stop_command().is_some(),
             until,

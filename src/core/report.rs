@@ -19,6 +19,7 @@ const OPENED_AT: &str = "opened-at";
 const WAITING_FOR: &str = "waiting-for";
 const STARTED: &str = "started";
 const CHECK: &str = "check";
+const PARENT: &str = "parent";
 const EXIT_CODE: &str = "exit-code";
 const STOPPING: &str = "stopping";
 const TICKET: &str = "ticket";
@@ -92,6 +93,8 @@ pub struct Report {
     pub started: bool,
     /// True if all `--check`s have passed.
     pub check_passed: bool,
+    /// True if the agent is the command's parent, so that it reports the exit code unless it is killed.
+    pub is_parent: bool,
     /// Exit code of the command. Set only if the agent is the command's parent.
     pub exit_code: Option<i32>,
     /// State of the preStop hook.
@@ -119,6 +122,7 @@ impl Report {
             (WAITING_FOR, list(self.waiting_for.iter().map(WaitCondition::to_string).collect())),
             (STARTED, self.started.then(|| "true".to_owned())),
             (CHECK, self.check_passed.then(|| "passed".to_owned())),
+            (PARENT, self.is_parent.then(|| "true".to_owned())),
             (EXIT_CODE, self.exit_code.map(|code| code.to_string())),
             (STOPPING, (self.stopping != PreStopState::NotBegun).then(|| self.stopping.as_str().to_owned())),
             (TICKET, self.ticket.clone()),
@@ -149,6 +153,7 @@ impl Report {
             waiting_for: read_list(get(WAITING_FOR), |item| item.parse().ok()),
             started: is(STARTED, "true"),
             check_passed: is(CHECK, "passed"),
+            is_parent: is(PARENT, "true"),
             exit_code: get(EXIT_CODE).and_then(|v| v.parse().ok()),
             stopping: get(STOPPING).and_then(|v| v.parse().ok()).unwrap_or_default(),
             ticket: get(TICKET).filter(|ticket| is_plain_word(ticket)).map(str::to_owned),

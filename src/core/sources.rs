@@ -19,6 +19,7 @@ pub enum Source {
 
 /// The agent's view of the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "an agent has one view at a time")]
 pub enum PodView {
     /// A snapshot of this sandbox.
     Snapshot(Snapshot, Source),

@@ -303,9 +303,9 @@ fn users_sleep_hook_is_kept() {
     assert!(!record.contains("sleep"), "the record must not store data that can be derived: {record}");
 }
 
-/// The rules can restart a container despite its policy, and the sidecar does not read the rules.
+/// The rules can restart a container despite its policy. If podgate cannot read the rules, the policy is unknown.
 #[test]
-fn list_has_no_policy_for_a_container_with_restart_rules() {
+fn list_has_the_policy_and_the_restart_rules() {
     let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
     let container = |name: &str, policy: &str, rules: Value| {
         json!({"name": name, "image": "x", "command": ["x"], "readinessProbe": {"tcpSocket": {"port": 1}},
@@ -313,11 +313,13 @@ fn list_has_no_policy_for_a_container_with_restart_rules() {
     };
     let containers = json!([
         container("a", "Never", rules.clone()),
-        container("b", "Always", rules),
-        container("c", "Never", Value::Null)
+        container("b", "Never", Value::Null),
+        container("c", "Never", json!("unreadable"))
     ]);
     let metadata = json!({"annotations": {"podgate.io/order": "a, b, c"}});
     let done = injected(&json!({"metadata": metadata, "spec": {"containers": containers}}));
-    let policies: Vec<_> = sidecar_containers(&done.value).into_iter().map(|own| own.restart_policy).collect();
-    assert_eq!(policies, [None, Some("Always".to_owned()), Some("Never".to_owned())]);
+    let listed = sidecar_containers(&done.value).into_iter();
+    let listed: Vec<_> = listed.map(|own| (own.restart_policy, json!(own.restart_policy_rules))).collect();
+    let never = || Some("Never".to_owned());
+    assert_eq!(listed, [(never(), rules), (never(), json!([])), (None, json!([]))]);
 }

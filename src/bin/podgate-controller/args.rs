@@ -14,9 +14,9 @@ const HELP: &str = "\
 Runs as a native sidecar (an init container with restartPolicy: Always), with the postStart hook
 `podgate-controller ready`. See manifests/pod.yaml.
 
-Fields of --containers, as in the Pod API: name, ports, startupProbe, readinessProbe, restartPolicy;
-podgate's own: mode (entrypoint, hold, post-start or none), until, preStop, quit, timeoutSeconds and
-continueOnTimeout (hold mode only).
+Fields of --containers, as in the Pod API: name, ports, startupProbe, readinessProbe, restartPolicy,
+restartPolicyRules; podgate's own: mode (entrypoint, hold, post-start or none), until, preStop, quit,
+timeoutSeconds and continueOnTimeout (hold mode only).
 
 Exit codes:
   0    stopped by a signal after its postStart hook succeeded

@@ -85,12 +85,14 @@ pub(crate) fn merge_containers(declared: &[Container], spec: &[Container]) -> Ve
         };
         let has_probes = declaration.ready_check.is_some() || declaration.probes().next().is_some();
         let probes = if has_probes { declaration } else { spec };
+        let policy = if declaration.restart_policy.is_some() { declaration } else { spec };
         Container {
             ports: if declaration.ports.is_empty() { spec.ports.clone() } else { declaration.ports.clone() },
             startup_probe: probes.startup_probe.clone(),
             readiness_probe: probes.readiness_probe.clone(),
             ready_check: declaration.ready_check.clone(),
-            restart_policy: declaration.restart_policy.clone().or_else(|| spec.restart_policy.clone()),
+            restart_policy: policy.restart_policy.clone(),
+            restart_policy_rules: policy.restart_policy_rules.clone(),
             mode: if declaration.mode == Mode::None { spec.mode } else { declaration.mode },
             pre_stop: declaration.pre_stop || spec.pre_stop,
             until: if declaration.until.is_empty() { spec.until.clone() } else { declaration.until.clone() },

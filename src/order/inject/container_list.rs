@@ -11,7 +11,7 @@ use crate::order::inject::parts::{self, CONTAINERS_VARIABLE, without_nulls};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Reads the fields that the sidecar needs from a container's spec: name, named ports, probes, restart policy.
+/// Reads the fields that the sidecar needs from a container's spec: name, named ports, probes, restart policy, rules.
 pub(super) fn read_container(
     container: &Value,
     at: &Place,
@@ -36,13 +36,15 @@ pub(super) fn read_container(
     let ports = container["ports"].as_array().into_iter().flatten();
     let ports = ports.filter_map(|port| serde_json::from_value::<Port>(without_nulls(port)).ok());
     let policy = container["restartPolicy"].as_str().or(pod_policy).unwrap_or("Always");
+    let rules = without_nulls(&container["restartPolicyRules"]);
+    let rules = if rules.is_null() { Some(Vec::new()) } else { serde_json::from_value(rules).ok() };
     Ok(Container {
         name: name.to_owned(),
         ports: ports.filter(|port| port.name.is_some()).collect(),
         startup_probe,
         readiness_probe,
-        // The sidecar does not read restartPolicyRules, which can restart the container despite its policy.
-        restart_policy: (container["restartPolicyRules"].is_null() || policy == "Always").then(|| policy.to_owned()),
+        restart_policy: rules.is_some().then(|| policy.to_owned()),
+        restart_policy_rules: rules.unwrap_or_default(),
         ..Container::default()
     })
 }

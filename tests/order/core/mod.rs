@@ -11,6 +11,7 @@ mod pod;
 mod pre_stop;
 mod probe;
 mod report;
+mod restart;
 mod sandbox;
 mod snapshot;
 mod sources;

@@ -25,18 +25,6 @@ fn unknown_and_null_fields_count_as_absent() {
 }
 
 #[test]
-fn policy_does_not_count_if_restart_rules_can_override_it() {
-    for (policy, rules, declared) in [
-        ("Never", json!([]), Some("Never")),
-        ("Never", json!([{"action": "Restart"}]), None),
-        ("Always", json!([{"action": "Restart"}]), Some("Always")),
-    ] {
-        let container = container(json!({"name": "db", "restartPolicy": policy, "restartPolicyRules": rules}));
-        assert_eq!(container.declared().restart_policy.as_deref(), declared);
-    }
-}
-
-#[test]
 fn gate_is_found_in_command_args_and_hook() {
     let line = ["/podgate/bin/podgate", "entrypoint", "--until", "db", "--", "sh", "--until", "x"];
     for value in [

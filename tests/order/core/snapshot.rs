@@ -11,6 +11,7 @@ fn sample() -> Snapshot {
     Snapshot {
         revision: 7,
         stuck: BTreeMap::from([("api".to_owned(), "ImagePullBackOff".to_owned())]),
+        restarting: BTreeSet::from(["api".to_owned()]),
         confirmed_tickets: BTreeMap::from([("web".to_owned(), "00d1f6c2".to_owned())]),
         startup_passed: BTreeMap::from([("api".to_owned(), "00d1f6c2".to_owned())]),
         stopping: BTreeSet::from(["db".to_owned()]),

@@ -3,7 +3,8 @@
 use podgate::core::annotations::Annotations;
 use podgate::core::container::Container;
 use podgate::core::names;
-use podgate::core::pod::{self, ContainerStatus, PodSpec, PodStatus, RestartRule};
+use podgate::core::pod::{self, ContainerStatus, PodSpec, PodStatus};
+use podgate::core::restart::{EndKind, RestartRule, end_kind};
 use podgate::core::snapshot::{self, is_podgate_key};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -87,7 +88,7 @@ pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
             .filter(|(key, _)| is_podgate_key(key) || key.starts_with(names::OVERRIDE_PREFIX))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
-        containers: others.iter().map(|container| container.declared()).collect(),
+        containers: others.iter().map(|c| Container { restart_policy: Some(policy(c)), ..c.declared() }).collect(),
         kubelet_statuses,
         own_restarts: statuses.get(own).map_or(0, |status| status.restart_count),
         own_started_at: own_state.and_then(|running| running.started_at.as_deref()).and_then(parse_time),
@@ -101,7 +102,10 @@ fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule])
     let in_back_off = waiting.is_some_and(|reason| BACKOFF_REASONS.contains(&reason));
     let terminated = state.terminated.as_ref().or(status.last_state.terminated.as_ref().filter(|_| in_back_off));
     let id = |id: &Option<String>| id.clone().or_else(|| status.container_id.clone()).unwrap_or_default();
-    let for_good = state.terminated.as_ref().is_some_and(|end| !will_restart(policy, rules, end.exit_code));
+    let for_good = state
+        .terminated
+        .as_ref()
+        .is_some_and(|end| end_kind(Some(policy), rules, Some(end.exit_code)) == EndKind::Final);
     let stuck =
         if for_good { Some(snapshot::REASON_ENDED) } else { waiting.filter(|reason| STUCK_REASONS.contains(reason)) };
     KubeletStatus {
@@ -117,23 +121,6 @@ fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule])
         is_ready: status.ready,
         stuck_reason: stuck.map(str::to_owned),
     }
-}
-
-/// Returns true if the kubelet restarts a container that has exited with `code`.
-fn will_restart(policy: &str, rules: &[RestartRule], code: i32) -> bool {
-    let applies = |rule: &RestartRule| {
-        rule.exit_codes.as_ref().is_some_and(|codes| match codes.operator.as_str() {
-            "In" => codes.values.contains(&code),
-            "NotIn" => !codes.values.contains(&code),
-            _ => false,
-        })
-    };
-    rules.iter().any(applies)
-        || match policy {
-            "Never" => false,
-            "OnFailure" => code != 0,
-            _ => true,
-        }
 }
 
 #[cfg(test)]

@@ -80,6 +80,6 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
         drop(signals);
         return parent::run(args, sources, reporter, tether, messenger);
     }
-    reporter.report_opened(Vec::new());
+    reporter.report_opened(None);
     exec::exec_command(&args.command, tether.as_ref(), &signals)
 }

@@ -31,11 +31,13 @@ impl Reporter {
         Reporter { directory, container, current, last_written: None, error: None }
     }
 
-    /// Reports that the gate has opened and that the agent keeps watching the containers in `watching`. The report is
-    /// written even without a sidecar, because `podgate opened` reads the report.
-    pub(crate) fn report_opened(&mut self, watching: Vec<String>) {
-        (self.current.gate, self.current.started, self.current.watched_containers) =
-            (Some(GateState::Opened), true, watching);
+    /// Reports that the gate has opened. `watching` has the containers that the agent keeps watching as the command's
+    /// parent; `None` if the agent becomes the command. The report is written even without a sidecar, because `podgate
+    /// opened` reads the report.
+    pub(crate) fn report_opened(&mut self, watching: Option<Vec<String>>) {
+        (self.current.gate, self.current.started) = (Some(GateState::Opened), true);
+        self.current.is_parent = watching.is_some();
+        self.current.watched_containers = watching.unwrap_or_default();
         self.current.opened_at = u64::try_from(time_since_boot().as_millis()).ok();
         self.current.waiting_for.clear();
         // Checks that passed before the command ran don't prove that the command is ready.

@@ -12,6 +12,7 @@ use podgate::core::evidence::{KubeletReady, resolve_state};
 use podgate::core::names;
 use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{ALL_CONTAINERS, PreStopState, Report};
+use podgate::core::restart::EndKind;
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{REASON_ENDED, REVISION_MAX, Snapshot};
 use podgate::core::state::{Stage, State};
@@ -89,7 +90,9 @@ impl PodModel {
     /// Stores the content of a container's directory. Returns true if the content has changed and counts as evidence.
     pub(crate) fn on_report(&mut self, name: &str, mut directory: DirectoryState, now: Instant) -> bool {
         let Some(track) = self.tracks.iter_mut().find(|track| track.spec.name == name) else { return false };
-        let counts = |report: &Report| report.is_from_sandbox(&self.sandbox) || track.is_final_code(report.exit_code);
+        let counts = |report: &Report| {
+            report.is_from_sandbox(&self.sandbox) || track.kind_of(report.exit_code) == EndKind::Final
+        };
         directory.report = directory.report.filter(counts);
         track.on_report(directory, &self.epoch.id, now)
     }
@@ -242,7 +245,7 @@ impl PodModel {
         let states: Vec<_> = self.tracks.iter().map(|track| (track.spec.name.as_str(), track.state)).collect();
         let name = |track: &ContainerTrack| track.spec.name.clone();
         let stuck = self.tracks.iter().filter_map(|track| {
-            if !self.has_api_answered && track.has_ended_for_good() {
+            if !self.has_api_answered && track.end_kind() == Some(EndKind::Final) {
                 return Some((name(track), REASON_ENDED.to_owned()));
             }
             let reason = track.kubelet_status.as_ref()?.stuck_reason.clone()?;
@@ -254,6 +257,7 @@ impl PodModel {
         Snapshot {
             stage,
             stuck: stuck.collect(),
+            restarting: self.tracks.iter().filter(|t| t.end_kind() == Some(EndKind::Restarts)).map(name).collect(),
             startup_passed: self.tracks.iter().filter_map(startup_passed).collect(),
             stopping: self.tracks.iter().filter(stops).map(name).collect(),
             restarts: self.tracks.iter().filter(|t| t.restarts > 0).map(|t| (name(t), t.restarts)).collect(),

@@ -5,6 +5,7 @@ use crate::model::confirmation::Confirmation;
 use crate::model::hold_gate::HoldGate;
 use podgate::core::container::Mode;
 use podgate::core::gate::HoldFacts;
+use podgate::core::restart::EndKind;
 use podgate::core::state::State;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,7 +17,7 @@ impl ContainerTrack {
 
     /// Returns true if the container is in hold mode, does not run, and may start.
     pub(in crate::model) fn may_be_held(&self) -> bool {
-        let for_good = self.has_ended() && (self.has_ended_for_good() || self.is_final());
+        let for_good = self.has_ended() && (self.end_kind() == Some(EndKind::Final) || self.is_final());
         self.spec.mode == Mode::Hold && !self.is_running() && !for_good
     }
 

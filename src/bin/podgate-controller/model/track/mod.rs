@@ -12,6 +12,7 @@ use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{Evidence, ExecEvidence, KubeletReady};
 use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{GateState, PreStopState, Report};
+use podgate::core::restart::{EndKind, end_kind};
 use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::State;
 use podgate::core::until::WaitCondition;
@@ -219,18 +220,16 @@ impl ContainerTrack {
         self.kubelet_status.as_ref().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
     }
 
-    /// Returns true if the container has ended, and its restart policy is known and allows no new start.
-    pub(super) fn has_ended_for_good(&self) -> bool {
-        self.life.end().is_some_and(|end| self.is_final_code(end.exit_code))
+    /// Returns the kind of the container's end that follows from the declaration; `None` before the end.
+    pub(super) fn end_kind(&self) -> Option<EndKind> {
+        // A parent reports the exit code, unless SIGKILL (128 + 9) has ended the parent itself.
+        let is_parent = self.raw_report.as_ref().is_some_and(|report| report.is_parent);
+        Some(self.kind_of(self.life.end()?.exit_code.or(is_parent.then_some(137))))
     }
 
-    /// Returns true if the restart policy is known and allows no new start after this exit code.
-    pub(super) fn is_final_code(&self, code: Option<i32>) -> bool {
-        match self.spec.restart_policy.as_deref() {
-            Some("Never") => code.is_some(),
-            Some("OnFailure") => code == Some(0),
-            _ => false,
-        }
+    /// Returns the kind of an end with this exit code.
+    pub(super) fn kind_of(&self, code: Option<i32>) -> EndKind {
+        end_kind(self.spec.restart_policy.as_deref(), &self.spec.restart_policy_rules, code)
     }
 
     /// Returns the conditions of the container's gate; `None` unless the gate waits.

@@ -9,15 +9,14 @@ use podgate::core::state::{Stage, State};
 use podgate::core::until::{ConditionStatus, WaitCondition, WantedState};
 use std::time::{Duration, Instant};
 
-/// Time to wait for the restart of a failed container, if the kubelet may still restart that container.
+/// Time to wait for the restart of a failed container, if it is unknown whether the kubelet restarts that container.
 const RESTART_WINDOW: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Dependencies {
     /// Containers of `--stop-after`. The command ends when all of them have exited.
     stop_after: Vec<String>,
-    /// Time at which [`RESTART_WINDOW`] began: all containers of `stop_after` had ended, but the kubelet may restart
-    /// one.
+    /// Time at which [`RESTART_WINDOW`] began: all containers of `stop_after` had ended, but perhaps not for good.
     ended_at: Option<Instant>,
     providers: Vec<Provider>,
 }
@@ -71,21 +70,15 @@ impl Dependencies {
     /// kubelet restarts a failed container, and that container still needs the command.
     fn have_exited(&mut self, snapshot: &Snapshot, now: Instant) -> bool {
         let state = |name: &String| snapshot.states.get(name).copied();
-        let for_good = |name: &String| {
-            state(name) == Some(State::Completed)
-                || state(name).is_some_and(State::has_ended) && snapshot.has_ended_for_good(name)
-        };
-        if self.stop_after.iter().all(for_good) {
-            return true;
-        }
-        let ended = |name: &String| {
-            for_good(name) || state(name).is_some_and(State::has_ended) && !snapshot.stuck.contains_key(name)
-        };
-        if !self.stop_after.iter().all(ended) {
+        let may_be_over =
+            |name: &String| state(name).is_some_and(State::has_ended) && !snapshot.restarting.contains(name);
+        if !self.stop_after.iter().all(may_be_over) {
             self.ended_at = None;
             return false;
         }
-        now.saturating_duration_since(*self.ended_at.get_or_insert(now)) >= RESTART_WINDOW
+        let is_over = |name: &String| state(name) == Some(State::Completed) || snapshot.has_ended_for_good(name);
+        let since = *self.ended_at.get_or_insert(now);
+        self.stop_after.iter().all(is_over) || now.saturating_duration_since(since) >= RESTART_WINDOW
     }
 
     /// Returns the containers of --stop-after that this pod does not have.
@@ -139,8 +132,9 @@ mod tests {
         let failed = Snapshot { stage: Stage::Started, ..snapshot };
         assert_eq!(look(&failed, begin), None);
         let mut s = failed.clone();
-        s.stuck.insert("db".to_owned(), "CrashLoopBackOff".to_owned());
+        s.restarting.insert("db".to_owned());
         assert_eq!(look(&s, late), None);
+        s.restarting.clear();
         s.states.insert("db".to_owned(), State::Started);
         assert_eq!(look(&s, late), None);
         // The kubelet may still restart the container until the window has passed.

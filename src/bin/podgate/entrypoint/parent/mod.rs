@@ -46,7 +46,7 @@ pub(super) fn run(
             return Err(Failure::by_signal(signal, SIGNAL_BEFORE_EXEC));
         }
     }
-    reporter.report_opened(dependencies.watched_containers());
+    reporter.report_opened(Some(dependencies.watched_containers()));
     if done {
         info!("{} had already exited; not running the command", args.stop_after.join(", "));
         let verdict = Verdict { command_code: 0, exit_code: 0, reason: None };

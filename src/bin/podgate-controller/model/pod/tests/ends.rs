@@ -170,3 +170,58 @@ fn stopping_container_is_published_until_its_restart() {
     pod.receive_status("db", running("d2", true));
     assert!(pod.update_snapshot(now()).unwrap().stopping.is_empty());
 }
+
+/// The board says without the API if an end is final: from the policy, the rules and the reported exit code. A killed
+/// agent reports no exit code.
+#[test]
+fn declared_policy_and_rules_determine_if_an_end_is_final() {
+    let killed = || opened("t1");
+    let parent = |exit_code| Report { is_parent: true, exit_code, ..opened("t1") };
+    let rules = r#","restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"In","values":[42]}}]"#;
+    for (policy, rules, last, expected) in [
+        ("OnFailure", "", parent(Some(0)), "final"),
+        ("OnFailure", "", parent(Some(1)), "restarts"),
+        ("OnFailure", "", parent(None), "restarts"),
+        ("OnFailure", "", killed(), "unknown"),
+        ("Never", "", parent(Some(1)), "final"),
+        ("Never", "", killed(), "unknown"),
+        ("Never", rules, parent(Some(1)), "final"),
+        ("Never", rules, parent(Some(42)), "restarts"),
+        ("Never", rules, parent(None), "final"),
+        ("Never", rules, killed(), "unknown"),
+        ("Always", "", killed(), "restarts"),
+    ] {
+        let list = format!(r#"[{{"name":"app","mode":"entrypoint","restartPolicy":"{policy}"{rules}}}]"#);
+        let mut pod = new_pod(false, &list);
+        pod.receive_report("app", Some(Report { exit_code: None, ..last.clone() }));
+        pod.on_report("app", directory_state(last.clone(), false), later());
+        assert!(pod.state_of("app").has_ended());
+        let board = pod.published.clone().unwrap();
+        let end = match (board.has_ended_for_good("app"), board.restarting.contains("app")) {
+            (true, false) => "final",
+            (false, true) => "restarts",
+            (false, false) => "unknown",
+            (true, true) => "both",
+        };
+        assert_eq!(end, expected, "{policy} {rules} {last:?}");
+        // The next start of the gate is no end any more.
+        pod.receive_report("app", Some(opened("t2")));
+        pod.update_snapshot(later());
+        let board = pod.published.clone().unwrap();
+        assert!(board.restarting.is_empty() && !board.has_ended_for_good("app"));
+    }
+}
+
+/// The kubelet shows no reason while it pulls the image for a restart, or an error that passes by itself.
+#[test]
+fn container_restarts_even_if_the_kubelet_shows_no_back_off() {
+    let mut pod = new_pod(false, r#"[{"name":"app","mode":"entrypoint","restartPolicy":"OnFailure"}]"#);
+    pod.receive_report("app", Some(opened("t1")));
+    pod.receive_status("app", running("a1", true));
+    for status in [ended("a1", 1), Kubelet::default()] {
+        pod.receive_status("app", status);
+        assert_eq!(pod.state_of("app"), State::Failed);
+        let board = pod.published.clone().unwrap();
+        assert!(board.restarting.contains("app") && board.stuck.is_empty());
+    }
+}
