@@ -3,7 +3,7 @@
 
 use crate::core::report::Process;
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, waitid};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{self, Read};
@@ -40,10 +40,19 @@ impl ChildWatch {
     }
 }
 
-/// Returns true if a child process has ended. Do not call this after the child was reaped.
-pub fn has_child_ended(child: Pid) -> bool {
+/// Returns the status of a child process that has ended. Do not call this after the child was reaped.
+pub fn child_end(child: Pid) -> Option<WaitIdStatus> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    matches!(waitid(WaitId::Pid(child), options), Ok(Some(_)))
+    waitid(WaitId::Pid(child), options).ok()?
+}
+
+/// Returns true if `process` catches, ignores or blocks `signal`, so that the signal's default action does not apply.
+/// Returns false if `/proc` cannot be read.
+pub fn handles_signal(process: Pid, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let masks = status.lines().filter_map(|line| line.split_once(":\t"));
+    let mut masks = masks.filter(|(name, _)| ["SigBlk", "SigIgn", "SigCgt"].contains(name));
+    masks.any(|(_, mask)| u64::from_str_radix(mask, 16).is_ok_and(|mask| mask >> (signal - 1) & 1 == 1))
 }
 
 /// Returns the exit code of a process, or 128 + N if signal N ended the process, as in a shell.

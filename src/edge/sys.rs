@@ -179,14 +179,14 @@ pub fn start_in_foreground(command: &mut Command) {
     }
 }
 
-/// Sends `signal`, which may be a real-time signal, to the process group `group`. If the group does not exist, signals
-/// the process `group`. That process must not have been reaped, because its pid could be reused.
-pub fn signal_group(group: Pid, signal: i32) {
-    let group = group.as_raw_nonzero().get();
+/// Sends `signal`, which may be a real-time signal, to `process`, or to the process group `process` if `with_group`. If
+/// the group does not exist, signals the process. The process must not have been reaped, as its pid could be reused.
+pub fn send_signal(process: Pid, signal: i32, with_group: bool) {
+    let process = process.as_raw_nonzero().get();
     // SAFETY: no memory is involved. rustix supports only signals with a name.
     unsafe {
-        if libc::kill(-group, signal) != 0 {
-            libc::kill(group, signal);
+        if !with_group || libc::kill(-process, signal) != 0 {
+            libc::kill(process, signal);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of `--check` with every scheme, `--fallback-check` and `podgate check`.
 
 use crate::needs::missing;
-use crate::support::{Agent, PROGRAM, Scene, Shell, wait_until};
+use crate::support::{Agent, PROGRAM, Scene, Shell, send, wait_until};
 use podgate::core::state::State;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fs::File;
@@ -224,38 +224,40 @@ fn hook_reports_passed_checks_and_waits_for_the_states() {
 }
 
 #[test]
-fn processes_of_a_check_do_not_outlive_it() {
+fn daemons_of_a_check_outlive_it() {
     let scene = Scene::with_sidecar();
     let pids = scene.root.join("pids");
-    // One child stays in the command's process group. The other is an orphan in its own session. The command exits when
-    // both have written their process ids.
-    let script = format!(
-        "sleep 600 & echo $! >> {0}; setsid sh -c 'echo $$ >> {0}; touch {0}.$0; exec sleep 600' $$ & \
-         until [ -e {0}.$$ ]; do sleep 0.01; done; exit 1",
-        pids.display()
-    );
-    let check = format!("exec:{}", serde_json::to_string(&["sh", "-c", &script]).unwrap());
-    scene.hook().flag("check", check).flag("timeout", "2s").run().assert_failed(75, "exited with 1");
+    // One daemon stays in the command's process group, and one has its own session. The checks end in all ways.
+    for (end, limit, message) in
+        [("exit 0", "20s", ""), ("exit 1", "20s", "exited with 1"), ("wait", "1s", "timed out")]
+    {
+        let script = format!("sleep 600 & echo $! >>{0}; setsid sleep 600 & echo $! >>{0}; {end}", pids.display());
+        let check = format!("exec:{}", serde_json::to_string(&["sh", "-c", &script]).unwrap());
+        let run = Agent::new(&["check", &check, "--check-timeout", limit], Path::new("/nonexistent")).run();
+        assert!(run.stderr.contains(message) && (run.code == 0) == message.is_empty(), "{run:?}");
+    }
     let pids = std::fs::read_to_string(pids).unwrap();
-    assert!(pids.lines().count() >= 4, "the check did not run at least twice: {pids}");
+    assert_eq!(pids.lines().count(), 6);
     for pid in pids.lines() {
         let is_alive = std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
-        assert!(!is_alive, "{pid} is still running");
+        assert!(is_alive, "a daemon was killed");
+        send(pid.parse().unwrap(), libc::SIGKILL);
     }
 }
 
-/// A failed check must not kill the container's other processes, such as those of `kubectl exec` or the user's hooks.
+/// A check must not kill the container's other processes. Process 1 reaps those that end.
 #[test]
-fn check_of_process_1_does_not_kill_other_processes() {
+fn gate_with_pid_1_kills_no_process_and_reaps_all() {
     if Shell::in_namespaces(&["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"]).is_none() {
         return;
     }
     let scene = Scene::new();
     let at = |name: &str| scene.root.join(name).display().to_string();
     let exists = |name: &str| scene.root.join(name).exists();
-    // The first attempt of the check starts a background process, and fails once the test has started `orphan`.
+    // Each attempt of the check leaves a process that ends later. The first attempt also starts a background process,
+    // and fails once the test has started `orphan`.
     let script = format!(
-        "[ -e {0} ] || {{ sleep 600 & echo $! >{1}; touch {0}; until [ -e {2} ]; do sleep 0.01; done; exit 3; }}; [ -e {3} ]",
+        "(sleep 0.02 &); [ -e {0} ] || {{ sleep 600 & echo $! >{1}; touch {0}; until [ -e {2} ]; do sleep 0.01; done; exit 3; }}; [ -e {3} ]",
         at("first"),
         at("own"),
         at("orphan"),
@@ -277,7 +279,11 @@ fn check_of_process_1_does_not_kill_other_processes() {
         std::fs::read_to_string(stat).is_ok_and(|stat| !stat.contains(") Z"))
     };
     assert!(is_alive("orphan"), "the agent killed a process that the check did not start");
-    assert!(!is_alive("own"), "a process of the check is still running");
+    assert!(is_alive("own"), "the agent killed a process that the check started");
+    let processes = format!("/proc/{}/root/proc", gate.child());
+    let stats = || std::fs::read_dir(&processes).unwrap().map(|entry| entry.unwrap().path().join("stat"));
+    let is_zombie = |stat| std::fs::read_to_string(stat).is_ok_and(|stat| stat.contains(") Z 1 "));
+    wait_until("the agent has reaped all processes", || !stats().any(is_zombie));
     std::fs::write(at("pass"), "").unwrap();
     assert_eq!(gate.wait().stdout, "cat\n");
 }
@@ -293,15 +299,16 @@ fn check_that_cannot_be_killed_does_not_block_the_agent() {
          libc.prctl(0x59616d61, ctypes.c_ulong(-1), 0, 0, 0)\n\
          if os.fork() == 0:\n\
          \x20   os.setsid()\n\
-         \x20   libc.ptrace(0x4206, parent, 0, 0) == 0 and open('{}', 'w')\n\
+         \x20   libc.ptrace(0x4206, parent, 0, 0) == 0 and open('{}', 'w').write(str(os.getpid()))\n\
          time.sleep(600)",
         traced.display()
     );
     let check = format!("exec:{}", serde_json::to_string(&["python3", "-c", &script]).unwrap());
     let run = Agent::new(&["check", &check, "--check-timeout", "2s"], Path::new("/nonexistent")).run();
     run.assert_failed(69, "timed out");
-    if !traced.exists() {
-        missing("ptrace");
+    match std::fs::read_to_string(traced) {
+        Ok(tracer) => send(tracer.parse().unwrap(), libc::SIGKILL),
+        Err(_) => missing("ptrace"),
     }
 }
 

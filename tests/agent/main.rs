@@ -22,6 +22,7 @@ mod parent_follow;
 mod post_file;
 mod pre_stop;
 mod probe;
+mod process_tree;
 mod rungs;
 mod signals;
 mod support;

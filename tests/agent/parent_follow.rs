@@ -1,7 +1,7 @@
 //! Tests of `podgate entrypoint` while its command runs. Exits and restarts of other containers end the command. The
 //! container's own checks keep running until they pass.
 
-use crate::support::{Agent, RunningAgent, Scene, wait_until};
+use crate::support::{Agent, RunningAgent, Scene, Shell, send, wait_until};
 use podgate::core::report::Report;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::{Stage, State};
@@ -346,24 +346,21 @@ fn exec_check_delays_the_command_also_under_a_parent() {
 }
 
 #[test]
-fn a_check_kills_its_own_orphans_but_not_the_commands() {
+fn daemons_of_a_check_live_as_long_as_the_command() {
+    if Shell::in_namespaces(&["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"]).is_none() {
+        return;
+    }
     let scene = Scene::with_sidecar();
-    // The command and each check leave an orphan in its own session.
-    let script = "(setsid sleep 600 >/dev/null 2>&1 & echo $! > ROOT/orphan); echo up > UP; exec sleep 600";
-    let check = "test -e UP || exit 1; (setsid sleep 600 & echo $! >> ROOT/strays); exit 1";
-    let check = check.replace("UP", &scene.root.join("up").display().to_string());
-    let agent = command(&scene, gate_with_check(&scene, &check), script).spawn();
-    let strays = || fs::read_to_string(scene.root.join("strays")).unwrap_or_default();
-    wait_until("the check has run four times", || strays().lines().count() > 3);
-    let is_alive = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
-    let orphan = fs::read_to_string(scene.root.join("orphan")).unwrap();
-    assert!(is_alive(orphan.trim()));
-    let first: Vec<String> = strays().lines().take(2).map(str::to_owned).collect();
-    wait_until("the orphans of the first checks are killed", || first.iter().all(|pid| !is_alive(pid)));
-    agent.signal(Signal::TERM);
+    // The first check leaves a daemon in its own session, and another one in its process group. A later check, which
+    // times out, changes nothing.
+    let check = "echo run >> ROOT/runs; case $(wc -l < ROOT/runs) in \
+        1) setsid sleep 600 & echo $! >> ROOT/pids; sleep 600 & echo $! >> ROOT/pids; exit 1;; \
+        2) sleep 600 & wait;; 3) exit 1;; esac; kill -0 $(cat ROOT/pids)";
+    let gate = gate_with_check(&scene, check).flag("check-timeout", "500ms");
+    let agent = command(&scene, gate, "exec sleep 600").in_a_pid_namespace().spawn();
+    wait_until("the check has found the daemons", || has_passed(&scene));
+    send(agent.child(), libc::SIGTERM);
     assert_eq!(agent.wait().code, 143);
-    let pid = rustix::process::Pid::from_raw(orphan.trim().parse().unwrap()).unwrap();
-    rustix::process::kill_process(pid, Signal::KILL).unwrap();
 }
 
 #[test]

@@ -7,13 +7,13 @@ use crate::args::{self, ProbeTimes};
 use crate::clock;
 use crate::failure::Failure;
 use exec::RunningCheck;
-pub(crate) use exec::{ChildScope, run_to_end};
+pub(crate) use exec::run_to_end;
 use podgate::core::argv::{Argv, Check};
 use podgate::core::exit::Exit;
 use podgate::core::probe::interval;
 use podgate::edge::files;
 use rustix::event::PollFd;
-use rustix::process::{Pid, WaitStatus};
+use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,8 @@ pub(crate) struct Checks {
     stuck: Option<RunningCheck>,
     timeout: Duration,
     since: Instant,
-    child_scope: ChildScope,
+    /// True for a gate that is process 1, which adopts the container's orphans.
+    reaps_orphans: bool,
     /// `None` if the checks are independent. Otherwise, they are probes that run one after the other, and the last one
     /// must pass for this long.
     passing_for: Option<Duration>,
@@ -71,9 +72,6 @@ impl Checks {
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
         let pending = Some("not run yet".to_owned());
         let entry = |check| Entry { check, pending: pending.clone(), passes_since: None, due: now, search_due: now };
-        // Process 1 also has children that are not checks, because the kernel makes process 1 the parent of all orphans
-        // of the container.
-        let is_first = rustix::process::getpid() == Pid::INIT;
         Checks {
             expected: Expected::Pass,
             entries: checks.into_iter().map(entry).collect(),
@@ -81,7 +79,7 @@ impl Checks {
             stuck: None,
             timeout,
             since: now,
-            child_scope: if is_first { ChildScope::WithOthers } else { ChildScope::ChecksOnly },
+            reaps_orphans: rustix::process::getpid() == Pid::INIT,
             passing_for: None,
         }
     }
@@ -90,18 +88,13 @@ impl Checks {
     /// readinessProbe.
     pub(crate) fn in_sequence(mut self, times: &ProbeTimes, start: Instant) -> Checks {
         self.entries.iter_mut().for_each(|entry| entry.due = start + times.initial_delay);
-        Checks { passing_for: Some(times.passing_for), ..self }
+        Checks { passing_for: Some(times.passing_for), reaps_orphans: false, ..self }
     }
 
     /// Returns the number of checks that may run now.
     fn runnable(&self) -> usize {
         let first = self.entries.iter().position(|entry| entry.pending.is_some());
         first.filter(|_| self.passing_for.is_some()).map_or(self.entries.len(), |first| first + 1)
-    }
-
-    /// Leaves the orphans of checks alive, because this process also has the container's command as a child.
-    pub(crate) fn with_command(self) -> Checks {
-        Checks { child_scope: ChildScope::WithOthers, ..self }
     }
 
     /// Passes the exit status of a reaped child to the running check, which ignores other children.
@@ -161,6 +154,8 @@ impl Checks {
             }
         }
         self.stuck.take_if(|check| !check.is_running());
+        // Without a running check, all children that have ended are processes that a check has left to process 1.
+        while self.reaps_orphans && self.running.is_none() && matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         for index in 0..self.runnable() {
             let entry = &self.entries[index];
             if entry.pending.is_none() || entry.due > now {
@@ -183,7 +178,7 @@ impl Checks {
                 // Run one child process at a time. A slow one delays the others at most by its time limit.
                 Some(argv) if self.running.is_none() => {
                     let most = self.timeout + extra_time(&entry.check);
-                    match RunningCheck::start(&argv, now + most, self.child_scope, false) {
+                    match RunningCheck::start(&argv, now + most, false) {
                         Ok(running) => self.running = Some((index, running)),
                         Err(error) => self.record_outcome(index, Err(error), Duration::ZERO, now),
                     }
@@ -267,7 +262,7 @@ fn may_pass(check: &Check) -> bool {
 /// process prints its own error and the output of its command.
 pub(crate) fn run_once(check: &Check, limit: Duration, shows_output: bool) -> Result<(), String> {
     match child_argv(check, limit, shows_output) {
-        Some(argv) => run_to_end(&argv, limit + extra_time(check), ChildScope::ChecksOnly, shows_output),
+        Some(argv) => run_to_end(&argv, limit + extra_time(check), shows_output),
         None => net::run_check(check, limit),
     }
 }
@@ -276,7 +271,7 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let (check, limit) = (&args.check, args.check_timeout);
     let outcome = match check {
         _ if !args.direct => run_once(check, limit, false).map_err(|why| format!("{check}: {why}")),
-        Check::Exec(argv) => run_to_end(argv, limit, ChildScope::ChecksOnly, args.show),
+        Check::Exec(argv) => run_to_end(argv, limit, args.show),
         _ => net::run_check(check, limit),
     };
     outcome.map_err(|why| Failure::new(Exit::NeverMet, why))

@@ -31,8 +31,6 @@ pub(super) fn exec_command(
     // A failure is not fatal: without an inheritable copy, the tether ends at execve, and the sidecar relies on the
     // kubelet's status.
     let _inherited = tether.and_then(|tether| tether.inheritable_copy().ok());
-    // The `exec:` checks have made this process a subreaper, and execve would preserve that attribute.
-    let _ = rustix::process::set_child_subreaper(None);
     // Check for a signal that has arrived since the last read, because execve would lose that signal.
     if let Some(signal) = signals.next_signal() {
         return Err(Failure::by_signal(signal, SIGNAL_BEFORE_EXEC));

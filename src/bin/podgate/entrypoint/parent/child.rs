@@ -3,10 +3,12 @@
 use super::verdict::EndReason;
 use crate::failure::Failure;
 use crate::signals;
-use podgate::edge::process::{exit_code, has_child_ended};
-use podgate::edge::sys::{die_with_parent, signal_group, start_in_foreground};
+use podgate::edge::process::{child_end, exit_code, handles_signal};
+use podgate::edge::sys::{die_with_parent, send_signal, start_in_foreground};
 use rustix::io::FdFlags;
-use rustix::process::{Pid, WaitOptions, WaitStatus, getpgrp, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpgrp, kill_process_group, test_kill_process_group, wait,
+};
 use rustix::stdio::stdin;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::ffi::OsString;
@@ -31,9 +33,12 @@ pub(super) struct Child {
     /// Reason why podgate ends the command, and time at which SIGKILL is due. `None` if the command may continue.
     ending: Option<(EndReason, Instant)>,
     is_killed: bool,
+    /// True if the command has ended, but processes of its stopped group still run.
+    has_rest: bool,
     /// True if podgate has handed its terminal to the command.
     has_terminal: bool,
-    pub(super) is_stop_requested: bool,
+    /// Set by a stop signal: true if the whole process group has received it, false if only the command has.
+    group_stopped: Option<bool>,
 }
 
 impl Child {
@@ -69,27 +74,41 @@ impl Child {
             status: None,
             ending: None,
             is_killed: false,
+            has_rest: false,
             has_terminal,
-            is_stop_requested: false,
+            group_stopped: None,
         })
     }
 
+    /// Sends `signal` to the command alone if the command handles it, as the runtime does with process 1. Otherwise the
+    /// signal may end the command, for example a shell in front of a server. The whole process group then receives it.
     pub(super) fn forward(&mut self, signal: i32) {
-        self.is_stop_requested |= signals::is_stop(signal) || signal == self.stop_signal;
+        let with_group = !handles_signal(self.pid, signal);
         if self.status.is_none() {
-            signal_group(self.pid, signal);
+            send_signal(self.pid, signal, with_group);
+        }
+        if self.is_stop(signal) {
+            self.group_stopped = self.group_stopped.max(Some(with_group));
         }
     }
 
     /// Stops the command: sends the stop signal now, and SIGKILL after `grace`. Only the first call has an effect.
     pub(super) fn terminate(&mut self, why: EndReason, now: Instant, grace: Duration) {
-        if self.ending.is_none() && self.status.is_none() {
+        if self.ending.is_none() && self.exit_code().is_none() {
             // Do not repeat the stop signal: many programs treat a second one as "quit immediately".
-            if !self.is_stop_requested {
-                signal_group(self.pid, self.stop_signal);
+            if !self.is_stop_requested() {
+                self.forward(self.stop_signal);
             }
             self.ending = Some((why, now + grace));
         }
+    }
+
+    fn is_stop(&self, signal: i32) -> bool {
+        signals::is_stop(signal) || signal == self.stop_signal
+    }
+
+    pub(super) fn is_stop_requested(&self) -> bool {
+        self.group_stopped.is_some()
     }
 
     pub(super) fn is_ending(&self) -> bool {
@@ -98,7 +117,7 @@ impl Child {
 
     /// Returns the time at which SIGKILL is due or, after SIGKILL, at which the wait for the command ends.
     pub(super) fn due(&self) -> Option<Instant> {
-        let (_, kill_at) = self.ending.as_ref().filter(|_| self.status.is_none())?;
+        let (_, kill_at) = self.ending.as_ref().filter(|_| self.status.is_none() || self.has_rest)?;
         Some(if self.is_killed { *kill_at + KILL_TIMEOUT } else { *kill_at })
     }
 
@@ -108,19 +127,31 @@ impl Child {
         }
         if std::mem::replace(&mut self.is_killed, true) {
             warn!("the command did not end after SIGKILL, for example because a mount does not answer");
-            self.status = Some(ExitStatus::from_raw(libc::SIGKILL));
+            self.status.get_or_insert(ExitStatus::from_raw(libc::SIGKILL));
+            self.has_rest = false;
         } else {
             warn!("the command did not end after {}; sending SIGKILL", signals::name(self.stop_signal));
-            signal_group(self.pid, libc::SIGKILL);
+            if kill_process_group(self.pid, Signal::KILL).is_err() && self.status.is_none() {
+                send_signal(self.pid, libc::SIGKILL, false);
+            }
         }
     }
 
     /// Reaps all children that have ended, including adopted orphans. Passes all of them except the command to
     /// `others`.
     pub(super) fn reap(&mut self, mut others: impl FnMut(Pid, WaitStatus)) {
-        // Kill the rest of the group before reaping the command. After the reaping, the group's id may be reused.
-        if self.ending.is_some() && self.status.is_none() && has_child_ended(self.pid) {
-            signal_group(self.pid, libc::SIGKILL);
+        // Signal the rest of the group before reaping the command. After the reaping, the group's id may be reused.
+        let running = self.status.is_none().then_some(self.pid);
+        if let Some(end) = running.and_then(child_end).filter(|_| self.group_stopped != Some(true)) {
+            let signal = end.terminating_signal().filter(|signal| self.is_stop(*signal));
+            if let Some(signal) = signal.filter(|_| self.is_stop_requested()) {
+                // A shell blocks signals while it starts a process, so it only seemed to handle this signal.
+                send_signal(self.pid, signal, true);
+                self.group_stopped = Some(true);
+            } else if self.ending.is_some() {
+                // As the end of process 1 does, kill the rest of the group.
+                send_signal(self.pid, libc::SIGKILL, true);
+            }
         }
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid == self.pid {
@@ -129,6 +160,9 @@ impl Child {
                 others(pid, status);
             }
         }
+        // Podgate adopts the processes of the group, so the end of the last one causes a SIGCHLD.
+        let is_waiting = self.status.is_some() && self.group_stopped == Some(true);
+        self.has_rest = is_waiting && test_kill_process_group(self.pid).is_ok();
     }
 
     /// Takes the terminal back after the command has ended. SIGTTOU must be blocked.
@@ -138,9 +172,10 @@ impl Child {
         }
     }
 
-    /// Returns the exit code of the ended command, or 128 + N if signal N ended it. `None` while the command runs.
+    /// Returns the exit code of the ended command, or 128 + N if signal N ended it. `None` while the command or its
+    /// stopped group runs.
     pub(super) fn exit_code(&self) -> Option<u8> {
-        self.status.map(exit_code)
+        self.status.filter(|_| !self.has_rest).map(exit_code)
     }
 
     /// Returns the reason why podgate has ended the command; `None` if the command ended by itself.

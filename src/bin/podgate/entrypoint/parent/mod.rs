@@ -59,7 +59,6 @@ pub(super) fn run(
     let mut supervisor = Supervisor {
         watch: (needs_watch && sources.has_source()).then(|| sources.watch()),
         checks: Checks::new(args.ready_check.clone(), args.waits.check_timeout, started)
-            .with_command()
             .in_sequence(&args.times, started),
         next_read: started,
         has_warned: false,

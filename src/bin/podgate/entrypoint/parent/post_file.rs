@@ -1,6 +1,6 @@
 //! `--post-file`: records how a command ended, for containers that wait for the file with `--check file://`.
 
-use crate::check::{ChildScope, run_to_end};
+use crate::check::run_to_end;
 use crate::failure::Failure;
 use podgate::core::argv::Argv;
 use podgate::core::exit::Exit;
@@ -26,7 +26,7 @@ pub(super) fn write_in_child(path: &Path, success: bool, code: u8) -> Result<(),
     let words = [crate::OWN_PROGRAM, "post-file"].into_iter().chain(success.then_some("--success"));
     let words = words.chain(["--", &path, &code]).map(str::to_owned);
     let argv = Argv::new(words.collect()).map_err(|error| error.to_string())?;
-    run_to_end(&argv, WRITE_TIMEOUT, ChildScope::WithOthers, false)
+    run_to_end(&argv, WRITE_TIMEOUT, false)
 }
 
 /// Writes `code` atomically to `path`, or to `path.err` on failure. Then removes the other file, if an earlier run has

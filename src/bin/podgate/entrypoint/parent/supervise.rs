@@ -77,7 +77,7 @@ impl Supervisor<'_> {
         self.next_read = at + SLOW_REREAD;
         self.reporter.refresh(&view, !self.checks.is_empty() && self.checks.pending().is_empty());
         match self.dependencies.end_reason(&view, at) {
-            Some(EndReason::Restarted(_)) if self.child.is_stop_requested => {}
+            Some(EndReason::Restarted(_)) if self.child.is_stop_requested() => {}
             Some(why) => self.end_command(why, at),
             None => {}
         }
