@@ -142,7 +142,12 @@ fn free_port() -> u16 {
 
 /// Returns the sidecar's response to a request for `path`.
 fn get(port: u16, path: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut stream = None;
+    until("the sidecar listens", || {
+        stream = TcpStream::connect(("127.0.0.1", port)).ok();
+        stream.is_some()
+    });
+    let mut stream = stream.unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
