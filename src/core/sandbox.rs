@@ -2,7 +2,8 @@
 //!
 //! - the first 8 characters of the boot id
 //! - the network namespace's cookie, in decimal
-//! - the FNV-1a hash of the mount root of `/etc/hostname`, in 8 hexadecimal digits
+//! - the FNV-1a hash of the mount root of `/etc/hostname`, in 8 hexadecimal digits; only this part differs between Pods
+//!   on the node's network
 //!
 //! All containers of a pod compute the same id without the API server. The id changes when the sandbox is recreated or
 //! the node reboots.
@@ -28,22 +29,12 @@ impl SandboxId {
     ///
     /// - `boot_id`: the content of `/proc/sys/kernel/random/boot_id`
     /// - `cookie`: `SO_NETNS_COOKIE`
-    /// - `mount_root`: field 4 of the mountinfo line of `/etc/hostname`
-    /// - `shm_fsid`: `f_fsid` of `/dev/shm`, used only if both cookie and root are missing
-    pub fn new(
-        boot_id: Option<&str>,
-        cookie: Option<u64>,
-        mount_root: Option<&[u8]>,
-        shm_fsid: Option<u64>,
-    ) -> SandboxId {
+    /// - `mount_root`: the result of [`hostname_mount_root`]
+    pub fn new(boot_id: Option<&str>, cookie: Option<u64>, mount_root: Option<&[u8]>) -> SandboxId {
         let boot = boot_id.map(|id| id.chars().take(8).collect::<String>());
         let boot = boot.filter(|b| is_boot_prefix(b)).unwrap_or_else(|| "0".to_owned());
-        let cookie = cookie.unwrap_or(0);
-        let mut root = mount_root.map_or(0, |root| u64::from(fnv1a(root)));
-        if cookie == 0 && root == 0 {
-            root = shm_fsid.unwrap_or(0);
-        }
-        SandboxId { boot, cookie, root }
+        let root = mount_root.map_or(0, |root| u64::from(fnv1a(root)));
+        SandboxId { boot, cookie: cookie.unwrap_or(0), root }
     }
 
     /// Returns true if both ids may denote the same sandbox. A part that is `0` was unavailable and matches anything.
@@ -69,13 +60,18 @@ pub fn fnv1a(bytes: &[u8]) -> u32 {
 }
 
 /// Returns the mount root (field 4) of the mount point `/etc/hostname` in `/proc/self/mountinfo`
-/// (<https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>). The last such mount is the visible one.
+/// (<https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>). The last such mount is the visible one. Returns
+/// `None` if the root is not a file of the container runtime: a container may have a volume at that path.
 pub fn hostname_mount_root(mountinfo: &[u8]) -> Option<&[u8]> {
-    mountinfo.split(|b| *b == b'\n').rev().find_map(|line| {
+    let root = mountinfo.split(|b| *b == b'\n').rev().find_map(|line| {
         let mut fields = line.split(|b| *b == b' ').skip(3);
         let (root, mount_point) = (fields.next()?, fields.next()?);
         (mount_point == b"/etc/hostname").then_some(root)
-    })
+    })?;
+    // containerd: `…/sandboxes/ID/hostname`; CRI-O: `…/ID/userdata/hostname`; cri-dockerd: `…/containers/ID/hostname`.
+    let directory = root.strip_suffix(b"/hostname")?;
+    let id = directory.strip_suffix(b"/userdata").unwrap_or(directory).rsplit(|b| *b == b'/').next()?;
+    (id.len() == 64 && id.iter().all(u8::is_ascii_hexdigit)).then_some(root)
 }
 
 impl fmt::Display for SandboxId {

@@ -16,6 +16,5 @@ pub fn sandbox_id() -> SandboxId {
     let cookie = socket.and_then(|socket| netns_cookie(socket).ok());
     let mounts = read_trusted(Path::new("/proc/self/mountinfo"), MOUNTINFO_MAX).ok();
     let root = mounts.as_deref().and_then(hostname_mount_root);
-    let shm = rustix::fs::statvfs("/dev/shm").ok().map(|status| status.f_fsid);
-    SandboxId::new(boot.as_deref(), cookie, root, shm)
+    SandboxId::new(boot.as_deref(), cookie, root)
 }

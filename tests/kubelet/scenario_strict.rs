@@ -3,7 +3,7 @@
 use crate::cluster::{create, kubectl, minor_version};
 use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene, print_line};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// File that `db` creates when `db` is Ready.
 const READY_FILE: &str = "/podgate-self/ready";
@@ -45,6 +45,30 @@ fn restricted_pod_with_shared_processes_starts_in_order() {
     let read_only = |container: Container| container.with(json!({"securityContext": {"readOnlyRootFilesystem": true}}));
     let pod = pod_of_all_modes("strict", read_only).with(json!({"spec": {"shareProcessNamespace": true}}));
     assert_starts_in_order(&scene.create(&pod));
+}
+
+/// The volume hides the runtime's `/etc/hostname`, from which podgate identifies the sandbox.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn pod_with_its_own_hostname_file_starts_in_order() {
+    for host_network in [false, true] {
+        let scene = Scene::shared(if host_network { "hostname-host" } else { "hostname" });
+        scene.grant_pod_access();
+        let containers = [
+            server("db").http(28_021).ready_after("1s"),
+            server("api").http(28_022).gate(&["--until", "db"]),
+            server("web").http(28_023).gate(&["--until", "db", "--until", "api"]),
+        ];
+        let mut pod = Pod::new("hostname", containers).with(json!({"spec": {"hostNetwork": host_network}})).json();
+        let mut push =
+            |list: &str, item| pod.pointer_mut(list).and_then(Value::as_array_mut).expect("a list").push(item);
+        push("/spec/volumes", json!({"name": "hostname", "hostPath": {"path": "/etc/hostname", "type": "File"}}));
+        let mount = json!({"name": "hostname", "mountPath": "/etc/hostname", "readOnly": true});
+        push("/spec/containers/1/volumeMounts", mount);
+        let run = scene.follow("hostname");
+        create(&scene.namespace, &pod.to_string());
+        assert_starts_in_order(&run);
+    }
 }
 
 /// In a user namespace, the user ids of the containers differ from those on the node, and the volumes are mounted with
