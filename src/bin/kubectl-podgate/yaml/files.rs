@@ -1,7 +1,7 @@
 //! Finds and reads the manifests that the user passes: files, directories, standard input.
 
 use super::{Document, Source, SourceError};
-use podgate::core::text::error_chain;
+use podgate::core::text::{command_line, error_chain};
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Read};
@@ -77,8 +77,8 @@ pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     let bytes = bytes.map_err(|error| match fs::read_dir(path) {
         Ok(_) => "no *.yaml, *.yml or *.json files in this directory; pass -R to search subdirectories too".to_owned(),
         Err(_) if path.starts_with("http:") || path.starts_with("https:") => {
-            let url = path.display();
-            format!("podgate does not download manifests; use `curl -fsSL {url} | kubectl podgate check -`")
+            let curl = command_line(&["curl", "-fsSL", &path.to_string_lossy()]);
+            format!("podgate does not download manifests; use `{curl} | kubectl podgate check -`")
         }
         Err(_) => format!("cannot read: {}", error_chain(&error)),
     })?;

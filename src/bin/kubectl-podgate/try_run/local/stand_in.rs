@@ -67,7 +67,7 @@ fn end_with_parent() -> bool {
 pub(crate) fn run(args: &StandIn) -> ExitCode {
     let role: Role = match serde_json::from_str(&args.part) {
         Ok(role) => role,
-        Err(error) => return fail(&format!("stand-in is an internal command of kubectl podgate try: {error}")),
+        Err(error) => return fail(&format!("stand-in is an internal command of `try`: {error}")),
     };
     // `exec` keeps this setting, so when `try` ends, the kernel also kills the command below.
     if !end_with_parent() {
