@@ -1,3 +1,4 @@
+use base64::prelude::{BASE64_STANDARD, Engine};
 use podgate::order::admission::{Answer, Outcome, VALUES_MAX, answer};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
@@ -110,28 +111,63 @@ fn pod_with_podgate_keys_but_no_order_is_denied_or_warned() {
     assert_eq!(answer_with(typo, "disabled").body["response"], json!({"uid": "705ab4f5", "allowed": true}));
 }
 
-/// The API server sends a Pod with a copied state to the webhook even if the Pod declares no order.
+/// The API server sends a Pod with such a key to the webhook even if the Pod declares no order.
 #[test]
-fn pod_with_a_copied_state_or_a_near_miss_is_denied() {
+fn pod_with_a_near_miss_is_denied() {
     let inject = |pod: &Value| podgate::order::inject::inject(pod, &Options::new("podgate"), &KnownFacts::default());
     for order in [json!({"podgate.io/order": "a, b"}), json!({})] {
-        for (field, key, fix) in [
-            ("annotations", "status.podgate.io/a", "remove this annotation: podgate writes it into the running Pod"),
-            ("annotations", "sandbox.podgate.io/id", "remove this annotation: podgate writes it into the running Pod"),
-            ("labels", "status.podgate.io/a", "remove this label"),
-            ("annotations", "podgate.com/order", "did you mean podgate.io/order?"),
-            ("annotations", "order.podgate.io", "did you mean podgate.io/order?"),
-            ("labels", "podgate/order", "did you mean podgate.io/order?"),
-        ] {
-            let container = |name: &str| json!({"name": name, "image": "x", "command": [name]});
-            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shop", "annotations": order},
-                "spec": {"containers": [container("a"), container("b")]}});
+        for (field, key) in
+            [("annotations", "podgate.com/order"), ("annotations", "order.podgate.io"), ("labels", "podgate/order")]
+        {
+            let mut pod = copied_pod(order.clone());
             pod["metadata"][field][key] = "0-0-0".into();
             let denied = answer(review(&pod).to_string().as_bytes(), &inject).unwrap();
             assert_eq!(denied.outcome, Outcome::Refused, "{pod}");
-            assert!(denied.message.contains(key) && denied.message.contains(fix), "{}", denied.message);
+            assert!(denied.message.contains(key) && denied.message.contains("did you mean podgate.io/order?"));
         }
     }
+}
+
+/// Returns the Pod after the patch in `answer`.
+fn patched(pod: &Value, answer: &Answer) -> Value {
+    let patch = BASE64_STANDARD.decode(answer.body["response"]["patch"].as_str().unwrap()).unwrap();
+    let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+    let mut pod = pod.clone();
+    json_patch::patch(&mut pod, &patch).unwrap();
+    pod
+}
+
+fn copied_pod(annotations: Value) -> Value {
+    let container = |name: &str| json!({"name": name, "image": "x", "command": [name]});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shop", "annotations": annotations},
+        "spec": {"containers": [container("a"), container("b")]}})
+}
+
+/// A tool that copies Pods also copies the annotations that podgate has written into the running Pod.
+#[test]
+fn states_of_another_pod_are_removed() {
+    let options = Options { is_from_api: true, ..Options::new("podgate") };
+    let inject = |pod: &Value| podgate::order::inject::inject(pod, &options, &KnownFacts::default());
+    let plain = copied_pod(json!({"podgate.io/order": "a, b"}));
+    let injected = inject(&plain).unwrap().value;
+    for before in [&plain, &injected] {
+        let mut copy = before.clone();
+        for key in ["status.podgate.io/a", "sandbox.podgate.io/id", "override.podgate.io/b", "example.com/x"] {
+            copy["metadata"]["annotations"][key] = "Ready".into();
+        }
+        copy["metadata"]["annotations"]["podgate.io/unknown-containers"] = "x".into();
+        let answer = answer(review(&copy).to_string().as_bytes(), &inject).unwrap();
+        assert_eq!(answer.outcome, Outcome::Injected, "{}", answer.message);
+        assert_eq!(answer.body["response"]["warnings"], Value::Null);
+        let mut expected = injected.clone();
+        expected["metadata"]["annotations"]["example.com/x"] = "Ready".into();
+        assert_eq!(patched(&copy, &answer), expected);
+    }
+    // Without an order, the states have no effect.
+    let unordered = copied_pod(json!({"status.podgate.io/a": "Ready"}));
+    let passed = answer(review(&unordered).to_string().as_bytes(), &inject).unwrap();
+    let warning = passed.body["response"]["warnings"][0].as_str().unwrap();
+    assert!(passed.outcome == Outcome::Passed && warning.contains("podgate ignores status.podgate.io/a"), "{warning}");
 }
 
 #[test]

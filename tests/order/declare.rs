@@ -152,9 +152,9 @@ fn mistyped_and_misplaced_keys_are_reported() {
         ("checks.podgate.io/web", "unknown-key", Level::Error, "did you mean check.podgate.io/web?"),
         ("podgates.io/order", "unknown-key", Level::Error, "did you mean podgate.io/order?"),
         ("podgate.io/inject", "not-an-annotation", Level::Error, "metadata.labels"),
-        ("status.podgate.io/db", "copied-state", Level::Error, "remove this annotation: podgate writes it into"),
-        ("sandbox.podgate.io/id", "copied-state", Level::Error, "remove this annotation: podgate writes it into"),
-        ("override.podgate.io/db", "copied-state", Level::Warning, "remove it"),
+        ("status.podgate.io/db", "copied-state", Level::Warning, "remove this annotation"),
+        ("sandbox.podgate.io/id", "copied-state", Level::Warning, "remove this annotation"),
+        ("override.podgate.io/db", "copied-state", Level::Warning, "remove this annotation"),
     ] {
         let found = only_finding(key, "db");
         assert_eq!((found.rule, found.level), (rule, level), "{key}: {found}");
@@ -190,9 +190,9 @@ fn templates_without_an_order_are_checked() {
     assert_eq!(rules(&[("podgates.io/order", "db, api")], json!({})), [("unknown-key", error)]);
     assert_eq!(rules(&[("podgate.io/timeout", "2m")], json!({})), [("nothing-declared", warning)]);
     assert_eq!(rules(&[("podgate.io/timeout", "2")], json!({})), [("bad-value", error)]);
-    assert_eq!(rules(&[("status.podgate.io/db", "Ready")], json!({})), [("copied-state", error)]);
+    assert_eq!(rules(&[("status.podgate.io/db", "Ready")], json!({})), [("copied-state", warning)]);
     assert_eq!(rules(&[("override.podgate.io/db", "Ready@x")], json!({})), [("copied-state", warning)]);
-    assert_eq!(rules(&[], json!({"status.podgate.io/db": "Ready"})), [("copied-state", error)]);
+    assert_eq!(rules(&[], json!({"status.podgate.io/db": "Ready"})), [("copied-state", warning)]);
     assert_eq!(rules(&[], json!({"podgate.io/inject": "enabled"})), [("nothing-declared", warning)]);
     assert_eq!(rules(&[], json!({"podgate.io/inject": "disabled"})), []);
     // Podgate does not report other problems of a Pod without an order.

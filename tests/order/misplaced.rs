@@ -46,7 +46,7 @@ fn keys_outside_of_templates_are_reported_with_the_right_place() {
         (deployment(label("podgate.io/injct"), json!({})), vec![
             r#"error unknown-key metadata.labels["podgate.io/injct"]: did you mean podgate.io/inject?"#.to_owned()]),
         (deployment(annotation("status.podgate.io/a"), json!({})), vec![
-            r#"error copied-state metadata.annotations["status.podgate.io/a"]: remove this annotation: podgate writes it into the running Pod"#.to_owned()]),
+            r#"warning copied-state metadata.annotations["status.podgate.io/a"]: remove this annotation"#.to_owned()]),
         (deployment(label("app.kubernetes.io/name"), json!({})), vec![]),
         (json!({"apiVersion": "v1", "kind": "List", "items": [
             object("v1", "Pod", order.clone(), spec.clone()), deployment(order.clone(), json!({}))]}),

@@ -5,15 +5,18 @@ use super::keys;
 use super::nearest::nearest;
 use crate::core::names;
 use crate::order::edit::Place;
-use crate::order::finding::{Finding, Level};
-use serde_json::Value;
+use crate::order::finding::Finding;
 
-/// Prefixes of the annotations in which the sidecar publishes states.
-const STATE_PREFIXES: [&str; 2] = [names::STATUS_PREFIX, names::SANDBOX_PREFIX];
-/// Prefixes of the annotations that the webhook or a user writes on a Pod.
-const WRITTEN_PREFIXES: [&str; 2] = [names::OVERRIDE_PREFIX, keys::UNKNOWN_CONTAINERS];
+/// Prefixes of the annotations that the sidecar, the webhook or a user writes on a Pod.
+const POD_PREFIXES: [&str; 4] =
+    [names::STATUS_PREFIX, names::SANDBOX_PREFIX, names::OVERRIDE_PREFIX, keys::UNKNOWN_CONTAINERS];
 /// Maximum length of a key in Kubernetes, in bytes: 253 for the domain, 63 for the name.
 const KEY_MAX: usize = 253 + 1 + 63;
+
+/// Returns true if the annotation `key` describes one Pod, so that it is wrong on any other Pod.
+pub(crate) fn describes_one_pod(key: &str) -> bool {
+    POD_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
 
 /// Returns true if the domain of `key` is one of podgate's domains, or if `key` resembles a key of podgate.
 pub(crate) fn concerns_podgate(key: &str) -> bool {
@@ -108,14 +111,9 @@ pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
         let what = format!("{key} is a label and has no effect as an annotation");
         return (!is_label).then(|| Finding::error("not-an-annotation", at, what).fix("move it to metadata.labels"));
     }
-    if STATE_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
-        let what = format!("{key} describes a running Pod, so it must not be in a manifest");
-        let fix = format!("remove this {}: podgate writes it into the running Pod", kind(is_label));
-        return Some(Finding::error("copied-state", at, what).fix(fix));
-    }
-    if WRITTEN_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
-        let what = format!("podgate ignores {key} in a manifest, because this key is for running Pods only");
-        return Some(Finding::warning("copied-state", at, what).fix("remove it"));
+    if describes_one_pod(key) {
+        let what = format!("podgate ignores {key} in a manifest, because this key describes a running Pod");
+        return Some(Finding::warning("copied-state", at, what).fix(format!("remove this {}", kind(is_label))));
     }
     if !concerns_podgate(key) {
         return None;
@@ -152,14 +150,4 @@ fn suggestion(key: &str, is_label: bool) -> String {
     };
     let beside = || [key, name].into_iter().find_map(|text| fix(&name_beside_podgate(text)?));
     fix(name).or_else(beside).unwrap_or_else(|| "use one of the keys in docs/declaring.md".to_owned())
-}
-
-/// Turns the errors about published states into warnings if `template` is a Pod that was read from a cluster. Such a
-/// Pod has a uid, which the API server sets after all webhooks.
-pub(super) fn accept_states_of_live_pod(template: &Value, findings: &mut [Finding]) {
-    let uid = Place::metadata("uid");
-    if uid.of(template).is_some() {
-        let copied = findings.iter_mut().filter(|finding| finding.rule == "copied-state");
-        copied.for_each(|finding| finding.level = Level::Warning);
-    }
 }

@@ -16,7 +16,7 @@ mod values;
 
 pub use correct::parse_list;
 pub use declaration::{Declaration, Edge, Publish, RequestedMode, Setting, StopOrder};
-pub(crate) use key_check::{check_key, concerns_podgate};
+pub(crate) use key_check::{check_key, concerns_podgate, describes_one_pod};
 pub use keys::{annotation_place, container_annotation_place, is_declared, is_recorded_image};
 pub use reader::read_annotations;
 pub use undeclared::check_undeclared;

@@ -3,7 +3,7 @@
 use super::declaration::{Declaration, Edge};
 use super::flow_cut;
 use super::grammar::{self, Item, quoted};
-use super::key_check::{accept_states_of_live_pod, check_key};
+use super::key_check::check_key;
 use super::keys::{self, annotation_place};
 use super::spec::{ContainerRef, Spec, string_list};
 use super::values::Values;
@@ -41,9 +41,7 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
             _ => reader.read_annotation(key, value),
         }
     }
-    let declaration = reader.declaration;
-    accept_states_of_live_pod(template, findings);
-    declaration
+    reader.declaration
 }
 
 /// Returns the annotations or labels of a template, sorted by key: serde_json's map order depends on a crate feature.

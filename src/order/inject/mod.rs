@@ -25,9 +25,10 @@ pub(crate) use lost_parts::lost_parts;
 pub use outcome::{Injected, Options};
 pub use parts::without_nulls;
 
-use crate::order::declare::{self, keys};
+use crate::order::declare::{self, check_key, describes_one_pod, keys};
 use crate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use crate::order::finding::Finding;
+use crate::order::limits::check as check_size;
 use crate::order::plan::{KnownFacts, plan};
 use crate::order::sidecar_settings::SidecarSettings;
 use existing::Existing;
@@ -56,8 +57,8 @@ pub fn is_injected(template: &Value) -> bool {
 }
 
 /// Injects into `template`, an object with `metadata` and `spec`. Updates an earlier injection, or removes the
-/// injected parts if the template no longer declares an order. Leaves a template with the label
-/// `podgate.io/inject: disabled` unchanged.
+/// injected parts if the template no longer declares an order. Also removes the annotations of another running Pod, of
+/// which the template may be a copy. Leaves a template with the label `podgate.io/inject: disabled` unchanged.
 ///
 /// # Errors
 /// Returns all findings, at least one of them an error. The caller must then leave the template unchanged.
@@ -65,17 +66,22 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
     if inject_label(template) == Some("disabled") {
         return Ok(Injected::unchanged(template));
     }
-    // Only an earlier call of the webhook writes this key. Remove the key, because this call decides again.
-    let unknown = Edit { at: parts::annotation_place(keys::UNKNOWN_CONTAINERS), op: Op::Remove };
-    let mut template = Cow::Borrowed(template);
-    if unknown.at.of(&template).is_some() {
-        apply(template.to_mut(), &unknown)?;
+    let annotations = Place::metadata("annotations").of(template).and_then(Value::as_object).into_iter().flatten();
+    let copied: Vec<&str> = annotations.map(|(key, _)| key.as_str()).filter(|key| describes_one_pod(key)).collect();
+    if copied.is_empty() {
+        return strip(template)?.inject(options, known);
     }
-    let stripped = strip(&template)?;
-    let mut injected = stripped.inject(options, known)?;
-    if let Cow::Owned(_) = &template {
-        injected.edits.insert(0, unknown);
+    check_size(template, is_injected(template))?;
+    let mut own = template.clone();
+    if let Some(annotations) = own["metadata"]["annotations"].as_object_mut() {
+        annotations.retain(|key, _| !describes_one_pod(key));
     }
+    let mut injected = strip(&own)?.inject(options, known)?;
+    let places = || copied.iter().map(|key| parts::annotation_place(key));
+    injected.edits.splice(0..0, places().map(|at| Edit { at, op: Op::Remove }));
+    // A tool that copies Pods does not know these annotations, but a manifest should not contain them.
+    let found = copied.iter().zip(places()).filter_map(|(key, at)| check_key(key, "annotations", at));
+    injected.findings.extend(found.filter(|_| !options.is_from_api));
     Ok(injected)
 }
 
@@ -160,7 +166,7 @@ impl<'a> Stripped<'a> {
     }
 
     /// Injects into the template. The caller must check first that the template does not have the label
-    /// `podgate.io/inject: disabled`. Unlike [`inject`], does not remove the annotation [`keys::UNKNOWN_CONTAINERS`].
+    /// `podgate.io/inject: disabled`. Unlike [`inject`], does not remove the annotations of a running Pod.
     ///
     /// # Errors
     /// Returns all findings, at least one of them an error.

@@ -26,7 +26,7 @@ pub const RULES: &[Rule] = &[
     inject_rule("command-not-split", &[Warning], "The first item of a command contains spaces, so it names no program"),
     rule("condition-never-met", &[Error], "A condition can never be met"),
     rule("containers-moved", &[Note], "Podgate changes the order of the container list"),
-    rule("copied-state", &[Error, Warning], "An annotation describes the state of another, running Pod"),
+    rule("copied-state", &[Warning], "An annotation describes the state of another, running Pod"),
     rule("cut-at-comma", &[Error], "YAML has cut a list at a comma"),
     rule("cycle", &[Error], "Containers wait for each other"),
     inject_rule("deadline-too-short", &[Warning], "The workload's deadline is shorter than the longest possible start"),

@@ -2,6 +2,7 @@
 //! calls the webhook.
 
 mod calls;
+mod copies;
 pub(crate) mod install;
 mod late;
 mod workloads;
