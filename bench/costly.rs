@@ -27,25 +27,36 @@ const CLIENTS: usize = 8;
 /// Interval between small reviews.
 const INTERVAL: Duration = Duration::from_millis(100);
 
+/// Cost of one review, in the units of [`GOALS`].
+type Cost = [f64; 3];
+
+/// What the search maximizes, one after the other.
+const GOALS: [&str; 3] = ["ms", "KiB of answer", "KiB of memory"];
+
 /// Measures each known expensive Pod, then searches for more expensive Pods for `seconds`. The search changes some
-/// properties of a Pod, and keeps a change that raises the webhook's processor time. Prints a result for each starting
-/// Pod.
+/// properties of a Pod, and keeps a change that raises the cost. Each goal has a third of the time. Prints the result for
+/// each starting Pod.
 pub(crate) fn search(webhook: &Webhook, client: &Client, seconds: u64) {
     let mut connection = client.connect().expect("a connection");
-    let mut cost = |body: &[u8]| {
+    let mut cost = |body: &[u8]| -> Cost {
         let mut once = || {
+            webhook.reset_peak();
             let before = webhook.processor_ms();
-            exchange(&mut connection, &request(body));
-            webhook.processor_ms() - before
+            let answer = exchange(&mut connection, &request(body)).len();
+            [webhook.processor_ms() - before, answer as f64 / 1024.0, webhook.peak() as f64]
         };
         // Use the lower of two times, because other programs disturb the caches.
-        once().min(once())
+        let (first, second) = (once(), once());
+        std::array::from_fn(|n| first[n].min(second[n]))
+    };
+    let line = |cost: Cost| {
+        let parts = cost.iter().zip(GOALS).map(|(number, unit)| format!("{number:8.1} {unit}"));
+        parts.collect::<Vec<_>>().join(", ")
     };
     for numbers in COSTLY {
         let body = review(&pod(&parse(numbers)));
-        println!("{:7.1} ms, {:7} bytes: {numbers}", cost(&body), body.len());
+        println!("{}, {:7} bytes: {numbers}", line(cost(&body)), body.len());
     }
-    let end = now() + Duration::from_secs(seconds);
     let mut state = u64::from(std::process::id()) << 20 | 1;
     let mut random = |below: usize| {
         state ^= state << 13;
@@ -53,26 +64,29 @@ pub(crate) fn search(webhook: &Webhook, client: &Client, seconds: u64) {
         state ^= state << 17;
         (state % below.max(1) as u64) as usize
     };
-    for start in STARTS.iter().chain(COSTLY).cycle() {
-        let (mut numbers, mut most, mut stuck) = (parse(start), 0.0, 0);
-        while stuck < STUCK && now() < end {
-            let mut next = numbers.clone();
-            if most > 0.0 {
-                mutate(&mut next, &mut random);
+    for (goal, unit) in GOALS.iter().enumerate() {
+        let end = now() + Duration::from_secs(seconds) / GOALS.len() as u32;
+        for start in STARTS.iter().chain(COSTLY).cycle() {
+            let (mut numbers, mut most, mut stuck) = (parse(start), Cost::default(), 0);
+            while stuck < STUCK && now() < end {
+                let mut next = numbers.clone();
+                if most[goal] > 0.0 {
+                    mutate(&mut next, &mut random);
+                }
+                let body = if is_too_large(&next) { Vec::new() } else { review(&pod(&next)) };
+                stuck += 1;
+                if body.is_empty() || body.len() > BODY_MAX {
+                    continue;
+                }
+                let found = cost(&body);
+                if found[goal] > most[goal] * 1.02 {
+                    (numbers, most, stuck) = (next, found, 0);
+                }
             }
-            let body = if is_too_large(&next) { Vec::new() } else { review(&pod(&next)) };
-            stuck += 1;
-            if body.is_empty() || body.len() > BODY_MAX {
-                continue;
+            println!("most {unit}: {}: {}", line(most), format(&numbers));
+            if now() >= end {
+                break;
             }
-            let time = cost(&body);
-            if time > most * 1.02 {
-                (numbers, most, stuck) = (next, time, 0);
-            }
-        }
-        println!("{most:7.1} ms: {}", format(&numbers));
-        if now() >= end {
-            return;
         }
     }
 }

@@ -6,8 +6,8 @@
 //! make webhook && cargo bench --bench webhook [-- [--awake | --search | --flood] SECONDS [RATE]]
 //! ```
 //!
-//! `--search` searches for the Pod that needs the most processor time. `--flood` measures small reviews while eight
-//! clients send such Pods.
+//! `--search` searches for the Pods that need the most processor time and memory, and for the largest answer. `--flood`
+//! measures small reviews while eight clients send such Pods.
 //!
 //! `--awake` keeps processors from halting. Use this option if the hypervisor gives halted processors to other
 //! machines.
@@ -125,19 +125,19 @@ fn exchange(stream: &mut Stream, request: &[u8]) -> String {
     stream.write_all(request).and_then(|()| stream.flush()).expect("to send");
     let mut answer = Vec::new();
     let mut piece = [0; 16384];
-    loop {
+    let mut length = None;
+    while length.is_none_or(|length| answer.len() < length) {
         let count = stream.read(&mut piece).expect("to receive");
         assert!(count > 0, "the webhook closed the connection");
         answer.extend_from_slice(&piece[..count]);
-        let text = String::from_utf8_lossy(&answer);
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length =
-                head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-            if Some(body.len()) == length {
-                return text.into_owned();
-            }
-        }
+        length = length.or_else(|| {
+            let (head, _) = std::str::from_utf8(&answer).ok()?.split_once("\r\n\r\n")?;
+            let line = |line: &str| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok();
+            let body: usize = head.lines().find_map(line)?;
+            Some(head.len() + 4 + body)
+        });
     }
+    String::from_utf8(answer).expect("text")
 }
 
 fn request(body: &[u8]) -> Vec<u8> {
@@ -229,6 +229,11 @@ impl Webhook {
 
     fn peak(&self) -> u64 {
         self.status("VmHWM")
+    }
+
+    /// Forgets the earlier peak of the resident memory.
+    fn reset_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").expect("to reset the peak");
     }
 }
 

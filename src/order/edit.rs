@@ -1,5 +1,6 @@
 //! Types for changes to a manifest. Callers write the changes as YAML, JSON or a JSON patch.
 
+use crate::order::json_size::{JSON_MAX, json_length};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
@@ -114,14 +115,22 @@ pub struct Edit {
     pub op: Op,
 }
 
-/// Error for an edit that does not match the manifest. Contains the place that does not exist or has another type.
+/// Error for an edit that was not made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot edit {0}: it does not exist or has another type")]
-pub struct EditError(pub Place);
+pub enum EditError {
+    /// The place does not exist or has another type.
+    #[error("cannot edit {0}: it does not exist or has another type")]
+    Mismatch(Place),
+    /// The sum of all changes is too large.
+    #[error(
+        "podgate would add more than {JSON_MAX} bytes; shorten the probes, hooks, commands and variables in the Pod"
+    )]
+    TooLarge,
+}
 
 /// Applies one change to `value`. If the edit does not match `value`, `value` remains unchanged.
 pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
-    let mismatch = || EditError(edit.at.clone());
+    let mismatch = || EditError::Mismatch(edit.at.clone());
     let Some((last, parents)) = edit.at.0.split_last() else {
         let Op::Set(new) = &edit.op else { return Err(mismatch()) };
         *value = new.clone();
@@ -163,12 +172,14 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
 pub struct Editor {
     value: Value,
     edits: Vec<Edit>,
+    /// Length of all edits as JSON, in bytes.
+    length: usize,
 }
 
 impl Editor {
     /// Creates an editor of `value`, without any recorded changes.
     pub fn new(value: Value) -> Editor {
-        Editor { value, edits: Vec::new() }
+        Editor { value, edits: Vec::new(), length: 0 }
     }
 
     /// Returns the manifest with all changes so far.
@@ -176,9 +187,14 @@ impl Editor {
         &self.value
     }
 
-    /// Applies and records one change. If the change does not match the manifest, the manifest remains unchanged.
+    /// Applies and records one change. After an error, the manifest remains unchanged.
     pub fn edit(&mut self, at: Place, op: Op) -> Result<(), EditError> {
         let edit = Edit { at, op };
+        let value = if let Op::Set(value) | Op::Insert(value) = &edit.op { json_length(value) } else { 0 };
+        self.length += value + edit.at.pointer().len();
+        if self.length > JSON_MAX {
+            return Err(EditError::TooLarge);
+        }
         apply(&mut self.value, &edit)?;
         self.edits.push(edit);
         Ok(())

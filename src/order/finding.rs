@@ -91,7 +91,11 @@ impl From<Finding> for Vec<Finding> {
 
 impl From<EditError> for Vec<Finding> {
     fn from(error: EditError) -> Vec<Finding> {
-        vec![Finding::error("wrong-type", error.0.clone(), error.to_string())]
+        let (rule, at) = match &error {
+            EditError::Mismatch(at) => ("wrong-type", at.clone()),
+            EditError::TooLarge => ("template-too-large", Place::root().to("spec")),
+        };
+        vec![Finding::error(rule, at, error.to_string())]
     }
 }
 

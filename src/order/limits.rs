@@ -6,6 +6,7 @@ use crate::core::names;
 use crate::order::declare::keys;
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
+use crate::order::json_size::{JSON_MAX, json_length};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -49,14 +50,19 @@ pub(crate) fn check(template: &Value, is_injected: bool) -> Result<(), Finding> 
     }
     let own = fields().filter(|(key, _)| keys::is_annotation(key)).filter_map(|(_, value)| value.as_str());
     let mut count: usize = own.map(|text| text.matches([',', '&']).count()).sum();
+    let mut length = 0;
     for field in ["metadata", "spec"] {
         let place = Place::root().to(field);
-        count += place.of(template).map_or(Ok(0), |value| {
-            count_items(value, items_max).map_err(|(path, items)| {
-                let place = place.join(&Place(path.into_iter().rev().collect()));
-                too_long(template, place, items)
-            })
+        let Some(value) = place.of(template) else { continue };
+        count += count_items(value, items_max).map_err(|(path, items)| {
+            let place = place.join(&Place(path.into_iter().rev().collect()));
+            too_long(template, place, items)
         })?;
+        length += json_length(value);
+    }
+    if length > JSON_MAX {
+        let what = format!("{pod} has {length} bytes as JSON, but podgate supports at most {JSON_MAX}");
+        return Err(too_large(Place::root().to("spec"), what).fix("move data to a ConfigMap or an image"));
     }
     if count > values_max {
         let what = format!("{pod} has {count} fields and list items, but podgate supports at most {values_max}");

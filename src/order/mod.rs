@@ -8,6 +8,7 @@ pub mod edit;
 pub mod finding;
 pub mod image_map;
 pub mod inject;
+pub mod json_size;
 pub mod kubernetes_version;
 pub mod limits;
 pub mod lint;

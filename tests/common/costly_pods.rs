@@ -1,5 +1,5 @@
-//! Builds Pods that cost the webhook as much as possible. The benchmark searches for the most expensive Pod, a test
-//! checks the limits, and the fuzzer changes these Pods.
+//! Builds Pods that cost the webhook as much as possible. The benchmark searches for the most expensive Pod, tests check
+//! the limits, and the fuzzer changes these Pods.
 
 use podgate::core::container_list::CONTAINERS_MAX;
 use podgate::order::inject::{self, Options};
@@ -19,6 +19,9 @@ pub(crate) const COSTLY: &[&str] = &[
     "containers=100 order_kind=1 order_names=100 wide=100 probe=3",
     "containers=71 order_names=71 order_kind=2",
     "containers=100 order_kind=1 order_names=100",
+    "containers=200 name_length=63 order_kind=1 order_names=59 wide=3 checks=32 ready=1 env=162 env_length=0 words=999 settings=1 injected=2",
+    "containers=20 order_names=20 order_kind=1 wide=20 env=1 env_kind=5 env_length=1024 probe=7 probe_words=3",
+    "order_kind=1 env=1 env_kind=6 env_length=1000 probe=7 probe_words=60 wide=1 mode=1",
 ];
 
 /// One property of a Pod, as a number.
@@ -66,12 +69,13 @@ knobs! {
     mount_kind 0: up to 4,
     volumes 0: list of ITEMS_MAX,
     env 0: list of ITEMS_MAX,
-    env_kind 0: up to 4,
+    env_kind 0: up to 8,
+    env_length 1: up to 8192,
     ports 0: list of ITEMS_MAX,
     words 1: list of ITEMS_MAX,
     word_length 1: up to 20000,
     args 0: list of ITEMS_MAX,
-    probe 0: up to 6,
+    probe 0: up to 7,
     probe_words 1: list of ITEMS_MAX,
     hooks 0: up to 4,
     hook_words 1: list of ITEMS_MAX,
@@ -149,7 +153,8 @@ pub(crate) fn is_too_large(numbers: &[usize]) -> bool {
     let when = |is: bool, count: usize| if is { count } else { 0 };
     let long_mounts = when(matches!(at(At::mount_kind), 1 | 2), at(At::check_length));
     let words = at(At::words) + at(At::args);
-    let probes = when(matches!(at(At::probe), 1 | 2), 3 * at(At::probe_words) * if at(At::probe) == 2 { 3 } else { 1 });
+    let probes =
+        when(matches!(at(At::probe), 1 | 2 | 7), 3 * at(At::probe_words) * if at(At::probe) == 2 { 3 } else { 1 });
     let items = words
         + 3 * (at(At::mounts) + at(At::env) + at(At::ports))
         + probes
@@ -158,6 +163,7 @@ pub(crate) fn is_too_large(numbers: &[usize]) -> bool {
     let items = wide * items + 3 * at(At::volumes) + 8 * at(At::affinity) + 2 * at(At::ephemeral);
     let checks = at(At::checks) * at(At::check_length) * if at(At::check_kind) == 3 { 7 } else { 1 };
     let bytes = wide * (words * at(At::word_length) + at(At::mounts) * long_mounts + checks)
+        + when(at(At::env_kind) > 4, wide * at(At::env) * at(At::env_length) * 6)
         + at(At::istio)
         + (at(At::labels) + at(At::keys)) * at(At::key_length)
         + at(At::listed) * at(At::listed_waits).min(at(At::listed)) * at(At::name_length).max(5)
@@ -278,7 +284,12 @@ fn container(numbers: &[usize], own: &str, n: usize) -> Value {
                 1 => json!({"name": format!("E{n}"), "value": format!("$(E{})$(E{})", n.saturating_sub(1), n.saturating_sub(1))}),
                 2 => json!({"name": "PODGATE_HOLD"}),
                 3 => json!({"name": format!("E{n}"), "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}),
-                _ => json!({"name": "PODGATE_UNTIL", "value": "a,b"}),
+                4 => json!({"name": "PODGATE_UNTIL", "value": "a,b"}),
+                // Characters that need an escape in JSON, or in a command.
+                kind => {
+                    let unit = ["\"", "\u{1}", "\\", "$("][kind - 5];
+                    json!({"name": format!("E{n}"), "value": unit.repeat(at(At::env_length))})
+                }
             })
             .collect();
     }
@@ -295,6 +306,8 @@ fn container(numbers: &[usize], own: &str, n: usize) -> Value {
             }
             3 => json!({"httpGet": {"path": format!("/app-health/{own}/readyz"), "port": 15020}}),
             4 => json!({"tcpSocket": {"port": "p"}}),
+            // A small Pod thus becomes a large one: inject expands the variable.
+            7 => json!({"exec": {"command": vec!["$(E0)"; at(At::probe_words)]}}),
             6 => json!({"exec": {"command": ["$(".repeat(at(At::word_length) * at(At::probe_words))]}}),
             _ => json!({"grpc": {"port": 1}}),
         };

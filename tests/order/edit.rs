@@ -26,7 +26,7 @@ fn mismatched_edit_changes_nothing() {
         (Place::root(), Op::Remove),
     ] {
         let mut value = before.clone();
-        assert_eq!(apply(&mut value, &Edit { at: place.clone(), op }), Err(EditError(place)));
+        assert_eq!(apply(&mut value, &Edit { at: place.clone(), op }), Err(EditError::Mismatch(place)));
         assert_eq!(value, before);
     }
 }

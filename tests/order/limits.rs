@@ -4,10 +4,11 @@
 #[path = "../common/costly_pods.rs"]
 mod costly_pods;
 
-use costly_pods::{COSTLY, KNOBS, parse, pod, position, review};
+use costly_pods::{COSTLY, KNOBS, format, is_too_large, mutate, parse, pod, position, review};
 use podgate::order::admission::{Outcome, answer};
 use podgate::order::declare::check_undeclared;
 use podgate::order::inject::{self, Options};
+use podgate::order::json_size::{JSON_MAX, json_length};
 use podgate::order::limits::{VALUES_MAX, WAITS_MAX};
 use podgate::order::lint;
 use podgate::order::plan::{KnownFacts, plan};
@@ -136,5 +137,65 @@ fn costly_pods_get_an_answer() {
             answer.outcome,
             Outcome::Injected | Outcome::Refused | Outcome::Unchanged | Outcome::Deferred
         ));
+    }
+}
+
+/// Returns the outcome for `numbers`; `None` if the review has too many values. Checks that the sizes of the injected
+/// Pod and of the answer are within their limits.
+fn bounded_outcome(numbers: &[usize]) -> Option<Outcome> {
+    let options = Options { is_from_api: true, ..Options::new("podgate") };
+    let inject = |pod: &Value| {
+        let injected = inject::inject(pod, &options, &KnownFacts::default())?;
+        let size = ["metadata", "spec"].map(|field| json_length(&injected.value[field])).iter().sum::<usize>();
+        assert!(size <= JSON_MAX || injected.edits.is_empty(), "{size} bytes: {}", format(numbers));
+        Ok(injected)
+    };
+    let answer = answer(&review(&pod(numbers)), &inject).ok()?;
+    // Base64 needs four bytes for three. Warnings, or the reason of a denial, have at most 8 KiB.
+    let max = JSON_MAX.div_ceil(3) * 4 + (16 << 10);
+    let length = json_length(&answer.body);
+    assert!(length <= max, "an answer of {length} bytes: {}", format(numbers));
+    Some(answer.outcome)
+}
+
+/// Each variable is small, and so is the Pod.
+#[test]
+fn small_pod_does_not_become_large() {
+    for kind in 5..9 {
+        for (length, words) in [(1, 1000), (100, 250), (1024, 127), (8192, 15)] {
+            let numbers = |containers, mode| {
+                parse(&format!(
+                    "containers={containers} wide={containers} order_names={containers} order_kind=1 mode={mode} env=1 \
+                     env_kind={kind} env_length={length} probe=7 probe_words={words}"
+                ))
+            };
+            for (containers, mode) in [(2, 0), (2, 3), (4, 0), (20, 0), (20, 3), (60, 0)] {
+                bounded_outcome(&numbers(containers, mode));
+            }
+            if length > 1 {
+                assert_eq!(bounded_outcome(&numbers(40, 0)), Some(Outcome::Refused), "{kind}, {length}");
+            }
+        }
+    }
+}
+
+/// Changes the known expensive Pods at random.
+#[test]
+fn random_hostile_pods_get_a_bounded_outcome() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    for start in COSTLY {
+        let mut numbers = parse(start);
+        for _ in 0..5 {
+            mutate(&mut numbers, &mut random);
+            if !is_too_large(&numbers) {
+                bounded_outcome(&numbers);
+            }
+        }
     }
 }

@@ -5,9 +5,10 @@ pub mod patch;
 
 use crate::core::words::words;
 use crate::order::declare::{annotation_place, check_undeclared, keys};
-use crate::order::edit::{Edit, Op};
+use crate::order::edit::{Edit, EditError, Op};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, is_requested};
+use crate::order::json_size::{JSON_MAX, json_length};
 use crate::order::limits::count_values;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use patch::Operation;
@@ -153,6 +154,9 @@ impl Request {
                     return self.allow(Outcome::Unchanged, findings, None);
                 }
                 let patch = patch::json_patch(pod, &injected.edits);
+                if json_length(&patch) > JSON_MAX {
+                    return self.refuse(&Vec::from(EditError::TooLarge));
+                }
                 self.allow(Outcome::Injected, findings, Some(&patch))
             }
         }

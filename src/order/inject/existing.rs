@@ -67,7 +67,7 @@ impl<'a> Existing<'a> {
         undo::restore(&self.record, self.sidecar.as_ref(), self.template).map_err(|error| {
             let what = format!("the injection cannot be undone: {error}");
             let fix = "use the manifest from before the injection";
-            Finding::error("injected-changed", error.0, what).fix(fix)
+            Finding::error("injected-changed", parts::annotation_place(keys::INJECTED), what).fix(fix)
         })
     }
 

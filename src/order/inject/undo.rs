@@ -152,14 +152,14 @@ fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> 
 
 /// Adds to `record` all data that is needed to restore `original` from `injected`. Returns true if the record then
 /// restores `original` exactly.
-pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &Value) -> bool {
+pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &Value) -> Result<bool, EditError> {
     // The first pass records nested fields, the second pass their parents. The third pass checks the complete record.
     let sidecar = parts::find_sidecar(injected);
     for _ in 0..3 {
-        let Ok(back) = restore(record, sidecar.as_ref(), injected) else { return false };
-        let (back, before) = (back.value(), record.clone());
+        let (back, before) = (restore(record, sidecar.as_ref(), injected)?, record.clone());
+        let back = back.value();
         if back == original {
-            return true;
+            return Ok(true);
         }
         for (name, place) in pod_fields() {
             if let Some(was) = place.of(original).filter(|was| place.of(back) != Some(was)) {
@@ -177,10 +177,10 @@ pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &
             }
         }
         if *record == before {
-            return false;
+            return Ok(false);
         }
     }
-    false
+    Ok(false)
 }
 
 fn add_differences(now: &Value, then: &Value, mut of: ContainerRecord) -> ContainerRecord {

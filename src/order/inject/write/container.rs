@@ -27,8 +27,8 @@ impl Writer<'_> {
         let spec = place.of(self.template).unwrap_or(&Value::Null);
         let mut found = Place::spec("containers").items(self.found.unwrap_or(&Value::Null)).iter();
         let found = found.find(|item| parts::item_name(item) == Some(&planned.name));
-        let [startup_probe, readiness_probe] =
-            [&container.startup_probe, &container.readiness_probe].map(|probe| expanded(probe.clone(), spec));
+        let startup_probe = self.expand(container.startup_probe.clone(), spec)?;
+        let readiness_probe = self.expand(container.readiness_probe.clone(), spec)?;
         let own_container = Container { startup_probe, readiness_probe, ..container.clone() };
         let settings = self.settings.clone();
         let own = ContainerLines { planned, container: &own_container, spec, found, settings: &settings };
@@ -86,7 +86,7 @@ impl Writer<'_> {
         }
         // The kubelet runs this probe, so keep a probe that Istio has rewritten.
         let startup_probe = Probe::deserialize(parts::without_nulls(&own.spec["startupProbe"])).ok();
-        let startup_probe = expanded(startup_probe, own.spec);
+        let startup_probe = self.expand(startup_probe, own.spec)?;
         let own = &ContainerLines { container: &Container { startup_probe, ..own.container.clone() }, ..*own };
         let name = &own.planned.name;
         self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
@@ -202,24 +202,26 @@ impl Writer<'_> {
         self.editor.ensure_object(&place.to("lifecycle"))?;
         self.editor.edit(parts::field_place(place, field), Op::Set(json!({"exec": {"command": words}})))
     }
-}
 
-/// Expands the command of an `exec` probe as the kubelet does. Otherwise, Kubernetes would not expand the command in a
-/// hook, and would expand the JSON text of a gate's check.
-fn expanded(mut probe: Option<Probe>, spec: &Value) -> Option<Probe> {
-    let Some(Probe { handler: Handler::Exec(exec), .. }) = &mut probe else { return probe };
-    let env = Place::root().to("env").items(spec);
-    let pairs = env.iter().filter_map(|one| Some((parts::item_name(one)?, one["value"].as_str().unwrap_or_default())));
-    let values: BTreeMap<&str, &str> = pairs.collect();
-    // Linux runs no command with a longer word, so the check could not run.
-    let mut room = VARIABLE_MAX;
-    let mut value = |name: &str| {
-        let text = *values.get(name)?;
-        room = room.checked_sub(text.len())?;
-        Some(text)
-    };
-    for word in &mut exec.command {
-        *word = dollars::expand(word, &mut value);
+    /// Expands the command of an `exec` probe as the kubelet does. Otherwise, Kubernetes would not expand the command
+    /// in a hook, and would expand the JSON text of a gate's check.
+    fn expand(&mut self, mut probe: Option<Probe>, spec: &Value) -> Result<Option<Probe>, Finding> {
+        let Some(Probe { handler: Handler::Exec(exec), .. }) = &mut probe else { return Ok(probe) };
+        let env = Place::root().to("env").items(spec);
+        let pair = |one| Some((parts::item_name(one)?, one["value"].as_str().unwrap_or_default()));
+        let values: BTreeMap<&str, &str> = env.iter().filter_map(pair).collect();
+        for word in &mut exec.command {
+            *word = dollars::expand(word, |name| {
+                let text = *values.get(name)?;
+                self.expanded = self.expanded.saturating_add(text.len());
+                Some(text).filter(|_| self.expanded <= VARIABLE_MAX)
+            });
+        }
+        if self.expanded > VARIABLE_MAX {
+            let what = format!("the variables in the Pod's exec probes expand to more than {VARIABLE_MAX} bytes");
+            let fix = "let the probes run scripts that use the variables";
+            return Err(Finding::error("template-too-large", Place::spec("containers"), what).fix(fix));
+        }
+        Ok(probe)
     }
-    probe
 }

@@ -179,7 +179,7 @@ impl Writer<'_> {
         }
         let at = Place::metadata("annotations").to(keys::INJECTED);
         self.editor.annotate(keys::INJECTED, "")?;
-        let is_reversible = undo::complete_record(&mut self.record, self.template, self.editor.value());
+        let is_reversible = undo::complete_record(&mut self.record, self.template, self.editor.value())?;
         // Replace the placeholder with the complete record.
         let (mut value, mut edits) = self.editor.finish();
         edits.pop();

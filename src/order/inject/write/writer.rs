@@ -20,6 +20,8 @@ pub(super) struct Writer<'a> {
     pub(super) editor: Editor,
     pub(super) record: Record,
     pub(super) findings: Vec<Finding>,
+    /// Length of all variables that podgate has expanded, in bytes.
+    pub(super) expanded: usize,
 }
 
 impl<'a> Writer<'a> {
@@ -32,7 +34,7 @@ impl<'a> Writer<'a> {
         let record = Record { version: VERSION.to_owned(), ..Record::default() };
         let (originals, editor) = (OriginalProbes::read(template), Editor::new(template.clone()));
         let (settings, findings) = (SidecarSettings::default(), Vec::new());
-        Writer { template, plan, options, found, originals, settings, editor, record, findings }
+        Writer { template, plan, options, found, originals, settings, editor, record, findings, expanded: 0 }
     }
 
     pub(super) fn container_place(planned: &ContainerPlan) -> Place {
@@ -50,7 +52,7 @@ impl<'a> Writer<'a> {
                 let at = at.unwrap_or(items.len());
                 self.editor.edit(list.to(at), Op::Insert(item))
             }
-            Some(_) => Err(EditError(list.clone())),
+            Some(_) => Err(EditError::Mismatch(list.clone())),
         }
     }
 }
