@@ -21,9 +21,6 @@ use tracing::{info, warn};
 
 /// Size limit for a request's body, in bytes. The API server itself accepts objects of up to 3 MiB.
 const BODY_MAX: usize = 4 << 20;
-/// Size of the largest body whose Pod is also checked for containers that cannot start, in bytes. On a larger Pod,
-/// these checks would exceed the target of 100 ms of processor time for a review.
-const CHECKED_BODY_MAX: usize = 256 << 10;
 /// Time limit for a request, from its head to the response. The API server gives up after 5 s (`timeoutSeconds`).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time limit for the first part of a body, and for each pause between two parts.
@@ -81,7 +78,7 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activ
     let reviewing = Arc::clone(state);
     let reviewed = spawn_blocking(move || {
         let _seat = seat;
-        review(&reviewing, &body)
+        review(&reviewing, &body, reservation)
     });
     let failed = |_| error_reply("failed", StatusCode::INTERNAL_SERVER_ERROR, "internal error; see the webhook's log");
     reviewed.await.unwrap_or_else(failed)
@@ -89,7 +86,7 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activ
 
 /// Reads the whole body, and reserves memory as bytes arrive. Fails with the reply to send if the body is too large,
 /// too slow or invalid, or if the body lost its reservation.
-async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<Vec<u8>, OutcomeReply> {
+async fn read_body(mut body: Incoming, reservation: &Reservation) -> Result<Vec<u8>, OutcomeReply> {
     let too_large = || {
         error_reply(
             "too-large",
@@ -127,7 +124,7 @@ async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<
     Ok(bytes)
 }
 
-fn review(state: &State, body: &[u8]) -> OutcomeReply {
+fn review(state: &State, body: &[u8], reservation: Reservation) -> OutcomeReply {
     let inject = |pod: &_| {
         let mut known = state.cluster_facts.get().cloned().unwrap_or_default();
         // An injected Pod keeps the modes and commands of its injection, whatever the file of `--images` contains now.
@@ -137,15 +134,15 @@ fn review(state: &State, body: &[u8]) -> OutcomeReply {
         let mut injected = inject::inject(pod, &state.options, &known)?;
         // The API server shows all findings as warnings. Even errors are only warnings here, because later webhooks can
         // still change the Pod.
-        if body.len() <= CHECKED_BODY_MAX {
-            injected.findings.extend(lint::check_start(pod, &injected, Context::default()));
-        }
+        injected.findings.extend(lint::check_start(pod, &injected, Context::default()));
         Ok(injected)
     };
     match admission::answer(body, &inject) {
         Ok(answer) => {
             log_outcome(&answer);
-            (answer.outcome.as_str(), reply(StatusCode::OK, "application/json", answer.body.to_string()))
+            let text = reservation.hold(answer.body.to_string());
+            let reply = text.map(|text| (answer.outcome.as_str(), reply(StatusCode::OK, "application/json", text)));
+            reply.unwrap_or_else(|| busy("too many large answers have not been read yet"))
         }
         Err(bad) => {
             warn!(error = %bad, "bad request");

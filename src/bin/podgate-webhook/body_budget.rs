@@ -1,13 +1,15 @@
-//! Limits the total memory for request bodies. The webhook reserves memory as bytes arrive. When the budget is used up,
-//! the oldest incomplete body loses its reservation. Small bodies never lose theirs.
+//! Limits the total memory for request bodies, and for answers that clients have not read. The webhook reserves memory
+//! as bytes arrive. When the budget is used up, the oldest incomplete body loses its reservation. Small bodies never lose
+//! theirs.
 
+use hyper::body::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Size limit of a small body, in bytes. Most Pods have less than 20 KiB.
 pub(crate) const SMALL_MAX: usize = 32 << 10;
-/// Memory limit for all bodies together, in bytes.
+/// Memory limit for all bodies and answers together, in bytes.
 const BUDGET: usize = 24 << 20;
 
 /// Tracks the memory that each request body has reserved. Bodies are numbered in the order in which they began.
@@ -21,19 +23,28 @@ struct Body {
 }
 
 /// Reserved memory of one body, released when dropped.
-pub(crate) struct Reservation<'a> {
-    budget: &'a BodyBudget,
+pub(crate) struct Reservation {
+    budget: Arc<BodyBudget>,
     number: u64,
     evicted: Arc<Notify>,
 }
 
+/// Answer with its reservation.
+struct HeldAnswer(String, #[expect(dead_code, reason = "released when dropped")] Reservation);
+
+impl AsRef<[u8]> for HeldAnswer {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
 impl BodyBudget {
-    pub(crate) fn reserve(&self) -> Reservation<'_> {
+    pub(crate) fn reserve(self: &Arc<Self>) -> Reservation {
         let mut bodies = self.lock();
         let number = bodies.last_key_value().map_or(0, |(last, _)| last + 1);
         let evicted = Arc::<Notify>::default();
         bodies.insert(number, Body { size: 0, is_complete: false, evicted: Arc::clone(&evicted) });
-        Reservation { budget: self, number, evicted }
+        Reservation { budget: Arc::clone(self), number, evicted }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Body>> {
@@ -41,11 +52,11 @@ impl BodyBudget {
     }
 }
 
-impl Reservation<'_> {
+impl Reservation {
     /// Raises this reservation to `size` bytes in total. If the budget is exceeded, evicts incomplete bodies, the
     /// oldest first. This body may be among them. Keeps small bodies: even 512 of them, one for each connection, need
-    /// less memory than the budget.
-    pub(crate) fn grow(&self, size: usize) {
+    /// less memory than the budget. Returns true if the budget is kept.
+    pub(crate) fn grow(&self, size: usize) -> bool {
         let mut bodies = self.budget.lock();
         if let Some(body) = bodies.get_mut(&self.number) {
             body.size = size;
@@ -58,6 +69,14 @@ impl Reservation<'_> {
             excess = excess.saturating_sub(std::mem::take(&mut body.size));
             body.evicted.notify_one();
         }
+        excess == 0
+    }
+
+    /// Returns `answer`, which keeps this reservation until it is written. Call this when the body is no longer needed.
+    /// Returns `None` if the budget has no room for a large answer.
+    pub(crate) fn hold(self, answer: String) -> Option<Bytes> {
+        let has_room = self.grow(answer.len()) || answer.len() <= SMALL_MAX;
+        has_room.then(|| Bytes::from_owner(HeldAnswer(answer, self)))
     }
 
     /// Protects the body from eviction. Call this when the whole body has arrived.
@@ -73,8 +92,27 @@ impl Reservation<'_> {
     }
 }
 
-impl Drop for Reservation<'_> {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.lock().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_large_answers_do_not_pile_up() {
+        let budget = Arc::<BodyBudget>::default();
+        let answer = |size: usize| budget.reserve().hold("x".repeat(size));
+        let mut unread: Vec<Bytes> = std::iter::from_fn(|| answer(1 << 20)).take(1000).collect();
+        assert_eq!(unread.len(), BUDGET >> 20);
+        assert_eq!(answer(SMALL_MAX).map(|small| small.len()), Some(SMALL_MAX));
+        // A reader of a part of the answer still holds the whole answer.
+        let part = unread.pop().unwrap().slice(..1);
+        assert_eq!(answer(1 << 20), None);
+        drop(part);
+        assert!(answer(1 << 20).is_some());
     }
 }

@@ -6,6 +6,7 @@ use crate::{api, images, status_server, tls, tls_server};
 use podgate::core::text::error_chain;
 use podgate::edge::{listen, log};
 use podgate::order::inject::Options;
+use rustix::net::sockopt::{set_socket_send_buffer_size, set_tcp_user_timeout};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -53,6 +54,9 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
     }
     let status = bind(args.status_listen).await?;
     let listener = bind(args.listen).await?;
+    // For answers that a client does not read. Otherwise, the kernel would take megabytes and wait for many minutes.
+    let _ = set_socket_send_buffer_size(&listener, 32 << 10);
+    let _ = set_tcp_user_timeout(&listener, 10_000);
     let at = |listener: &TcpListener| listener.local_addr().map(|at| at.to_string()).unwrap_or_default();
     info!(
         version = env!("CARGO_PKG_VERSION"),

@@ -17,7 +17,7 @@ pub(crate) struct State {
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
     pub(crate) served_cert: Arc<ServedCert>,
-    pub(crate) body_budget: BodyBudget,
+    pub(crate) body_budget: Arc<BodyBudget>,
     /// Lock that is held during each review. One review at a time needs less memory. Waiting reviews form a queue.
     pub(crate) review_seat: Arc<Mutex<()>>,
     /// Lock that one large body holds while it waits for review or is reviewed. Other large bodies wait for this lock.
@@ -35,7 +35,7 @@ impl State {
             options,
             metrics: Metrics::default(),
             served_cert: Arc::default(),
-            body_budget: BodyBudget::default(),
+            body_budget: Arc::default(),
             review_seat: Arc::default(),
             large_body_turn: Mutex::default(),
             is_draining: AtomicBool::new(false),
