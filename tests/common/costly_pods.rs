@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 
 /// The most expensive Pods that the search has found, each as the knobs that differ from the plain Pod.
 pub(crate) const COSTLY: &[&str] = &[
-    "containers=100 name_length=28 order_kind=1 order_names=220 order_state=1 mode=1 grace=2 wide=100 check_length=58 ready=2 volumes=708 env=41 ports=1 word_length=7826 probe=6 probe_words=0 hook_words=748 padding=2213832 key_length=4000000 istio=1 injected=1 listed_waits=200 affinity=182 publish=1",
+    "containers=71 inits=1 name_length=35 order_kind=2 order_names=142 wide=220 mounts=1 word_length=48 istio=826487 listed=1 affinity=999 publish=2",
+    "containers=71 order_kind=2 order_names=71 wide=71 check_length=9 word_length=2 istio=4000000",
+    "containers=42 natives=184 name_length=63 order_names=220 order_state=1 wide=220 checks=1 check_length=685 words=144 probe=3 hooks=1 hook_words=48",
     "containers=200 natives=88 name_length=7 order_names=200 grace=1 wide=200 ready=2 words=62 word_length=4 probe_words=378 hook_words=0 unknown_fields=10 depth=14 padding_kind=1 key_length=4000000 istio=1548018 injected=2 record_kind=4 listed_waits=200",
-    "containers=100 inits=4 name_length=3 name_kind=2 order_kind=1 order_names=100 grace=2 wide=99 check_kind=6 ready=1 volumes=167 word_length=0 args=16 probe=2 probe_words=4 hook_words=722 depth=34 padding_kind=3 key_kind=5 key_length=1147407 istio=2010192 settings=1 injected=2 record=11247 record_kind=3",
-    "containers=200 name_length=3 order_names=202 order_state=1 wide=220 checks=11 check_length=17 ready=2 mount_kind=4 probe=2 hooks=1 unknown_fields=14 padding=973603 key_kind=6 key_length=4000000 settings=2 injected=1 record=22 publish=1",
     "containers=100 inits=77 natives=30 name_kind=2 order_kind=1 order_names=100 wide=100 check_length=464 ready=1 ports=1 probe=2 probe_words=2 hooks=1 unknown_fields=1 depth=82 key_length=2 injected=2",
     "containers=200 inits=200 name_length=62 name_kind=2 order_names=200 mode=1 wide=140 mount_kind=4 volumes=431 env=1 args=1 probe=6 unknown_fields=1 key_length=1 injected=2 record_kind=4 affinity=274 publish=1",
     "containers=71 order_names=71 order_kind=2 wide=71 padding=3600000 injected=2 mode=1",

@@ -1,5 +1,6 @@
-use podgate::order::edit::{Edit, EditError, Op, PathSegment, Place, apply};
-use serde_json::json;
+use podgate::order::edit::{Edit, EditError, Editor, Op, PathSegment, Place, apply};
+use podgate::order::json_size::{JSON_MAX, json_length};
+use serde_json::{Value, json};
 
 fn at(steps: &[&str]) -> Place {
     Place(steps.iter().map(|s| s.parse().map_or_else(|_| PathSegment::from(*s), PathSegment::Index)).collect())
@@ -29,4 +30,16 @@ fn mismatched_edit_changes_nothing() {
         assert_eq!(apply(&mut value, &Edit { at: place.clone(), op }), Err(EditError::Mismatch(place)));
         assert_eq!(value, before);
     }
+}
+
+#[test]
+fn changes_have_a_maximum_in_total() {
+    let mut editor = Editor::new(json!({"a": {}}));
+    let place = Place::root().to("a").to("x");
+    let text = |length: usize| Op::Set("x".repeat(length).into());
+    editor.edit(place.clone(), text(JSON_MAX / 2)).unwrap();
+    assert_eq!(editor.edit(place.clone(), text(JSON_MAX / 2)), Err(EditError::TooLarge));
+    assert_eq!(place.of(editor.value()).and_then(Value::as_str).map(str::len), Some(JSON_MAX / 2));
+    // A quote needs two bytes.
+    assert_eq!(json_length(&json!({"x": "\""})), r#"{"x":"\""}"#.len());
 }

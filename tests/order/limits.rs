@@ -85,6 +85,26 @@ fn sums_are_rejected_above_their_maximum() {
     assert!(size_errors(&words).contains(&format!("podgate supports at most {VALUES_MAX}")));
 }
 
+/// Each part is within its own limit.
+#[test]
+fn large_pod_and_large_changes_are_rejected() {
+    let padded = |padding: usize| parse(&format!("padding={padding}"));
+    assert_eq!(size_errors(&pod(&padded(JSON_MAX - 4096))), "");
+    assert!(size_errors(&pod(&padded(JSON_MAX))).contains("bytes as JSON, but podgate supports at most 1048576"));
+    // Podgate's hooks contain the user's hooks, and the backslashes are escaped again at each level.
+    let hooks = |words: usize| {
+        let mut pod = pod(&parse("containers=20 order_names=20 order_kind=1 wide=20 hooks=1 stop=1"));
+        for container in pod["spec"]["containers"].as_array_mut().unwrap() {
+            container["lifecycle"]["preStop"]["exec"]["command"] = vec!["\\".repeat(100); words].into();
+        }
+        pod
+    };
+    assert_eq!(size_errors(&hooks(20)), "");
+    assert!(json_length(&hooks(200)) < JSON_MAX);
+    let errors = size_errors(&hooks(200));
+    assert!(errors.contains("the injected Pod has") && errors.contains("bytes as JSON"), "{errors}");
+}
+
 /// Podgate's webhook gets its own output again, for example after another webhook has changed the Pod.
 #[test]
 fn injected_pod_at_the_limits_is_accepted_again() {
