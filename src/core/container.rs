@@ -32,6 +32,10 @@ pub struct Container {
     /// True if podgate's preStop hook can keep this container running until other containers have exited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pre_stop: bool,
+    /// True if an agent reports that the container runs: podgate's postStart hook, which returns at once and leaves a
+    /// tether, or a wrapped probe. Not set for a gate, and for a hook that waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reports_start: bool,
     /// Restart policy of the container, or the Pod's if the container has none. `None` if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,

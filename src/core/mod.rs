@@ -14,6 +14,7 @@ pub mod names;
 pub mod pod;
 pub mod pre_stop;
 pub mod probe;
+pub mod proof;
 pub mod quit;
 pub mod report;
 pub mod restart;

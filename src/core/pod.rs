@@ -2,8 +2,9 @@
 //! these types in their client's object type.
 
 use crate::core::command::{self, AgentCommand, Gate};
-use crate::core::container::{self, Exec, Handler, Port, Probe};
+use crate::core::container::{self, Exec, Handler, Mode, Port, Probe};
 use crate::core::restart::RestartRule;
+use crate::core::until::{WaitCondition, WantedState};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -119,9 +120,12 @@ impl Container {
         hook.or_else(|| whole().filter(|line| line.subcommand == "entrypoint"))
     }
 
-    /// Returns podgate's hook or gate in this container, if any.
+    /// Returns podgate's hook or gate in this container, if any. A hook that waits only for the start of its own container
+    /// delays no container, so it does not count.
     pub fn gate(&self) -> Option<Gate> {
-        Gate::from_command(&self.gate_command()?, &|name| self.env_value(name))
+        let own_start = WaitCondition { container: self.name.clone(), want: WantedState::Started };
+        let gate = Gate::from_command(&self.gate_command()?, &|name| self.env_value(name))?;
+        (gate.mode != Mode::PostStart || gate.until != [own_start] || !gate.checks.is_empty()).then_some(gate)
     }
 
     /// Returns the command line of podgate's preStop hook, if any.
@@ -154,6 +158,7 @@ impl Container {
             restart_policy_rules: self.restart_policy_rules.clone(),
             mode,
             pre_stop: self.pre_stop_command().is_some(),
+            reports_start: mode == Mode::None && self.gate_command().is_some(),
             until,
             ..container::Container::default()
         }

@@ -59,7 +59,7 @@ spec:
     assert_eq!(code, 0, "{out}");
     for line in [
         "dind    at once (gate; its command is known); Ready by unix:///run/docker.sock, checked in the container",
-        "proxy   at once (no gate; it waits for nothing); Ready by http://localhost:9090/ready, checked in podgate's sidecar",
+        "proxy   at once (no gate; it waits for nothing; podgate's postStart hook reports its start); Ready by http://localhost:9090/ready, checked in podgate's sidecar",
         "other   when its checks pass, waits at most 5m (gate; its command is known); \
          checks in the container before its command: mount:///data",
         "runner  when dind=Ready, proxy=Ready, waits at most 5m (gate; its command is known); \
@@ -161,7 +161,8 @@ spec:
     );
     let (_, out, _) = check(&directory, &["pod.yaml"]);
     assert!(
-        out.contains("note[known-by-kubelet]: podgate learns that mesh=Ready is met only from")
+        out.contains("warning[known-by-kubelet]: only the kubelet's status shows mesh=Ready: podgate learns it")
+            && out.contains("role     needed for mesh=Ready: only the kubelet's status shows it")
             && out.contains("give mesh an httpGet"),
         "{out}"
     );

@@ -2,6 +2,7 @@
 
 use super::pods::{anything, template};
 use super::{check_injection, lines, options};
+use podgate::order::declare::Publish;
 use podgate::order::edit::{PathSegment, Place};
 use podgate::order::finding::Level;
 use podgate::order::inject::{Options, inject, is_requested, uninject};
@@ -59,6 +60,34 @@ fn inject_is_idempotent_and_reversible() {
         .unwrap();
     let (injected, reasons) = (injected.get(), reasons.borrow());
     assert!(injected > CASES / 3, "only {injected} of {CASES} templates were injected: {reasons:?}");
+}
+
+/// For each condition, the sidecar has a source in its list, or the plan names the condition.
+#[test]
+fn every_condition_has_a_proof_or_is_named() {
+    let (proven, named) = (Cell::new(0), Cell::new(0));
+    TestRunner::new(ProptestConfig { cases: 2 * CASES, ..cases() })
+        .run(&(template(), prop::bool::weighted(0.2)), |(mut template, is_board)| {
+            if is_board && let Some(annotations) = template["metadata"]["annotations"].as_object_mut() {
+                annotations.insert("podgate.io/publish".to_owned(), json!("board"));
+            }
+            let Ok(done) = inject(&template, &options(), &KnownFacts::default()) else { return Ok(()) };
+            let (Some(plan), true) = (done.plan, !done.edits.is_empty()) else { return Ok(()) };
+            let list = super::written::sidecar_containers(&done.value);
+            for until in list.iter().flat_map(|entry| &entry.until) {
+                let entry = list.iter().find(|entry| entry.name == until.container).expect("in the list");
+                let is_named = plan.needs_role.contains(&until.to_string());
+                assert_eq!(entry.needs_status(until.want), is_named, "{until}: {template:#}");
+                let count = if is_named { &named } else { &proven };
+                count.set(count.get() + 1);
+            }
+            let warns = done.findings.iter().any(|finding| finding.rule == "known-by-kubelet");
+            assert_eq!(warns, !plan.needs_role.is_empty(), "{}", lines(&done.findings));
+            assert!(plan.publish == Publish::Api || plan.needs_role.is_empty());
+            Ok(())
+        })
+        .unwrap();
+    assert!(proven.get() > 100 && named.get() > 0, "{} proven, {} named", proven.get(), named.get());
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn is_held(container: &Value) -> bool {
     list(container, "env").any(|one| one["name"] == "PODGATE_HOLD")
 }
 
-fn sidecar_containers(template: &Value) -> Vec<Container> {
+pub(super) fn sidecar_containers(template: &Value) -> Vec<Container> {
     let text = list(sidecar(template), "env").find(|one| one["name"] == "PODGATE_CONTAINERS").expect("the variable");
     let text = expanded(text["value"].as_str().expect("a text"));
     parse_list(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -123,7 +123,15 @@ fn sidecar_list_matches_the_containers() {
             let name = &entry.name;
             let gate = strings(&container["command"]);
             let post_start = hook(container, "postStart");
-            let (mode, read) = if let Some(hook) = line(&post_start, "post-start") {
+            let only_reports = |hook: &AgentCommand| hook.values("--until") == [format!("{name}=Started")];
+            let hook_line = line(&post_start, "post-start");
+            let is_wrapped = line(&strings(&container["readinessProbe"]["exec"]["command"]), "probe").is_some();
+            assert_eq!(
+                entry.reports_start,
+                is_wrapped || hook_line.as_ref().is_some_and(only_reports),
+                "{file}: {name}"
+            );
+            let (mode, read) = if let Some(hook) = hook_line.filter(|hook| !only_reports(hook)) {
                 (Mode::PostStart, hook)
             } else if let Some(gate) = line(&gate, "entrypoint") {
                 (Mode::Entrypoint, gate)
@@ -198,7 +206,8 @@ fn mounts_match_the_volumes() {
         let has_exec = sidecar_containers(injected).iter().flat_map(Container::probes).any(|probe| probe.is_exec());
         for container in all() {
             let name = container["name"].as_str().expect("a name");
-            let has_hook = agent_lines(container).iter().any(|line| line[1] == "post-start");
+            let waits = |line: &Vec<String>| line[1] == "post-start" && !line.contains(&format!("{name}=Started"));
+            let has_hook = agent_lines(container).iter().any(waits);
             let reads_annotations = list(container, "volumeMounts").any(|one| one["name"] == "podgate-info");
             assert_eq!(reads_annotations, has_hook || name == "podgate" && (is_board || has_exec), "{file}: {name}");
             for mount in list(container, "volumeMounts") {
@@ -298,7 +307,10 @@ fn users_sleep_hook_is_kept() {
     assert_eq!(then("postStart"), r#"["/podgate/bin/podgate","sleep","2s"]"#);
     assert_eq!(then("preStop"), r#"["/podgate/bin/podgate","sleep","10s"]"#);
     assert_eq!(line("preStop").values("--then-timeout"), ["11s"], "the wait must leave enough time for the sleep");
-    assert_eq!(app["lifecycle"]["preStop"], template["spec"]["containers"][1]["lifecycle"]["preStop"]);
+    // The preStop hook of app leaves the tether by which db learns that app has stopped.
+    let then =
+        AgentCommand::parse(&hook(app, "preStop")).expect("a command line of the agent").values("--then").concat();
+    assert_eq!(then, r#"["/podgate/bin/podgate","sleep","5s"]"#);
     let record = done["metadata"]["annotations"]["podgate.io/injected"].as_str().expect("a record");
     assert!(!record.contains("sleep"), "the record must not store data that can be derived: {record}");
 }

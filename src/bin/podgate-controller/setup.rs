@@ -95,6 +95,7 @@ pub(crate) fn merge_containers(declared: &[Container], spec: &[Container]) -> Ve
             restart_policy_rules: policy.restart_policy_rules.clone(),
             mode: if declaration.mode == Mode::None { spec.mode } else { declaration.mode },
             pre_stop: declaration.pre_stop || spec.pre_stop,
+            reports_start: declaration.reports_start || spec.reports_start,
             until: if declaration.until.is_empty() { spec.until.clone() } else { declaration.until.clone() },
             ..declaration.clone()
         }

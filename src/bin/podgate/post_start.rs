@@ -49,13 +49,21 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
 
     let report = Report { started: true, ..new_report(sources.sandbox.clone(), &conditions) };
     let mut reporter = Reporter::new(waits.self_dir, Some(container.clone()), report);
-    if let Some(command) = &then {
+    // With the tether, the sidecar sees that the container runs even if it does not read this report.
+    let own_start = WaitCondition { container: container.clone(), want: WantedState::Started };
+    let only_reports = tether && waits.check.is_empty() && conditions == [own_start];
+    if then.is_some() || only_reports {
         // The container's own postStart command may take long. Report first that the container runs.
         let view = sources.view();
         if view.snapshot().is_some() {
             reporter.refresh(&view, false);
         }
+    }
+    if let Some(command) = &then {
         hook_command::run("postStart", command, since + waits.timeout)?;
+    }
+    if only_reports {
+        return Ok(());
     }
     let wait = Wait {
         spec: GateSpec {

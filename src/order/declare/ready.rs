@@ -2,7 +2,7 @@
 //! `https://localhost:8443/health, Host: shop.example`.
 
 use crate::core::argv::{Check, ParseError};
-use crate::core::container::{Grpc, Handler, Header, HttpGet, PortRef};
+use crate::core::container::{Container, Grpc, Handler, Header, HttpGet, PortRef, Probe};
 use crate::core::quit::is_local;
 
 /// Check that replaces the probes of a container.
@@ -35,6 +35,21 @@ impl Ready {
     /// Returns true if the sidecar runs the check, and false if the agent in the container does.
     pub fn is_network(&self) -> bool {
         self.check.as_ref().is_none_or(Check::is_network)
+    }
+
+    /// Replaces the probes of a container by this check.
+    pub(crate) fn replace_probes(&self, container: &mut Container) {
+        let handler = self.handler.clone().filter(|_| self.is_network());
+        container.startup_probe = None;
+        container.ready_check = handler.is_none().then(|| self.text.clone());
+        container.readiness_probe = handler.map(|handler| Probe {
+            handler,
+            initial_delay_seconds: 0,
+            timeout_seconds: 1,
+            period_seconds: 1,
+            success_threshold: 1,
+            failure_threshold: 3,
+        });
     }
 }
 

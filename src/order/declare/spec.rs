@@ -248,6 +248,11 @@ fn check_names(spec: &Value, list: &str, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Returns true if `/proc/1` in a container of the Pod with this `spec` is not a process of the container itself.
+pub(crate) fn shares_processes(spec: &Value) -> bool {
+    ["shareProcessNamespace", "hostPID"].iter().any(|field| spec[field] == true)
+}
+
 /// Returns `value` without null fields. The API treats null like an absent field.
 pub fn without_nulls(value: &Value) -> Value {
     match value {

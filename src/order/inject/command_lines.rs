@@ -1,7 +1,7 @@
 //! Builds the agent's command lines for a container.
 
 use crate::core::command::AgentCommand;
-use crate::core::container::{Container, Mode, Probe};
+use crate::core::container::{Container, Probe};
 use crate::core::defaults::{CHECK_TIMEOUT, OPENED_CHECK_LIMIT, PROBE_LIMIT, THEN_TIMEOUT};
 use crate::core::names;
 use crate::core::until::WantedState;
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// Seconds from podgate's own time limit to the kubelet's limit for a probe. Podgate thus fails first, with the reason.
 const EXTRA_SECONDS: u64 = 5;
-/// Time limit for a hook that waits only for the container's start.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for the user's own postStart hook. The kubelet has none.
+const OWN_HOOK_LIMIT: Duration = Duration::from_hours(24);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ContainerLines<'a> {
@@ -87,8 +87,8 @@ impl ContainerLines<'_> {
         }
     }
 
-    /// Returns the command line of the postStart hook; `then` is the user's own hook. A hook that waits only for the
-    /// container's start reports that start and returns at once. Such a hook leaves a process that holds the tether.
+    /// Returns the command line of the postStart hook; `then` is the user's own hook. A hook that only reports the
+    /// container's start returns at once, and leaves a process that holds the tether.
     pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
         let ContainerPlan { name, timeout, .. } = self.planned;
         let mut line = AgentCommand::new("post-start");
@@ -97,11 +97,10 @@ impl ContainerLines<'_> {
         if !waits {
             line.add_flag("--until", format!("{name}={}", WantedState::Started));
         }
-        line.add_flag("--timeout", compact_duration(if waits || then.is_some() { *timeout } else { START_TIMEOUT }));
-        if !waits {
-            // The hook only reports that the container has started, so a time-out does no harm.
-            line.add_flag("--on-timeout", "continue");
-        } else {
+        if waits || then.is_some() {
+            line.add_flag("--timeout", compact_duration(if waits { *timeout } else { OWN_HOOK_LIMIT }));
+        }
+        if waits {
             self.add_timeout_flags(&mut line);
             self.ready_checks().into_iter().for_each(|check| line.add_flag("--check", check));
             self.add_probe_times(&mut line, &self.exec_probes());
@@ -137,7 +136,7 @@ impl ContainerLines<'_> {
         for one in outlives {
             line.add_flag("--until", one);
         }
-        if self.planned.needs_tether() && self.planned.mode() != Mode::PostStart {
+        if self.planned.needs_tether() && !self.planned.has_hook() {
             line.add_switch("--tether");
         }
         line.add_flag("--grace", compact_duration(grace));

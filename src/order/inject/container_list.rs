@@ -2,7 +2,6 @@
 
 use crate::core::container::{Container, Port, PortRef, Probe};
 use crate::core::container_list::parse_list;
-use crate::order::declare::ready::Ready;
 use crate::order::dollars;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
@@ -100,20 +99,6 @@ fn probe_problem(probe: &Value) -> (String, &'static str) {
         return (format!("has no valid port in {action}"), "write a port number, or the name of a container port");
     }
     (format!("has a field of the wrong type in {action}"), "write the probe as the Pod API defines it")
-}
-
-pub(super) fn replace_probes(container: &mut Container, check: &Ready) {
-    (container.startup_probe, container.readiness_probe) = (None, None);
-    let handler = check.handler.clone().filter(|_| check.is_network());
-    container.ready_check = handler.is_none().then(|| check.text.clone());
-    container.readiness_probe = handler.map(|handler| Probe {
-        handler,
-        initial_delay_seconds: 0,
-        timeout_seconds: 1,
-        period_seconds: 1,
-        success_threshold: 1,
-        failure_threshold: 3,
-    });
 }
 
 /// Returns the sidecar's list of containers; `None` if the template has no sidecar with a valid list.

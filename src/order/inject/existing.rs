@@ -47,10 +47,11 @@ impl<'a> Existing<'a> {
             // Skip containers that another webhook added.
             let Some(entry) = parts::item_name(item).and_then(|name| listed.get(name)) else { continue };
             let has_hook = |short| parts::agent_line(item, short).is_some();
+            let is_reported = entry.mode == Mode::PostStart || entry.reports_start && !has_hook("readinessProbe");
             for (is_expected, is_there, part, field) in [
                 (entry.mode == Mode::Hold, is_held(item, &entry.name), "variable in the env", "env"),
                 (entry.mode == Mode::Entrypoint, parts::find_gate(item).is_some(), "gate in the command", "command"),
-                (entry.mode == Mode::PostStart, has_hook("postStart"), "postStart hook", "postStart"),
+                (is_reported, has_hook("postStart"), "postStart hook", "postStart"),
                 (entry.pre_stop, has_hook("preStop"), "preStop hook", "preStop"),
             ] {
                 if is_expected && !is_there {

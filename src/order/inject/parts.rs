@@ -6,7 +6,7 @@ use crate::core::names;
 use crate::order::declare::Publish;
 use crate::order::edit::Place;
 use crate::order::inject::outcome::Options;
-use crate::order::plan::{Plan, PlannedMode};
+use crate::order::plan::{ContainerPlan, Plan, PlannedMode};
 use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ pub(super) fn volumes(plan: &Plan, needs_info: bool) -> Vec<Value> {
         json!({"name": BOARD_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}),
         json!({"name": SELF_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
     ];
-    if needs_info || plan.containers.iter().any(|planned| matches!(planned.mode, PlannedMode::Hook(_))) {
+    if needs_info || plan.containers.iter().any(ContainerPlan::is_blocking) {
         let annotations = field(names::ANNOTATIONS_FILE, "metadata.annotations");
         volumes.push(json!({"name": INFO_VOLUME, "downwardAPI": {"items": [annotations]}}));
     }

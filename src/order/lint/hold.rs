@@ -1,7 +1,6 @@
 //! Checks of containers in hold mode, which the kubelet tries to create again and again while they are held.
 
 use super::Context;
-use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
 use crate::order::declare::{annotation_place, keys};
 use crate::order::edit::Place;
@@ -21,14 +20,6 @@ const WORKFLOW_TOOLS: [(&str, &[&str]); 5] = [
 
 pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_>, findings: &mut Vec<Finding>) {
     let own = |planned: &ContainerPlan| spec.get(&planned.name).copied();
-    for own in
-        plan.containers.iter().filter(|one| matches!(one.mode, PlannedMode::Hold | PlannedMode::None)).filter_map(own)
-    {
-        check_source(&own, plan, findings);
-    }
-    for own in plan.init.iter().filter(|init| init.is_probed).filter_map(|init| spec.init(&init.name)) {
-        check_source(own, plan, findings);
-    }
     let held: Vec<_> = plan.containers.iter().filter(|one| one.mode == PlannedMode::Hold).filter_map(own).collect();
     for own in &held {
         check_pull(own, findings);
@@ -50,27 +41,6 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
         let what = format!("{} stays held after a time-out, so the Pod may never end", own.name);
         let fix = format!("set activeDeadlineSeconds of the Job or Pod, or {}: continue", keys::ON_TIMEOUT);
         findings.push(Finding::error("hold-without-deadline", own.place(), what).fix(fix));
-    }
-}
-
-/// Reports a container if podgate learns a required state only from the kubelet's status, 1 to 2 s late.
-fn check_source(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let name = own.name;
-    let is_known = |planned: &ContainerPlan| planned.ready.is_some() || planned.wrapped_probe.is_some();
-    let is_exec = !plan.get(name).is_some_and(is_known) && own.has_exec_probe();
-    let is_late = |want| match want {
-        WantedState::Started => false,
-        WantedState::Ready => is_exec,
-        WantedState::Completed | WantedState::Exited => true,
-    };
-    let mut needs = plan.containers.iter().flat_map(|other| &other.after);
-    if let Some(need) = needs.find(|need| need.container == name && is_late(need.want)) {
-        let what = format!("podgate learns that {need} is met only from the kubelet's status, 1 to 2 s late");
-        let fix = match own.is_native() {
-            true => format!("if this matters, give {name} an httpGet, tcpSocket or grpc probe"),
-            false => format!("if this matters, set the command of {name}: podgate then observes {name} directly"),
-        };
-        findings.push(Finding::note("known-by-kubelet", own.place(), what).fix(fix));
     }
 }
 

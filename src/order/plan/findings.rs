@@ -5,9 +5,7 @@ use super::modes;
 use super::types::{ContainerPlan, PlannedMode};
 use super::waiters::Waiters;
 use crate::order::declare::spec::{ContainerRef, Spec};
-use crate::order::declare::{
-    self, Declaration, Publish, RequestedMode, annotation_place, container_annotation_place, keys,
-};
+use crate::order::declare::{self, Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use std::collections::BTreeSet;
@@ -51,9 +49,6 @@ pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph,
         (what, "set restartPolicy to Never or OnFailure; this annotation is for Pods that run to completion")
     } else if let Some(name) = quits.keys().find(|name| is_sidecar(name)) {
         (format!("{} stops {name} already", keys::JOB_SIDECARS), "remove the quit annotation, or the name in this list")
-    } else if !quits.is_empty() && declared.publish == Publish::Board {
-        let what = format!("with {}: board, the sidecar does not learn when the other containers end", keys::PUBLISH);
-        (what, "remove podgate.io/publish or this annotation")
     } else {
         return;
     };

@@ -4,7 +4,7 @@
 use super::types::InitPlan;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
-use crate::order::declare::{Declaration, Edge, Publish, StopOrder, annotation_place, keys};
+use crate::order::declare::{Declaration, Edge, StopOrder, annotation_place, keys};
 use crate::order::finding::Finding;
 use std::collections::BTreeMap;
 
@@ -40,7 +40,6 @@ pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
 
 /// Returns the reason why Kubernetes enforces the wait `edge`; `None` for a wait that podgate must enforce.
 fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> Result<Option<String>, Finding> {
-    let is_board = declared.publish == Publish::Board;
     let Edge { waiter, until: WaitCondition { container, want }, at, span, .. } = edge;
     let error = |rule, what, fix| Err(Finding::error(rule, at.clone(), what).fix(fix).span(span.clone()));
     let own = spec.init(waiter);
@@ -82,25 +81,8 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
             );
             error("init-container", what, fix)
         }
-        _ if restarts && is_board => {
-            let what = format!(
-                "{waiter} restarts with {container}, but with {}: board, podgate does not learn when a native sidecar restarts",
-                keys::PUBLISH
-            );
-            let fix =
-                format!("remove {}, or write {}{waiter}: ignore", keys::PUBLISH, keys::ON_DEPENDENCY_RESTART_PREFIX);
-            error("condition-never-met", what, fix)
-        }
-        WantedState::Ready if has_readiness && is_board && before.has_exec_probe() => {
-            let what = format!(
-                "with {}: board, podgate does not learn when {container} is Ready, because {container} has an exec probe",
-                keys::PUBLISH
-            );
-            error("condition-never-met", what, format!("write {container}=Started, or remove {}", keys::PUBLISH))
-        }
-        // Podgate must enforce this wait: the gate restarts the container when the native sidecar restarts.
-        _ if restarts => Ok(None),
-        WantedState::Ready if has_readiness => Ok(None),
+        // A gate must wait for the readinessProbe, or restart the container when the native sidecar restarts.
+        _ if restarts || *want == WantedState::Ready && has_readiness => Ok(None),
         _ => Ok(Some(format!(
             "{container} is a native sidecar, which has started and passed its startupProbe, if any, before the next container starts"
         ))),

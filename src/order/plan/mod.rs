@@ -8,6 +8,7 @@ mod init_containers;
 mod list_order;
 mod modes;
 mod planner;
+mod proof;
 mod stop_order;
 mod types;
 mod waiters;

@@ -200,11 +200,11 @@ fn root_cause<'a>(name: &'a str, hooked: &'a BTreeMap<String, HookReason>) -> &'
     at
 }
 
-fn entrypoint_advice(name: &str) -> String {
+pub(super) fn entrypoint_advice(name: &str) -> String {
     format!("write {}{name}: entrypoint", keys::MODE_PREFIX)
 }
 
-fn command_advice(name: &str) -> String {
+pub(super) fn command_advice(name: &str) -> String {
     format!(
         "set command in spec.containers, or {}{name}: '[\"/usr/bin/program\"]', or look it up with --resolve-images",
         keys::COMMAND_PREFIX

@@ -6,7 +6,7 @@ use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
 use super::{findings, init_containers, list_order, stop_order};
 use crate::core::container::{Handler, Probe};
 use crate::core::until::{WaitCondition, WantedState};
-use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::spec::{ContainerRef, Spec, shares_processes};
 use crate::order::declare::{self, Declaration};
 use crate::order::finding::{Finding, has_errors};
 use crate::order::limits;
@@ -49,14 +49,14 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         waiters,
         known,
     };
-    let containers = planner.plan_containers(&mut findings);
+    let (containers, needs_role) = planner.plan_containers(&mut findings);
     if has_errors(&findings) {
         return Err(findings);
     }
     findings::add_notes(&containers, &mut findings);
     let grace = spec.grace_period();
     let Declaration { sidecar_resources, sidecar_settings, publish, .. } = declared;
-    Ok(Plan { containers, init, sidecar_resources, sidecar_settings, publish, grace, findings })
+    Ok(Plan { containers, init, sidecar_resources, sidecar_settings, publish, grace, needs_role, findings })
 }
 
 struct Planner<'a> {
@@ -87,7 +87,8 @@ impl Planner<'_> {
             || (!self.sidecars.is_empty() && self.commands.contains_key(name))
     }
 
-    fn plan_containers(&self, findings: &mut Vec<Finding>) -> Vec<ContainerPlan> {
+    /// Returns the plans, and the conditions that need podgate's role.
+    fn plan_containers(&self, findings: &mut Vec<Finding>) -> (Vec<ContainerPlan>, BTreeSet<String>) {
         let involved: Vec<&ContainerRef<'_>> =
             self.spec.containers.iter().filter(|own| self.is_involved(own.name)).collect();
         let names: BTreeSet<&str> = involved.iter().map(|own| own.name).collect();
@@ -104,7 +105,10 @@ impl Planner<'_> {
         let planned: Vec<_> =
             self.spec.containers.iter().map(|own| self.plan_container(own, &names, &modes, &hooked)).collect();
         findings.extend(findings::of_settings(self.spec, self.declared, self.graph, &names, &planned));
-        list_order::arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect())
+        let unproven = if has_errors(findings) { Vec::new() } else { modes.unproven(self.spec, &planned) };
+        let (needs_role, unproven): (_, Vec<Finding>) = unproven.into_iter().unzip();
+        findings.extend(unproven);
+        (list_order::arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect()), needs_role)
     }
 
     fn plan_container(
@@ -119,7 +123,7 @@ impl Planner<'_> {
         let mode = if !involved.contains(name) {
             PlannedMode::None
         } else if hooked.contains_key(name) {
-            self.hook_state(own, hooked).map_or(PlannedMode::None, PlannedMode::Hook)
+            if self.needs_hook(own, hooked) { PlannedMode::Hook } else { PlannedMode::None }
         } else if !modes.is_held(name) {
             PlannedMode::Gate(self.gate(own))
         } else if after.is_empty() {
@@ -132,8 +136,7 @@ impl Planner<'_> {
         let stop_after: Vec<String> =
             if self.sidecars.contains(name) { others().map(str::to_owned).collect() } else { Vec::new() };
         let wrapped_probe = self.wrapped_probe(own, &mode);
-        let also = if wrapped_probe.is_some() { "; podgate wraps its readinessProbe" } else { "" };
-        ContainerPlan {
+        let planned = ContainerPlan {
             name: name.to_owned(),
             index: own.index,
             mode_reason: match mode {
@@ -141,10 +144,11 @@ impl Planner<'_> {
                     "Kubernetes keeps its order".to_owned()
                 }
                 PlannedMode::None if !involved.contains(name) => "it is not part of the order".to_owned(),
-                PlannedMode::None if after.is_empty() => format!("it waits for nothing{also}"),
+                PlannedMode::None if after.is_empty() => "it waits for nothing".to_owned(),
                 PlannedMode::None => "earlier hooks hold it back".to_owned(),
-                _ => modes.mode_reason(name, hooked) + also,
+                _ => modes.mode_reason(name, hooked),
             },
+            reports_start: false,
             wrapped_probe,
             mode,
             after,
@@ -157,21 +161,19 @@ impl Planner<'_> {
             pre_stop_limit: self.pre_stop_limits.get(name).copied().unwrap_or_default(),
             stop_after,
             quit: self.declared.quits.get(name).cloned(),
-        }
+        };
+        let reports_start = modes.needs_report(own, &planned) && !shares_processes(self.spec.value);
+        let wraps = if planned.wrapped_probe.is_some() { "; podgate wraps its readinessProbe" } else { "" };
+        let reports = if reports_start { "; podgate's postStart hook reports its start" } else { "" };
+        ContainerPlan { mode_reason: planned.mode_reason.clone() + wraps + reports, reports_start, ..planned }
     }
 
-    /// Returns the container's state that its own postStart hook must wait for; `None` if no hook is needed.
-    fn hook_state(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>) -> Option<WantedState> {
-        let is_waited_for = self.graph.waiters(own.name).next().is_some();
+    /// Returns true if a postStart hook must wait until its own container is Ready.
+    fn needs_hook(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>) -> bool {
         // A waiting gate reads the board itself. An exec probe, however, needs a hook, to run inside the container.
         let is_exec = self.has_inside_probe(own);
         let mut wanted = self.graph.waiters_with_needs(own.name);
-        if wanted
-            .any(|(waiter, need)| need.until.want == WantedState::Ready && (is_exec || hooked.contains_key(waiter)))
-        {
-            return Some(WantedState::Ready);
-        }
-        (is_waited_for || self.outlived.contains(own.name)).then_some(WantedState::Started)
+        wanted.any(|(waiter, need)| need.until.want == WantedState::Ready && (is_exec || hooked.contains_key(waiter)))
     }
 
     fn gate(&self, own: &ContainerRef<'_>) -> GatePlan {

@@ -11,7 +11,7 @@ use crate::order::kubernetes_version::Version;
 use crate::order::sidecar_settings::SidecarSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Plan for starting and stopping a Pod.
@@ -29,6 +29,8 @@ pub struct Plan {
     pub publish: Publish,
     /// The Pod's grace period: `terminationGracePeriodSeconds`, 30 s by default.
     pub grace: Duration,
+    /// Conditions that only the kubelet's status proves, which the sidecar reads with podgate's role.
+    pub needs_role: BTreeSet<String>,
     /// Warnings and notes. A plan never contains errors.
     pub findings: Vec<Finding>,
 }
@@ -56,6 +58,9 @@ pub struct ContainerPlan {
     pub fail_fast: bool,
     /// The exec readinessProbe, if podgate wraps its command. The sidecar then learns the result before the kubelet.
     pub wrapped_probe: Option<Probe>,
+    /// True for a postStart hook that reports the container's start, returns at once and leaves a tether. Used if
+    /// nothing else shows without the API that the container runs.
+    pub reports_start: bool,
     /// Containers that this container must outlive when the Pod stops, in list order.
     pub outlives: Vec<String>,
     /// True if another container must outlive this one.
@@ -75,9 +80,8 @@ pub struct ContainerPlan {
 pub enum PlannedMode {
     /// No gate and no postStart hook. The container may still have a preStop hook.
     None,
-    /// A postStart hook that waits until its own container is in this state. The planner prefers `Started`,
-    /// because a hook that waits only for this state does not block the kubelet.
-    Hook(WantedState),
+    /// A postStart hook that waits until its own container is Ready. The hook blocks the kubelet.
+    Hook,
     /// A gate in front of the command, which waits for the conditions in `after`, if there are any.
     Gate(GatePlan),
     /// A gate at the kubelet, which creates the container when the conditions in `after` are met.
@@ -164,7 +168,7 @@ impl ContainerPlan {
     pub fn mode(&self) -> Mode {
         match self.mode {
             PlannedMode::None => Mode::None,
-            PlannedMode::Hook(_) => Mode::PostStart,
+            PlannedMode::Hook => Mode::PostStart,
             PlannedMode::Gate(_) => Mode::Entrypoint,
             PlannedMode::Hold => Mode::Hold,
         }
@@ -189,7 +193,7 @@ impl ContainerPlan {
     pub fn until(&self) -> Vec<WaitCondition> {
         match self.mode {
             PlannedMode::None => Vec::new(),
-            PlannedMode::Hook(want) => vec![WaitCondition { container: self.name.clone(), want }],
+            PlannedMode::Hook => vec![WaitCondition { container: self.name.clone(), want: WantedState::Ready }],
             PlannedMode::Gate(_) | PlannedMode::Hold => self.after.clone(),
         }
     }
@@ -200,9 +204,14 @@ impl ContainerPlan {
             && !(self.after.is_empty() && self.checks().is_empty())
     }
 
-    /// Returns true if the postStart hook waits for a later state than Started, which blocks the kubelet.
+    /// Returns true if podgate's postStart hook waits, which blocks the kubelet.
     pub fn is_blocking(&self) -> bool {
-        matches!(self.mode, PlannedMode::Hook(want) if want != WantedState::Started)
+        self.mode == PlannedMode::Hook
+    }
+
+    /// Returns true if the container has a postStart hook of podgate.
+    pub fn has_hook(&self) -> bool {
+        self.is_blocking() || self.reports_start
     }
 
     /// Returns true if podgate ends this container of a Job when the other containers have ended.
@@ -210,10 +219,10 @@ impl ContainerPlan {
         !self.stop_after.is_empty() || self.quit.is_some()
     }
 
-    /// Returns true if the postStart hook must leave a tether (`--tether`), because another container outlives this
-    /// one. Without a postStart hook, the preStop hook leaves the tether. A gate has a tether anyway.
+    /// Returns true if the postStart hook must leave a tether (`--tether`), which shows how long the container runs.
+    /// Without a postStart hook, the preStop hook leaves the tether. A gate has a tether anyway.
     pub fn needs_tether(&self) -> bool {
-        self.is_outlived && self.gate().is_none()
+        self.gate().is_none() && (self.is_outlived || self.reports_start)
     }
 
     /// Returns true if podgate must change this container.

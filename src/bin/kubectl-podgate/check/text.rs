@@ -115,6 +115,10 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
         let grace = format_duration(plan.grace);
         let _ = writeln!(out, "  stops    {}; within {grace}", steps.join(", then "));
     }
+    if !plan.needs_role.is_empty() {
+        let needs = Vec::from_iter(plan.needs_role.iter().map(String::as_str)).join(", ");
+        let _ = writeln!(out, "  role     needed for {needs}: only the kubelet's status shows it");
+    }
     if let Some(need) = plan.hold_requirement().filter(|_| template.context.kubernetes.is_none()) {
         let _ = writeln!(out, "  version  {need}");
     }
@@ -181,12 +185,7 @@ fn start_description(planned: &ContainerPlan) -> String {
         Mode::PostStart => {
             let first =
                 if planned.after.is_empty() { "at once".to_owned() } else { format!("when {}", list(&planned.after)) };
-            match planned.is_blocking() {
-                true => {
-                    format!("{first}; holds the next container back until {until}, at most {limit} (hook; {because})")
-                }
-                false => format!("{first} (hook; {because})"),
-            }
+            format!("{first}; holds the next container back until {until}, at most {limit} (hook; {because})")
         }
     };
     if !planned.checks().is_empty() {

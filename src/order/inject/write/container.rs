@@ -1,13 +1,13 @@
 //! Writes the gate, hooks and mounts of one container.
 
 use super::writer::Writer;
-use crate::core::container::{Container, Handler, Mode, Probe};
+use crate::core::container::{Container, Handler, Probe};
+use crate::order::declare::spec::shares_processes;
 use crate::order::declare::{Publish, container_annotation_place, keys};
 use crate::order::dollars;
 use crate::order::edit::{EditError, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::command_lines::{ContainerLines, compact_duration};
-use crate::order::inject::container_list::replace_probes;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::{checks, parts, user_hooks};
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
@@ -33,9 +33,10 @@ impl Writer<'_> {
         let settings = self.settings.clone();
         let own = ContainerLines { planned, container: &own_container, spec, found, settings: &settings };
         let (mode, until, quit) = (planned.mode(), planned.until(), planned.quit.clone());
-        let mut entry = Container { mode, until, quit, ..container.clone() };
+        let reports_start = planned.reports_start || planned.wrapped_probe.is_some();
+        let mut entry = Container { mode, until, quit, reports_start, ..container.clone() };
         if let Some(check) = &planned.ready {
-            replace_probes(&mut entry, check);
+            check.replace_probes(&mut entry);
         }
         match &planned.mode {
             PlannedMode::Gate(gate) => {
@@ -46,7 +47,6 @@ impl Writer<'_> {
                     container.startup_probe.as_ref().filter(|_| planned.waits_in_gate()).filter(by_sidecar);
                 entry.startup_probe = entry.startup_probe.or_else(|| startup_probe.cloned());
             }
-            PlannedMode::Hook(_) => self.write_post_start(&own, &place)?,
             PlannedMode::Hold => {
                 self.push(&place.to("env"), parts::hold_variable(&planned.name))?;
                 self.push(&place.to("volumeMounts"), parts::hold_mount())?;
@@ -54,15 +54,17 @@ impl Writer<'_> {
                 entry.timeout_seconds = Some(seconds.try_into().unwrap_or(u32::MAX));
                 entry.continue_on_timeout = planned.continue_on_timeout;
             }
-            PlannedMode::None => {}
+            PlannedMode::Hook | PlannedMode::None => {}
+        }
+        if planned.has_hook() {
+            self.write_post_start(&own, &place)?;
         }
         if let Some(probe) = &planned.wrapped_probe {
             self.wrap_probe(&own, probe, &place.to("readinessProbe"))?;
         }
         entry.pre_stop = self.write_pre_stop(&own, &place)?;
-        let has_agent = matches!(entry.mode, Mode::Entrypoint | Mode::PostStart) || entry.pre_stop;
-        if has_agent || planned.wrapped_probe.is_some() {
-            for mount in parts::mounts(&planned.name, entry.mode == Mode::PostStart) {
+        if matches!(planned.mode, PlannedMode::Gate(_)) || planned.has_hook() || entry.reports_start || entry.pre_stop {
+            for mount in parts::mounts(&planned.name, planned.is_blocking()) {
                 self.push(&place.to("volumeMounts"), mount)?;
             }
         }
@@ -140,7 +142,7 @@ impl Writer<'_> {
     /// passes, so this function raises `timeoutSeconds`. It also moves the initial delay to a flag.
     fn wrap_probe(&mut self, own: &ContainerLines<'_>, probe: &Probe, place: &Place) -> Result<(), EditError> {
         // In a shared process namespace, the agent does not know the container's age, so it cannot apply a delay.
-        let delay = if self.shares_processes() { 0 } else { probe.initial_delay_seconds };
+        let delay = if shares_processes(&self.template["spec"]) { 0 } else { probe.initial_delay_seconds };
         let (line, limit) = own.probe(&Probe { initial_delay_seconds: delay, ..probe.clone() });
         for (at, word) in line.into_iter().enumerate() {
             self.editor.edit(place.to("exec").to("command").to(at), Op::Insert(word.into()))?;
@@ -152,12 +154,6 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns true if `/proc/1` is not a process of the container itself.
-    fn shares_processes(&self) -> bool {
-        let shared = ["shareProcessNamespace", "hostPID"];
-        shared.iter().any(|field| Place::spec(field).of(self.template) == Some(&json!(true)))
-    }
-
     /// Writes the container's preStop hook, if it needs one. Returns true if the hook was written.
     fn write_pre_stop(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<bool, Vec<Finding>> {
         let planned = own.planned;
@@ -166,7 +162,7 @@ impl Writer<'_> {
         // Without the API, the other preStop hooks detect the stop of the Pod from the start of this hook.
         let is_signal = planned.is_outlived && self.plan.publish == Publish::Board;
         // Without a gate and a postStart hook, the preStop hook must take the tether.
-        let takes_tether = planned.needs_tether() && planned.mode() != Mode::PostStart;
+        let takes_tether = planned.needs_tether() && !planned.has_hook();
         let mut grace = planned.pre_stop_limit;
         if grace.is_zero() {
             outlives = &[];
@@ -181,7 +177,7 @@ impl Writer<'_> {
         if outlives.is_empty() && then.is_none() && !takes_tether {
             then = Some(user_hooks::no_op());
         }
-        let logs = !self.shares_processes();
+        let logs = !shares_processes(&self.template["spec"]);
         let takes = then.as_ref().and_then(|then| then.duration).unwrap_or_default();
         if takes >= grace && !outlives.is_empty() {
             let what = format!(

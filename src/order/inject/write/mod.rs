@@ -15,7 +15,7 @@ use crate::order::inject::existing::Existing;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::outcome::{Injected, Options};
 use crate::order::inject::{by_hand, container_list, istio, parts, preconditions, undo};
-use crate::order::plan::{ContainerPlan, Plan, PlannedMode, Waiters};
+use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use crate::order::resources;
 use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::Value;
@@ -144,7 +144,7 @@ impl Writer<'_> {
         );
         let fix = "keep the probe with the annotation sidecar.istio.io/rewriteAppHTTPProbers: \"false\"";
         let waiters = waiters.transitive_waiters(name, |want| want == WantedState::Ready);
-        let blocks = planned.is_some_and(|own| own.mode == PlannedMode::Hook(WantedState::Ready));
+        let blocks = planned.is_some_and(ContainerPlan::is_blocking);
         let mut later = self.plan.containers.iter().skip_while(|other| other.name != name);
         let (why, or) = if waiters.contains(proxy) && !waiter.continue_on_timeout {
             (format!("{proxy} starts only when {name} is Ready"), format!("do not let {proxy} wait for {name}"))

@@ -12,7 +12,8 @@ impl ContainerTrack {
         let DirectoryState { report, is_rewritten, is_tether_held, is_listening } = directory;
         // A container with neither an entrypoint gate nor a hook of podgate has no tether. Ignore a lock in the
         // directory of such a container.
-        let is_held = is_tether_held && (self.spec.pre_stop || !matches!(self.spec.mode, Mode::None | Mode::Hold));
+        let has_hook = self.spec.pre_stop || self.spec.reports_start;
+        let is_held = is_tether_held && (has_hook || !matches!(self.spec.mode, Mode::None | Mode::Hold));
         let (before, had_ended, was_held) = (self.report().cloned(), self.has_ended(), self.is_tether_held());
         let process = |report: Option<&Report>| report.and_then(|report| report.process);
         let is_other_process = process(self.raw_report.as_ref())
@@ -86,7 +87,7 @@ impl ContainerTrack {
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);
         let report = Report { stopping, ..report };
         match self.spec.mode {
-            Mode::None | Mode::Hold if !self.has_exec_probe() => {
+            Mode::None | Mode::Hold if !(self.has_exec_probe() || self.spec.reports_start) => {
                 Report { sandbox: report.sandbox, epoch: report.epoch, stopping, ..Report::default() }
             }
             Mode::None | Mode::Hold | Mode::PostStart => {

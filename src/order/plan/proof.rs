@@ -1,0 +1,104 @@
+//! Gives each condition of a plan a source that proves it, or a finding. Only the kubelet's status needs podgate's role.
+
+use super::graph::Need;
+use super::modes::{ModeResolver, command_advice, entrypoint_advice};
+use super::types::ContainerPlan;
+use crate::core::container::Container;
+use crate::core::until::WantedState;
+use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::{Publish, annotation_place, container_annotation_place, keys};
+use crate::order::edit::Place;
+use crate::order::finding::{Finding, Level};
+
+impl ModeResolver<'_> {
+    /// Returns true if a postStart hook must report that the container runs, because nothing else shows it without the
+    /// API. The hook needs a process namespace of the container: otherwise no tether outlives the hook.
+    pub(super) fn needs_report(&self, own: &ContainerRef<'_>, planned: &ContainerPlan) -> bool {
+        let without = listed(own, Some(planned));
+        let with = Container { reports_start: true, ..without.clone() };
+        let mut needs = self.graph.waiters_with_needs(own.name);
+        let helps = |want| without.needs_status(want) && !with.needs_status(want);
+        let restarts = self.restarting_waiters(own.name).next().is_some() && without.restart_needs_status();
+        // Podgate's hook cannot run an httpGet hook of the user.
+        own.value["lifecycle"]["postStart"]["httpGet"].is_null()
+            && (restarts || needs.any(|(_, need)| helps(need.until.want)))
+    }
+
+    /// Returns the containers that restart with `name`.
+    fn restarting_waiters<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let direct = self.graph.waiters_with_needs(name).filter(|(_, need)| need.edge.is_direct);
+        direct.map(|(waiter, _)| waiter).filter(|waiter| self.declared.restart_with_dependency.of(waiter))
+    }
+
+    /// Returns the conditions that only the kubelet's status proves. The finding of each is an error if the sidecar
+    /// does not use the API, otherwise a warning.
+    pub(super) fn unproven(&self, spec: &Spec<'_>, plans: &[ContainerPlan]) -> Vec<(String, Finding)> {
+        let containers = spec.containers.iter().chain(spec.natives());
+        let states = containers.flat_map(|own| self.unproven_states(own, plans));
+        let quits = self.declared.quits.keys().map(|name| {
+            let at = container_annotation_place(keys::QUIT_PREFIX, name);
+            let (what, finding) = self.condition(format!("that {name} must quit"), at, "remove this annotation");
+            // Nothing waits for this at the start, and there is no other proof.
+            let level = if finding.level == Level::Warning { Level::Note } else { finding.level };
+            (what, Finding { level, ..finding })
+        });
+        let mut all: Vec<_> = states.chain(quits).collect();
+        all.dedup();
+        all
+    }
+
+    fn unproven_states(&self, own: &ContainerRef<'_>, plans: &[ContainerPlan]) -> Vec<(String, Finding)> {
+        let name = own.name;
+        let entry = listed(own, plans.iter().find(|planned| planned.name == name));
+        let fix = match (own.is_native(), self.commands.contains_key(name)) {
+            (true, _) => format!("give {name} an httpGet, tcpSocket or grpc probe"),
+            (_, true) => entrypoint_advice(name),
+            (_, false) => command_advice(name),
+        };
+        let needs = self
+            .graph
+            .waiters_with_needs(name)
+            .map(|(_, Need { until, edge })| (until.want, edge.at.clone(), Some(edge.span.clone())));
+        let is_awaited = plans.iter().any(|other| other.stop_after.iter().any(|awaited| awaited == name));
+        let ends = is_awaited.then(|| (WantedState::Exited, annotation_place(keys::JOB_SIDECARS), None));
+        let states = needs.chain(ends).filter(|(want, ..)| entry.needs_status(*want));
+        let states = states.map(|(want, at, span)| {
+            let (what, finding) = self.condition(format!("{name}={want}"), at, &fix);
+            (what, Finding { span, ..finding })
+        });
+        let restarts = self.restarting_waiters(name).filter(|_| entry.restart_needs_status());
+        let restarts = restarts.map(|waiter| {
+            let at = annotation_place(&self.declared.restart_with_dependency.key(keys::ON_DEPENDENCY_RESTART, waiter));
+            let ignore = format!("write {}{waiter}: ignore", keys::ON_DEPENDENCY_RESTART_PREFIX);
+            self.condition(format!("a restart of {name}"), at, if own.is_native() { &ignore } else { &fix })
+        });
+        states.chain(restarts).collect()
+    }
+
+    /// Returns `what`, and the finding that only the kubelet's status shows it.
+    fn condition(&self, what: String, at: Place, fix: &str) -> (String, Finding) {
+        let only = format!("only the kubelet's status shows {what}");
+        let finding = if self.declared.publish == Publish::Board {
+            let message = format!("{only}, but with {}: board, the sidecar does not read it", keys::PUBLISH);
+            Finding::error("condition-never-met", at, message).fix(format!("{fix}, or remove {}", keys::PUBLISH))
+        } else {
+            let message = format!("{only}: podgate learns it 1 to 2 s late, and never without its role");
+            let role = "bind the role: kubectl podgate install --namespaces NAMESPACE";
+            Finding::warning("known-by-kubelet", at, message).fix(format!("{fix}, or {role}"))
+        };
+        (what, finding)
+    }
+}
+
+/// Returns a container's entry in the sidecar's list, with the fields that determine its proofs. `planned` is `None`
+/// for a native sidecar.
+fn listed(own: &ContainerRef<'_>, planned: Option<&ContainerPlan>) -> Container {
+    let [startup_probe, readiness_probe] = ["startupProbe", "readinessProbe"].map(|field| own.probe(field));
+    let mut entry = Container { startup_probe, readiness_probe, ..Container::default() };
+    if let Some(planned) = planned {
+        entry.mode = planned.mode();
+        entry.reports_start = planned.reports_start || planned.wrapped_probe.is_some();
+        planned.ready.iter().for_each(|ready| ready.replace_probes(&mut entry));
+    }
+    entry
+}
