@@ -117,6 +117,12 @@ pub enum Obstacle {
     /// The container's state does not meet the condition, and the container is stuck for this reason.
     #[error("{0} (now {1}, {2})")]
     Stuck(WaitCondition, State, String),
+    /// Only the kubelet's status proves the condition, and the sidecar cannot read that status.
+    #[error(
+        "{0} (podgate cannot see this: only the kubelet's status shows it, and the sidecar may not read this Pod; bind \
+         podgate's role with kubectl podgate install --namespaces NAMESPACE, or see the advice of kubectl podgate check)"
+    )]
+    Unseen(WaitCondition),
     /// The source has no state for the condition's container.
     #[error("{0} (no state published yet)")]
     UnknownContainer(WaitCondition),
@@ -288,6 +294,7 @@ fn check_conditions(
                 return Err(GiveUpReason::NoSuchContainer(until.container.clone(), known));
             }
             (_, None, _) => Obstacle::UnknownContainer(until.clone()),
+            (_, Some(_), None) if snapshot.unseen.contains(&until.to_string()) => Obstacle::Unseen(until.clone()),
             (_, Some(state), Some(stuck)) => Obstacle::Stuck(until.clone(), state, stuck),
             (_, Some(state), None) => Obstacle::WrongState(until.clone(), state),
         });

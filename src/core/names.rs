@@ -22,6 +22,8 @@ pub const SANDBOX_STUCK: &str = "sandbox.podgate.io/stuck";
 /// Key of the annotation with the containers that have ended and that the kubelet will restart: `app,worker`.
 /// Published only on the board.
 pub const SANDBOX_RESTARTING: &str = "sandbox.podgate.io/restarting";
+/// Key of the annotation with the conditions that the sidecar cannot see without the API: `migrate=Completed`.
+pub const SANDBOX_UNSEEN: &str = "sandbox.podgate.io/unseen";
 /// Key of the annotation with the time of the sidecar's last observation, RFC 3339 in UTC.
 pub const SANDBOX_SEEN: &str = "sandbox.podgate.io/seen";
 

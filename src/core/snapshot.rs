@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub stuck: BTreeMap<String, String>,
     /// Containers that have ended and that the kubelet will restart.
     pub restarting: BTreeSet<String>,
+    /// Conditions that only the kubelet's status proves, if the sidecar cannot read that status.
+    pub unseen: BTreeSet<String>,
     /// Ticket of each waiting gate whose conditions are met and confirmed, by container name.
     pub confirmed_tickets: BTreeMap<String, String>,
     /// Ticket of each gate whose container has passed the startupProbe that the sidecar runs, by container name.
@@ -83,6 +85,7 @@ impl Snapshot {
             order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
             stuck: BTreeMap::new(),
             restarting: BTreeSet::new(),
+            unseen: BTreeSet::new(),
             confirmed_tickets: BTreeMap::new(),
             startup_passed: BTreeMap::new(),
             stopping: BTreeSet::new(),
@@ -127,6 +130,7 @@ impl Snapshot {
             order: list(names::SANDBOX_ORDER).map(str::to_owned).collect(),
             stuck: words(names::SANDBOX_STUCK),
             restarting: list(names::SANDBOX_RESTARTING).map(str::to_owned).collect(),
+            unseen: list(names::SANDBOX_UNSEEN).map(str::to_owned).collect(),
             confirmed_tickets: words(names::SANDBOX_CONFIRMED),
             startup_passed: words(names::SANDBOX_STARTUP_PASSED),
             stopping: list(names::SANDBOX_STOPPING).map(str::to_owned).collect(),
@@ -152,6 +156,7 @@ impl Snapshot {
         };
         put(names::SANDBOX_STUCK, self.stuck.iter().map(|(name, reason)| format!("{name}={reason}")).collect());
         put(names::SANDBOX_RESTARTING, self.restarting.iter().cloned().collect());
+        put(names::SANDBOX_UNSEEN, self.unseen.iter().cloned().collect());
         let tickets =
             |of: &BTreeMap<String, String>| of.iter().map(|(name, ticket)| format!("{name}={ticket}")).collect();
         put(names::SANDBOX_CONFIRMED, tickets(&self.confirmed_tickets));

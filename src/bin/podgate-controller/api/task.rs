@@ -46,6 +46,11 @@ impl ApiTask {
         }
     }
 
+    /// Returns true if the last watch of the Pod has failed.
+    pub(crate) fn is_watch_failing(&self) -> bool {
+        self.shared.failing_requests.borrow().contains(api::WATCH_REQUEST)
+    }
+
     pub(crate) fn stop_watching(&mut self) {
         if let Some(task) = self.watch_task.take() {
             task.abort();

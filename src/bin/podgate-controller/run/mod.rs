@@ -247,6 +247,7 @@ impl Controller {
 
     /// Determines all states, publishes changes, and starts and stops probing.
     fn update(&mut self) {
+        self.pod.is_blind |= self.publisher.api.as_ref().is_none_or(ApiTask::is_watch_failing);
         let has_changed = self.pod.update_snapshot(now()).is_some();
         self.publisher.milestones.record(&self.pod.tracks, wall_clock());
         // Write the board first, so that a slow API never delays a start.

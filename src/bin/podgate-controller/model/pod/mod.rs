@@ -16,6 +16,7 @@ use podgate::core::restart::EndKind;
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{REASON_ENDED, REVISION_MAX, Snapshot};
 use podgate::core::state::{Stage, State};
+use podgate::core::until::{WaitCondition, WantedState};
 use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime};
 
@@ -38,6 +39,8 @@ pub(crate) struct PodModel {
     /// earlier start time belong to an earlier sandbox.
     pub(crate) sandbox_started_at: Option<SystemTime>,
     has_api_answered: bool,
+    /// True if the sidecar does not use the API, or a watch of the Pod has failed.
+    pub(crate) is_blind: bool,
     /// True if the Pod is not watched, so the last facts from the API may be outdated.
     pub(crate) is_pod_stale: bool,
     is_deleting: bool,
@@ -56,6 +59,7 @@ impl PodModel {
             revision: last_revision,
             sandbox_started_at: None,
             has_api_answered: false,
+            is_blind: false,
             is_pod_stale: false,
             is_deleting: false,
             tracks: Vec::new(),
@@ -230,11 +234,10 @@ impl PodModel {
     }
 
     fn build_snapshot(&self) -> Snapshot {
-        // Without the API, the sidecar cannot detect the start of a container that has no hook, gate or port. Do not
-        // wait for such containers.
-        let has_port = |spec: &Container| spec.probes().any(|probe| spec.probe_port(probe).is_some());
+        // Do not wait for a container whose start the sidecar cannot see.
+        let is_unseen = |spec: &Container, want| spec.needs_status(want) && !self.has_api_answered;
         let counts =
-            |track: &&ContainerTrack| track.spec.mode != Mode::None || has_port(&track.spec) || self.has_api_answered;
+            |track: &&ContainerTrack| track.spec.mode != Mode::None || !is_unseen(&track.spec, WantedState::Started);
         let started = self.tracks.iter().any(|track| track.spec.mode != Mode::None)
             && self.tracks.iter().filter(counts).all(|track| track.has_started);
         let stage = match (self.is_deleting, started) {
@@ -253,11 +256,16 @@ impl PodModel {
             (reason != REASON_ENDED || track.has_ended()).then(|| (name(track), reason))
         });
         let startup_passed = |track: &ContainerTrack| Some((name(track), track.startup_ticket()?.to_owned()));
+        let conditions = self.tracks.iter().filter(|_| self.is_blind).flat_map(|track| &track.spec.until);
+        let unseen = |until: &&WaitCondition| {
+            self.track(&until.container).is_some_and(|other| is_unseen(&other.spec, until.want))
+        };
         let stops = |track: &&ContainerTrack| track.stopping() != PreStopState::NotBegun;
         Snapshot {
             stage,
             stuck: stuck.collect(),
             restarting: self.tracks.iter().filter(|t| t.end_kind() == Some(EndKind::Restarts)).map(name).collect(),
+            unseen: conditions.filter(unseen).map(WaitCondition::to_string).collect(),
             startup_passed: self.tracks.iter().filter_map(startup_passed).collect(),
             stopping: self.tracks.iter().filter(stops).map(name).collect(),
             restarts: self.tracks.iter().filter(|t| t.restarts > 0).map(|t| (name(t), t.restarts)).collect(),

@@ -5,6 +5,7 @@ mod gates;
 mod hold;
 mod overrides;
 mod probes;
+mod proofs;
 mod random;
 mod start;
 
