@@ -132,7 +132,7 @@ fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
         _ if view.node.is_none() => "Nothing is published yet: the Pod has no node.".to_owned(),
         Some("running") => format!(
             "The sidecar runs, but has published nothing. Either it uses only the board (--publish board), has no permission to patch this \
-             Pod (manifests/rolebinding.yaml), or cannot reach the API server. See its log: {}",
+             Pod (kubectl podgate install --namespaces NAMESPACE), or cannot reach the API server. See its log: {}",
             command_line(&["kubectl", "logs", "-n", &view.namespace, &view.pod, "-c", name])
         ),
         _ => format!("Nothing is published yet: the sidecar {name} is not running ({}).", sidecar.kubelet.describe()),

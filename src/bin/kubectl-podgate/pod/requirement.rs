@@ -1,7 +1,7 @@
 //! Short descriptions of the event that would meet a condition.
 
 use super::shape::PodContainer;
-use podgate::core::container::{Handler, PortRef, Probe};
+use podgate::core::container::{Container, Handler, PortRef, Probe};
 use podgate::core::until::{WaitCondition, WantedState};
 
 /// Describes the event that would meet `until`, such as `db must exit with 0`.
@@ -13,10 +13,14 @@ pub(crate) fn requirement(until: &WaitCondition, containers: &[PodContainer<'_>]
     if standing == "never" {
         return format!("{name} has ended for good; create a new Pod, or override the state of {name}");
     }
+    // Without the role, nothing is published.
+    let needs_role = |own: &Container| standing == "unknown" && own.needs_status(until.want);
+    let advice = "; podgate sees this only with its role: kubectl podgate install --namespaces NAMESPACE";
+    let role = if target.declared.as_ref().is_some_and(needs_role) { advice } else { "" };
     match until.want {
-        WantedState::Started => format!("{name} must start"),
-        WantedState::Completed => format!("{name} must exit with 0"),
-        WantedState::Exited => format!("{name} must exit"),
+        WantedState::Started => format!("{name} must start{role}"),
+        WantedState::Completed => format!("{name} must exit with 0{role}"),
+        WantedState::Exited => format!("{name} must exit{role}"),
         WantedState::Ready => {
             // Use the sidecar's list, because injection may have replaced the probes in the spec.
             if let Some(check) = target.declared.as_ref().and_then(|declared| declared.ready_check.as_ref()) {
@@ -27,8 +31,8 @@ pub(crate) fn requirement(until: &WaitCondition, containers: &[PodContainer<'_>]
                 None => describe_probes(&target.spec.startup_probe, &target.spec.readiness_probe),
             };
             match probes.as_slice() {
-                [] => format!("{name} must start (it has no probe)"),
-                some => format!("{name} must pass its {}", some.join(", then its ")),
+                [] => format!("{name} must start (it has no probe){role}"),
+                some => format!("{name} must pass its {}{role}", some.join(", then its ")),
             }
         }
     }

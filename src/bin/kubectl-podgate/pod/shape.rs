@@ -104,6 +104,9 @@ pub(crate) struct KubeletStatus {
     /// True if a closed gate in hold mode keeps the kubelet from creating the container.
     #[serde(skip)]
     pub(crate) is_held: bool,
+    /// True if the gate in front of the container's command has not opened: the gate's startupProbe has not passed.
+    #[serde(skip)]
+    pub(crate) is_in_gate: bool,
 }
 
 /// Unmet condition that a container waits for.
@@ -141,9 +144,9 @@ impl PodContainer<'_> {
 }
 
 impl KubeletStatus {
-    /// Returns true if the container runs or has run.
+    /// Returns true if the container's own program runs or has run.
     pub(crate) fn has_started(&self) -> bool {
-        matches!(self.state, Some("running" | "terminated"))
+        matches!(self.state, Some("running" | "terminated")) && !self.is_in_gate
     }
 
     /// Returns true if the kubelet could not read the variable of hold mode. Other messages with the reason

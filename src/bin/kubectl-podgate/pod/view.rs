@@ -7,7 +7,7 @@ use super::since::{parse_time, seconds_between, since};
 use crate::pod::Pod;
 use podgate::core::annotations::Annotations;
 use podgate::core::command::Gate;
-use podgate::core::container::{Container as Declared, Mode};
+use podgate::core::container::{Container as Declared, Mode, Probe};
 use podgate::core::container_list::parse_list;
 use podgate::core::names;
 use podgate::core::pod::{Container, ContainerStatus};
@@ -41,7 +41,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     }
 
     let started = match snapshot {
-        Some(snapshot) => snapshot.stage == Stage::Started,
+        Some(snapshot) => snapshot.stage == Stage::Started && rows.iter().all(|row| row.waits_for.is_empty()),
         None => rows.iter().all(|row| row.kubelet.has_started()),
     };
     let published = read.as_ref().ok().map(|snapshot| Published {
@@ -104,6 +104,9 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
         let kubelet = status.map(kubelet_status).unwrap_or_default();
         let mut container = PodContainer { spec, declared, role, gate, kubelet };
         container.kubelet.is_held = container.is_hold() && container.kubelet.lacks_hold_variable();
+        let asks_gate = |probe: &Probe| probe.opened_command().is_some();
+        container.kubelet.is_in_gate = status.is_some_and(|status| status.started == Some(false))
+            && spec.startup_probe.as_ref().is_some_and(asks_gate);
         container
     });
     containers.collect()
