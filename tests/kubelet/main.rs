@@ -43,6 +43,7 @@ mod scenario_kubernetes;
 mod scenario_manifests;
 mod scenario_opened;
 mod scenario_probes;
+mod scenario_proofs;
 mod scenario_recipes;
 mod scenario_restarts;
 mod scenario_rights;

@@ -95,10 +95,10 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
         findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
     }
-    for (namespace, account) in pods.iter().flat_map(|pods| &pods.accounts) {
+    for ((namespace, account), needs_role) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;
         let Some(missing) = or_finding("the permissions of service accounts", missing, &mut findings) else { break };
-        findings.extend(lacks_verbs(namespace, account, &missing));
+        findings.extend(lacks_verbs(namespace, account, &missing, needs_role));
     }
     add_finding("hold mode", check_hold_mode(cluster).await, &mut findings);
     Ok(findings)

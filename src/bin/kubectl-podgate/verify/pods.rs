@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct Pods {
     pub(super) ready_webhooks: usize,
-    /// Namespaces and service accounts of the sidecars that publish states.
-    pub(super) accounts: BTreeSet<(String, String)>,
+    /// Namespaces and service accounts of the sidecars that use the API, with the conditions that need podgate's role.
+    pub(super) accounts: BTreeMap<(String, String), BTreeSet<String>>,
     /// Number of Pods without their sidecar, by workload and by the instruction that creates its Pods again.
     pub(super) unordered: BTreeMap<(String, String), usize>,
 }
@@ -48,7 +48,11 @@ impl Pods {
         // Require the sidecar too, because a manifest can contain a copy of the injection's record.
         if find_container(pod, SIDECAR_NAME).is_some() {
             if metadata["annotations"][keys::PUBLISH] != "board" {
-                self.accounts.insert((text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"])));
+                let account = (text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"]));
+                let plan = inject(pod, &Options::new("podgate"), &KnownFacts::default()).ok().and_then(|pod| pod.plan);
+                let needs = plan.into_iter().flat_map(|plan| plan.needs_role);
+                let of = workload(metadata).0;
+                self.accounts.entry(account).or_default().extend(needs.map(|need| format!("{need} of {of}")));
             }
             return;
         }

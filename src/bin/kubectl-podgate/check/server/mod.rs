@@ -13,6 +13,7 @@ use crate::yaml::Source;
 use podgate::order::declare::Publish;
 use podgate::order::finding::Finding;
 use podgate::order::lint::Version;
+use rbac::Rights;
 use std::collections::BTreeMap;
 
 /// Analyzes all templates for the cluster's version. Adds findings about a missing webhook and missing permissions.
@@ -44,7 +45,8 @@ pub(super) async fn analyze_with_cluster<'a>(
         let is_by_webhook = !template.is_injected && matches!(known.webhook, Some((true, _)));
         let images = if is_by_webhook { &ResolvedImages::default() } else { images };
         let found = dry_run::check_pod(&known.cluster, template, unknown, images, is_by_webhook).await?;
-        template.findings.extend(found.into_iter().chain(known.rights_findings(template).await?));
+        template.findings.extend(found);
+        known.check_rights(template).await?;
     }
     Ok(analysis.finish())
 }
@@ -54,21 +56,28 @@ struct ClusterAnswers {
     cluster: Cluster,
     /// True if the cluster has podgate's webhook, and a finding about the webhook, if any.
     webhook: Option<(bool, Option<Finding>)>,
-    /// Findings about permissions, by namespace and service account.
-    rights: BTreeMap<(String, String), Vec<Finding>>,
+    /// Permissions by namespace and service account.
+    rights: BTreeMap<(String, String), Rights>,
 }
 
 impl ClusterAnswers {
-    async fn rights_findings(&mut self, template: &CheckedTemplate<'_>) -> Result<Vec<Finding>, String> {
-        if !matches!(&template.outlook, Some((plan, _)) if plan.publish == Publish::Api) {
-            return Ok(Vec::new());
-        }
+    /// Adds findings about missing permissions. Removes warnings about permissions that are present.
+    async fn check_rights(&mut self, template: &mut CheckedTemplate<'_>) -> Result<(), String> {
+        let Some((plan, _)) = template.outlook.as_ref().filter(|(plan, _)| plan.publish == Publish::Api) else {
+            return Ok(());
+        };
         let namespace = template.namespace.unwrap_or(&self.cluster.namespace);
         let key = (namespace.to_owned(), template.service_account.to_owned());
         if !self.rights.contains_key(&key) {
-            let findings = rbac::check_rights(&self.cluster, &key.0, &key.1).await?;
-            self.rights.insert(key.clone(), findings);
+            let rights = rbac::check_rights(&self.cluster, &key.0, &key.1).await?;
+            self.rights.insert(key.clone(), rights);
         }
-        Ok(self.rights[&key].clone())
+        let (missing, findings) = &self.rights[&key];
+        template.findings.extend(findings.iter().cloned());
+        if let Some(missing) = missing {
+            template.findings.retain(|finding| finding.rule != "known-by-kubelet");
+            template.findings.extend(rbac::lacks_verbs(&key.0, &key.1, missing, &plan.needs_role));
+        }
+        Ok(())
     }
 }

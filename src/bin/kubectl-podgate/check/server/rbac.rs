@@ -5,19 +5,21 @@ use crate::cluster::{Cluster, ClusterError};
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 2] = ["watch", "patch"];
 
-/// Returns findings if the service account lacks a permission, if no policy limits its permissions, or if the check is
-/// not possible.
-pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Vec<Finding>, String> {
+/// The verbs that a service account lacks (`None` if they cannot be checked), and other findings about its permissions.
+pub(super) type Rights = (Option<Vec<&'static str>>, Vec<Finding>);
+
+pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Rights, String> {
     let at = Place::root().to("spec").to("serviceAccountName");
     let unknown = |why: &str| {
         let message = format!(
             "cannot check whether the service account {account} in {namespace} has the permissions of podgate's sidecar: {why}"
         );
-        Ok(vec![Finding::note("missing-rbac", at.clone(), message)])
+        Ok((None, vec![Finding::note("missing-rbac", at.clone(), message)]))
     };
     let missing = match missing_verbs(cluster, namespace, account).await {
         Ok(missing) => missing,
@@ -32,8 +34,7 @@ pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
         let finding = |what| Finding::error("missing-policy", at.clone(), what).fix(fix);
         findings.extend(check_policy(cluster, OWN_POD, &effect, finding).await?);
     }
-    findings.extend(lacks_verbs(namespace, account, &missing));
-    Ok(findings)
+    Ok((Some(missing), findings))
 }
 
 /// Returns those of [`VERBS`] that the service account has no permission to use on Pods.
@@ -63,15 +64,26 @@ async fn may_not(cluster: &Cluster, namespace: &str, account: &str, verb: &str) 
     Ok(cluster.create(&path, false, &review).await?["status"]["allowed"] != true)
 }
 
-/// Returns a finding if the service account lacks RBAC verbs that the sidecar needs (`missing`).
-pub(crate) fn lacks_verbs(namespace: &str, account: &str, missing: &[&str]) -> Option<Finding> {
-    let message = format!(
-        "the service account {account} in {namespace} lacks permissions for Pods ({}): held containers start up to 90 s late, and \
-         states are not published",
-        missing.join(", ")
-    );
-    let fix = "bind podgate's role to the account (kubectl podgate install --namespaces, or manifests/rolebinding.yaml), or \
-         set podgate.io/publish: board";
+/// Returns a finding if the service account lacks RBAC verbs that the sidecar needs (`missing`). The finding is an error
+/// if the sidecar then cannot see the conditions `needs_role` of a plan.
+pub(crate) fn lacks_verbs(
+    namespace: &str,
+    account: &str,
+    missing: &[&str],
+    needs_role: &BTreeSet<String>,
+) -> Option<Finding> {
+    let lacks =
+        format!("the service account {account} in {namespace} lacks permissions for Pods ({})", missing.join(", "));
+    let bind = format!("bind podgate's role to the account: kubectl podgate install --namespaces {namespace}");
     let at = Place::root().to("spec").to("serviceAccountName");
-    (!missing.is_empty()).then(|| Finding::warning("missing-rbac", at, message).fix(fix))
+    if missing.contains(&"watch") && !needs_role.is_empty() {
+        let what = format!(
+            "{lacks}, so podgate never sees {}",
+            Vec::from_iter(needs_role.iter().map(String::as_str)).join(", ")
+        );
+        return Some(Finding::error("missing-rbac", at, what).fix(bind));
+    }
+    let what = format!("{lacks}: held containers start up to 90 s late, and states are not published");
+    let fix = format!("{bind}; or set podgate.io/publish: board");
+    (!missing.is_empty()).then(|| Finding::warning("missing-rbac", at, what).fix(fix))
 }
