@@ -52,6 +52,17 @@ fn tether_process_outlives_the_hook_and_ignores_signals() {
     wait_until("the tether is released", || !scene.is_tethered());
 }
 
+/// The hook of a container without command and probe. No sidecar runs, and the board never shows the start.
+#[test]
+fn hook_that_only_reports_waits_for_nothing() {
+    let scene = Scene::with_sidecar();
+    hook(&scene).flag("until", "db=Started").run().assert_released();
+    assert!(scene.is_tethered() && scene.report().unwrap().started);
+    let alone = Scene::new();
+    hook(&alone).flag("until", "db=Started").run().assert_released();
+    assert!(alone.is_tethered());
+}
+
 /// A held container has neither a gate nor a postStart hook, so its preStop hook takes the tether.
 #[test]
 fn pre_stop_hook_can_take_the_tether() {

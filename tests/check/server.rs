@@ -207,6 +207,15 @@ fn service_account_needs_the_sidecars_permissions() {
     );
     let (_, out, _) = with_server(&serve("36", &[], true), POD);
     assert!(out.contains("note[missing-rbac]") && out.contains("podgate's sidecar: you may not ask"), "{out}");
+    // Without the role, podgate never sees that db has exited. With the role, there is nothing to report.
+    let exits = POD.replace("db & cache", "db=Exited & cache").replace("command: [db], ", "");
+    for (verbs, code) in [(&["patch"][..], 1), (ALL, 0)] {
+        let (found, out, _) = with_server(&serve("36", verbs, false), &exits);
+        assert_eq!((found, out.contains("known-by-kubelet")), (code, false), "{out}");
+        let error = "error[missing-rbac]: the service account worker in shop lacks permissions for Pods (watch), so \
+                     podgate never sees db=Exited";
+        assert_eq!(out.contains(error), code == 1, "{out}");
+    }
     let board = POD.replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");
     let (code, out, _) = with_server(&serve("36", &[], false), &board);
     assert!(code == 0 && !out.contains("missing-rbac"), "without the API no permissions are needed: {out}");

@@ -91,6 +91,14 @@ fn ordered_pod(kind: &str, name: &str, has_sidecar: bool) -> Value {
     pod
 }
 
+/// Returns a running Pod in which `b` waits for the exit of `a`, whose command is not known.
+fn awaited_exit() -> Value {
+    let mut pod = ordered_pod("Deployment", "ordered", false);
+    pod["metadata"]["annotations"]["podgate.io/order"] = json!("a=Exited, b");
+    pod["spec"]["containers"][0]["command"] = Value::Null;
+    injected(&pod)
+}
+
 impl Cluster {
     fn serve(self) -> FakeApiServer {
         FakeApiServer::new(move |request| self.answer(request))
@@ -313,6 +321,14 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
                 "warning",
                 "missing-rbac",
                 "the service account worker in shop lacks permissions for Pods (watch, patch)",
+            ]],
+        ),
+        (
+            Cluster { may_publish: false, pods: vec![webhook_pod("True"), awaited_exit()], ..ok() },
+            vec![[
+                "error",
+                "missing-rbac",
+                "lacks permissions for Pods (watch, patch), so podgate never sees a=Exited of Deployment/ordered in",
             ]],
         ),
         (

@@ -316,6 +316,8 @@ fn missing_api_is_logged_once_and_delays_nothing() {
     let pod = Pod::new();
     let port = free_port();
     let containers = db(port);
+    let waits = r#",{"name":"api","mode":"entrypoint","until":["db","db=Completed"]}]"#;
+    let containers = containers.strip_suffix(']').unwrap().to_owned() + waits;
     let mut command = pod.command(&["--containers", &containers]);
     let child = command.env("POD_NAME", "p").env("POD_NAMESPACE", "n").spawn().unwrap();
     let sidecar = Sidecar { child: Some(child) };
@@ -323,6 +325,8 @@ fn missing_api_is_logged_once_and_delays_nothing() {
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     pod.report("db", Report::default());
     until("db is Ready", || pod.state("db") == State::Ready);
+    // db is a hook, which cannot report its exit.
+    until("the board names the condition", || pod.board().unseen.iter().eq(["db=Completed"]));
     // In this pause, each of the two API tasks can make several attempts.
     std::thread::sleep(Duration::from_millis(1500));
     let log = stderr(&sidecar.end(Signal::TERM));

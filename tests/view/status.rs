@@ -96,6 +96,30 @@ fn kubelet_status_counts_if_nothing_is_published() {
     assert!(view["started"] == true && waits(&view).is_empty(), "{view:#}");
 }
 
+/// The kubelet counts a container that waits in its gate as running. Without the role, nothing is published.
+#[test]
+fn pod_has_not_started_while_a_gate_waits() {
+    let list = r#"[{"name":"migrate"},{"name":"api","mode":"entrypoint","until":["migrate=Completed"]}]"#;
+    let mut pod = chain();
+    pod["spec"]["initContainers"][0]["env"] = json!([{"name": "PODGATE_CONTAINERS", "value": list}]);
+    let mut api = gate("api", &["migrate=Completed"]);
+    api["startupProbe"] = json!({"exec": {"command": ["/podgate/bin/podgate", "opened", "--wait"]}});
+    pod["spec"]["containers"] = json!([{"name": "migrate"}, api]);
+    for has_opened in [false, true] {
+        let mut of_api = running("api", has_opened);
+        of_api["started"] = json!(has_opened);
+        pod["status"]["containerStatuses"] = json!([running("migrate", true), of_api]);
+        let view = status_json(&pod);
+        assert_eq!((&view["started"], waits(&view).is_empty()), (&json!(has_opened), has_opened), "{view:#}");
+        let takes = "migrate must exit with 0; podgate sees this only with its role: kubectl podgate install";
+        assert_eq!(view.to_string().contains(takes), !has_opened, "{view:#}");
+    }
+    // A restarted gate waits again, although the Pod has started before.
+    let states = ["Started", "Waiting", "Ready"];
+    let view = status_json(&with_published(pod, "started", states));
+    assert!(view["started"] == false, "{view:#}");
+}
+
 #[test]
 fn since_has_its_source_or_is_absent() {
     let since = |pod: &Value| {

@@ -60,6 +60,7 @@ impl Case {
                 Obstacle::Unconfirmed => "closed: not recent",
                 Obstacle::CheckPending(_) => "closed: check",
                 Obstacle::UnknownContainer(_) => "closed: unknown",
+                Obstacle::Unseen(_) => "closed: unseen",
                 Obstacle::NoFallbackCheck | Obstacle::SidecarDead => "closed: sidecar dead",
                 Obstacle::FallbackFailed(_) => "closed: fallback failed",
                 _ => "closed",
@@ -82,7 +83,7 @@ fn check(rule: &str, change: Change, expected: [&str; 3]) {
 
 #[test]
 fn each_rule_holds_for_each_kind_of_gate() {
-    let rows: [(&str, Change, [&str; 3]); 18] = [
+    let rows: [(&str, Change, [&str; 3]); 19] = [
         ("all conditions are met", |_| {}, ["open"; 3]),
         ("a condition is not met", |case| case.set_db(State::Started, None), ["closed"; 3]),
         (
@@ -118,6 +119,15 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.fail_fast = true;
             },
             ["gives up", "gives up", "closed"],
+        ),
+        (
+            "the sidecar cannot see a condition, with fail-fast",
+            |case| {
+                case.set_db(State::Waiting, None);
+                case.snapshot.unseen = ["db=Ready".to_owned()].into();
+                case.fail_fast = true;
+            },
+            ["closed: unseen"; 3],
         ),
         (
             "a container is unknown",
