@@ -99,7 +99,7 @@ fn agent_accepts_the_command_lines_of_the_docs() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 4);
+    assert_eq!(seen, 5);
 }
 
 #[test]
