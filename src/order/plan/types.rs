@@ -37,6 +37,7 @@ pub struct Plan {
 
 /// One container of a [`Plan`].
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent settings and facts")]
 pub struct ContainerPlan {
     /// Name of the container.
     pub name: String,

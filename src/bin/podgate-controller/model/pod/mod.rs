@@ -31,6 +31,7 @@ pub(crate) struct Epoch {
 
 /// Tracks all containers of the Pod during one epoch.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the Pod")]
 pub(crate) struct PodModel {
     sandbox: SandboxId,
     pub(crate) epoch: Epoch,
