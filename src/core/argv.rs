@@ -1,5 +1,7 @@
 //! Commands and check URLs as users write them on the command line.
 
+use crate::core::http::Header;
+use crate::core::url::authority;
 use std::fmt;
 use std::str::FromStr;
 
@@ -27,19 +29,21 @@ impl Argv {
 pub enum Check {
     /// `tcp://HOST:PORT`: passes if the port accepts a connection.
     Tcp {
-        /// Host name or IP address.
+        /// Host name or IP address; empty for the Pod's IP.
         host: String,
         /// Port number from 1 to 65535.
         port: u16,
     },
-    /// `http://HOST[:PORT][/PATH]`: passes if the response status is 200 to 399.
+    /// `http://HOST[:PORT][/PATH] [["NAME: VALUE"]]`: passes if the response status is 200 to 399.
     Http {
-        /// Host name or IP address.
+        /// Host name or IP address; empty for the Pod's IP.
         host: String,
         /// Port number from 1 to 65535; 80 if the URL contains no port.
         port: u16,
         /// Path and query of the request, beginning with `/`.
         path: String,
+        /// Headers of the request.
+        headers: Vec<Header>,
     },
     /// `exec:["COMMAND","ARG"]`: passes if the command exits with 0.
     Exec(Argv),
@@ -115,14 +119,20 @@ impl FromStr for Check {
             return Ok(Check::Tcp { host, port });
         }
         if let Some(rest) = text.strip_prefix("http://") {
+            let (rest, headers) = rest.split_once(' ').unwrap_or((rest, "[]"));
             let at = rest.find(['/', '?']).unwrap_or(rest.len());
             let (host, port) = parse_host_port(&rest[..at], Some(80))?;
             let tail = &rest[at..];
+            let headers: Option<Vec<String>> = serde_json::from_str(headers).ok();
+            let headers = headers.and_then(|list| list.iter().map(|text| Header::parse(text)).collect());
+            let Some(headers) = headers else {
+                return parse_error(r#"write headers after the path, as a JSON list: ["NAME: VALUE"]"#);
+            };
             if !tail.bytes().all(|b| b.is_ascii_graphic()) {
                 return parse_error("spaces and non-ASCII characters in a path must be percent-encoded");
             }
             let path = if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") };
-            return Ok(Check::Http { host, port, path });
+            return Ok(Check::Http { host, port, path, headers });
         }
         if text.starts_with("https://") {
             return parse_error(
@@ -145,7 +155,9 @@ fn parse_host_port(text: &str, default: Option<u16>) -> Result<(String, u16), Pa
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
     let has_name = port.is_some_and(|port| port.bytes().any(|byte| byte.is_ascii_alphabetic()));
-    let host_ok = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:%".contains(&b));
+    let is_pod = host.is_empty() && port.is_some();
+    let host_ok =
+        (is_pod || !host.is_empty()) && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:%".contains(&b));
     let port = match port {
         Some(digits) => digits.parse().ok().filter(|port| *port != 0),
         None => default,
@@ -166,10 +178,13 @@ impl fmt::Display for Argv {
 
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bracketed = |host: &str| if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         match self {
-            Check::Tcp { host, port } => write!(f, "tcp://{}:{port}", bracketed(host)),
-            Check::Http { host, port, path } => write!(f, "http://{}:{port}{path}", bracketed(host)),
+            Check::Tcp { host, port } => write!(f, "tcp://{}", authority(host, *port)),
+            Check::Http { host, port, path, headers } => {
+                write!(f, "http://{}{path}", authority(host, *port))?;
+                let headers: Vec<_> = headers.iter().map(|Header { name, value }| format!("{name}: {value}")).collect();
+                if headers.is_empty() { Ok(()) } else { write!(f, " {}", Argv(headers)) }
+            }
             Check::Exec(argv) => write!(f, "exec:{argv}"),
             Check::File { path, needs_content: content } => {
                 write!(f, "file://{path}{}", if *content { "+content" } else { "" })

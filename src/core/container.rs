@@ -7,6 +7,7 @@
 #![expect(missing_docs, reason = "most fields have the names and meanings of the API")]
 
 use crate::core::argv::Check;
+use crate::core::http::Header;
 use crate::core::restart::RestartRule;
 use crate::core::until::WaitCondition;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -176,14 +177,6 @@ pub struct HttpGet {
     pub protocol: Option<String>,
 }
 
-/// A header of an `httpGet` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
-    pub name: String,
-    #[serde(default)]
-    pub value: String,
-}
-
 /// Parameters of the action `tcpSocket`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpSocket {
@@ -221,12 +214,12 @@ impl Handler {
             Check::Tcp { host, port } => {
                 Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: Some(host) })
             }
-            Check::Http { host, port, path } => Handler::HttpGet(HttpGet {
+            Check::Http { host, port, path, headers } => Handler::HttpGet(HttpGet {
                 path: Some(path),
                 port: PortRef::Number(port),
                 host: Some(host),
                 scheme: None,
-                http_headers: Vec::new(),
+                http_headers: headers,
                 protocol: None,
             }),
             Check::Exec(argv) => Handler::Exec(Exec { command: argv.as_slice().to_vec() }),

@@ -7,9 +7,6 @@ use std::time::Duration;
 pub const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Time limit of one check that a gate or postStart hook runs (`--check-timeout`).
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit for all checks after the gate has opened (`opened --check-limit`). A startupProbe with Kubernetes'
-/// defaults has the same limit.
-pub const OPENED_CHECK_LIMIT: Duration = Duration::from_secs(30);
 /// Time limit of `podgate probe`, which repeats a readinessProbe's command until the command passes (`--limit`).
 pub const PROBE_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// Time limit of a preStop hook (`--grace`).

@@ -61,7 +61,8 @@ pub fn resolve_state(evidence: &Evidence) -> State {
     let not_ready = if was_ready { State::NotReady } else { State::Started };
     match (probed, inside) {
         (Some(ProbeVerdict::Failing), _) => State::NotReady,
-        (Some(ProbeVerdict::NotYet | ProbeVerdict::StartupPassed), _) | (_, Some(false)) => not_ready,
+        (Some(ProbeVerdict::NotYet | ProbeVerdict::StartupFailed | ProbeVerdict::StartupPassed), _)
+        | (_, Some(false)) => not_ready,
         (Some(ProbeVerdict::Passed) | None, Some(true) | None) => State::Ready,
     }
 }

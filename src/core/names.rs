@@ -33,9 +33,11 @@ pub const SANDBOX_TIMES: &str = "sandbox.podgate.io/times";
 /// Key of the annotation with the ticket of each gate whose report the sidecar has read and whose conditions the
 /// sidecar has since evaluated: `api=3f2a9c1e,web=00d1f6c2`. Published only on the board.
 pub const SANDBOX_CONFIRMED: &str = "sandbox.podgate.io/confirmed";
-/// Key of the annotation with the ticket of each gate whose container has passed the startupProbe that the sidecar
-/// runs: `api=3f2a9c1e`. Published only on the board.
-pub const SANDBOX_STARTUP_PASSED: &str = "sandbox.podgate.io/startup-passed";
+/// Key of the annotation with the ticket of each gate whose startupProbe the sidecar has run, and the probe's result:
+/// `api=3f2a9c1e:passed`. Published only on the board.
+pub const SANDBOX_STARTUP: &str = "sandbox.podgate.io/startup";
+/// Key of the annotation with the Pod's first IP address. Published only on the board.
+pub const SANDBOX_IP: &str = "sandbox.podgate.io/ip";
 /// Key of the annotation with the containers whose preStop hook has started: `app,envoy`.
 pub const SANDBOX_STOPPING: &str = "sandbox.podgate.io/stopping";
 /// Key of the annotation with the number of restarts of each restarted container in this epoch: `db=2`.
@@ -86,6 +88,10 @@ pub const BIN_DIR: &str = "bin";
 pub const AGENT_FILE: &str = "podgate";
 /// Name of the file with the agent's report, in a container's own directory.
 pub const REPORT_FILE: &str = "report";
+
+/// Name of the file in a container's own directory with the ticket of a gate, and the number of failures of the
+/// startupProbe behind it that the agent runs.
+pub const FAILURES_FILE: &str = "startup-failures";
 
 /// Name of the file in a container's own directory that is locked as long as the container's process runs.
 pub const TETHER_FILE: &str = "tether";

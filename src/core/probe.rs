@@ -30,12 +30,47 @@ pub fn interval(elapsed: Duration, period: Duration, min_interval: Duration) -> 
 pub enum ProbeVerdict {
     /// No probe has passed yet.
     NotYet,
+    /// The startup probe has failed as often as its failure threshold allows, and has not passed since.
+    StartupFailed,
     /// The startup probe has passed, but the readiness probe has not.
     StartupPassed,
     /// All probes have passed.
     Passed,
     /// All probes had passed, and the readiness probe fails now.
     Failing,
+}
+
+impl ProbeVerdict {
+    /// Returns true if the startup probe has passed, or there is none and the readiness probe has passed.
+    pub fn has_started(self) -> bool {
+        !matches!(self, ProbeVerdict::NotYet | ProbeVerdict::StartupFailed)
+    }
+}
+
+/// Counts the failures of a probe like the kubelet's worker (`pkg/kubelet/prober/worker.go`): one attempt per period
+/// counts, and none begins before the last one has ended. Podgate's additional attempts in between do not count.
+#[derive(Debug, Clone, Copy)]
+pub struct FailureCount {
+    period: Duration,
+    /// Time from which the next attempt counts. The kubelet's first attempt is up to one period after the start.
+    pub due: Duration,
+    /// Number of counted failures.
+    pub failures: u32,
+}
+
+impl FailureCount {
+    /// Creates a count for attempts that begin at `start`.
+    pub fn new(start: Duration, period: Duration) -> FailureCount {
+        FailureCount { period, due: start + period, failures: 0 }
+    }
+
+    /// Records the result of an attempt that began at `started`.
+    pub fn record(&mut self, started: Duration, has_failed: bool) {
+        if started >= self.due {
+            self.due = started + self.period;
+            self.failures += u32::from(has_failed);
+        }
+    }
 }
 
 /// Tracks the probing of one container: first the startup probe, then the readiness probe.
@@ -47,6 +82,7 @@ pub struct ProbeProgress {
     verdict: ProbeVerdict,
     successes: u32,
     failures: u32,
+    startup: FailureCount,
     counted_at: Option<Duration>,
     attempted_at: Option<Duration>,
     is_resumed: bool,
@@ -66,6 +102,7 @@ impl ProbeProgress {
             probe.filter(|p| !p.is_exec()).map(|probe| Stage { probe: probe.clone(), is_startup })
         };
         let stages: Vec<Stage> = [stage(startup, true), stage(readiness, false)].into_iter().flatten().collect();
+        let times = startup.map_or((0, 0), |probe| (probe.initial_delay_seconds, probe.period_seconds));
         (!stages.is_empty()).then_some(ProbeProgress {
             stages,
             stage_index: 0,
@@ -73,6 +110,7 @@ impl ProbeProgress {
             verdict: ProbeVerdict::NotYet,
             successes: 0,
             failures: 0,
+            startup: FailureCount::new(seconds(times.0), seconds(times.1)),
             counted_at: None,
             attempted_at: None,
             is_resumed: false,
@@ -106,7 +144,9 @@ impl ProbeProgress {
         let counting = self.verdict == ProbeVerdict::Passed || self.successes > 0;
         let shortest = if is_listening { self.min_interval } else { self.min_interval.max(UNHEARD_INTERVAL) };
         let wait = if counting { period.max(MIN_INTERVAL) } else { interval(last, period, shortest) };
-        earliest.max(last + wait)
+        let due = earliest.max(last + wait);
+        let counts = self.stages[self.stage_index].is_startup && !self.verdict.has_started();
+        if counts { due.min(self.startup.due.max(last + self.min_interval)) } else { due }
     }
 
     /// Returns the end of the initial delay, as a time since the container's start. When the port begins to listen, the
@@ -115,15 +155,24 @@ impl ProbeProgress {
         if self.is_resumed { Duration::ZERO } else { seconds(self.probe().initial_delay_seconds) }
     }
 
-    /// Records the outcome of an attempt that ended at `now`.
-    pub fn record(&mut self, now: Duration, success: bool) {
+    /// Records an attempt from `started` to `now`. `success` is `None` if the kubelet would discard the result.
+    pub fn record(&mut self, started: Duration, now: Duration, success: Option<bool>) {
         self.attempted_at = Some(now);
         let Stage { probe, is_startup } = &self.stages[self.stage_index];
         let (needed, allowed) = (probe.success_threshold, probe.failure_threshold);
         let period = seconds(probe.period_seconds);
         // Ignore an attempt that is too early, because at most one attempt per period counts.
         let is_early = self.counted_at.is_some_and(|at| now < at + period.mul_f32(0.9));
-        if !success {
+        if *is_startup && !self.verdict.has_started() {
+            self.startup.record(started, success == Some(false));
+            if self.startup.failures >= allowed {
+                self.verdict = ProbeVerdict::StartupFailed;
+            }
+        }
+        if success.is_none() {
+            return;
+        }
+        if success == Some(false) {
             self.successes = 0;
             if self.verdict != ProbeVerdict::Passed {
                 self.counted_at = None;

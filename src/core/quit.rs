@@ -9,6 +9,7 @@ pub fn parse(text: &str) -> Result<(&str, Check), String> {
         return Err(format!("{method:?} is neither GET nor POST"));
     }
     match url.trim().parse() {
+        Ok(Check::Http { host, .. }) if host.is_empty() => Err("the URL has no host".to_owned()),
         Ok(Check::Http { host, .. }) if !is_local(Some(&host)) => Err(format!("{host} is another host")),
         Ok(url @ Check::Http { .. }) => Ok((method, url)),
         _ => Err(format!("{:?} is not an HTTP URL", url.trim())),

@@ -32,8 +32,11 @@ pub struct Snapshot {
     pub unseen: BTreeSet<String>,
     /// Ticket of each waiting gate whose conditions are met and confirmed, by container name.
     pub confirmed_tickets: BTreeMap<String, String>,
-    /// Ticket of each gate whose container has passed the startupProbe that the sidecar runs, by container name.
-    pub startup_passed: BTreeMap<String, String>,
+    /// Ticket of each gate whose startupProbe the sidecar has run, by container name. True if the probe has passed, and
+    /// false if it has failed as often as its failure threshold allows.
+    pub startup: BTreeMap<String, (String, bool)>,
+    /// The pod's first IP address, if the source has it.
+    pub pod_ip: Option<Box<str>>,
     /// Containers whose preStop hook has started.
     pub stopping: BTreeSet<String>,
     /// Number of restarts of each restarted container.
@@ -70,6 +73,9 @@ pub fn is_plain_word(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
+const PASSED: &str = "passed";
+const FAILED: &str = "failed";
+
 /// Reason in `stuck` for a container that has ended and will not be restarted by the kubelet.
 pub const REASON_ENDED: &str = "Ended";
 
@@ -87,7 +93,8 @@ impl Snapshot {
             restarting: BTreeSet::new(),
             unseen: BTreeSet::new(),
             confirmed_tickets: BTreeMap::new(),
-            startup_passed: BTreeMap::new(),
+            startup: BTreeMap::new(),
+            pod_ip: None,
             stopping: BTreeSet::new(),
             restarts: BTreeMap::new(),
         }
@@ -121,6 +128,11 @@ impl Snapshot {
             let valid = pairs(key).filter(|(_, word)| is_plain_word(word));
             valid.map(|(name, word)| (name.to_owned(), word.to_owned())).collect()
         };
+        let startup = |(name, value): (&str, &str)| {
+            let (ticket, result) = value.split_once(':')?;
+            let is_valid = is_plain_word(ticket) && [PASSED, FAILED].contains(&result);
+            is_valid.then(|| (name.to_owned(), (ticket.to_owned(), result == PASSED)))
+        };
         Ok(Snapshot {
             sandbox,
             epoch: epoch.to_owned(),
@@ -132,7 +144,8 @@ impl Snapshot {
             restarting: list(names::SANDBOX_RESTARTING).map(str::to_owned).collect(),
             unseen: list(names::SANDBOX_UNSEEN).map(str::to_owned).collect(),
             confirmed_tickets: words(names::SANDBOX_CONFIRMED),
-            startup_passed: words(names::SANDBOX_STARTUP_PASSED),
+            startup: pairs(names::SANDBOX_STARTUP).filter_map(startup).collect(),
+            pod_ip: get(names::SANDBOX_IP).map(Into::into),
             stopping: list(names::SANDBOX_STOPPING).map(str::to_owned).collect(),
             restarts: pairs(names::SANDBOX_RESTARTS)
                 .filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)))
@@ -160,7 +173,11 @@ impl Snapshot {
         let tickets =
             |of: &BTreeMap<String, String>| of.iter().map(|(name, ticket)| format!("{name}={ticket}")).collect();
         put(names::SANDBOX_CONFIRMED, tickets(&self.confirmed_tickets));
-        put(names::SANDBOX_STARTUP_PASSED, tickets(&self.startup_passed));
+        let result = |passed: bool| if passed { PASSED } else { FAILED };
+        let startup =
+            self.startup.iter().map(|(name, (ticket, passed))| format!("{name}={ticket}:{}", result(*passed)));
+        put(names::SANDBOX_STARTUP, startup.collect());
+        put(names::SANDBOX_IP, self.pod_ip.iter().map(|ip| ip.to_string()).collect());
         put(names::SANDBOX_STOPPING, self.stopping.iter().cloned().collect());
         put(names::SANDBOX_RESTARTS, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
         out.extend(

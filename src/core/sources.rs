@@ -37,6 +37,11 @@ impl PodView {
     pub fn snapshot(&self) -> Option<&Snapshot> {
         if let PodView::Snapshot(snapshot, _) = self { Some(snapshot) } else { None }
     }
+
+    /// Returns the pod's IP address, which only the sidecar's board has.
+    pub fn pod_ip(&self) -> Option<String> {
+        self.snapshot()?.pod_ip.as_deref().map(str::to_owned)
+    }
 }
 
 /// Reason why a source has no usable snapshot.

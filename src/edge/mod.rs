@@ -2,6 +2,7 @@
 //! threads, and makes no decisions.
 
 pub mod bell;
+pub mod exchange;
 pub mod files;
 pub mod install;
 pub mod listen;

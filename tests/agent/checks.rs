@@ -4,12 +4,14 @@ use crate::needs::missing;
 use crate::support::{Agent, PROGRAM, Scene, Shell, send, wait_until};
 use podgate::core::state::State;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::Signal;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc;
 use std::time::Duration;
 
 fn run_check(url: &str) -> crate::support::AgentOutput {
@@ -56,12 +58,18 @@ fn http_check_passes_with_a_2xx_or_3xx_answer() {
     for (answer, message) in [
         ("HTTP/1.1 200 OK\r\n\r\n", None),
         ("HTTP/1.0 204 \r\n\r\n", None),
-        ("HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", None),
-        ("HTTP/1.1 503 Service Unavailable\r\n\r\n", Some("answered 503")),
-        ("HTTP/1.1 404 Not Found\r\n\r\n", Some("answered 404")),
-        ("HTTP/1.1 199 Odd\r\n\r\n", Some("answered 199")),
+        ("HTTP/1.1 302 Found\r\n\r\n", None),
+        ("HTTP/1.1 302 Found\r\nLocation: http://example.com/x\r\n\r\n", None),
+        ("HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", Some("stopped after 10 redirects")),
+        (
+            "HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1/\r\n\r\n",
+            Some("redirects to HTTPS, and the agent has no TLS"),
+        ),
+        ("HTTP/1.1 503 Service Unavailable\r\n\r\n", Some("HTTP status 503")),
+        ("HTTP/1.1 404 Not Found\r\n\r\n", Some("HTTP status 404")),
+        ("HTTP/1.1 199 Odd\r\n\r\n", Some("the connection was closed")),
         ("SSH-2.0-OpenSSH_9.2\r\n", Some("not an HTTP response")),
-        ("", Some("not an HTTP response")),
+        ("", Some("the connection was closed")),
     ] {
         let run = run_check(&format!("http://127.0.0.1:{}/ready?x=1", serve(answer, at_once)));
         match message {
@@ -71,7 +79,7 @@ fn http_check_passes_with_a_2xx_or_3xx_answer() {
     }
     // These servers send an endless first line, one byte every 100 ms, or nothing.
     run_check(&format!("http://127.0.0.1:{}", serve(Box::leak("x".repeat(1 << 20).into()), at_once)))
-        .assert_failed(69, "not an HTTP response");
+        .assert_failed(69, "the response is too long");
     for port in [serve("HTTP/1.1 200 OK\r\n", Duration::from_millis(100)), {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
@@ -81,6 +89,56 @@ fn http_check_passes_with_a_2xx_or_3xx_answer() {
         let run = run_check(&format!("http://127.0.0.1:{port}"));
         run.assert_failed(69, "no answer in time");
     }
+}
+
+/// A gate that waits for a server that does not answer still hears SIGTERM, and the check has its own time limit.
+#[test]
+fn http_check_does_not_delay_a_signal() {
+    let scene = Scene::with_sidecar();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let check = format!("http://{}/", silent.local_addr().unwrap());
+    let gate = scene.gate().flag("check", check).flag("check-timeout", "10m").flag("timeout", "10m");
+    let gate = gate.with_command(&["true"]).spawn_waiting();
+    let _request = silent.accept().unwrap();
+    gate.signal(Signal::TERM);
+    assert_eq!(gate.wait().code, 143);
+}
+
+/// Without a host, a check asks the Pod's IP, with the host and the headers of the kubelet's request.
+#[test]
+fn check_without_a_host_asks_the_pods_ip() {
+    let mut scene = Scene::with_sidecar();
+    let server = TcpListener::bind("127.0.0.2:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let check = |url: String| Agent::new(&["check", &url], Path::new("/nonexistent")).flag("board", &scene.board);
+    check(format!("tcp://:{port}")).run().assert_failed(69, "no sidecar has published the Pod's IP; write a host");
+    let (heads, received) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in server.incoming() {
+            let mut buffer = [0; 1024];
+            let length = stream.as_ref().unwrap().read(&mut buffer).unwrap();
+            heads.send(String::from_utf8_lossy(&buffer[..length]).into_owned()).unwrap();
+            let _ = stream.unwrap().write_all(b"HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    scene.publish(|s| s.pod_ip = Some("127.0.0.2".into()));
+    let check = |url: String| Agent::new(&["check", &url], Path::new("/nonexistent")).flag("board", &scene.board);
+    check(format!("tcp://:{port}")).run().assert_released();
+    assert_eq!(received.recv().unwrap(), "");
+    let url = format!(r#"http://:{port}/a?b ["X-A: 1, 2","Accept: "]"#);
+    check(url.clone()).run().assert_failed(69, "HTTP status 503");
+    let head = received.recv().unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let expected = |agent: &str| {
+        format!(
+            "GET /a?b HTTP/1.1\r\nHost: 127.0.0.2:{port}\r\nUser-Agent: {agent}/podgate-{version}\r\nX-A: 1, 2\r\nConnection: close\r\n\r\n"
+        )
+    };
+    assert_eq!(head, expected("kube-probe"));
+    // Every response is a success for a hook.
+    check(url).arg("--hook").run().assert_released();
+    assert_eq!(received.recv().unwrap(), expected("kube-lifecycle"));
+    check("http://127.0.0.2:1/".to_owned()).arg("--hook").run().assert_failed(69, "refused");
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn help_lists_the_environment_variable_of_each_flag() {
     for (command, own, shared, count) in [
         ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 20),
         ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 13),
-        ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 10),
+        ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 12),
         ("probe", "PODGATE_PROBE_", Some("PODGATE_"), 7),
     ] {
         let help = podgate(&[command, "--help"]).stdout;

@@ -1,6 +1,5 @@
 //! Tests of `podgate opened`, which is a probe of the gate, with reports of real gates and with hostile files.
 
-use crate::free_port::free_address;
 use crate::support::{Agent, AgentOutput, Scene, Shell, wait_until};
 use podgate::core::names::BOARD_FILE_MAX;
 use podgate::core::report::{GateState, Process, Report};
@@ -130,43 +129,74 @@ fn waiting_probe_ends_when_the_gate_has_opened_and_the_checks_pass() {
     drop(gate);
 }
 
+/// Like the kubelet, the probe counts one failure per period, although it makes more attempts.
 #[test]
-fn waiting_probe_fails_if_the_checks_do_not_pass_in_time() {
+fn waiting_probe_fails_after_as_many_failures_as_the_threshold_allows() {
     let scene = open_gate();
-    let port = free_address().port();
-    let probe = || {
-        let check = format!("tcp://127.0.0.1:{port}");
-        probe(&scene.self_directory).arg("--wait").flag("check", check).flag("check-limit", "300ms").run()
+    let (runs, began) = (scene.root.join("runs"), Instant::now());
+    let check = format!(r#"exec:["sh","-c","echo x >>{}; exit 3"]"#, runs.display());
+    let probe = |threshold: &str| {
+        let probe = probe(&scene.self_directory).arg("--wait").flag("check", &check).flag("check-period", "400ms");
+        probe.flag("failure-threshold", threshold).run()
     };
-    let expected = format!("podgate opened: tcp://127.0.0.1:{port} (refused) within 300ms after the gate has opened");
-    probe().assert_failed(69, &expected);
-    // The limit counts from the opening of the gate. If the limit counted from the start of the probe, this probe would
-    // wait for half of the uptime.
-    let limit = format!("{}s", process::time_since_boot().as_secs() / 2);
+    probe("2").assert_failed(69, &format!("podgate opened: {check} has failed 2 times: exited with 3"));
+    assert!(began.elapsed() >= Duration::from_millis(800), "{:?}", began.elapsed());
+    assert!(fs::read_to_string(&runs).unwrap().lines().count() > 2);
+    // The kubelet then runs the probe again. That process knows the count, and another start of the gate does not.
+    probe("2").assert_failed(69, "has failed 2 times: not run yet");
+    write_report(&scene, &Report { ticket: Some("t2".to_owned()), ..opened_report() });
+    probe("1").assert_failed(69, "has failed 1 times: exited with 3");
+    // An attempt that hangs is one failure, however many periods it takes.
+    let began = Instant::now();
+    let hanging = Agent::new(&["opened", "--wait"], Path::new("/nonexistent")).flag("self", &scene.self_directory);
+    let hanging = hanging.flag("check", r#"exec:["sleep","600"]"#).flag("check-timeout", "400ms");
+    let run = hanging.flag("check-period", "10ms").flag("failure-threshold", "2").run();
+    run.assert_failed(69, "has failed 2 times: timed out");
+    assert!(began.elapsed() >= Duration::from_millis(800), "{:?}", began.elapsed());
+}
+
+#[test]
+fn waiting_probe_runs_the_checks_after_their_delay_since_the_opening() {
+    let scene = open_gate();
+    let runs = scene.root.join("runs");
+    let check = format!(r#"exec:["sh","-c","echo x >>{}"]"#, runs.display());
+    let waiting = || probe(&scene.self_directory).arg("--wait").flag("check", &check);
+    let opened_at = u64::try_from(process::time_since_boot().as_millis()).unwrap();
+    write_report(&scene, &Report { opened_at: Some(opened_at), ..opened_report() });
+    let mut probe = waiting().flag("check-delay", "600s").spawn();
+    waiting().flag("check-delay", "100ms").run().assert_released();
+    assert!(probe.is_running());
+    assert_eq!(fs::read_to_string(&runs).unwrap(), "x\n");
+    // The delay counts from the opening of the gate.
     write_report(&scene, &Report { opened_at: Some(0), ..opened_report() });
-    let late = Agent::new(&["opened", "--wait"], Path::new("/nonexistent")).flag("self", &scene.self_directory);
-    late.flag("check", format!("tcp://127.0.0.1:{port}"))
-        .flag("check-limit", limit)
-        .run()
-        .assert_failed(69, " after the gate has opened");
+    waiting().flag("check-delay", "1s").run().assert_released();
 }
 
 #[test]
 fn waiting_probe_waits_for_the_startup_probe_that_the_sidecar_runs() {
     let mut scene = Scene::with_sidecar();
     write_report(&scene, &Report { ticket: Some("t2".to_owned()), ..opened_report() });
-    let waiting = || probe(&scene.self_directory).arg("--wait").arg("--sidecar-check").flag("board", &scene.board);
-    let late =
-        "podgate opened: the startupProbe run by the sidecar has not passed within 300ms after the gate has opened";
-    waiting().flag("check-limit", "300ms").run().assert_failed(69, late);
-    let mut probe = waiting().flag("check-limit", "20s").spawn();
+    let waiting =
+        |scene: &Scene| probe(&scene.self_directory).arg("--wait").arg("--sidecar-check").flag("board", &scene.board);
+    let mut probe = waiting(&scene).spawn();
     // The probe ignores the container's state, and a startupProbe that passed in an earlier start of the gate.
-    scene.publish(|s| s.startup_passed = [("api".to_owned(), "t1".to_owned())].into());
+    let result = |ticket: &str, passed| [("api".to_owned(), (ticket.to_owned(), passed))].into();
+    scene.publish(|s| s.startup = result("t1", true));
     scene.set_state("api", State::Ready);
     std::thread::sleep(Duration::from_millis(50));
     assert!(probe.is_running());
-    scene.publish(|s| s.startup_passed = [("api".to_owned(), "t2".to_owned())].into());
+    scene.publish(|s| s.startup = result("t1", false));
+    // The probe also waits for a sidecar that has died.
+    scene.kill_sidecar();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(probe.is_running());
+    scene.start_sidecar();
+    scene.publish(|s| s.startup = result("t2", true));
     probe.wait().assert_released();
+    scene.publish(|s| s.startup = result("t2", false));
+    waiting(&scene)
+        .run()
+        .assert_failed(69, "podgate opened: the startupProbe has failed too often; see the log of podgate's sidecar");
 }
 
 #[test]
@@ -215,7 +245,7 @@ fn http_check_failure_names_the_status_code() {
     probe(&scene.self_directory)
         .flag("check", &url)
         .run()
-        .assert_failed(69, &format!("podgate opened: {url} answered 503"));
+        .assert_failed(69, &format!("podgate opened: {url} HTTP status 503"));
     answer.join().unwrap();
 }
 

@@ -7,6 +7,7 @@ mod clock_step;
 mod faults;
 mod gates;
 mod hostile_locks;
+mod kubelet_prober;
 mod kubelet_status;
 mod limits;
 mod privacy;

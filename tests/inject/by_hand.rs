@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 fn pod(mode: &str) -> Value {
     let container = |name: &str, port: u16| {
         let probe = json!({"tcpSocket": {"port": port}});
-        json!({"name": name, "image": "x", "command": [name], "readinessProbe": probe, "startupProbe": probe,
+        let startup = if name == "api" { json!({"exec": {"command": ["started"]}}) } else { probe.clone() };
+        json!({"name": name, "image": "x", "command": [name], "readinessProbe": probe, "startupProbe": startup,
                "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}})
     };
     json!({"metadata": {"annotations": {"podgate.io/order": "db, api", "podgate.io/mode": mode}},
@@ -113,9 +114,9 @@ fn changes_of_podgates_own_flags_are_reported_and_written_again() {
             "entrypoint",
             "api",
             "startupProbe",
-            "tcp://localhost:2",
-            "tcp://localhost:3",
-            "inject writes --check tcp://localhost:2 in place of --check tcp://localhost:3 in podgate's startupProbe of api; the template was changed by hand",
+            "exec:[\"started\"]",
+            "exec:[\"ready\"]",
+            "inject writes --check exec:[\"started\"] in place of --check exec:[\"ready\"] in podgate's startupProbe of api; the template was changed by hand",
         ),
         (
             "post-start",

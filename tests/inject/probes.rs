@@ -1,13 +1,13 @@
-//! Tests of probes that the agent runs, in a hook or behind a gate. Behind a gate, the sidecar runs the probes that the
-//! agent cannot run.
+//! Tests of probes that the agent runs, in a hook or behind a gate. Behind a gate, the sidecar runs all probes that need
+//! no process in the container.
 
 use super::injected;
 use podgate::core::command::AgentCommand;
 use serde_json::{Value, json};
 
 /// Injects `probe` as the readinessProbe of `db` with a hook, and as the startupProbe of `api` behind a gate. Returns
-/// the hook's check and the check of `podgate opened`. The third item is an empty text if `podgate opened` leaves the
-/// startupProbe to the sidecar, otherwise `None`.
+/// the hook's check, the check of `podgate opened`, and an empty text if `podgate opened` leaves the startupProbe to the
+/// sidecar.
 fn checks_for(probe: &Value) -> [Option<String>; 3] {
     let container = |name: &str, field: &str| {
         let ports = json!([{"name": "web", "containerPort": 8080}]);
@@ -37,36 +37,78 @@ fn checks_for(probe: &Value) -> [Option<String>; 3] {
     ]
 }
 
+/// Behind a gate, the sidecar runs all probes except `exec` probes.
 #[test]
 fn agent_runs_the_probes_that_it_supports() {
     for (probe, url) in [
-        (json!({"httpGet": {"port": "web", "path": "/x?y=1"}}), "http://localhost:8080/x?y=1"),
-        (json!({"httpGet": {"port": 80, "path": "x", "scheme": ""}}), "http://localhost:80/x"),
-        (json!({"httpGet": {"port": 80, "host": "::1", "scheme": "HTTP"}}), "http://[::1]:80/"),
-        (json!({"tcpSocket": {"port": "5432", "host": "localhost"}}), "tcp://localhost:5432"),
-        (json!({"exec": {"command": ["pg_isready", "-q"]}}), r#"exec:["pg_isready","-q"]"#),
+        (json!({"httpGet": {"port": "web", "path": "/x?y=1"}}), Some("http://:8080/x?y=1")),
+        (json!({"httpGet": {"port": 80, "path": "x", "scheme": ""}}), Some("http://:80/x")),
+        (json!({"httpGet": {"port": 80, "host": "::1", "scheme": "HTTP"}}), Some("http://[::1]:80/")),
+        (json!({"httpGet": {"port": 80, "path": "/ä b"}}), Some("http://:80/%C3%A4%20b")),
+        (
+            json!({"httpGet": {"port": "web", "httpHeaders": [{"name": "Host", "value": "x"}]}}),
+            Some(r#"http://:8080/ ["Host: x"]"#),
+        ),
+        (json!({"tcpSocket": {"port": "5432", "host": "localhost"}}), Some("tcp://localhost:5432")),
+        (json!({"httpGet": {"port": "web", "scheme": "HTTPS"}}), None),
+        (json!({"httpGet": {"port": "web", "host": "a b"}}), None),
+        (json!({"grpc": {"port": 8080}}), None),
     ] {
-        assert_eq!(checks_for(&probe), [Some(url.to_owned()), Some(url.to_owned()), None]);
+        assert_eq!(checks_for(&probe), [url.map(str::to_owned), None, Some(String::new())], "{probe}");
     }
+    let check = Some(r#"exec:["pg_isready","-q"]"#.to_owned());
+    assert_eq!(checks_for(&json!({"exec": {"command": ["pg_isready", "-q"]}})), [check.clone(), check, None]);
+    assert_eq!(checks_for(&json!({"exec": {"command": []}})), [None, None, None]);
 }
 
+/// The agent counts the failures of an `exec` startupProbe, and the sidecar those of other probes.
 #[test]
-fn sidecar_runs_other_probes_behind_a_gate() {
-    for probe in [
-        json!({"httpGet": {"port": "web", "scheme": "HTTPS"}}),
-        json!({"httpGet": {"port": "web", "httpHeaders": [{"name": "Host", "value": "x"}]}}),
-        json!({"httpGet": {"port": "web", "path": "/ä b"}}),
-        json!({"grpc": {"port": 8080}}),
-    ] {
-        assert_eq!(checks_for(&probe), [None, None, Some(String::new())], "{probe}");
-    }
-    assert_eq!(checks_for(&json!({"exec": {"command": []}})), [None, None, None]);
+fn startup_probe_behind_a_gate_keeps_its_times() {
+    let own = |action: Value| {
+        let mut probe =
+            json!({"initialDelaySeconds": 20, "timeoutSeconds": 5, "periodSeconds": 1, "failureThreshold": 9});
+        probe.as_object_mut().unwrap().extend(action.as_object().unwrap().clone());
+        probe
+    };
+    let inject = |probe: Option<Value>| {
+        let db = json!({"name": "db", "image": "x", "command": ["x"], "readinessProbe": {"tcpSocket": {"port": 1}}});
+        let api = json!({"name": "api", "image": "x", "command": ["x"], "startupProbe": probe});
+        let template =
+            json!({"metadata": {"annotations": {"podgate.io/order": "db, api"}}, "spec": {"containers": [db, api]}});
+        injected(&template).value["spec"]["containers"][1]["startupProbe"].clone()
+    };
+    let opened = ["/podgate/bin/podgate", "opened", "--wait"];
+    let flags = [
+        "--check",
+        "exec:[\"up\"]",
+        "--check-timeout",
+        "5s",
+        "--check-delay",
+        "20s",
+        "--check-period",
+        "1s",
+        "--failure-threshold",
+        "9",
+    ];
+    let limit = 300 + 5 + 20 + 9 * (1 + 5) + 30;
+    let expected = |flags: &[&str]| {
+        let command = [&opened[..], flags].concat();
+        json!({"exec": {"command": command}, "periodSeconds": 1, "timeoutSeconds": limit})
+    };
+    assert_eq!(inject(Some(own(json!({"exec": {"command": ["up"]}})))), expected(&flags));
+    assert_eq!(inject(Some(own(json!({"tcpSocket": {"port": 1}})))), expected(&["--sidecar-check"]));
+    assert_eq!(inject(None), json!({"exec": {"command": opened}, "periodSeconds": 1, "timeoutSeconds": 305}));
 }
 
 /// A ready check replaces the probes in the sidecar's list, except a startupProbe that the sidecar runs for the gate.
 #[test]
 fn sidecar_runs_the_startup_probe_beside_a_ready_check() {
-    for (probe, listed) in [(json!({"grpc": {"port": 8080}}), true), (json!({"tcpSocket": {"port": 8080}}), false)] {
+    let probes = [
+        (json!({"grpc": {"port": 8080}}), true),
+        (json!({"tcpSocket": {"port": 8080}}), true),
+        (json!({"exec": {"command": ["up"]}}), false),
+    ];
+    for (probe, listed) in probes {
         let annotations = json!({"podgate.io/order": "db, api, web", "ready.podgate.io/api": "tcp://127.0.0.1:9000"});
         let container = |name| json!({"name": name, "image": "x", "command": ["x"]});
         let mut api = container("api");

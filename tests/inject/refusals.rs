@@ -302,16 +302,22 @@ fn users_hooks_are_kept_or_rejected() {
         }
     }
     let rule = |which: &str, handler: &Value| rejection(&with_hook(which, handler))[0].rule;
-    for handler in [json!({"sleep": {}}), json!({"httpGet": {"port": 1}}), json!({"tcpSocket": {"port": 1}}), json!({})]
-    {
+    for handler in [json!({"sleep": {}}), json!({"tcpSocket": {"port": 1}}), json!({})] {
         assert_eq!(rule("postStart", &handler), "own-post-start", "{handler}");
     }
-    for get in [json!({"port": "web"}), json!({"port": 8080, "scheme": "HTTPS"})] {
+    for get in [
+        json!({"port": "web"}),
+        json!({"port": 0}),
+        json!({"port": 8080, "scheme": "HTTPS"}),
+        json!({"port": 8080, "host": "a b"}),
+        json!({"port": 8080, "httpHeaders": [{"name": "a b", "value": ""}]}),
+    ] {
+        assert_eq!(rule("postStart", &json!({"httpGet": get})), "own-post-start", "{get}");
         assert_eq!(rule("preStop", &json!({"httpGet": get})), "own-pre-stop", "{get}");
     }
     let quit = with_hook("preStop", &json!({"httpGet": {"port": 8080, "path": "/quit"}}));
     let done = check_injection(&quit, &options(), &KnownFacts::default()).expect("an injected Pod");
-    let line = done.value["spec"]["containers"][0]["lifecycle"]["preStop"].to_string();
-    assert!(line.contains("http://localhost:8080/quit"), "{line}");
-    assert!(done.findings.iter().any(|finding| finding.level == Level::Note), "{}", lines(&done.findings));
+    let words = done.value["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"].to_string();
+    assert!(words.contains(r#"[\"/podgate/bin/podgate\",\"check\",\"--hook\",\"http://:8080/quit\"]"#), "{words}");
+    assert!(!words.contains("--then-timeout") && done.findings.is_empty(), "{words} {}", lines(&done.findings));
 }

@@ -3,8 +3,10 @@
 
 use crate::clock::eventually;
 use crate::cluster::{minor_version, restart_kubelet};
+use crate::node_logs::NodeLogs;
 use crate::orders::gated_chain_containers;
 use crate::pod::{Container, Pod, server};
+use crate::scenario_stop::{delete, log_of};
 use crate::scene::Scene;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
@@ -70,6 +72,85 @@ fn startup_probe_that_the_sidecar_runs_delays_the_liveness_probe() {
     let up = run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);
     assert_eq!(up.kubelet_status("api")["restartCount"], 0);
+}
+
+/// Makes the server listen only on the Pod's IP, accept only this host, and redirect /health.
+fn strict(server: Container) -> Container {
+    let pod_ip = json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}});
+    server.args(&["--only-at", "$(POD_IP)"]).with(json!({"env": [pod_ip]}))
+}
+
+/// The kubelet would send the startupProbe to the Pod's IP and follow the redirect to a page that says 503 until the
+/// program is ready. If podgate's startupProbe passed before, the livenessProbe would restart the container.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn startup_probe_behind_a_gate_is_the_users() {
+    let scene = Scene::shared("opened-strict");
+    scene.grant_pod_access();
+    let get = json!({"httpGet": {"path": "/health", "port": 8002}});
+    let mut startup = get.clone();
+    crate::pod::merge(&mut startup, json!({"periodSeconds": 1, "failureThreshold": 60}));
+    let api = strict(server("api").http(8002).ready_after("6s")).gate(&["--until", "db"]);
+    let api = api.with(json!({"startupProbe": startup})).with(liveness(get));
+    let containers = [server("db").http(8001).gate(&[]), api, server("web").http(8003).gate(&["--until", "api"])];
+    let run = scene.create(&Pod::new("opened-strict", containers));
+    let up = run.wait_until_up();
+    run.assert_order(&["db", "api", "web"]);
+    assert_eq!(up.kubelet_status("api")["restartCount"], 0);
+}
+
+/// Each attempt hangs for 3 s until the program is ready, so the kubelet's four failures take 12 s, not 4 s.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn startup_probe_behind_a_gate_counts_failures_like_the_kubelet() {
+    let scene = Scene::shared("opened-slow");
+    scene.grant_pod_access();
+    let times = json!({"periodSeconds": 1, "timeoutSeconds": 3, "failureThreshold": 4});
+    let startup = |port: u16| {
+        let mut probe = json!({"httpGet": {"path": "/", "port": port}});
+        crate::pod::merge(&mut probe, times.clone());
+        json!({"startupProbe": probe})
+    };
+    let until_db = ["--until", "db"];
+    let slow = server("slow")
+        .http(8002)
+        .args(&["--before-ready", "silent"])
+        .ready_after("8s")
+        .gate(&until_db)
+        .with(startup(8002));
+    let never = server("never")
+        .http(8003)
+        .args(&["--before-ready", "silent"])
+        .ready_after("1h")
+        .gate(&until_db)
+        .with(startup(8003));
+    let run = scene.create(&Pod::new("opened-slow", [server("db").http(8001).gate(&[]), slow, never]));
+    let restarted = |seen: &crate::watch::ObservedPod| seen.kubelet_status("never")["restartCount"].as_i64() > Some(0);
+    let seen = run.watch.wait_until("the container whose startupProbe fails is restarted", 120, restarted);
+    let log = run.sidecar_log();
+    assert!(log.contains("the startupProbe has failed too often"), "{log}");
+    assert_eq!(seen.kubelet_status("slow")["ready"], true);
+    assert_eq!(seen.kubelet_status("slow")["restartCount"], 0);
+}
+
+/// The kubelet sends the request of a preStop hook to the Pod's IP, and accepts any answer.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn pre_stop_request_goes_to_the_pods_ip() {
+    let scene = Scene::shared("opened-drain");
+    if !Scene::can_inject_faults("opened-drain") {
+        return;
+    }
+    scene.grant_pod_access();
+    let then = r#"["/podgate/bin/podgate","check","--hook","http://:8001/drain"]"#;
+    let db = strict(server("db").http(8001)).gate(&[]).pre_stop(&["--until", "api", "--then", then]);
+    let run = scene.create(&Pod::new("opened-drain", [db, server("api").http(8002).gate(&["--until", "db"])]));
+    let logs = NodeLogs::follow(&scene.namespace, "opened-drain");
+    run.wait_until_up();
+    let (lives, _) = delete(&run, &logs);
+    let (db, api) = (log_of(&lives, "db"), log_of(&lives, "api"));
+    let drain = db.expect_time_of("drain");
+    assert!(api.end.is_some_and(|end| end <= drain) && drain <= db.expect_time_of("term"), "{db:?} {api:?}");
 }
 
 /// From Kubernetes 1.36 on, a restarted kubelet wrongly treats the startupProbe of a waiting container as passed. A

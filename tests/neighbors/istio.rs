@@ -52,12 +52,13 @@ fn sidecar_runs_the_original_probe_of_a_native_sidecar() {
     assert_eq!(listed(&webhook(&pod).value, "db")["readinessProbe"]["tcpSocket"]["port"], 5432);
 }
 
-/// The kubelet runs the startupProbe of a container with a gate, so this probe goes through the proxy as Istio intends.
 #[test]
-fn gate_checks_the_rewritten_startup_probe() {
+fn sidecar_runs_the_original_startup_probe_of_a_gate() {
     let done = webhook(&ordered("istio-default.after", "db, api"));
     let words = container(&done.value, "api")["startupProbe"]["exec"]["command"].to_string();
-    assert!(words.contains("http://localhost:15020/app-health/api/startupz"), "{words}");
+    assert!(words.contains("--sidecar-check"), "{words}");
+    let listed = listed(&done.value, "api")["startupProbe"].to_string();
+    assert!(!listed.is_empty() && !listed.contains("app-health"), "{listed}");
 }
 
 #[test]
@@ -129,9 +130,7 @@ fn unknown_original_of_a_native_sidecar_is_reported() {
 #[test]
 fn delayed_pre_stop_hook_asks_the_container_itself() {
     let quit = r#"{"/app-lifecycle/db/prestopz": {"httpGet": {"path": "/quit", "port": 91}}}"#;
-    for (originals, url) in
-        [(quit, "http://localhost:91/quit"), ("", "http://localhost:15020/app-lifecycle/db/prestopz")]
-    {
+    for (originals, url) in [(quit, "http://:91/quit"), ("", "http://:15020/app-lifecycle/db/prestopz")] {
         let mut pod = ordered("istio-default.after", "db, api");
         set_originals(&mut pod, Some(originals));
         let hook = json!({"preStop": {"httpGet": {"path": "/app-lifecycle/db/prestopz", "port": 15020}}});

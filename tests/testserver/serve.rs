@@ -1,10 +1,10 @@
 //! Runs the server: its ports, its readiness and its exit.
 
-use crate::Server;
 use crate::event::{Moment, log};
+use crate::{BeforeReady, Server};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -99,10 +99,17 @@ async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signa
     for (port, protocol) in ports {
         let Some(port) = port else { continue };
         // Listen on all addresses of both families, or only of IPv4 if the kernel has no IPv6.
-        let any =
-            [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()].map(|ip| SocketAddr::new(ip, port));
-        let listener = TcpListener::bind(&any[..]).await?;
-        tokio::spawn(accept(listener, protocol, server.answer_after, ready.clone()));
+        let any = [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()];
+        let ips = server.only_at.map_or(any.to_vec(), |ip| vec![ip]);
+        let addresses: Vec<SocketAddr> = ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+        let listener = TcpListener::bind(&addresses[..]).await?;
+        let host = server.only_at.map(|ip| SocketAddr::new(ip, port).to_string());
+        tokio::spawn(accept(
+            listener,
+            protocol,
+            Strictness { host, silent: server.before_ready == BeforeReady::Silent, pause: server.answer_after },
+            ready.clone(),
+        ));
     }
     if ports.iter().any(|(port, _)| port.is_some()) {
         moment.log("listening", "");
@@ -127,11 +134,21 @@ async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signa
     Ok(())
 }
 
-async fn accept(listener: TcpListener, protocol: Protocol, pause: Duration, ready: Arc<AtomicBool>) {
+/// Rules of a server that is stricter than others.
+#[derive(Debug, Clone)]
+struct Strictness {
+    /// The only accepted value of the header `Host`.
+    host: Option<String>,
+    silent: bool,
+    /// Time before each answer.
+    pause: Duration,
+}
+
+async fn accept(listener: TcpListener, protocol: Protocol, strictness: Strictness, ready: Arc<AtomicBool>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(answer(stream, protocol, pause, ready.clone()));
+                tokio::spawn(answer(stream, protocol, strictness.clone(), ready.clone()));
             }
             Err(error) => {
                 log("accept failed", &error.to_string());
@@ -141,7 +158,7 @@ async fn accept(listener: TcpListener, protocol: Protocol, pause: Duration, read
     }
 }
 
-async fn answer(stream: TcpStream, protocol: Protocol, pause: Duration, ready: Arc<AtomicBool>) {
+async fn answer(stream: TcpStream, protocol: Protocol, strictness: Strictness, ready: Arc<AtomicBool>) {
     let io = TokioIo::new(stream);
     // Ignore clients that hang up early.
     let _ = match protocol {
@@ -152,9 +169,13 @@ async fn answer(stream: TcpStream, protocol: Protocol, pause: Duration, ready: A
                     // The request has the same effect as SIGUSR1.
                     let _ = kill_process(getpid(), RustixSignal::USR1);
                 }
-                let response = http(ready.load(Ordering::Relaxed));
+                let (strictness, ready) = (strictness.clone(), Arc::clone(&ready));
                 async move {
-                    tokio::time::sleep(pause).await;
+                    while strictness.silent && !ready.load(Ordering::Relaxed) {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                    let response = http(&request, strictness.host.as_deref(), ready.load(Ordering::Relaxed));
+                    tokio::time::sleep(strictness.pause).await;
                     response
                 }
             });
@@ -170,13 +191,24 @@ async fn answer(stream: TcpStream, protocol: Protocol, pause: Duration, ready: A
     };
 }
 
-fn http(ready: bool) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (status, text) = match ready {
-        true => (StatusCode::OK, "ready\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not yet\n"),
+fn http(request: &Request<Incoming>, host: Option<&str>, ready: bool) -> Result<Response<Full<Bytes>>, Infallible> {
+    let is_other = host.is_some_and(|host| request.headers().get(HOST).is_none_or(|found| found != host));
+    let path = request.uri().path();
+    let (status, text) = match path {
+        _ if is_other => (StatusCode::BAD_REQUEST, "another host\n"),
+        "/health" if host.is_some() => (StatusCode::FOUND, ""),
+        "/drain" => {
+            log("drain", "");
+            (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+        }
+        _ if ready => (StatusCode::OK, "ready\n"),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "not yet\n"),
     };
     let mut response = Response::new(Full::from(text));
     *response.status_mut() = status;
+    if status == StatusCode::FOUND {
+        response.headers_mut().insert(LOCATION, HeaderValue::from_static("/health/"));
+    }
     Ok(response)
 }
 

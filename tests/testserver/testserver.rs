@@ -14,6 +14,7 @@ mod serve;
 use clap::{Parser, Subcommand};
 use event::Moment;
 use inotify::{Inotify, WatchMask};
+use std::net::IpAddr;
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -45,11 +46,27 @@ enum Command {
     },
 }
 
+podgate::words! {
+    /// Value of `--before-ready`.
+    BeforeReady {
+        /// Status 503.
+        Unavailable = "unavailable",
+        /// No answer until the server is ready.
+        Silent = "silent",
+    }
+}
+
 #[derive(Debug, clap::Args)]
 struct Server {
     /// Serve HTTP on this port: 200 when ready, 503 before
     #[arg(long, value_name = "PORT")]
     http: Option<u16>,
+    /// Listen only on this address, and serve HTTP only for this host; redirect /health to /health/
+    #[arg(long, value_name = "IP")]
+    only_at: Option<IpAddr>,
+    /// Answer HTTP requests before it is ready by this: unavailable or silent
+    #[arg(long, value_name = "ANSWER", default_value = "unavailable")]
+    before_ready: BeforeReady,
     /// Accept connections on this port
     #[arg(long, value_name = "PORT")]
     tcp: Option<u16>,

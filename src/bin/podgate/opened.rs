@@ -7,12 +7,14 @@ use crate::failure::Failure;
 use crate::gate::pod_sources::PodSources;
 use crate::gate::report;
 use podgate::core::exit::Exit;
+use podgate::core::names;
 use podgate::core::report::{GateState, Report};
 use podgate::core::sources::PodView;
 use podgate::core::state::State;
 use podgate::core::until::WaitCondition;
 use podgate::edge::process;
 use podgate::edge::watch::Watch;
+use std::fs;
 use std::io;
 use std::time::Duration;
 
@@ -38,7 +40,9 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
         Gate::Waiting(_) if args.or_waiting => return Ok(()),
         Gate::Waiting(why) | Gate::Exited(why) => return Err(Failure::new(Exit::NeverMet, why)),
     }
-    match args.check.iter().find_map(|check| Some((check, check::run_once(check, args.check_timeout, false).err()?))) {
+    let view = || PodSources::new(args.board.clone(), None, POLL_INTERVAL).view();
+    let run = |check| check::run_once(check, args.check_timeout, false, &view).err();
+    match args.check.iter().find_map(|check| Some((check, run(check)?))) {
         Some((check, why)) => Err(Failure::new(Exit::NeverMet, format!("{check} {why}"))),
         None => Ok(()),
     }
@@ -59,47 +63,53 @@ fn wait(args: Opened) -> Result<(), Failure> {
         }
         watch.wait(Duration::MAX, Vec::new()).map_err(Failure::setup_error("cannot wait"))?;
     };
-    // Count the limit from the gate's opening, because an earlier run of this probe can have used a part of the limit.
+    // Count the delays from the gate's opening, because an earlier run of this probe can have used a part of them.
     let opened_at = report.opened_at.map_or_else(process::time_since_boot, Duration::from_millis);
     let elapsed = process::time_since_boot().saturating_sub(opened_at);
-    let deadline = now() + args.check_limit.saturating_sub(elapsed);
     let held_until = now() + args.initial_delay.saturating_sub(elapsed);
-    let mut checks = Checks::new(args.check, args.check_timeout, now());
-    let needs_board = args.sidecar_check || !args.initial_delay.is_zero();
-    let sources = needs_board.then(|| PodSources::new(args.board, None, POLL_INTERVAL));
-    if let Some(sources) = &sources {
+    let start = now() + args.check_delay.saturating_sub(elapsed);
+    let checks = Checks::new(args.check, args.check_timeout, now());
+    // If this process fails or is killed, the kubelet runs the probe again, and that process must not count anew.
+    let (count_file, ticket) = (args.self_dir.join(names::FAILURES_FILE), report.ticket.clone().unwrap_or_default());
+    let counted = fs::read_to_string(&count_file).unwrap_or_default();
+    let mut counted = counted.strip_prefix(&ticket).and_then(|count| count.trim().parse().ok()).unwrap_or(0);
+    let mut checks = checks.like_startup_probe(start, args.check_period, args.failure_threshold, counted);
+    let sources = PodSources::new(args.board, None, POLL_INTERVAL);
+    if args.sidecar_check || !args.initial_delay.is_zero() {
         watch = sources.watch();
     }
     loop {
-        let view = sources.as_ref().map(|sources| watch.read(|| sources.view()));
-        let is_startup_pending =
-            args.sidecar_check && !view.as_ref().is_some_and(|view| has_passed_startup(view, &report));
+        let view = watch.read(|| sources.view());
+        let startup = if args.sidecar_check { startup_result(&view, &report) } else { Some(true) };
         let at = now();
-        checks.run_due(at, deadline);
-        let mut due = checks.next_due().map_or(deadline, |due| due.min(deadline));
-        if checks.next_due().is_none() && !is_startup_pending {
-            let snapshot = view.as_ref().and_then(PodView::snapshot);
-            let state = snapshot.and_then(|snapshot| snapshot.states.get(args.container.as_ref()?));
+        checks.run_due(at, &|| view.pod_ip());
+        if checks.failures() > counted {
+            counted = checks.failures();
+            let _ = fs::write(&count_file, format!("{ticket} {counted}"));
+        }
+        let refused = || "the startupProbe has failed too often; see the log of podgate's sidecar".to_owned();
+        if let Some(why) = checks.failed().or_else(|| (startup == Some(false)).then(refused)) {
+            return Err(Failure::new(Exit::NeverMet, why));
+        }
+        let mut due = checks.next_due();
+        if due.is_none() && startup == Some(true) {
+            let state = view.snapshot().and_then(|snapshot| snapshot.states.get(args.container.as_ref()?));
             if at >= held_until || state == Some(&State::Ready) {
                 return Ok(());
             }
-            due = held_until;
-        } else if at >= deadline {
-            let mut pending = checks.pending();
-            pending.extend(is_startup_pending.then(|| "the startupProbe run by the sidecar has not passed".to_owned()));
-            let limit = humantime::format_duration(args.check_limit);
-            let why = format!("{} within {limit} after the gate has opened", pending.join("; "));
-            return Err(Failure::new(Exit::NeverMet, why));
+            due = Some(held_until);
         }
-        let pause = due.saturating_duration_since(now());
-        watch.wait(pause, checks.poll_fd().into_iter().collect()).map_err(Failure::setup_error("cannot wait"))?;
+        let pause = due.map_or(Duration::MAX, |due| due.saturating_duration_since(now()));
+        watch.wait(pause, checks.poll_fds().collect()).map_err(Failure::setup_error("cannot wait"))?;
     }
 }
 
-/// Returns true if the board shows that the container's startupProbe has passed since this start of the gate.
-fn has_passed_startup(view: &PodView, report: &Report) -> bool {
-    let own = report.ticket.as_ref();
-    own.is_some() && view.snapshot().is_some_and(|shown| shown.startup_passed.values().any(|one| Some(one) == own))
+/// Returns true if the board shows that the startupProbe has passed since this start of the gate, false if it has failed
+/// too often, and `None` before.
+fn startup_result(view: &PodView, report: &Report) -> Option<bool> {
+    let own = report.ticket.as_ref()?;
+    let (_, has_passed) = view.snapshot()?.startup.values().find(|(ticket, _)| ticket == own)?;
+    Some(*has_passed)
 }
 
 fn read_gate(args: &Opened) -> Result<Gate, Failure> {

@@ -36,7 +36,8 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let is_alone = view.snapshot().is_none();
     if is_alone || has_passed {
         // The child process prints the reason for a failure.
-        check::run_once(&check, args.check_timeout, true).map_err(|_| Failure::new(Exit::NeverMet, ""))?;
+        check::run_once(&check, args.check_timeout, true, &|| sources.view())
+            .map_err(|_| Failure::new(Exit::NeverMet, ""))?;
         if is_alone || is_ready(&view) {
             return Ok(());
         }
@@ -53,7 +54,7 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     loop {
         let view = watch.read(|| sources.view());
         let at = now();
-        checks.run_due(at, deadline);
+        checks.run_due(at, &|| view.pod_ip());
         let pending = checks.pending();
         if view.snapshot().is_some() {
             reporter.refresh(&view, pending.is_empty());
@@ -74,6 +75,6 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
             }
         };
         let pause = due.saturating_duration_since(now());
-        watch.wait(pause, checks.poll_fd().into_iter().collect()).map_err(Failure::setup_error("cannot wait"))?;
+        watch.wait(pause, checks.poll_fds().collect()).map_err(Failure::setup_error("cannot wait"))?;
     }
 }

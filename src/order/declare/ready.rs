@@ -2,7 +2,8 @@
 //! `https://localhost:8443/health, Host: shop.example`.
 
 use crate::core::argv::{Check, ParseError};
-use crate::core::container::{Container, Grpc, Handler, Header, HttpGet, PortRef, Probe};
+use crate::core::container::{Container, Grpc, Handler, HttpGet, PortRef, Probe};
+use crate::core::http::Header;
 use crate::core::quit::is_local;
 
 /// Check that replaces the probes of a container.
@@ -77,16 +78,9 @@ fn parse_handler(scheme: &str, rest: &str, headers: Option<&str>) -> Result<Hand
 
 fn parse_headers(text: &str) -> Result<Vec<Header>, String> {
     let header = |item: &str| {
-        let (name, value) = item.split_once(':').unwrap_or((item, ""));
-        let (name, value) = (name.trim(), value.trim());
-        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        let is_valid = !name.is_empty() && name.bytes().all(is_token) && value.chars().all(|c| !c.is_control());
         // A value that begins with `//` comes from the URL of a second check, as in `, tcp://db:5432`.
-        let is_valid = is_valid && !value.starts_with("//");
-        if !is_valid || !item.contains(':') {
-            return Err(format!("{:?} is not a header", item.trim()));
-        }
-        Ok(Header { name: name.to_owned(), value: value.to_owned() })
+        let found = Header::parse(item).filter(|header| !header.value.starts_with("//"));
+        found.ok_or_else(|| format!("{:?} is not a header", item.trim()))
     };
     text.split(',').map(header).collect()
 }

@@ -1,44 +1,29 @@
-//! Converts probes to checks that the agent can run inside the container.
+//! Converts probes and hooks to checks that the agent can run inside the container.
 
 use crate::core::argv::{Argv, Check};
 use crate::core::container::{Container, Handler, HttpGet, Probe, is_http};
-
-/// Host name for a check of any container in the Pod: the containers share one network namespace. The agent tries
-/// 127.0.0.1 and ::1, because a server may listen only on addresses of one family.
-const LOCALHOST: &str = "localhost";
+use crate::core::url::Url;
 
 /// Returns the agent's check that has the same result as the probe; `None` if the agent cannot run the probe.
 pub(super) fn agent_check(container: &Container, probe: &Probe) -> Option<Check> {
     let port = container.probe_port(probe).filter(|port| *port != 0);
-    match (&probe.handler, port) {
-        (Handler::Exec(exec), _) => Argv::new(exec.command.clone()).map(Check::Exec).ok(),
-        (Handler::HttpGet(get), port) => http_check(get, port?).ok(),
-        (Handler::TcpSocket(tcp), port) => format!("tcp://{}:{}", url_host(tcp.host.as_deref()), port?).parse().ok(),
-        (Handler::Grpc(_), _) => None,
-    }
+    let check = match &probe.handler {
+        Handler::Exec(exec) => return Argv::new(exec.command.clone()).map(Check::Exec).ok(),
+        Handler::HttpGet(get) if is_http(&get.scheme) && !get.is_http2() => http_check(get, port?),
+        Handler::TcpSocket(tcp) => Check::Tcp { host: tcp.host.clone().unwrap_or_default(), port: port? },
+        Handler::HttpGet(_) | Handler::Grpc(_) => return None,
+    };
+    is_valid(&check).then_some(check)
 }
 
-/// Converts the `httpGet` of a probe or hook to a check of `port`.
-pub(super) fn http_check(get: &HttpGet, port: u16) -> Result<Check, &'static str> {
-    if !is_http(&get.scheme) {
-        return Err("uses HTTPS, and the agent has no TLS");
-    }
-    if get.is_http2() {
-        return Err("uses HTTP/2, which the agent does not support");
-    }
-    if !get.http_headers.is_empty() {
-        return Err("sends custom headers");
-    }
-    let path = get.path.as_deref().unwrap_or_default();
-    let slash = if path.starts_with('/') { "" } else { "/" };
-    let url = format!("http://{}:{port}{slash}{path}", url_host(get.host.as_deref()));
-    url.parse().map_err(|_| "has a path or host that cannot be part of a URL")
+/// Converts an `httpGet` to a check of `port`, without its scheme. A check without a host asks the Pod's IP.
+pub(super) fn http_check(get: &HttpGet, port: u16) -> Check {
+    let host = get.host.clone().unwrap_or_default();
+    let path = Url::for_probe("http", &host, port, get.path.as_deref().unwrap_or_default()).target();
+    Check::Http { host, port, path, headers: get.http_headers.clone() }
 }
 
-fn url_host(host: Option<&str>) -> String {
-    match host.filter(|host| !host.is_empty()) {
-        None => LOCALHOST.to_owned(),
-        Some(host) if host.contains(':') && !host.starts_with('[') => format!("[{host}]"),
-        Some(host) => host.to_owned(),
-    }
+/// Returns true if the agent can parse the check. The API does not validate the host of a probe.
+pub(super) fn is_valid(check: &Check) -> bool {
+    check.to_string().parse().as_ref() == Ok(check)
 }

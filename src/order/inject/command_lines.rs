@@ -2,7 +2,7 @@
 
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Probe};
-use crate::core::defaults::{CHECK_TIMEOUT, OPENED_CHECK_LIMIT, PROBE_LIMIT, THEN_TIMEOUT};
+use crate::core::defaults::{CHECK_TIMEOUT, PROBE_LIMIT, THEN_TIMEOUT};
 use crate::core::names;
 use crate::core::until::WantedState;
 use crate::order::dollars;
@@ -19,6 +19,8 @@ use std::time::Duration;
 const EXTRA_SECONDS: u64 = 5;
 /// Time limit for the user's own postStart hook. The kubelet has none.
 const OWN_HOOK_LIMIT: Duration = Duration::from_hours(24);
+/// Time without a sidecar, in seconds, after which a startupProbe that needs the sidecar may fail.
+const OUTAGE_SECONDS: u64 = 30;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ContainerLines<'a> {
@@ -164,30 +166,37 @@ impl ContainerLines<'_> {
         let mut line = AgentCommand::new("opened");
         line.add_switch("--wait");
         let own = self.container.startup_probe.as_ref();
-        let allowed = own.map_or(0, |probe| {
-            u64::from(probe.initial_delay_seconds)
-                + u64::from(probe.period_seconds) * u64::from(probe.failure_threshold)
-        });
-        if let Some(probe) = own {
-            match checks::agent_check(self.container, probe) {
-                Some(check) => {
+        match own {
+            Some(probe) if probe.is_exec() => {
+                if let Some(check) = checks::agent_check(self.container, probe) {
                     line.add_flag("--check", dollars::escape(&check.to_string()));
-                    if probe.timeout_seconds > 1 {
-                        line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
+                }
+                for (flag, seconds, default) in [
+                    ("--check-timeout", probe.timeout_seconds, 1),
+                    ("--check-delay", probe.initial_delay_seconds, 0),
+                    ("--check-period", probe.period_seconds, 10),
+                ] {
+                    if seconds != default {
+                        line.add_flag(flag, compact_duration(Duration::from_secs(seconds.into())));
                     }
                 }
-                None if probe.is_exec() => {}
-                None => line.add_switch("--sidecar-check"),
+                if probe.failure_threshold != 3 {
+                    line.add_flag("--failure-threshold", probe.failure_threshold.to_string());
+                }
             }
-            if allowed != OPENED_CHECK_LIMIT.as_secs() {
-                line.add_flag("--check-limit", compact_duration(Duration::from_secs(allowed)));
-            }
+            Some(_) => line.add_switch("--sidecar-check"),
+            None => {}
         }
         let delay = self.probes_delay();
         if delay > 0 {
             line.add_flag("--container", &self.planned.name);
             line.add_flag("--initial-delay", compact_duration(Duration::from_secs(delay)));
         }
+        // Podgate counts the failures. This limit is only needed if the sidecar does not come back.
+        let allowed = own.map_or(0, |probe| {
+            let longest = u64::from(probe.period_seconds) + u64::from(probe.timeout_seconds);
+            u64::from(probe.initial_delay_seconds) + longest * u64::from(probe.failure_threshold) + OUTAGE_SECONDS
+        });
         let timeout = self.planned.timeout;
         let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
         let limit =

@@ -2,8 +2,7 @@
 
 use crate::core::argv::Argv;
 use crate::core::command::{AgentCommand, agent_path};
-use crate::core::container::{Container, HttpGet};
-use crate::core::defaults::THEN_TIMEOUT;
+use crate::core::container::{Container, HttpGet, is_http};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::checks;
@@ -44,18 +43,11 @@ pub(super) fn user_hook(handler: Option<&Value>) -> UserHook {
 }
 
 /// Returns the value of `--then` that runs the user's postStart hook; `None` if the container has no such hook.
-pub(super) fn then_post_start(own: UserHook, name: &str, at: &Place) -> Result<Option<String>, Finding> {
-    let (what, fix) = match own {
-        UserHook::None => return Ok(None),
-        UserHook::Exec(argv) => return Ok(Some(argv.to_string())),
-        UserHook::Sleep(seconds) => return Ok(Some(sleep_command(seconds))),
-        UserHook::HttpGet(_) => (
-            "is an httpGet that podgate's hook cannot run: the kubelet accepts any HTTP answer, but the agent does not",
-            "write it as exec, which podgate's hook runs first, or use entrypoint mode, which needs no hook",
-        ),
-        UserHook::Invalid => ("has no action that Kubernetes can run", "remove it"),
-    };
-    Err(Finding::error("own-post-start", at.clone(), format!("the postStart hook of {name} {what}")).fix(fix))
+pub(super) fn then_post_start(own: UserHook, container: &Container, at: &Place) -> Result<Option<String>, Finding> {
+    then_command(own, container).map_err(|(what, fix)| {
+        let what = format!("the postStart hook of {} {what}", container.name);
+        Finding::error("own-post-start", at.clone(), what).fix(fix)
+    })
 }
 
 /// Command for the user's preStop hook, which runs after the wait for other containers.
@@ -66,61 +58,40 @@ pub(super) struct ThenCommand {
     pub(super) duration: Option<Duration>,
 }
 
-/// Returns the command that runs the user's preStop hook, and a note for the user.
-pub(super) fn then_pre_stop(
-    own: UserHook,
-    container: &Container,
-    at: &Place,
-) -> Result<(Option<ThenCommand>, Option<Finding>), Finding> {
+/// Returns the command that runs the user's preStop hook.
+pub(super) fn then_pre_stop(own: UserHook, container: &Container, at: &Place) -> Result<Option<ThenCommand>, Finding> {
+    let duration = match own {
+        UserHook::Sleep(seconds) => Some(Duration::from_secs(seconds)),
+        _ => None,
+    };
+    let command = then_command(own, container).map_err(|(what, fix)| {
+        let what = format!("the preStop hook of {} {what}", container.name);
+        Finding::error("own-pre-stop", at.clone(), what).fix(fix)
+    })?;
+    Ok(command.map(|command| ThenCommand { command, duration }))
+}
+
+/// Returns the command that does the same as the user's hook. The error is the problem of the hook, and the fix.
+fn then_command(own: UserHook, container: &Container) -> Result<Option<String>, (&'static str, &'static str)> {
     let get = match own {
-        UserHook::None => return Ok((None, None)),
-        UserHook::Exec(argv) => return Ok((Some(ThenCommand { command: argv.to_string(), duration: None }), None)),
-        UserHook::Sleep(seconds) => {
-            let takes = Some(Duration::from_secs(seconds));
-            return Ok((Some(ThenCommand { command: sleep_command(seconds), duration: takes }), None));
-        }
+        UserHook::None => return Ok(None),
+        UserHook::Exec(argv) => return Ok(Some(argv.to_string())),
+        UserHook::Sleep(seconds) => return Ok(Some(agent_command(&["sleep", &format!("{seconds}s")]))),
+        UserHook::Invalid => return Err(("has no action that Kubernetes can run", "remove it")),
         UserHook::HttpGet(get) => get,
-        UserHook::Invalid => {
-            let what = format!("the preStop hook of {} has no action that Kubernetes can run", container.name);
-            return Err(Finding::error("own-pre-stop", at.clone(), what).fix("remove it"));
-        }
     };
-    let converted = match container.resolve_port(&get.port).filter(|port| *port != 0) {
-        Some(port) => checks::http_check(&get, port),
-        None => Err("has no known port"),
-    };
-    match converted {
-        Ok(check) => {
-            let seconds = format!("{}s", THEN_TIMEOUT.as_secs());
-            let command = agent_command(&["check", "--check-timeout", &seconds, &check.to_string()]);
-            let what = format!(
-                "when the other containers have exited, podgate's hook sends the preStop httpGet of {} from inside the container, for at \
-                 most {seconds}. If the status is not 200 to 399, the hook fails, but the container stops anyway",
-                container.name
-            );
-            Ok((
-                Some(ThenCommand { command, duration: Some(THEN_TIMEOUT) }),
-                Some(Finding::note("own-pre-stop", at.clone(), what)),
-            ))
-        }
-        Err(why) => {
-            let what = format!(
-                "the preStop hook of {} is an httpGet that podgate's hook cannot run, because it {why}",
-                container.name
-            );
-            Err(Finding::error("own-pre-stop", at.clone(), what)
-                .fix("write it as exec, which podgate's hook runs when the other containers have exited"))
-        }
+    let port = container.resolve_port(&get.port).filter(|port| *port != 0);
+    let check = port.map(|port| checks::http_check(&get, port)).filter(checks::is_valid);
+    match check {
+        Some(check) if is_http(&get.scheme) => Ok(Some(agent_command(&["check", "--hook", &check.to_string()]))),
+        Some(_) => Err(("is an httpGet with HTTPS, and podgate's agent has no TLS", "write it as exec")),
+        None => Err(("is an httpGet whose host, port or header is invalid", "correct it")),
     }
 }
 
 /// Returns a command line of the agent, as the value of `--then`.
 fn agent_command(words: &[&str]) -> String {
     json!([&[agent_path().as_str()], words].concat()).to_string()
-}
-
-fn sleep_command(seconds: u64) -> String {
-    agent_command(&["sleep", &format!("{seconds}s")])
 }
 
 /// Returns a command that does nothing and runs in any image. The hook needs no real command, because its start already

@@ -85,7 +85,7 @@ pub const RULES: &[Rule] = &[
     rule("order-broken", &[Error], "The podgate commands in the template allow no valid start order"),
     rule("order-lost", &[Error], "A webhook moves containers whose list order matters"),
     rule("own-post-start", &[Error], "Podgate's hook cannot run the container's own postStart hook"),
-    rule("own-pre-stop", &[Error, Note], "Podgate's hook must run the container's own preStop hook"),
+    rule("own-pre-stop", &[Error], "Podgate's hook cannot run the container's own preStop hook"),
     rule("part-lost", &[Error, Note], "A part of podgate is missing or different in the final Pod"),
     rule("path-taken", &[Error], "A volume is mounted at one of podgate's paths"),
     rule("place-not-read", &[Warning], "An annotation is at a place that podgate does not read"),

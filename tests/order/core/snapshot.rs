@@ -13,7 +13,10 @@ fn sample() -> Snapshot {
         stuck: BTreeMap::from([("api".to_owned(), "ImagePullBackOff".to_owned())]),
         restarting: BTreeSet::from(["api".to_owned()]),
         confirmed_tickets: BTreeMap::from([("web".to_owned(), "00d1f6c2".to_owned())]),
-        startup_passed: BTreeMap::from([("api".to_owned(), "00d1f6c2".to_owned())]),
+        startup: [("api", "00d1f6c2", true), ("db", "3f2a9c1e", false)]
+            .map(|(name, ticket, passed)| (name.to_owned(), (ticket.to_owned(), passed)))
+            .into(),
+        pod_ip: Some("fd00::1".into()),
         stopping: BTreeSet::from(["db".to_owned()]),
         restarts: BTreeMap::from([("db".to_owned(), 2)]),
         ..Snapshot::new("3f2a9c1e-4097-1a0c5f3b".parse().unwrap(), "e1", &states)

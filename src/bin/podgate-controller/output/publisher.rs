@@ -75,7 +75,7 @@ impl Publisher {
         let (Some(api), Some(snapshot)) = (&self.api, &pod.published) else { return };
         let limited = self.api_limiter.limit(snapshot, now());
         let mut annotations = self.annotations(&limited);
-        for key in [names::SANDBOX_CONFIRMED, names::SANDBOX_STARTUP_PASSED, names::SANDBOX_RESTARTING] {
+        for key in [names::SANDBOX_CONFIRMED, names::SANDBOX_STARTUP, names::SANDBOX_IP, names::SANDBOX_RESTARTING] {
             annotations.remove(key);
         }
         if let Some(releases) = pod.releases() {

@@ -1,10 +1,12 @@
 //! One attempt of a probe of any kind.
 
-use super::{AttemptResult, Outcome, connect, grpc, http};
-use podgate::core::container::{Container, Handler, PortRef, Probe};
+use super::{AttemptResult, Outcome, grpc, http, run_exchange};
+use crate::clock::now;
+use podgate::core::container::{Container, Handler, HttpGet, PortRef, Probe, TcpSocket};
 use podgate::core::text::one_line;
+use podgate::edge::exchange::NO_ANSWER;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Length limit for each text of an [`Outcome`], in bytes.
 pub(super) const MAX_LINE_BYTES: usize = 120;
@@ -14,24 +16,29 @@ pub(super) const MAX_LINE_BYTES: usize = 120;
 /// Needs a tokio runtime with I/O and time. Cancel-safe.
 pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Outcome {
     let limit = Duration::from_secs(probe.timeout_seconds.into());
-    let verdict = tokio::time::timeout(limit, run_handler(container, probe, pod_ip)).await;
-    let verdict = verdict.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs())));
-    let Outcome { success, detail, warning } = verdict.unwrap_or_else(Outcome::failure);
+    let verdict = tokio::time::timeout(limit, run_handler(container, probe, pod_ip, now() + limit)).await;
+    let verdict = verdict.unwrap_or_else(|_| Err(NO_ANSWER.to_owned())).unwrap_or_else(Outcome::failure);
     let short = |text: String| one_line(&text, MAX_LINE_BYTES);
-    Outcome { success, detail: short(detail), warning: warning.map(short) }
+    Outcome { detail: short(verdict.detail), warning: verdict.warning.map(short), ..verdict }
 }
 
-async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr) -> AttemptResult {
+async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr, deadline: Instant) -> AttemptResult {
     let host = probe.handler.host().map_or_else(|| pod_ip.to_string(), str::to_owned);
-    match &probe.handler {
+    let port = match &probe.handler {
         Handler::Exec(_) => Err("podgate cannot run an exec probe from outside its container".to_owned()),
-        Handler::HttpGet(get) => http::attempt(get, &host, resolve_port(container, &get.port)?).await,
-        Handler::TcpSocket(socket) => {
-            let port = resolve_port(container, &socket.port)?;
-            connect(&host, port).await?;
+        Handler::HttpGet(HttpGet { port, .. }) | Handler::TcpSocket(TcpSocket { port, .. }) => {
+            resolve_port(container, port)
+        }
+        Handler::Grpc(ask) => check_port(ask.port),
+    };
+    match (&probe.handler, port) {
+        (_, Err(why)) => Ok(Outcome::discarded(why)),
+        (Handler::HttpGet(get), Ok(port)) => http::attempt(get, &host, port, deadline).await,
+        (Handler::Grpc(ask), Ok(port)) => grpc::attempt(ask, &host, port).await,
+        (_, Ok(port)) => {
+            run_exchange(&host, port, None, deadline).await?;
             Ok(Outcome::success(format!("{host}:{port} accepts connections"), None))
         }
-        Handler::Grpc(ask) => grpc::attempt(ask, &host, check_port(ask.port)?).await,
     }
 }
 

@@ -4,13 +4,15 @@
 //! The two messages, with one field each, are encoded and decoded by hand. A gRPC library would be larger than the rest
 //! of the prober.
 
-use super::{AttemptResult, Outcome, USER_AGENT, authority, connect, exchange, tls};
+use super::{AttemptResult, Outcome, connect, exchange, tls};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use podgate::core::container::Grpc;
+use podgate::core::http::USER_AGENT;
 use podgate::core::text::error_chain;
+use podgate::core::url::authority;
 
 /// Size limit for the response, in bytes. A normal response has a frame header of 5 bytes and a message of 2 bytes.
 const MAX_ANSWER_BYTES: usize = 4096;

@@ -16,21 +16,24 @@ pub(crate) mod prober;
 pub(crate) mod quit;
 pub(crate) mod sock_diag;
 mod tls;
-mod url;
 
 #[cfg(test)]
 mod tests;
 
+use crate::clock::now;
+use podgate::core::http::Outcome;
+use podgate::core::http_response::Response;
 use podgate::core::text::error_chain;
-use tokio::io::{AsyncReadExt, Join, Take, join};
-use tokio::net::TcpStream;
+use podgate::edge::exchange::Exchange;
+use rustix::event::PollFlags;
+use std::time::Instant;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, Interest, Join, Take, join};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout_at;
 
-/// User agent of probes. Starts with the kubelet's `kube-probe/`, because some servers exclude that prefix from their
-/// access log.
-const USER_AGENT: &str = concat!("kube-probe/podgate-", env!("CARGO_PKG_VERSION"));
-
-/// Limit on the bytes that are read from a server. Enough for certificates, a response head (32 KiB, hyper's limit),
+/// Limit on the bytes that are read from a server. Enough for certificates, a response head (32 KiB),
 /// the beginning of a body, and what hyper reads ahead.
 const MAX_READ_BYTES: u64 = 128 * 1024;
 
@@ -40,32 +43,25 @@ const MAX_READ_BYTES: u64 = 128 * 1024;
 /// keep the sidecar's only thread busy until the time limit, which would delay all other probes.
 type BoundedStream = Join<Take<OwnedReadHalf>, OwnedWriteHalf>;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    /// True if the kubelet would count the attempt as a success.
-    pub(crate) success: bool,
-    /// Description in one line of at most 120 bytes, without any content of the response's body.
-    pub(crate) detail: String,
-    /// Warning about a success. The kubelet reports such a warning as an event of type `ProbeWarning`.
-    pub(crate) warning: Option<String>,
-}
-
-impl Outcome {
-    fn success(detail: String, warning: Option<String>) -> Outcome {
-        Outcome { success: true, detail, warning }
-    }
-
-    fn failure(detail: String) -> Outcome {
-        Outcome { success: false, detail, warning: None }
-    }
-}
-
 /// Result of an attempt: the success, or a line that describes the failure.
 type AttemptResult = Result<Outcome, String>;
 
-/// Returns host and port as in a URL.
-fn authority(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+/// Connects to `host` without TLS and, with a `request`, sends it and reads the response.
+async fn run_exchange(host: &str, port: u16, request: Option<Vec<u8>>, deadline: Instant) -> Result<Response, String> {
+    let failed = |error: std::io::Error| format!("{host}:{port}: {}", error_chain(&error));
+    let addresses = lookup_host((host, port)).await.map_err(failed)?;
+    let ips = addresses.map(|address| address.ip()).collect();
+    let mut exchange = Exchange::new(ips, port, request, deadline);
+    loop {
+        if let Some(ended) = exchange.advance(now()) {
+            return ended;
+        }
+        let Some((socket, events)) = exchange.socket() else { continue };
+        let interest = if events == PollFlags::OUT { Interest::WRITABLE } else { Interest::READABLE };
+        #[expect(deprecated, reason = "sound here: the exchange keeps its descriptor while it is registered")]
+        let socket = AsyncFd::with_interest(socket, interest).map_err(failed)?;
+        let _ = timeout_at(exchange.due.into(), socket.ready(interest)).await;
+    }
 }
 
 /// Connects to `host`: a host name, or an IP address without brackets.

@@ -135,15 +135,21 @@ impl ProbeLane {
                 self.confirmation = None;
             }
         }
-        self.progress.record(now().saturating_duration_since(self.since), outcome.success);
+        let elapsed = |at: Instant| at.saturating_duration_since(self.since);
+        let (before, result) = (self.progress.verdict(), (!outcome.is_discarded).then_some(outcome.success));
+        self.progress.record(elapsed(*started_at), elapsed(now()), result);
+        if self.progress.verdict() == ProbeVerdict::StartupFailed && before != ProbeVerdict::StartupFailed {
+            let failures = self.progress.probe().failure_threshold;
+            warn!(%container, failures, last = %outcome.detail, "the startupProbe has failed too often");
+        }
         // If no check has found a socket, the connection was redirected, so further checks would find nothing.
-        if self.progress.verdict() != ProbeVerdict::NotYet {
+        if self.progress.verdict().has_started() {
             self.listen_check_at = None;
         }
         if let Some(warning) = &outcome.warning {
             warn!(%container, %warning, "probe succeeded with a warning");
         }
-        debug!(%container, success = outcome.success, detail = %outcome.detail, "probed");
+        debug!(%container, success = outcome.success, discarded = outcome.is_discarded, detail = %outcome.detail, "probed");
         self.progress.verdict()
     }
 }

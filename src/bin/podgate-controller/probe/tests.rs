@@ -7,7 +7,8 @@ mod prober;
 
 use super::attempt::{MAX_LINE_BYTES, attempt};
 use super::*;
-use podgate::core::container::{Container, Grpc, Handler, Header, HttpGet, Port, PortRef, Probe, TcpSocket};
+use podgate::core::container::{Container, Grpc, Handler, HttpGet, Port, PortRef, Probe, TcpSocket};
+use podgate::core::http::Header;
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
@@ -59,7 +60,7 @@ async fn ask(handler: Handler) -> Outcome {
 /// Makes an attempt with a time limit of 60 s. On a busy machine, a server may need many seconds to send much data.
 async fn ask_patiently(handler: Handler) -> Outcome {
     let outcome = ask_within(60, handler).await;
-    assert!(!outcome.detail.starts_with("no answer within"), "{outcome:?}");
+    assert!(!outcome.detail.contains("no answer in time"), "{outcome:?}");
     outcome
 }
 
@@ -142,7 +143,7 @@ async fn tcp_socket_probe_needs_only_a_connection() {
     assert!(ask(socket(port, Some(""))).await.success, "an empty host");
     drop(listener);
     let refused = ask(socket(port, None)).await;
-    assert_eq!((refused.success, refused.detail), (false, format!("127.0.0.1:{port}: Connection refused")));
+    assert_eq!((refused.success, refused.detail), (false, "refused".to_owned()));
     let none = ask(socket(0, None)).await;
     assert!(!none.success && none.detail.contains("0 is not a valid port"), "{none:?}");
 }

@@ -161,7 +161,8 @@ impl Controller {
         let metrics = Rc::new(Metrics::default());
         let (sender, pod_updates) = mpsc::channel(4);
         let api = identity.map(|identity| ApiTask::spawn(identity, Rc::clone(&metrics), sender));
-        let ip = args.pod_ips.flatten().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        pod.pod_ip = args.pod_ips.flatten();
+        let ip = pod.pod_ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let mut controller = Controller {
             declared_containers: declared,
             podinfo: args.podinfo.clone(),

@@ -2,6 +2,7 @@
 //! because podgate cannot add a gate that ends such a proxy.
 
 use super::Controller;
+use crate::clock::now;
 use crate::probe::quit;
 use std::time::Duration;
 use tracing::{info, warn};
@@ -26,10 +27,9 @@ async fn ask(container: String, request: String) {
     info!(container, request, "all other containers have ended; asking the container to exit");
     let mut has_warned = false;
     loop {
-        let answer = tokio::time::timeout(ATTEMPT_TIMEOUT, quit::send(&request)).await;
-        let why = match answer.unwrap_or_else(|_| Err(format!("no answer within {} s", ATTEMPT_TIMEOUT.as_secs()))) {
-            Ok(status) if status.is_success() => {
-                return info!(container, %status, "the container has been asked to exit");
+        let why = match quit::send(&request, now() + ATTEMPT_TIMEOUT).await {
+            Ok(status @ 200..300) => {
+                return info!(container, status, "the container has been asked to exit");
             }
             Ok(status) => format!("status {status}"),
             Err(why) => why,

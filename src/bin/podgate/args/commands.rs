@@ -1,6 +1,8 @@
 //! Flags of the commands that wait.
 
-use super::values::{OnError, TetherMode, boolean, container_name, duration, exit_condition, interval, log_path};
+use super::values::{
+    OnError, TetherMode, boolean, container_name, duration, exit_condition, interval, log_path, number,
+};
 use crate::signals;
 use clap::Args as ClapArgs;
 use podgate::core::argv::{Argv, Check};
@@ -218,7 +220,7 @@ pub(crate) struct Opened {
     /// Wait until the gate has opened and the checks pass, instead of failing
     #[arg(long, env = "PODGATE_OPENED_WAIT", value_parser = boolean)]
     pub(crate) wait: bool,
-    /// With --wait: also wait until the sidecar has run this container's own startupProbe, and it has passed
+    /// With --wait: wait for the result of this container's own startupProbe, which the sidecar runs
     #[arg(long, env = "PODGATE_OPENED_SIDECAR_CHECK", value_parser = boolean)]
     pub(crate) sidecar_check: bool,
     /// With --wait: pass only when this container is Ready, or this long after the gate has opened
@@ -227,13 +229,19 @@ pub(crate) struct Opened {
     /// Name this container, for --initial-delay
     #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
     pub(crate) container: Option<String>,
-    /// With --wait: fail if the checks do not pass within this time after the gate has opened
-    #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_LIMIT", default_value = "30s", value_parser = duration)]
-    pub(crate) check_limit: Duration,
+    /// With --wait: run the checks this long after the gate has opened
+    #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_DELAY", default_value = "0s", value_parser = duration)]
+    pub(crate) check_delay: Duration,
+    /// With --wait: run each check at least this often, and count at most one failure in this time
+    #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_PERIOD", default_value = "10s", value_parser = interval)]
+    pub(crate) check_period: Duration,
+    /// With --wait: fail after this many failures of a check
+    #[arg(long, value_name = "NUMBER", env = "PODGATE_OPENED_FAILURE_THRESHOLD", default_value = "3", value_parser = number)]
+    pub(crate) failure_threshold: u32,
     /// Also pass while the gate is waiting, for use as a livenessProbe; ignored with --wait
     #[arg(long, env = "PODGATE_OPENED_OR_WAITING", value_parser = boolean)]
     pub(crate) or_waiting: bool,
-    /// Read the board, the sidecar's volume, at this path, for --sidecar-check
+    /// Read the board, the sidecar's volume, at this path, for --sidecar-check and checks of the Pod's IP
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
     /// Read this container's report from this directory

@@ -17,7 +17,8 @@ container's status and termination message.
 
 Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH,
 file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount point that answers).
-A check of file:///PATH fails for good if PATH.err exists.
+A check of file:///PATH fails for good if PATH.err exists. Without HOST, a check asks the Pod's IP.
+Headers may follow PATH: http://:8080/ready [\"Host: shop.example\"].
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the hook fails as soon as a
 dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
@@ -40,9 +41,9 @@ Example, in a Pod's spec: `api` runs its command when `db` is Ready, wherever `a
     args: [/usr/bin/api, --port, \"8080\"]
     startupProbe:
       exec:
-        command: [/podgate/bin/podgate, opened, --wait, --check, \"http://localhost:8080/\"]
+        command: [/podgate/bin/podgate, opened, --wait]
       periodSeconds: 1
-      timeoutSeconds: 335
+      timeoutSeconds: 305
 
 When the conditions are met, podgate replaces itself with the command (execve): same process, same
 environment. With one of these flags it stays as the command's parent: --tether parent, --post-file,
@@ -54,7 +55,8 @@ release of the lock. With --tether parent, podgate reports the exit code to the 
 
 Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH,
 file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount point that answers).
-A check of file:///PATH fails for good if PATH.err exists.
+A check of file:///PATH fails for good if PATH.err exists. Without HOST, a check asks the Pod's IP.
+Headers may follow PATH: http://:8080/ready [\"Host: shop.example\"].
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate fails as soon as a
 dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
@@ -96,14 +98,15 @@ Exit codes:
 
 pub(super) const OPENED_HELP: &str = "\
 Example, in the spec of a container with a gate: the kubelet delays the other probes until the gate has
-opened and the program answers. With --wait, one process waits. Without it, the kubelet would start one
-each second. timeoutSeconds must be longer than --check-limit and the gate's time limit
-(here 300 s) together.
+opened and the container's own startupProbe has passed. With --wait, one process waits. Without it, the
+kubelet would start one each second. The sidecar's list of containers has the startupProbe; for an exec
+probe, use --check instead of --sidecar-check. timeoutSeconds must be longer than the gate's time limit
+(here 300 s) and the startupProbe together.
   startupProbe:
     exec:
-      command: [/podgate/bin/podgate, opened, --wait, --check, \"tcp://localhost:8080\"]
+      command: [/podgate/bin/podgate, opened, --wait, --sidecar-check]
     periodSeconds: 1
-    timeoutSeconds: 335
+    timeoutSeconds: 368
 
 After a kubelet restart, Kubernetes may treat a startupProbe as passed although the probe never passed
 (kubernetes#142305). If you use `podgate opened` as a livenessProbe, add --or-waiting.
@@ -111,7 +114,7 @@ After a kubelet restart, Kubernetes may treat a startupProbe as passed although 
 Exit codes:
   0    the gate has opened, and the checks pass
   64   invalid flag or argument
-  69   the gate is still closed, or a check failed
+  69   the gate is still closed, or a check or the startupProbe has failed
   78   no gate has reported: this container's own directory is not mounted";
 
 pub(super) const PROBE_HELP: &str = "\

@@ -98,6 +98,12 @@ pub(crate) struct CheckArgs {
     /// Run the check in this process, which may then block
     #[arg(long, hide = true)]
     pub(crate) direct: bool,
+    /// Send an HTTP check as the kubelet sends a hook's request: any response passes, without a time limit
+    #[arg(long)]
+    pub(crate) hook: bool,
+    /// Read the board, the sidecar's volume, at this path, for a URL without a host
+    #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
+    pub(crate) board: PathBuf,
     /// Let the command of the check write to this process's output
     #[arg(long, hide = true)]
     pub(crate) show: bool,

@@ -21,8 +21,6 @@ fn defaults_are_those_of_core() {
     assert_eq!((gate.waits.timeout, gate.waits.check_timeout), (defaults::TIMEOUT, defaults::CHECK_TIMEOUT));
     let Command::PreStop(hook) = Args::parse_from(["podgate", "pre-stop"]).command else { panic!() };
     assert_eq!((hook.grace, hook.then_timeout), (defaults::PRE_STOP_GRACE, defaults::THEN_TIMEOUT));
-    let Command::Opened(probe) = Args::parse_from(["podgate", "opened"]).command else { panic!() };
-    assert_eq!(probe.check_limit, defaults::OPENED_CHECK_LIMIT);
 }
 
 const NAME: &str = "[a-z]([a-z0-9-]{0,5}[a-z0-9])?";
@@ -33,7 +31,7 @@ const PATH: &str = "-|--|[a-z/=-][a-z/= -]{0,7}";
 const SWITCH: &str = "";
 
 /// Flags that `inject` writes: subcommand, flag, pattern of the values, and maximum number of occurrences.
-const FLAGS: [(&str, &str, &str, usize); 30] = [
+const FLAGS: [(&str, &str, &str, usize); 32] = [
     ("entrypoint", "--container", NAME, 1),
     ("entrypoint", "--until", "[a-z]{1,5}(=Started|=Exited)?", 3),
     ("entrypoint", "--check", CHECK, 3),
@@ -63,7 +61,9 @@ const FLAGS: [(&str, &str, &str, usize); 30] = [
     ("post-start", "--initial-delay", DURATION, 1),
     ("post-start", "--passing-for", DURATION, 1),
     ("opened", "--container", NAME, 1),
-    ("opened", "--check-limit", DURATION, 1),
+    ("opened", "--check-delay", DURATION, 1),
+    ("opened", "--check-period", DURATION, 1),
+    ("opened", "--failure-threshold", "[1-9][0-9]{0,2}", 1),
 ];
 
 fn command_line() -> impl Strategy<Value = (&'static str, AgentCommand)> {

@@ -6,11 +6,14 @@ mod net;
 use crate::args::{self, ProbeTimes};
 use crate::clock;
 use crate::failure::Failure;
+use crate::gate::pod_sources::PodSources;
 use exec::RunningCheck;
 pub(crate) use exec::run_to_end;
+use net::NetAttempt;
 use podgate::core::argv::{Argv, Check};
 use podgate::core::exit::Exit;
-use podgate::core::probe::interval;
+use podgate::core::probe::{FailureCount, interval};
+use podgate::core::sources::PodView;
 use podgate::edge::files;
 use rustix::event::PollFd;
 use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
@@ -24,11 +27,13 @@ const CHILD_PERIOD_MIN: Duration = Duration::from_millis(100);
 /// Minimum and maximum pause between two attempts to run a command.
 const EXEC_PERIOD_MIN: Duration = Duration::from_millis(50);
 const EXEC_PERIOD_MAX: Duration = Duration::from_secs(10);
-/// Time limit for a network check, which blocks the agent.
-const NET_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time limit for one check of a port that must be closed.
+const CLOSED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Extra time for a `podgate check` child process that runs a command, in addition to the command's time limit.
 const HELPER_EXTRA_TIME: Duration = Duration::from_secs(1);
+/// Time limit for the request of a hook, which the kubelet does not limit.
+const HOOK_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Longest interval between two child processes that look for a path, while the kernel's cache has no such path.
 const SEARCH_PERIOD_MAX: Duration = Duration::from_secs(10);
 
@@ -53,11 +58,16 @@ pub(crate) struct Checks {
     /// `None` if the checks are independent. Otherwise, they are probes that run one after the other, and the last one
     /// must pass for this long.
     passing_for: Option<Duration>,
+    /// Number of failures after which a check has failed for good.
+    failure_threshold: Option<u32>,
 }
 
 #[derive(Debug)]
 struct Entry {
     check: Check,
+    /// Running attempt of a check that needs no child process.
+    attempt: Option<NetAttempt>,
+    failures: FailureCount,
     /// Last result, or `None` once the check has passed.
     pending: Option<String>,
     /// First of the latest passes in a row.
@@ -71,7 +81,11 @@ impl Checks {
     /// Creates a list of checks. `timeout` is the time limit for one attempt.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
         let pending = Some("not run yet".to_owned());
-        let entry = |check| Entry { check, pending: pending.clone(), passes_since: None, due: now, search_due: now };
+        let failures = FailureCount::new(Duration::ZERO, Duration::MAX);
+        let entry = |check| {
+            let pending = pending.clone();
+            Entry { check, attempt: None, failures, pending, passes_since: None, due: now, search_due: now }
+        };
         Checks {
             expected: Expected::Pass,
             entries: checks.into_iter().map(entry).collect(),
@@ -81,7 +95,35 @@ impl Checks {
             since: now,
             reaps_orphans: rustix::process::getpid() == Pid::INIT,
             passing_for: None,
+            failure_threshold: None,
         }
+    }
+
+    /// Runs the checks like a startupProbe of the kubelet, from `start`: at least one attempt per `period`, and at most
+    /// `threshold` failures, of which an earlier process has `counted` some.
+    pub(crate) fn like_startup_probe(
+        mut self,
+        start: Instant,
+        period: Duration,
+        threshold: u32,
+        counted: u32,
+    ) -> Checks {
+        let mut failures = FailureCount::new(start.saturating_duration_since(self.since), period);
+        failures.failures = counted;
+        self.entries.iter_mut().for_each(|entry| (entry.due, entry.failures) = (start, failures));
+        Checks { failure_threshold: Some(threshold), ..self }
+    }
+
+    /// Returns the largest number of counted failures of a check.
+    pub(crate) fn failures(&self) -> u32 {
+        self.entries.iter().map(|entry| entry.failures.failures).max().unwrap_or_default()
+    }
+
+    /// Returns the check that has failed for good, with its last result.
+    pub(crate) fn failed(&self) -> Option<String> {
+        let has_failed = |entry: &&Entry| self.failure_threshold.is_some_and(|most| entry.failures.failures >= most);
+        let Entry { check, failures, pending, .. } = self.entries.iter().find(has_failed)?;
+        Some(format!("{check} has failed {} times: {}", failures.failures, pending.as_ref()?))
     }
 
     /// Runs the checks as the probes of a container that has run since `start`: the startupProbe, then the
@@ -106,7 +148,7 @@ impl Checks {
 
     /// Creates a list of checks, each of which passes when its port is closed.
     pub(crate) fn for_closed_ports(ports: impl IntoIterator<Item = Check>, now: Instant) -> Checks {
-        Checks { expected: Expected::Closed, ..Checks::new(ports, NET_TIMEOUT, now) }
+        Checks { expected: Expected::Closed, ..Checks::new(ports, CLOSED_TIMEOUT, now) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -129,9 +171,9 @@ impl Checks {
         })
     }
 
-    /// Runs the checks that are due. A network check has finished on return. A child process is only started, and later
-    /// calls poll its result. Network checks do not run beyond `deadline`.
-    pub(crate) fn run_due(&mut self, now: Instant, deadline: Instant) {
+    /// Runs the checks that are due, without blocking: later calls poll a connection or a child process. `pod_ip`
+    /// returns the Pod's IP address.
+    pub(crate) fn run_due(&mut self, now: Instant, pod_ip: &dyn Fn() -> Option<String>) {
         if let Some((index, running)) = &mut self.running
             && let Some(outcome) = running.poll(now)
         {
@@ -141,10 +183,7 @@ impl Checks {
                 // Omit the resolver's error text, because it would not help the user.
                 Expected::Pass if self.entries[index].check.is_network() => outcome.map_err(|_| "no answer".to_owned()),
                 Expected::Pass => outcome,
-                Expected::Closed => net::closed_outcome(
-                    outcome.is_ok(),
-                    left.is_zero() || outcome.is_err_and(|why| why == net::NO_ANSWER),
-                ),
+                Expected::Closed => net::closed_outcome(outcome),
             };
             let took = (self.timeout + extra_time(&self.entries[index].check)).saturating_sub(left);
             self.record_outcome(index, outcome, took, now);
@@ -157,20 +196,27 @@ impl Checks {
         // Without a running check, all children that have ended are processes that a check has left to process 1.
         while self.reaps_orphans && self.running.is_none() && matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         for index in 0..self.runnable() {
-            let entry = &self.entries[index];
+            let entry = &mut self.entries[index];
+            if let Some(outcome) = entry.attempt.as_mut().map(|attempt| attempt.advance(now)) {
+                if let Some(outcome) = outcome {
+                    self.end_attempt(index, outcome, now);
+                }
+                continue;
+            }
             if entry.pending.is_none() || entry.due > now {
                 continue;
             }
             match child_argv(&entry.check, self.timeout, false) {
-                None => {
-                    let left = deadline.saturating_duration_since(clock::now());
-                    let limit = self.timeout.min(NET_TIMEOUT).min(left);
-                    let outcome = match self.expected {
-                        Expected::Pass => net::run_check(&entry.check, limit),
-                        Expected::Closed => net::check_closed(&entry.check, limit),
-                    };
-                    self.record_outcome(index, outcome, Duration::ZERO, now);
-                }
+                None => match NetAttempt::start(&entry.check, false, pod_ip(), now + self.timeout) {
+                    Ok(mut attempt) => {
+                        let outcome = attempt.advance(now);
+                        entry.attempt = Some(attempt);
+                        if let Some(outcome) = outcome {
+                            self.end_attempt(index, outcome, now);
+                        }
+                    }
+                    Err(why) => self.record_outcome(index, Err(why), Duration::ZERO, now),
+                },
                 Some(_) if self.stuck.is_some() => self.entries[index].due = now + PERIOD_MAX,
                 Some(_) if entry.search_due > now && !may_pass(&entry.check) => {
                     self.entries[index].due = now + self.interval(now, Duration::ZERO);
@@ -190,6 +236,14 @@ impl Checks {
 
     pub(crate) fn abort_running(&mut self) {
         self.running = None;
+        self.entries.iter_mut().for_each(|entry| entry.attempt = None);
+    }
+
+    fn end_attempt(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
+        let attempt = self.entries[index].attempt.take();
+        let left = attempt.map_or(Duration::ZERO, |attempt| attempt.exchange.deadline.saturating_duration_since(now));
+        let outcome = if self.expected == Expected::Closed { net::closed_outcome(outcome) } else { outcome };
+        self.record_outcome(index, outcome, self.timeout.saturating_sub(left), now);
     }
 
     /// Records the outcome of an attempt that `took` this long, and schedules the next attempt.
@@ -201,11 +255,15 @@ impl Checks {
         };
         let search_period = (waited / 10).clamp(PERIOD_MAX, SEARCH_PERIOD_MAX);
         let passing_for = self.passing_for.filter(|_| index + 1 == self.entries.len()).unwrap_or_default();
+        let since = self.since;
         let entry = &mut self.entries[index];
+        entry.failures.record(waited.saturating_sub(took), outcome.is_err());
         entry.passes_since = outcome.is_ok().then(|| entry.passes_since.unwrap_or(now));
         let is_short = entry.passes_since.is_some_and(|since| now.saturating_duration_since(since) < passing_for);
         entry.pending = outcome.err().or_else(|| is_short.then(|| "has passed, but must pass for longer".to_owned()));
-        (entry.due, entry.search_due) = (now + pause, now + search_period);
+        let counts = since.checked_add(entry.failures.due).filter(|_| self.failure_threshold.is_some());
+        let due = now + pause;
+        (entry.due, entry.search_due) = (counts.map_or(due, |at| due.min(at.max(now))), now + search_period);
     }
 
     fn interval(&self, now: Instant, floor: Duration) -> Duration {
@@ -216,6 +274,9 @@ impl Checks {
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let running = self.running.as_ref().map(|(index, running)| (*index, running.next_poll));
         let idle = |(index, entry): (usize, &Entry)| {
+            if let Some(attempt) = &entry.attempt {
+                return Some(attempt.exchange.due);
+            }
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
             // While a child process runs, no other can start.
             (is_idle && (running.is_none() || !needs_child(&entry.check))).then_some(entry.due)
@@ -223,9 +284,10 @@ impl Checks {
         self.entries.iter().take(self.runnable()).enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
     }
 
-    /// Returns a descriptor that becomes readable when the running child process has ended.
-    pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
-        self.running.as_ref().and_then(|(_, running)| running.poll_fd())
+    /// Returns the descriptors that become ready when [`run_due`](Checks::run_due) can continue a check.
+    pub(crate) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let child = self.running.as_ref().and_then(|(_, running)| running.poll_fd());
+        self.entries.iter().filter_map(|entry| entry.attempt.as_ref()?.poll_fd()).chain(child)
     }
 }
 
@@ -233,7 +295,7 @@ impl Checks {
 /// commands on a dead mount can block for a long time.
 fn needs_child(check: &Check) -> bool {
     let (Check::Tcp { host, .. } | Check::Http { host, .. }) = check else { return true };
-    host != "localhost" && host.parse::<IpAddr>().is_err()
+    !["", "localhost"].contains(&host.as_str()) && host.parse::<IpAddr>().is_err()
 }
 
 /// Returns the `podgate check` command for a check that needs a child process.
@@ -259,20 +321,30 @@ fn may_pass(check: &Check) -> bool {
 }
 
 /// Runs a check once, within `limit`. The error is a short description of the result. With `shows_output`, a child
-/// process prints its own error and the output of its command.
-pub(crate) fn run_once(check: &Check, limit: Duration, shows_output: bool) -> Result<(), String> {
+/// process prints its own error and the output of its command. `view` returns the sidecar's board.
+pub(crate) fn run_once(
+    check: &Check,
+    limit: Duration,
+    shows_output: bool,
+    view: &dyn Fn() -> PodView,
+) -> Result<(), String> {
     match child_argv(check, limit, shows_output) {
         Some(argv) => run_to_end(&argv, limit + extra_time(check), shows_output),
-        None => net::run_check(check, limit),
+        None => net::run_check(check, false, view().pod_ip(), clock::now() + limit),
     }
 }
 
 pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let (check, limit) = (&args.check, args.check_timeout);
+    let view = || PodSources::new(args.board.clone(), None, CHILD_PERIOD_MIN).view();
     let outcome = match check {
-        _ if !args.direct => run_once(check, limit, false).map_err(|why| format!("{check}: {why}")),
+        Check::Http { .. } if args.hook => {
+            let deadline = clock::now() + HOOK_LIMIT;
+            net::run_check(check, true, view().pod_ip(), deadline).map_err(|why| format!("{check}: {why}"))
+        }
+        _ if !args.direct => run_once(check, limit, false, &view).map_err(|why| format!("{check}: {why}")),
         Check::Exec(argv) => run_to_end(argv, limit, args.show),
-        _ => net::run_check(check, limit),
+        _ => net::run_check(check, false, None, clock::now() + limit),
     };
     outcome.map_err(|why| Failure::new(Exit::NeverMet, why))
 }

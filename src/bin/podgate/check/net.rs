@@ -1,38 +1,32 @@
-//! Checks without a command: `file://`, `tcp://`, `http://`, `unix://`, `mount://`. A check of an IP address ends at
-//! its time limit. Other checks can block longer on DNS or a dead mount, so they need a child process.
+//! Checks without a command: `file://`, `tcp://`, `http://`, `unix://`, `mount://`. A check of an IP address does not
+//! block. Other checks can block on DNS or a dead mount, so they need a child process.
 
 use crate::clock::now;
 use podgate::core::argv::Check;
+use podgate::core::http::{HOOK_AGENT, HttpAttempt, USER_AGENT};
+use podgate::core::url::Url;
+use podgate::edge::exchange::{self, Exchange, NO_ANSWER};
+use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::time::Duration;
+use std::time::Instant;
 
-/// Size limit for the status line, in bytes.
-const STATUS_LINE_MAX: usize = 1024;
-
-/// Result of a check whose address does not answer within the time limit.
-pub(super) const NO_ANSWER: &str = "no answer in time";
 /// Result of a `file://` check that cannot pass any more: the previous step has written `PATH.err`.
 pub(super) const PREVIOUS_STEP_FAILED: &str = "the previous step failed";
 
-/// Runs a check once, within `limit`. The error is a short description of the result.
-pub(super) fn run_check(check: &Check, limit: Duration) -> Result<(), String> {
+/// Runs a check once until `deadline`. The error is a short description of the result.
+pub(super) fn run_check(check: &Check, is_hook: bool, pod_ip: Option<String>, deadline: Instant) -> Result<(), String> {
     match check {
         Check::File { path, needs_content } => check_file(path, *needs_content).map_err(|why| {
             let has_failed = fs::symlink_metadata(failure_file(path)).is_ok();
             if has_failed { PREVIOUS_STEP_FAILED.to_owned() } else { why }
         }),
-        Check::Tcp { host, port } => connect(host, *port, limit).map(drop).map_err(|e| describe(&e)),
-        Check::Http { host, port, path } => match get_status(host, *port, path, limit) {
-            Ok(200..=399) => Ok(()),
-            Ok(status) => Err(format!("answered {status}")),
-            Err(error) => Err(describe(&error)),
-        },
+        Check::Tcp { .. } | Check::Http { .. } => NetAttempt::start(check, is_hook, pod_ip, deadline)?.run_to_end(),
         Check::Unix(path) => connect_unix(path),
         Check::Mount(path) => check_mount(path),
         Check::Exec(_) => Err("needs a child process".to_owned()),
@@ -65,8 +59,12 @@ fn connect_unix(path: &str) -> Result<(), String> {
     };
     connect().map_err(|error| match error {
         Errno::PROTOTYPE => "not a stream socket".to_owned(),
-        _ => describe(&error.into()),
+        error => exchange::describe(error),
     })
+}
+
+fn describe(error: &io::Error) -> String {
+    Errno::from_io_error(error).map_or_else(|| error.to_string(), exchange::describe)
 }
 
 /// Checks that `path` is a mount point and that its file system answers.
@@ -88,92 +86,86 @@ fn check_mount(path: &str) -> Result<(), String> {
     rustix::fs::statfs(&path).map(drop).map_err(|error| failed(error.into()))
 }
 
-/// Checks once, within `limit`, that the port does not accept connections.
-pub(super) fn check_closed(check: &Check, limit: Duration) -> Result<(), String> {
-    let Check::Tcp { host, port } = check else { return Err("not a port".to_owned()) };
-    let outcome = connect(host, *port, limit);
-    closed_outcome(outcome.is_ok(), outcome.is_err_and(|error| is_timeout(&error)))
-}
-
 /// Returns the result of a check for a closed port. A timeout does not prove that the port is closed: the backlog may
 /// be full or the process stopped.
-pub(super) fn closed_outcome(answered: bool, is_late: bool) -> Result<(), String> {
-    match (answered, is_late) {
-        (true, _) => Err("accepts connections".to_owned()),
-        (false, true) => Err(NO_ANSWER.to_owned()),
-        (false, false) => Ok(()),
+pub(super) fn closed_outcome(outcome: Result<(), String>) -> Result<(), String> {
+    match outcome {
+        Ok(()) => Err("accepts connections".to_owned()),
+        Err(why) if [NO_ANSWER, super::exec::TIMED_OUT].contains(&why.as_str()) => Err(NO_ANSWER.to_owned()),
+        Err(_) => Ok(()),
     }
 }
 
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+/// One attempt of a `tcp://` or `http://` check, which does not block.
+#[derive(Debug)]
+pub(super) struct NetAttempt {
+    pub(super) exchange: Exchange,
+    http: Option<HttpAttempt>,
+    /// True if every response is a success, as for a lifecycle hook.
+    is_hook: bool,
 }
 
-fn describe(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "not found".to_owned(),
-        io::ErrorKind::ConnectionRefused => "refused".to_owned(),
-        _ if is_timeout(error) => NO_ANSWER.to_owned(),
-        _ => error.to_string(),
+impl NetAttempt {
+    /// Starts an attempt. Blocks only to look up a host name.
+    pub(super) fn start(
+        check: &Check,
+        is_hook: bool,
+        pod_ip: Option<String>,
+        deadline: Instant,
+    ) -> Result<NetAttempt, String> {
+        let (Check::Tcp { host, port } | Check::Http { host, port, .. }) = check else {
+            return Err("needs a child process".to_owned());
+        };
+        let host = Some(host).filter(|host| !host.is_empty()).cloned().or(pod_ip);
+        let host = host.ok_or("no sidecar has published the Pod's IP; write a host")?;
+        let ips = match host.parse() {
+            Ok(ip) => vec![ip],
+            // A scratch image may have no /etc/hosts, so that resolving `localhost` would need DNS.
+            Err(_) if host == "localhost" => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+            Err(_) => {
+                let found = (host.as_str(), *port).to_socket_addrs().map_err(|error| error.to_string())?;
+                found.take(4).map(|address| address.ip()).collect()
+            }
+        };
+        let http = match check {
+            Check::Http { path, headers, .. } => {
+                let agent = if is_hook { HOOK_AGENT } else { USER_AGENT };
+                Some(HttpAttempt::new(agent, Url::for_probe("http", &host, *port, path), headers)?)
+            }
+            _ => None,
+        };
+        let exchange = Exchange::new(ips, *port, http.as_ref().map(HttpAttempt::request), deadline);
+        Ok(NetAttempt { exchange, http, is_hook })
     }
-}
 
-fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
-    let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
-        Ok(ip) => vec![(ip, port).into()],
-        // A scratch image may have no /etc/hosts, so that resolving `localhost` would need DNS.
-        Err(_) if host == "localhost" => {
-            vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()]
-        }
-        Err(_) => (host, port).to_socket_addrs()?.take(4).collect(),
-    };
-    let each = limit / u32::try_from(addresses.len()).unwrap_or(1).max(1);
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, each.max(Duration::from_millis(1))) {
-            Ok(stream) => return Ok(stream),
-            // With several addresses, prefer a timeout over a refused connection as the error.
-            Err(_) if is_timeout(&last) => {}
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Sends a GET request and returns the response status.
-fn get_status(host: &str, port: u16, path: &str, limit: Duration) -> io::Result<u16> {
-    let deadline = now() + limit;
-    let mut stream = connect(host, port, limit)?;
-    stream.set_write_timeout(Some(limit))?;
-    let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {bracketed}:{port}\r\nUser-Agent: podgate/{}\r\nAccept: */*\r\nConnection: close\r\n\r\n",
-        env!("CARGO_PKG_VERSION")
-    );
-    // Write in one piece: a server may respond and close the connection after the first part.
-    stream.write_all(request.as_bytes())?;
-    let mut line = Vec::new();
-    let mut buffer = [0; 256];
-    while !line.contains(&b'\n') && line.len() < STATUS_LINE_MAX {
-        // Apply one deadline to the whole response, even if the server sends it byte by byte.
-        let left = deadline.saturating_duration_since(now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut buffer)? {
-            0 => break,
-            length => line.extend_from_slice(&buffer[..length]),
+    /// Continues without blocking. Returns the outcome at the end of the attempt.
+    pub(super) fn advance(&mut self, now: Instant) -> Option<Result<(), String>> {
+        loop {
+            let response = self.exchange.advance(now)?;
+            let Some(http) = &mut self.http else { return Some(response.map(drop)) };
+            match response.and_then(|response| http.on_response(response)) {
+                Ok(None) if http.url.scheme == "http" => {
+                    self.exchange.restart(http.url.port(), http.request());
+                }
+                Ok(None) => return Some(Err("redirects to HTTPS, and the agent has no TLS".to_owned())),
+                Ok(Some(outcome)) if !(outcome.success || self.is_hook) => return Some(Err(outcome.detail)),
+                ended => return Some(ended.map(drop)),
+            }
         }
     }
-    parse_status(&line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an HTTP response"))
-}
 
-fn parse_status(line: &[u8]) -> Option<u16> {
-    let rest = line.strip_prefix(b"HTTP/1.")?;
-    let digits = rest.get(2..5)?;
-    if rest[1] != b' ' || !digits.iter().all(u8::is_ascii_digit) || rest.get(5).is_some_and(u8::is_ascii_digit) {
-        return None;
+    pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
+        self.exchange.socket().map(|(socket, events)| PollFd::from_borrowed_fd(socket, events))
     }
-    std::str::from_utf8(digits).ok()?.parse().ok()
+
+    fn run_to_end(mut self) -> Result<(), String> {
+        loop {
+            let at = now();
+            if let Some(outcome) = self.advance(at) {
+                return outcome;
+            }
+            let pause = Timespec::try_from(self.exchange.due.saturating_duration_since(at)).ok();
+            let _ = poll(&mut self.poll_fd().into_iter().collect::<Vec<_>>(), pause.as_ref());
+        }
+    }
 }

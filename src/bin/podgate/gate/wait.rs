@@ -53,10 +53,10 @@ impl Wait<'_> {
             }
 
             let at = now();
-            checks.run_due(at, deadline);
+            checks.run_due(at, &|| view.pod_ip());
             let dead = self.is_sidecar_dead(&watch, at);
             let sidecar = if dead {
-                fallback.run_due(at, deadline);
+                fallback.run_due(at, &|| view.pod_ip());
                 let given = || fallback.pending().pop().map_or(Ok(()), Err);
                 SidecarHealth::Dead((!fallback.is_empty()).then(given))
             } else {
@@ -112,7 +112,7 @@ impl Wait<'_> {
             let next = [checks.next_due(), fallback_due, message_due, reread].into_iter().flatten().min();
             let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
             let signals = self.signals.map(|signals| PollFd::new(signals, PollFlags::IN));
-            let others = checks.poll_fd().or_else(|| fallback.poll_fd()).into_iter().chain(signals);
+            let others = checks.poll_fds().chain(fallback.poll_fds()).chain(signals);
             watch.wait(pause, others.collect()).map_err(Failure::setup_error("cannot wait"))?;
             if let Some(signal) = self.signals.and_then(SignalFd::next_signal) {
                 let when = format!("{} while waiting; the command was not run", signals::name(signal));

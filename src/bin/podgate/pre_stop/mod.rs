@@ -80,7 +80,7 @@ fn wait_for_others(
         let checks_ports =
             pod_stops || matches!(decide(&[], pod_stops), Decision::Release(pre_stop::ReleaseReason::AllGone));
         if checks_ports {
-            ports.run_due(now(), deadline);
+            ports.run_due(now(), &|| view.pod_ip());
         }
         match decide(&ports.pending(), pod_stops) {
             Decision::Release(why) => {
@@ -112,7 +112,7 @@ fn wait_for_others(
         let port_check = if checks_ports { ports.next_due() } else { None };
         let next = sign_timeout.into_iter().chain(port_check).min();
         let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
-        let others = ports.poll_fd().into_iter().collect();
+        let others = ports.poll_fds().collect();
         watch.wait(pause, others).map_err(Failure::setup_error("cannot wait"))?;
     }
 }

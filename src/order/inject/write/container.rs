@@ -9,9 +9,8 @@ use crate::order::edit::{EditError, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::command_lines::{ContainerLines, compact_duration};
 use crate::order::inject::limits::VARIABLE_MAX;
-use crate::order::inject::{checks, parts, user_hooks};
+use crate::order::inject::{parts, user_hooks};
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,10 +40,9 @@ impl Writer<'_> {
         match &planned.mode {
             PlannedMode::Gate(gate) => {
                 self.write_gate(&own, gate, &place)?;
-                // The sidecar can run a startupProbe for the gate only if the probe is in the sidecar's list.
-                let by_sidecar = |probe: &&Probe| !probe.is_exec() && checks::agent_check(container, probe).is_none();
-                let startup_probe =
-                    container.startup_probe.as_ref().filter(|_| planned.waits_in_gate()).filter(by_sidecar);
+                // The sidecar runs the startupProbe for the gate.
+                let startup_probe = container.startup_probe.as_ref().filter(|probe| !probe.is_exec());
+                let startup_probe = startup_probe.filter(|_| planned.waits_in_gate());
                 entry.startup_probe = entry.startup_probe.or_else(|| startup_probe.cloned());
             }
             PlannedMode::Hold => {
@@ -86,10 +84,6 @@ impl Writer<'_> {
         if !own.planned.waits_in_gate() {
             return Ok(());
         }
-        // The kubelet runs this probe, so keep a probe that Istio has rewritten.
-        let startup_probe = Probe::deserialize(parts::without_nulls(&own.spec["startupProbe"])).ok();
-        let startup_probe = self.expand(startup_probe, own.spec)?;
-        let own = &ContainerLines { container: &Container { startup_probe, ..own.container.clone() }, ..*own };
         let name = &own.planned.name;
         self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
         if user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart")) != user_hooks::UserHook::None {
@@ -133,7 +127,7 @@ impl Writer<'_> {
     fn write_post_start(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<(), Vec<Finding>> {
         let at = parts::field_place(place, "postStart");
         let user_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart"));
-        let then = user_hooks::then_post_start(user_hook, &own.planned.name, &at)?;
+        let then = user_hooks::then_post_start(user_hook, own.container, &at)?;
         let words = own.post_start(then);
         Ok(self.write_hook(place, "postStart", &words)?)
     }
@@ -172,8 +166,7 @@ impl Writer<'_> {
             return Ok(false);
         }
         let own_hook = user_hooks::user_hook(self.originals.pre_stop(&planned.name, own.spec));
-        let (mut then, note) = user_hooks::then_pre_stop(own_hook, own.container, &at)?;
-        self.findings.extend(note);
+        let mut then = user_hooks::then_pre_stop(own_hook, own.container, &at)?;
         if outlives.is_empty() && then.is_none() && !takes_tether {
             then = Some(user_hooks::no_op());
         }

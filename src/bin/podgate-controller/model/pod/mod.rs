@@ -18,6 +18,7 @@ use podgate::core::snapshot::{REASON_ENDED, REVISION_MAX, Snapshot};
 use podgate::core::state::{Stage, State};
 use podgate::core::until::{WaitCondition, WantedState};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::{Instant, SystemTime};
 
 /// One run of the sidecar.
@@ -42,6 +43,7 @@ pub(crate) struct PodModel {
     has_api_answered: bool,
     /// True if the sidecar does not use the API, or a watch of the Pod has failed.
     pub(crate) is_blind: bool,
+    pub(crate) pod_ip: Option<IpAddr>,
     /// True if the Pod is not watched, so the last facts from the API may be outdated.
     pub(crate) is_pod_stale: bool,
     is_deleting: bool,
@@ -61,6 +63,7 @@ impl PodModel {
             sandbox_started_at: None,
             has_api_answered: false,
             is_blind: false,
+            pod_ip: None,
             is_pod_stale: false,
             is_deleting: false,
             tracks: Vec::new(),
@@ -256,7 +259,7 @@ impl PodModel {
             // Ignore the termination of an earlier incarnation.
             (reason != REASON_ENDED || track.has_ended()).then(|| (name(track), reason))
         });
-        let startup_passed = |track: &ContainerTrack| Some((name(track), track.startup_ticket()?.to_owned()));
+        let startup = |track: &ContainerTrack| Some((name(track), track.startup_result()?));
         let conditions = self.tracks.iter().filter(|_| self.is_blind).flat_map(|track| &track.spec.until);
         let unseen = |until: &&WaitCondition| {
             self.track(&until.container).is_some_and(|other| is_unseen(&other.spec, until.want))
@@ -267,7 +270,8 @@ impl PodModel {
             stuck: stuck.collect(),
             restarting: self.tracks.iter().filter(|t| t.end_kind() == Some(EndKind::Restarts)).map(name).collect(),
             unseen: conditions.filter(unseen).map(WaitCondition::to_string).collect(),
-            startup_passed: self.tracks.iter().filter_map(startup_passed).collect(),
+            startup: self.tracks.iter().filter_map(startup).collect(),
+            pod_ip: self.pod_ip.map(|ip| ip.to_string().into()),
             stopping: self.tracks.iter().filter(stops).map(name).collect(),
             restarts: self.tracks.iter().filter(|t| t.restarts > 0).map(|t| (name(t), t.restarts)).collect(),
             ..Snapshot::new(self.sandbox.clone(), &self.epoch.id, &states)

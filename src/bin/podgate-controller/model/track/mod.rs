@@ -137,7 +137,10 @@ impl ContainerTrack {
         if success && self.may_be_untethered() {
             self.run_without_tether(epoch, began);
         }
-        self.answers.probe_verdict = Some(verdict);
+        // A startupProbe that has failed too often is final, because the kubelet then restarts the container.
+        if self.startup_result().is_none_or(|(_, has_passed)| has_passed) {
+            self.answers.probe_verdict = Some(verdict);
+        }
     }
 
     /// Returns the time for the next [`tick`](ContainerTrack::tick): the kubelet has then shown an untethered program
@@ -193,14 +196,12 @@ impl ContainerTrack {
         self.answers.probe_verdict == Some(ProbeVerdict::Passed)
     }
 
-    /// Returns the gate's ticket if the sidecar has run the container's startupProbe and the probe has passed.
-    pub(crate) fn startup_ticket(&self) -> Option<&str> {
-        let has_passed = self.answers.probe_verdict.is_some_and(|verdict| verdict != ProbeVerdict::NotYet);
-        self.gate.as_ref().filter(|_| self.runs_startup_probe() && has_passed).map(|gate| gate.ticket.as_str())
-    }
-
-    fn runs_startup_probe(&self) -> bool {
-        self.spec.startup_probe.as_ref().is_some_and(|probe| !probe.is_exec())
+    /// Returns the gate's ticket, and the result of the container's startupProbe if the sidecar has run it: true if the
+    /// probe has passed, false if it has failed too often.
+    pub(crate) fn startup_result(&self) -> Option<(String, bool)> {
+        self.spec.startup_probe.as_ref().filter(|probe| !probe.is_exec())?;
+        let verdict = self.answers.probe_verdict.filter(|verdict| *verdict != ProbeVerdict::NotYet)?;
+        Some((self.gate.as_ref()?.ticket.clone(), verdict.has_started()))
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -264,8 +265,7 @@ impl ContainerTrack {
     }
 
     pub(super) fn evidence(&self) -> Evidence {
-        let answers = self.answers.is_listening
-            || self.answers.probe_verdict.is_some_and(|verdict| verdict != ProbeVerdict::NotYet);
+        let answers = self.answers.is_listening || self.answers.probe_verdict.is_some_and(ProbeVerdict::has_started);
         // A hook always reports before its container can be Ready. An answer to a probe therefore proves the start only
         // if the hook may already have finished or the container has no hook. Without the kubelet's status, a container
         // with neither hook nor gate gives no other evidence.

@@ -1,6 +1,7 @@
 //! Tests of `httpGet` probes over TCP.
 
 use super::*;
+use podgate::core::http::USER_AGENT;
 
 fn ok() -> String {
     "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned()
@@ -62,7 +63,7 @@ async fn redirects_to_any_port_of_the_same_host_are_followed() {
     let (first, _) = serve(move |_| redirect(302, &format!("http://127.0.0.1:{last}/on"))).await;
     let http_headers = vec![header("Host", "example.com")];
     let outcome = ask_get(HttpGet { http_headers, ..http_get(first, "/") }).await;
-    assert_eq!(outcome, Outcome { success: true, detail: "HTTP status 200".to_owned(), warning: None });
+    assert_eq!(outcome, Outcome::success("HTTP status 200".to_owned(), None));
     let heads = heads.borrow();
     assert!(heads[0].contains(&format!("Referer: http://127.0.0.1:{first}/\r\n")), "{heads:?}");
     assert!(heads.iter().all(|head| head.contains(&format!("Host: 127.0.0.1:{last}\r\n"))), "{heads:?}");
@@ -151,9 +152,12 @@ async fn endless_response_ends_the_attempt_early() {
 #[tokio::test(flavor = "local")]
 async fn slow_servers_fail_at_the_time_limit() {
     let each = async |(start, drip): (&'static str, &str)| {
+        // The kubelet neither counts nor reports a body that does not arrive in time.
+        let is_body = start.ends_with("\r\n\r\n");
         let port = serve_endlessly(start.as_bytes(), drip.into(), Some(Duration::from_millis(20))).await;
         let outcome = ask_http(port, "/").await;
-        assert_eq!((outcome.success, outcome.detail.as_str()), (false, "no answer within 1 s"), "{start:?} {drip:?}");
+        assert_eq!((outcome.success, outcome.is_discarded), (false, is_body), "{start:?} {drip:?}");
+        assert!(outcome.detail.contains("no answer in time"), "{outcome:?}");
     };
     let drips = [
         ("", ""),

@@ -14,7 +14,7 @@ use podgate::edge::sys::SignalFd;
 use podgate::edge::watch::{SLOW_REREAD, WakeReason, Watch};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tracing::{info, warn};
 
 #[derive(Debug)]
@@ -109,8 +109,7 @@ impl Supervisor<'_> {
             return;
         }
         let at = now();
-        // Each check has its own time limit, so this deadline only has to be later than that limit.
-        self.checks.run_due(at, at + Duration::from_secs(3600));
+        self.checks.run_due(at, &|| self.sources.view().pod_ip());
         if self.checks.pending().is_empty() {
             self.reporter.refresh(&self.sources.view(), true);
         }
@@ -133,7 +132,7 @@ impl Supervisor<'_> {
         let next = [limit, self.child.due(), self.checks.next_due(), next_read].into_iter().flatten().min();
         let pause = next.map(|at| at.saturating_duration_since(now()));
         let mut set = vec![PollFd::new(self.signals, PollFlags::IN)];
-        set.extend(self.checks.poll_fd());
+        set.extend(self.checks.poll_fds());
         if let Some(watch) = &mut self.watch {
             return watch.wait(pause.unwrap_or(SLOW_REREAD), set);
         }

@@ -89,21 +89,28 @@ fn startup_probe_of_a_gate_passes_once_in_each_incarnation() {
         r#"[{"name":"api","mode":"entrypoint","startupProbe":{"grpc":{"port":1}},"readinessProbe":{"tcpSocket":{"port":2}}},
         {"name":"web","mode":"none","startupProbe":{"grpc":{"port":3}}}]"#,
     );
-    let passed = |pod: &mut PodModel| {
+    let result = |pod: &mut PodModel| {
         pod.update_snapshot(now());
-        pod.published.as_ref().unwrap().startup_passed.get("api").cloned()
+        pod.published.as_ref().unwrap().startup.get("api").cloned()
     };
+    let passed = || Some(("t1".to_owned(), true));
     let gate = |ticket: &str, gate| Report { ticket: Some(ticket.to_owned()), gate: Some(gate), ..report() };
     pod.receive_report("api", Some(gate("t1", GateState::Opened)));
-    assert_eq!((pod.state_of("api"), passed(&mut pod)), (State::Started, None));
+    assert_eq!((pod.state_of("api"), result(&mut pod)), (State::Started, None));
     for name in ["api", "web"] {
         pod.on_probe(name, ProbeVerdict::StartupPassed, true, now());
     }
-    assert_eq!((pod.state_of("api"), passed(&mut pod)), (State::Started, Some("t1".to_owned())));
+    assert_eq!((pod.state_of("api"), result(&mut pod)), (State::Started, passed()));
     pod.on_probe("api", ProbeVerdict::Passed, true, now());
-    assert_eq!((pod.state_of("api"), passed(&mut pod)), (State::Ready, Some("t1".to_owned())));
+    assert_eq!((pod.state_of("api"), result(&mut pod)), (State::Ready, passed()));
     pod.on_probe("api", ProbeVerdict::Failing, false, now());
-    assert_eq!(passed(&mut pod).as_deref(), Some("t1"));
+    assert_eq!(result(&mut pod), passed());
     pod.receive_report("api", Some(gate("t2", GateState::Waiting)));
-    assert_eq!((pod.state_of("api"), passed(&mut pod)), (State::Waiting, None));
+    assert_eq!((pod.state_of("api"), result(&mut pod)), (State::Waiting, None));
+    // A startupProbe that has failed too often is final, because the kubelet then restarts the container.
+    pod.receive_report("api", Some(gate("t2", GateState::Opened)));
+    for verdict in [ProbeVerdict::StartupFailed, ProbeVerdict::Passed] {
+        pod.on_probe("api", verdict, verdict == ProbeVerdict::Passed, now());
+        assert_eq!((pod.state_of("api"), result(&mut pod)), (State::Started, Some(("t2".to_owned(), false))));
+    }
 }

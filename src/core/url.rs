@@ -1,14 +1,15 @@
 //! Parses the subset of URLs that a probe and its redirects need. The parser follows Go's `net/url`, which the kubelet
 //! uses.
 
+/// URL of a probe, a hook or a redirect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Url {
+pub struct Url {
     /// Scheme in lowercase.
-    pub(super) scheme: String,
+    pub scheme: String,
     /// Host name or IP address, without brackets.
-    pub(super) host: String,
+    pub host: String,
     /// Host and port as written, for the `Host` header.
-    pub(super) authority: String,
+    pub authority: String,
     port: Option<u16>,
     /// Path, percent-encoded. Empty or with a leading slash.
     path: String,
@@ -27,7 +28,7 @@ struct Reference {
 
 impl Url {
     /// Returns the URL of a probe. A scheme or host in `path` is ignored.
-    pub(super) fn for_probe(scheme: &str, host: &str, port: u16, path: &str) -> Url {
+    pub fn for_probe(scheme: &str, host: &str, port: u16, path: &str) -> Url {
         // Like the kubelet, treat an invalid reference as a path that must be encoded.
         let reference = Reference::parse(path)
             .unwrap_or_else(|| Reference { path: percent_encode(path, b"%?#"), ..Default::default() });
@@ -35,7 +36,7 @@ impl Url {
         Url {
             scheme: scheme.to_ascii_lowercase(),
             host: host.to_owned(),
-            authority: super::authority(host, port),
+            authority: authority(host, port),
             port: Some(port),
             path: if path.is_empty() || path.starts_with('/') { path } else { format!("/{path}") },
             query: reference.query,
@@ -44,7 +45,7 @@ impl Url {
 
     /// Resolves the `Location` header `text` of a response from `self`. Returns the target, and true if `text` is an
     /// absolute URL; `None` if `text` is invalid.
-    pub(super) fn join(&self, text: &str) -> Option<(Url, bool)> {
+    pub fn join(&self, text: &str) -> Option<(Url, bool)> {
         let reference = Reference::parse(text)?;
         if reference.scheme.is_none() && reference.authority.is_none() {
             let (path, query) = if reference.path.is_empty() {
@@ -72,12 +73,12 @@ impl Url {
     }
 
     /// Returns the port, by default the standard port of the scheme.
-    pub(super) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port.unwrap_or(if self.scheme == "https" { 443 } else { 80 })
     }
 
     /// Returns path and query, as in a request line.
-    pub(super) fn target(&self) -> String {
+    pub fn target(&self) -> String {
         let path = if self.path.is_empty() { "/" } else { &self.path };
         match &self.query {
             Some(query) => format!("{path}?{query}"),
@@ -115,6 +116,11 @@ impl Reference {
             query: query.map(|query| percent_encode(query, b"")),
         })
     }
+}
+
+/// Returns host and port as in a URL.
+pub fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// Returns the host without brackets, and the port; an empty port counts as no port.
