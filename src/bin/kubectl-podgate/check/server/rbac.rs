@@ -2,6 +2,7 @@
 
 use super::policy::{OWN_POD, check_policy};
 use crate::cluster::{Cluster, ClusterError};
+use podgate::core::text::command_line;
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 use serde_json::json;
@@ -74,7 +75,8 @@ pub(crate) fn lacks_verbs(
 ) -> Option<Finding> {
     let lacks =
         format!("the service account {account} in {namespace} lacks permissions for Pods ({})", missing.join(", "));
-    let bind = format!("bind podgate's role to the account: kubectl podgate install --namespaces {namespace}");
+    let install = command_line(&["kubectl", "podgate", "install", "--namespaces", namespace]);
+    let bind = format!("bind podgate's role to the account: {install}");
     let at = Place::root().to("spec").to("serviceAccountName");
     if missing.contains(&"watch") && !needs_role.is_empty() {
         let what = format!(

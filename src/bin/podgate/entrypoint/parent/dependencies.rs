@@ -70,8 +70,11 @@ impl Dependencies {
     /// kubelet restarts a failed container, and that container still needs the command.
     fn have_exited(&mut self, snapshot: &Snapshot, now: Instant) -> bool {
         let state = |name: &String| snapshot.states.get(name).copied();
-        let may_be_over =
-            |name: &String| state(name).is_some_and(State::has_ended) && !snapshot.restarting.contains(name);
+        // A container whose gate has ended for good is before its start.
+        let may_be_over = |name: &String| {
+            let has_ended = state(name).is_some_and(State::has_ended) || snapshot.has_ended_for_good(name);
+            has_ended && !snapshot.restarting.contains(name)
+        };
         if !self.stop_after.iter().all(may_be_over) {
             self.ended_at = None;
             return false;
