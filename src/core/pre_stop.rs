@@ -10,8 +10,9 @@ use crate::core::until::{WaitCondition, WantedState};
 use crate::core::words::words;
 use std::time::Duration;
 
-/// Time limit for detecting that the whole pod stops.
-pub const STOP_SIGN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time limit for detecting that the whole pod stops. On a busy node, for example when all pods of the node stop, the
+/// runtime can start the hooks of one pod more than a second apart.
+pub const STOP_SIGN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Decision of a preStop hook.
 #[derive(Debug, Clone, PartialEq, Eq)]

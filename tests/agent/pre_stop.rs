@@ -69,7 +69,7 @@ fn exited_and_unstarted_containers_are_not_waited_for() {
 }
 
 #[test]
-fn at_a_single_restart_the_hook_returns_after_one_second() {
+fn at_a_single_restart_the_hook_returns_without_a_sign() {
     let scene = running_pod();
     let run = scene.pre_stop().flag("until", "api").run();
     run.assert_released();
@@ -232,11 +232,14 @@ fn a_port_with_a_full_backlog_is_not_closed() {
 }
 
 #[test]
-fn no_condition_and_no_command_is_a_usage_error() {
-    running_pod()
-        .pre_stop()
-        .run()
-        .assert_failed(64, "nothing to do; use --until CONTAINER, --check-closed, --then or --tether");
+fn hook_without_conditions_only_reports_the_stop() {
+    let scene = running_pod();
+    scene.pre_stop().run().assert_released();
+    assert_eq!(stopping(&scene), PreStopState::Finished);
+}
+
+#[test]
+fn wrong_value_is_a_usage_error() {
     for (flag, value, message) in [
         ("until", "api=Ready", "write api=Exited"),
         ("check-closed", "http://127.0.0.1/", "only ports are supported"),
@@ -252,7 +255,7 @@ fn no_condition_and_no_command_is_a_usage_error() {
 }
 
 #[test]
-fn without_a_board_the_hook_returns_after_one_second() {
+fn without_a_board_the_hook_returns_without_a_sign() {
     for prepare in [|_: &Scene| {}, |s: &Scene| std::fs::remove_dir(&s.board).unwrap()] {
         let scene = Scene::new();
         prepare(&scene);

@@ -147,7 +147,12 @@ fn sidecar_list_matches_the_containers() {
             if mode == Mode::Entrypoint || !conditions.is_empty() {
                 assert_eq!(entry.until, conditions, "{file}: {name}");
             }
-            assert_eq!(entry.pre_stop, line(&hook(container, "preStop"), "pre-stop").is_some(), "{file}: {name}");
+            let pre_stop = line(&hook(container, "preStop"), "pre-stop");
+            assert_eq!(entry.pre_stop, pre_stop.is_some(), "{file}: {name}");
+            // The start of the other container's hook is the sign that the whole Pod stops.
+            for other in pre_stop.iter().flat_map(|hook| hook.values("--until")) {
+                assert!(entries.iter().any(|one| one.name == *other && one.pre_stop), "{file}: {name}, {other}");
+            }
             // The sidecar's list has the original probes.
             let mut before = list(&original["spec"], "initContainers").chain(list(&original["spec"], "containers"));
             let before = before.find(|one| one["name"] == name.as_str()).expect("the container");
@@ -301,16 +306,14 @@ fn startup_probe_outlasts_the_gate() {
 fn users_sleep_hook_is_kept() {
     let template = super::corpus::templates("hooks-sleep.yaml").remove(0);
     let done = super::injected(&template).value;
-    let (db, app) = (&done["spec"]["containers"][0], &done["spec"]["containers"][1]);
-    let line = |which: &str| AgentCommand::parse(&hook(db, which)).expect("a command line of the agent");
-    let then = |which: &str| line(which).values("--then").concat();
-    assert_eq!(then("postStart"), r#"["/podgate/bin/podgate","sleep","2s"]"#);
-    assert_eq!(then("preStop"), r#"["/podgate/bin/podgate","sleep","10s"]"#);
-    assert_eq!(line("preStop").values("--then-timeout"), ["11s"], "the wait must leave enough time for the sleep");
-    // The preStop hook of app leaves the tether by which db learns that app has stopped.
-    let then =
-        AgentCommand::parse(&hook(app, "preStop")).expect("a command line of the agent").values("--then").concat();
-    assert_eq!(then, r#"["/podgate/bin/podgate","sleep","5s"]"#);
+    let [db, app, other] = [0, 1, 2].map(|at| &done["spec"]["containers"][at]);
+    let line = |of, which: &str| AgentCommand::parse(&hook(of, which)).expect("a command line of the agent");
+    let then = |of, which: &str| line(of, which).values("--then").concat();
+    assert_eq!(then(db, "postStart"), r#"["/podgate/bin/podgate","sleep","2s"]"#);
+    assert_eq!(then(db, "preStop"), r#"["/podgate/bin/podgate","sleep","10s"]"#);
+    assert_eq!(line(db, "preStop").values("--then-timeout"), ["11s"], "the wait must leave enough time for the sleep");
+    assert_eq!(then(app, "preStop"), r#"["/podgate/bin/podgate","sleep","5s"]"#);
+    assert_eq!(other, &template["spec"]["containers"][2]);
     let record = done["metadata"]["annotations"]["podgate.io/injected"].as_str().expect("a record");
     assert!(!record.contains("sleep"), "the record must not store data that can be derived: {record}");
 }

@@ -78,7 +78,7 @@ fn chain_of_held_containers_starts_in_order() {
 }
 
 /// A container that was held for 90 s must start soon after its release. A future kubelet could put held containers
-/// into a back-off, which would be 80 s long by then.
+/// into a back-off (kubernetes#142033), which would be 80 s long by then.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn container_held_for_90_s_has_no_back_off() {
@@ -87,7 +87,7 @@ fn container_held_for_90_s_has_no_back_off() {
     sleep(Duration::from_secs(90));
     make_ready(&run);
     let took = release_time(&run);
-    assert!((0.0..4.0 * FIRST_BACK_OFF_MS).contains(&took), "released {took:.0} ms after Ready");
+    assert!((0.0..12_000.0).contains(&took), "released {took:.0} ms after Ready");
     scene.report(&format!("released {took:.0} ms after Ready"));
 }
 

@@ -1,13 +1,15 @@
 //! Tests of `podgate opened`. While a gate waits, the kubelet treats the container as running. A startupProbe with
 //! `podgate opened` disables the container's other probes until the gate opens.
 
-use crate::clock::eventually;
+use crate::clock::{eventually, wall_ms};
 use crate::cluster::{minor_version, restart_kubelet};
 use crate::node_logs::NodeLogs;
 use crate::orders::gated_chain_containers;
 use crate::pod::{Container, Pod, server};
+use crate::scenario_hold::make_ready;
 use crate::scenario_stop::{delete, log_of};
 use crate::scene::Scene;
+use crate::watch::ObservedPod;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
@@ -168,7 +170,7 @@ fn alone_or_waiting_probe_survives_a_kubelet_restart() {
     let run = scene.create(&Pod::new("opened-kubelet", [db, api, web]));
     let start = run.wait_for_start("web", 1);
     // The kubelet keeps the wrong probe result only for containers older than 10 s.
-    eventually("the containers are older than 10 s", 30, || (crate::clock::wall_ms() - start > 11_000.0).then_some(()));
+    eventually("the containers are older than 10 s", 30, || (wall_ms() - start > 11_000.0).then_some(()));
     restart_kubelet();
     let up = run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);
@@ -198,4 +200,53 @@ fn killed_probe_is_started_again() {
     for name in ["db", "api", "web"] {
         assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
     }
+}
+
+/// Restarts `api` by `signal` while `db` is down. Up to Kubernetes 1.37, the kubelet can treat the startupProbe of a
+/// container that it has just restarted as passed (kubernetes#141155), so an impatient livenessProbe can kill the
+/// waiting gate. The kubelet must not do so again and again.
+fn assert_gate_survives_a_restart(name: &str, signal: &str) {
+    let scene = Scene::shared(name);
+    if !Scene::can_inject_faults(name) {
+        return;
+    }
+    scene.grant_pod_access();
+    let http = json!({"httpGet": {"path": "/", "port": 8002}, "periodSeconds": 1, "failureThreshold": 1});
+    let api = server("api").http(8002).gate(&["--until", "db"]).with(json!({"livenessProbe": http}));
+    let db = server("db").http(8001).args(&["--ready-on-signal"]).gate(&[]);
+    let run = scene.create(&Pod::new(name, [db, api]));
+    make_ready(&run);
+    run.wait_until_up();
+    run.signal("db", "KILL");
+    run.wait_for_start("db", 2);
+    run.signal("api", signal);
+    let restarts = |seen: &ObservedPod| seen.kubelet_status("api")["restartCount"].as_u64().unwrap_or_default();
+    let waits = |seen: &ObservedPod| {
+        let status = seen.kubelet_status("api");
+        restarts(seen) > 0 && status["state"]["running"].is_object() && status["started"] == false
+    };
+    // The gate waits for ten times as long as the livenessProbe allows.
+    let waiting = eventually("the gate of api waits", 120, || {
+        run.watch.last().filter(|seen| waits(seen) && wall_ms() - seen.at > 10_000.0)
+    });
+    let (killed, seen) = (restarts(&waiting) - 1, run.watch.len());
+    make_ready(&run);
+    let up = run.watch.wait_from(seen, "api is up again", 120, ObservedPod::is_up);
+    run.assert_order(&["db", "api"]);
+    scene.report(&format!("the livenessProbe killed the waiting gate {killed} times on 1.{}", minor_version()));
+    assert_eq!(restarts(&up), restarts(&waiting));
+    assert!(killed <= 2, "{killed}");
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn gate_survives_a_restart_after_an_exit() {
+    assert_gate_survives_a_restart("opened-exit", "USR1");
+}
+
+/// The suspended program fails its livenessProbe, so the kubelet kills and restarts the container in one sync.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn gate_survives_a_restart_by_the_liveness_probe() {
+    assert_gate_survives_a_restart("opened-liveness", "STOP");
 }

@@ -69,8 +69,11 @@ fn other_requests_pass_unchanged() {
     unlabeled["metadata"]["labels"] = json!({});
     let mut mirror = pod();
     mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
-    let mut subresource = review(&pod());
-    subresource["request"]["subResource"] = "ephemeralcontainers".into();
+    let subresource = |name: &str| {
+        let mut review = review(&pod());
+        review["request"]["subResource"] = name.into();
+        review
+    };
     for review in [
         with("/request/kind/kind", json!("Deployment")),
         with("/request/kind/group", json!("example.com")),
@@ -78,7 +81,8 @@ fn other_requests_pass_unchanged() {
         with("/request/operation", json!("UPDATE")),
         with("/request/object", json!(null)),
         with("/request/object", json!("a pod")),
-        subresource,
+        subresource("ephemeralcontainers"),
+        subresource("dynamic"),
         review(&disabled),
         review(&unlabeled),
         review(&mirror),

@@ -44,7 +44,7 @@ pub(crate) fn run(server: Server) -> ExitCode {
 /// Serves until a signal or the exit time ends the server. Returns the exit code.
 async fn serve(server: Server) -> io::Result<u8> {
     let start = now();
-    let (exit_code, ignore_term) = (server.exit_code, server.ignore_term);
+    let (exit_code, ignore_term, term_delay) = (server.exit_code, server.ignore_term, server.term_delay);
     let mut term = signal(SignalKind::terminate())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
     let exit = server.exit_after.filter(|_| {
@@ -70,6 +70,7 @@ async fn serve(server: Server) -> io::Result<u8> {
             () = received(&mut term) => {
                 log("term", if ignore_term { "ignored" } else { "" });
                 if !ignore_term {
+                    sleep_until(now() + term_delay).await;
                     return Ok(0);
                 }
             }

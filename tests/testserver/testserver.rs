@@ -106,6 +106,9 @@ struct Server {
     /// Keep running after SIGTERM
     #[arg(long)]
     ignore_term: bool,
+    /// Exit only this long after SIGTERM
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    term_delay: Duration,
     /// Attack the other containers: bell, fill, links, lies, locks; repeatable
     #[arg(long, value_name = "ATTACK")]
     hostile: Vec<hostile::Attack>,

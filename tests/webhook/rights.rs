@@ -58,10 +58,12 @@ fn outage_affects_only_pods_with_podgates_keys() {
         assert!(prefix.ends_with(".podgate.io/"), "the condition does not match {prefix}");
     }
     assert!(keys::POD_KEYS.iter().chain([&keys::INJECT]).all(|key| key.starts_with("podgate.io/")));
-    assert_eq!(
-        webhook["rules"],
-        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}])
-    );
+    let rule = |operation: &str, resource: &str| {
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource],
+            "scope": "Namespaced"})
+    };
+    assert_eq!(webhook["rules"], json!([rule("CREATE", "pods"), rule("UPDATE", "pods/dynamic")]));
+    assert_eq!(condition("creation"), "request.operation == 'CREATE'");
     assert_eq!((&webhook["reinvocationPolicy"], &webhook["sideEffects"]), (&json!("IfNeeded"), &json!("None")));
     assert!(webhook["timeoutSeconds"].as_u64().unwrap() <= 5);
     let service = &webhook["clientConfig"]["service"];
@@ -76,9 +78,11 @@ fn policy_denies_pods_with_unknown_containers() {
     assert_eq!(policy["failurePolicy"], "Fail");
     assert_eq!(
         policy["matchConstraints"]["resourceRules"],
-        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}])
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]},
+               {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/dynamic"]}])
     );
-    assert!(policy.get("matchConditions").is_none(), "no Pod is excluded");
+    let creation = json!([{"name": "creation", "expression": "request.operation == 'CREATE'"}]);
+    assert_eq!(policy["matchConditions"], creation, "no new Pod is excluded");
     let (key, validation) = (keys::UNKNOWN_CONTAINERS, &policy["validations"][0]);
     assert_eq!(validation["expression"], format!("!('{key}' in object.metadata.?annotations.orValue({{}}))"));
     assert_eq!(validation["messageExpression"], format!("'podgate - ' + object.metadata.annotations['{key}']"));

@@ -9,8 +9,9 @@ const REJECTED: [&str; 4] = ["ephemeral.yaml", "hook-refused.yaml", "name-taken.
 
 /// Manifests that `uninject` restores with the same values in another layout. The causes are a hook in flow style, an
 /// alias, and an empty null.
-const REFORMATTED: [&str; 12] = [
+const REFORMATTED: [&str; 13] = [
     "anchors.yaml",
+    "daemonset-host.yaml",
     "deployment-three-tiers.yaml",
     "hooks-exec.yaml",
     "hooks-http.yaml",

@@ -138,10 +138,13 @@ impl ContainerLines<'_> {
         for one in outlives {
             line.add_flag("--until", one);
         }
+        // Without a gate and a postStart hook, the preStop hook must take the tether.
         if self.planned.needs_tether() && !self.planned.has_hook() {
             line.add_switch("--tether");
         }
-        line.add_flag("--grace", compact_duration(grace));
+        if !outlives.is_empty() || then.is_some() {
+            line.add_flag("--grace", compact_duration(grace));
+        }
         if logs {
             line.add_flag("--log-to", "/proc/1/fd/2");
         }

@@ -94,19 +94,13 @@ fn agent_command(words: &[&str]) -> String {
     json!([&[agent_path().as_str()], words].concat()).to_string()
 }
 
-/// Returns a command that does nothing and runs in any image. The hook needs no real command, because its start already
-/// signals that the Pod stops.
-pub(super) fn no_op() -> ThenCommand {
-    ThenCommand { command: agent_command(&["version"]), duration: Some(Duration::ZERO) }
-}
-
 /// Extracts the user's hook from `--then` in podgate's hook `line`; `None` if `line` contains no hook of the user.
 pub(super) fn wrapped_hook(line: &AgentCommand) -> Option<Value> {
     let words: Vec<String> = parse_json(line.values("--then").first()?)?;
     if words.first() != Some(&agent_path()) {
         return Some(json!({"exec": {"command": words}}));
     }
-    // Any other command of the agent is a no-op, or replaces an httpGet that the record contains.
+    // Any other command of the agent replaces an httpGet that the record contains.
     let [_, sleep, time] = words.as_slice() else { return None };
     let seconds: u64 = time.strip_suffix('s').filter(|_| sleep == "sleep")?.parse().ok()?;
     Some(json!({"sleep": {"seconds": seconds}}))

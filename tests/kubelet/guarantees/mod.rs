@@ -9,6 +9,7 @@ mod node;
 mod rounds;
 pub(crate) mod sidecar;
 mod start;
+mod stop;
 mod table;
 
 use crate::cluster::minor_version;
@@ -24,24 +25,21 @@ struct Row {
     title: &'static str,
     /// True if the fault affects all Pods of the node, so that the test must run alone.
     alone: bool,
-    /// Expected outcome in post-start mode. The other modes always keep the order.
-    post_start: Order,
+    /// Modes in which the order is lost. The other modes keep the order.
+    lost_in: &'static [Mode],
     /// Injects the fault and measures the cell.
     fault: fn(&CellSetup<'_>) -> Cell,
 }
 
 impl Row {
     fn expected_order(&self, mode: Mode) -> Order {
-        match mode {
-            Mode::PostStart => self.post_start,
-            Mode::Entrypoint | Mode::Hold => Order::Kept,
-        }
+        if self.lost_in.contains(&mode) { Order::Lost } else { Order::Kept }
     }
 }
 
 /// Measures one cell, compares it with the expected outcome, and saves it for the tables.
 fn measure(id: &str, mode: Mode) {
-    let row = ROWS.iter().find(|row| row.id == id).expect("a row of the table");
+    let row = START_ROWS.iter().chain(STOP_ROWS).find(|row| row.id == id).expect("a row of the table");
     let name = format!("{}-{}", id.replace('_', "-"), &mode.name()[..1]);
     if mode == Mode::Hold && minor_version() < 35 {
         return Cell::not_here().save(minor_version(), id, mode);
@@ -53,7 +51,9 @@ fn measure(id: &str, mode: Mode) {
         true => Scene::exclusive(&name).expect("a test cluster"),
         false => Scene::shared(&name),
     };
-    scene.grant_pod_access();
+    if id != "stop_without_role" {
+        scene.grant_pod_access();
+    }
     let setup = CellSetup { scene: &scene, mode, expected_order: row.expected_order(mode) };
     let cell = (row.fault)(&setup);
     scene.report(&format!("{mode:?}: {cell}"));
@@ -101,33 +101,44 @@ macro_rules! cells {
     };
 }
 
-/// Defines the rows and their tests.
+/// Defines the rows of a table and their tests.
 macro_rules! rows {
-    ($($id:ident: $title:literal, alone: $alone:tt, post_start: $post_start:ident, $fault:path;)*) => {
-        const ROWS: &[Row] = &[$(Row {
-            id: stringify!($id), title: $title, alone: $alone, post_start: Order::$post_start, fault: $fault,
+    ($table:ident: $($id:ident: $title:literal, alone: $alone:tt, lost_in: [$($mode:ident),*], $fault:path;)*) => {
+        const $table: &[Row] = &[$(Row {
+            id: stringify!($id), title: $title, alone: $alone, lost_in: &[$(Mode::$mode),*], fault: $fault,
         }),*];
         $(cells!(alone: $alone, $id);)*
     };
 }
 
-rows! {
-    crash_before_ready: "`db` crashes before it is Ready", alone: false, post_start: Lost, start::crash_before_ready;
-    crash_after_ready: "`db` crashes after it was Ready, before `web` starts", alone: false, post_start: Lost, start::crash_after_ready;
-    waiter_killed: "The waiting hook or gate is killed", alone: false, post_start: Lost, start::waiter_killed;
-    time_limit: "The time limit passes", alone: false, post_start: Lost, start::time_limit;
-    kubelet_restarted: "The kubelet restarts", alone: true, post_start: Lost, node::kubelet_restarted;
-    kubelet_restarted_exec: "The kubelet restarts, and only the kubelet can probe `db` (exec probe)", alone: true, post_start: Lost, node::kubelet_restarted_with_exec_probe;
-    containerd_restarted: "containerd restarts", alone: true, post_start: Lost, node::containerd_restarted;
-    sidecar_killed: "The sidecar is killed", alone: false, post_start: Kept, sidecar::killed;
-    sidecar_out_of_memory: "The sidecar is killed because it is out of memory", alone: false, post_start: Kept, sidecar::out_of_memory;
-    api_away: "The API server is down during the whole start", alone: true, post_start: Kept, node::api_away;
-    sandbox_killed: "The sandbox dies, and all containers restart", alone: false, post_start: Kept, rounds::sandbox_killed;
-    host_network: "The sandbox dies in a Pod on the host network", alone: false, post_start: Kept, rounds::host_network;
-    restart_all: "A `RestartAllContainers` rule restarts all containers", alone: false, post_start: Kept, rounds::restart_all;
-    reboot: "The node reboots, and the annotations of the previous boot remain", alone: true, post_start: Kept, node::reboot;
-    board_full: "The volumes of the board and of the reports are full", alone: false, post_start: Kept, sidecar::board_full;
-    tampered: "A container that runs as root tampers with the bell and the reports", alone: false, post_start: Kept, sidecar::tampered;
-    clock_steps: "The wall clock steps forward and back by an hour", alone: false, post_start: Kept, clock::clock_steps;
-    deleted: "The Pod is deleted, at each stage of the start", alone: false, post_start: Lost, deletion::deleted_at_each_stage;
+rows! { START_ROWS:
+    crash_before_ready: "`db` crashes before it is Ready", alone: false, lost_in: [PostStart], start::crash_before_ready;
+    crash_after_ready: "`db` crashes after it was Ready, before `web` starts", alone: false, lost_in: [PostStart], start::crash_after_ready;
+    waiter_killed: "The waiting hook or gate is killed", alone: false, lost_in: [PostStart], start::waiter_killed;
+    time_limit: "The time limit passes", alone: false, lost_in: [PostStart], start::time_limit;
+    kubelet_restarted: "The kubelet restarts", alone: true, lost_in: [PostStart], node::kubelet_restarted;
+    kubelet_restarted_exec: "The kubelet restarts, and only the kubelet can probe `db` (exec probe)", alone: true, lost_in: [PostStart], node::kubelet_restarted_with_exec_probe;
+    containerd_restarted: "containerd restarts", alone: true, lost_in: [PostStart], node::containerd_restarted;
+    sidecar_killed: "The sidecar is killed", alone: false, lost_in: [], sidecar::killed;
+    sidecar_out_of_memory: "The sidecar is killed because it is out of memory", alone: false, lost_in: [], sidecar::out_of_memory;
+    api_away: "The API server is down during the whole start", alone: true, lost_in: [], node::api_away;
+    sandbox_killed: "The sandbox dies, and all containers restart", alone: false, lost_in: [], rounds::sandbox_killed;
+    host_network: "The sandbox dies in a Pod on the host network", alone: false, lost_in: [], rounds::host_network;
+    restart_all: "A `RestartAllContainers` rule restarts all containers", alone: false, lost_in: [], rounds::restart_all;
+    reboot: "The node reboots, and the annotations of the previous boot remain", alone: true, lost_in: [], node::reboot;
+    board_full: "The volumes of the board and of the reports are full", alone: false, lost_in: [], sidecar::board_full;
+    tampered: "A container that runs as root tampers with the bell and the reports", alone: false, lost_in: [], sidecar::tampered;
+    clock_steps: "The wall clock steps forward and back by an hour", alone: false, lost_in: [], clock::clock_steps;
+    deleted: "The Pod is deleted, at each stage of the start", alone: false, lost_in: [PostStart], deletion::deleted_at_each_stage;
+}
+
+rows! { STOP_ROWS:
+    stop_evicted: "The API deletes the Pod, here by an eviction (drain of a node)", alone: false, lost_in: [], stop::evicted;
+    stop_without_role: "The same, and the sidecar does not have the role `podgate-sidecar`", alone: false, lost_in: [], stop::evicted;
+    stop_api_frozen: "The same, and the API server then does not answer", alone: true, lost_in: [], stop::api_frozen;
+    stop_deadline: "`activeDeadlineSeconds` passes", alone: false, lost_in: [], stop::deadline;
+    stop_api_away: "`activeDeadlineSeconds` passes while the API server is down", alone: true, lost_in: [], stop::deadline_without_api;
+    stop_short: "The kubelet evicts the Pod, and gives it 1 s", alone: false, lost_in: [PostStart, Entrypoint, Hold], stop::evicted_by_the_kubelet;
+    stop_hook_killed: "The hook of `api` is killed while it waits for `web`", alone: false, lost_in: [PostStart, Entrypoint, Hold], stop::hook_killed;
+    stop_term_ignored: "`web` ignores SIGTERM", alone: false, lost_in: [PostStart, Entrypoint, Hold], stop::term_ignored;
 }

@@ -1,10 +1,11 @@
-//! Writes the tables of `docs/guarantees.md`: one table for each mode, followed by the details of each row.
+//! Writes the tables of `docs/guarantees.md`: one table for each mode, and one for the stop of the Pod. The details of
+//! each row follow.
 //!
-//! `cells.jsonl` has the cells of the last `make guarantees`. The tables are generated from that file, so a test
-//! without a cluster can check the page.
+//! `cells.jsonl` has the last measured cells. The tables are generated from that file, so a test without a cluster can
+//! check the page.
 
-use super::ROWS;
 use super::cell::{Cell, Mode, Order, VERSIONS};
+use super::{Row, START_ROWS, STOP_ROWS};
 use crate::cluster::ROOT;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -73,6 +74,23 @@ const NOTES: &[(&[&str], &[Mode], &str)] = &[
         &[Mode::PostStart],
         "The kubelet starts the remaining containers of its list. They run for milliseconds and then receive SIGTERM.",
     ),
+    (
+        &["stop_short"],
+        &Mode::ALL,
+        "The Pod has written more to an `emptyDir` than its `sizeLimit`. In this case, and if the node is out of memory \
+         or disk space, the kubelet ends all hooks after 1 s.",
+    ),
+    (
+        &["stop_hook_killed"],
+        &Mode::ALL,
+        "The kubelet sends SIGTERM as soon as a hook has ended. The hook of `db` still waits for `api` and `web`.",
+    ),
+    (
+        &["stop_term_ignored"],
+        &Mode::ALL,
+        "Each hook waits until its time limit, so `api` and `db` still stop one after the other. The kubelet kills `web` \
+         at the end of the grace period.",
+    ),
 ];
 
 /// A cell with its row, mode and version of Kubernetes. Stored as one line of `cells.jsonl`.
@@ -84,6 +102,9 @@ struct StoredCell {
     #[serde(flatten)]
     cell: Cell,
 }
+
+/// Mode and minor version of Kubernetes of one column of a table.
+type Column = (Mode, u32);
 
 /// The cells of all tables.
 struct Cells(Vec<StoredCell>);
@@ -101,16 +122,17 @@ impl Cells {
         Cells(text.lines().map(parse).collect())
     }
 
-    /// Reads the cells that the last runs measured. Panics if a cell is missing.
-    fn measured() -> Cells {
+    /// Returns the stored cells, with those replaced that the last runs measured. Omits cells without a row.
+    fn with_measured(self) -> Cells {
         let mut cells = Vec::new();
-        for row in ROWS {
-            for mode in Mode::ALL {
-                cells.extend(VERSIONS.map(|minor| StoredCell {
+        for row in START_ROWS.iter().chain(STOP_ROWS) {
+            for (mode, minor) in columns(&Mode::ALL) {
+                let measured = Cell::load(minor, row.id, mode);
+                cells.extend(measured.or_else(|| self.get(row.id, (mode, minor)).cloned()).map(|cell| StoredCell {
                     row: row.id.to_owned(),
                     mode: mode.name().to_owned(),
                     kubernetes: version(minor),
-                    cell: Cell::load(minor, row.id, mode),
+                    cell,
                 }));
             }
         }
@@ -123,28 +145,41 @@ impl Cells {
         fs::write(&path, self.0.iter().map(line).collect::<String>()).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
-    /// Asserts that each cell has the outcome that its test requires, and that the newest Kubernetes has every cell.
-    fn assert_expected(&self) {
-        assert_eq!(self.0.len(), ROWS.len() * Mode::ALL.len() * VERSIONS.len(), "a cell without a row");
-        for row in ROWS {
-            for mode in Mode::ALL {
-                let orders = VERSIONS.map(|minor| self.get(row.id, mode, minor).order);
-                let expected = row.expected_order(mode);
-                assert!(orders.iter().all(|order| [expected, Order::NotHere].contains(order)), "{}, {mode:?}", row.id);
-                assert_eq!(orders.last(), Some(&expected), "{}, {mode:?}", row.id);
+    /// Asserts that each cell has the outcome that its test requires, and that each mode is measured on a version of
+    /// Kubernetes that has the features of every row.
+    fn assert_expected(&self, rows: &[Row], columns: &[Column]) {
+        for row in rows {
+            for column in columns {
+                let order = self.get(row.id, *column).expect("a complete column").order;
+                let expected = row.expected_order(column.0);
+                assert!([expected, Order::NotHere].contains(&order), "{}, {column:?}: {order:?}", row.id);
+            }
+            for mode in Mode::ALL.into_iter().filter(|mode| columns.iter().any(|column| column.0 == *mode)) {
+                let newest = columns.iter().rfind(|column| column.0 == mode).expect("a column");
+                let order = self.get(row.id, *newest).map(|cell| cell.order);
+                assert_ne!(order, Some(Order::NotHere), "{}, {mode:?}", row.id);
             }
         }
     }
 
-    fn get(&self, row: &str, mode: Mode, minor: u32) -> &Cell {
+    fn get(&self, row: &str, (mode, minor): Column) -> Option<&Cell> {
         let kubernetes = version(minor);
         let mut cells = self.0.iter().filter(|c| c.row == row && c.mode == mode.name() && c.kubernetes == kubernetes);
-        match (cells.next(), cells.next()) {
-            (Some(found), None) => &found.cell,
-            (None, _) => panic!("{row}, {}, {kubernetes}: no cell; run 'make guarantees'", mode.name()),
-            (Some(_), Some(_)) => panic!("{row}, {}, {kubernetes}: more than one cell", mode.name()),
-        }
+        let found = cells.next().map(|found| &found.cell);
+        assert!(cells.next().is_none(), "{row}, {}, {kubernetes}: more than one cell", mode.name());
+        found
     }
+
+    /// Returns the columns of a table: the versions for which each row has a cell in each of the modes.
+    fn columns(&self, rows: &[Row], modes: &[Mode]) -> Vec<Column> {
+        let is_complete =
+            |minor: u32| modes.iter().all(|mode| rows.iter().all(|row| self.get(row.id, (*mode, minor)).is_some()));
+        columns(modes).filter(|(_, minor)| is_complete(*minor)).collect()
+    }
+}
+
+fn columns(modes: &[Mode]) -> impl Iterator<Item = Column> {
+    modes.iter().flat_map(|mode| VERSIONS.map(|minor| (*mode, minor)))
 }
 
 fn version(minor: u32) -> String {
@@ -160,35 +195,43 @@ fn symbol(order: Order) -> &'static str {
     }
 }
 
-/// Formats the table of one mode, followed by the list of details.
-fn section(cells: &Cells, mode: Mode) -> String {
-    let versions = VERSIONS.map(version).join(" | ");
-    let mut table = format!("| what breaks | {versions} |\n|---|{}\n", ":---:|".repeat(VERSIONS.len()));
+/// Formats a table with these columns, followed by the list of details.
+fn section(cells: &Cells, rows: &[Row], columns: &[Column]) -> String {
+    let titles = columns.iter().map(|column| title(*column, columns)).collect::<Vec<_>>().join(" | ");
+    let mut table = format!("| what breaks | {titles} |\n|---|{}\n", ":---:|".repeat(columns.len()));
     let mut details = String::new();
-    for row in ROWS {
-        let symbols = VERSIONS.map(|minor| symbol(cells.get(row.id, mode, minor).order)).join(" | ");
+    for row in rows {
+        let all = columns.iter().map(|column| (*column, cells.get(row.id, *column).expect("a complete column")));
+        let all: Vec<(Column, &Cell)> = all.collect();
+        let symbols = all.iter().map(|(_, cell)| symbol(cell.order)).collect::<Vec<_>>().join(" | ");
         table.push_str(&format!("| {} | {symbols} |\n", row.title));
         details.push_str(&item("- ", &format!("**{}**", row.title)));
-        let here = VERSIONS.map(|minor| (minor, cells.get(row.id, mode, minor)));
-        let here = here.into_iter().filter(|(_, cell)| cell.order != Order::NotHere);
-        let here: Vec<(u32, &Cell)> = here.collect();
+        let here: Vec<(Column, &Cell)> = all.into_iter().filter(|(_, cell)| cell.order != Order::NotHere).collect();
         let mut detail = |text: &str| details.push_str(&item("  - ", text));
-        by_version("timing", &here, |cell| &cell.waited).iter().for_each(|text| detail(text));
-        by_version("you see", &here, |cell| &cell.user_sees).iter().for_each(|text| detail(text));
-        let notes = NOTES.iter().filter(|(rows, modes, _)| rows.contains(&row.id) && modes.contains(&mode));
+        by_column("timing", &here, |cell| &cell.waited).iter().for_each(|text| detail(text));
+        by_column("you see", &here, |cell| &cell.user_sees).iter().for_each(|text| detail(text));
+        let has_mode = |modes: &[Mode]| columns.iter().any(|(mode, _)| modes.contains(mode));
+        let notes = NOTES.iter().filter(|(rows, modes, _)| rows.contains(&row.id) && has_mode(modes));
         notes.for_each(|(_, _, text)| detail(&format!("note: {text}")));
     }
     format!("{table}\n{details}")
 }
 
-/// Returns one line if the text is the same for all versions. Otherwise returns one line for each version that has the
-/// cell.
-fn by_version(label: &str, cells: &[(u32, &Cell)], text: fn(&Cell) -> &String) -> Vec<String> {
+/// Returns the title of a column. Includes the mode if the table has several modes.
+fn title((mode, minor): Column, columns: &[Column]) -> String {
+    let has_modes = columns.iter().any(|(other, _)| *other != mode);
+    if has_modes { format!("{}, {}", mode.name(), version(minor)) } else { version(minor) }
+}
+
+/// Returns one line if the text is the same in all columns. Otherwise returns one line for each column. Returns no line
+/// if the text is empty.
+fn by_column(label: &str, cells: &[(Column, &Cell)], text: fn(&Cell) -> &String) -> Vec<String> {
     let Some((_, first)) = cells.first() else { return Vec::new() };
-    if cells.len() == VERSIONS.len() && cells.iter().all(|(_, cell)| text(cell) == text(first)) {
-        return vec![format!("{label}: {}", text(first))];
+    if cells.iter().all(|(_, cell)| text(cell) == text(first)) {
+        return if text(first).is_empty() { Vec::new() } else { vec![format!("{label}: {}", text(first))] };
     }
-    cells.iter().map(|(minor, cell)| format!("{label} on {}: {}", version(*minor), text(cell))).collect()
+    let columns: Vec<Column> = cells.iter().map(|(column, _)| *column).collect();
+    cells.iter().map(|(column, cell)| format!("{label} on {}: {}", title(*column, &columns), text(cell))).collect()
 }
 
 /// Formats a list item, wrapped at [`WIDTH`].
@@ -205,9 +248,8 @@ fn item(bullet: &str, text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the lines on the page that mark the start and the end of the table of `mode`.
-fn markers(mode: Mode) -> (String, String) {
-    let name = mode.name();
+/// Returns the lines on the page that mark the start and the end of a table.
+fn markers(name: &str) -> (String, String) {
     (format!("<!-- begin {name}, written by `make guarantees` -->\n\n"), format!("\n<!-- end {name} -->"))
 }
 
@@ -217,19 +259,23 @@ fn markers(mode: Mode) -> (String, String) {
 fn the_page_shows_the_stored_cells() {
     let regenerate = std::env::var_os("PODGATE_REGENERATE");
     let measured = regenerate.as_deref() == Some("measured".as_ref());
-    let cells = if measured { Cells::measured() } else { Cells::stored() };
-    cells.assert_expected();
+    let stored = Cells::stored();
+    let cells = if measured { stored.with_measured() } else { stored };
     let path = format!("{ROOT}/docs/guarantees.md");
     let mut page = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    for mode in Mode::ALL {
-        let expected = section(&cells, mode);
-        let (begin, end) = markers(mode);
+    let tables = Mode::ALL.map(|mode| (mode.name(), START_ROWS, vec![mode]));
+    for (name, rows, modes) in tables.into_iter().chain([("stop", STOP_ROWS, Mode::ALL.to_vec())]) {
+        let columns = cells.columns(rows, &modes);
+        assert!(!columns.is_empty(), "{name}: no version of Kubernetes has all cells; run 'make guarantees'");
+        cells.assert_expected(rows, &columns);
+        let expected = section(&cells, rows, &columns);
+        let (begin, end) = markers(name);
         let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
         let (before, (found, after)) = parts.unwrap_or_else(|| panic!("{path}: no part between {begin:?} and {end:?}"));
         if regenerate.is_some() {
             page = format!("{before}{begin}{expected}{end}{after}");
         } else {
-            assert_eq!(found, expected, "{path}, {}: run this test with PODGATE_REGENERATE=1", mode.name());
+            assert_eq!(found, expected, "{path}, {name}: run this test with PODGATE_REGENERATE=1");
         }
     }
     if regenerate.is_some() {
@@ -243,17 +289,21 @@ fn the_page_shows_the_stored_cells() {
 #[test]
 fn every_note_belongs_to_a_row() {
     let ids: Vec<&str> = NOTES.iter().flat_map(|(ids, ..)| ids.iter().copied()).collect();
-    assert!(ids.iter().all(|id| ROWS.iter().any(|row| row.id == *id)), "{ids:?}");
+    let is_row = |id: &str| START_ROWS.iter().chain(STOP_ROWS).any(|row| row.id == id);
+    assert!(ids.iter().all(|id| is_row(id)), "{ids:?}");
 }
 
 #[test]
-fn versions_share_a_detail_only_if_all_have_the_same() {
+fn columns_share_a_detail_only_if_all_have_the_same() {
     let cell = |waited: &str| Cell { order: Order::Kept, waited: waited.to_owned(), user_sees: String::new() };
     let (short, long) = (cell("< 5 s"), cell("< 20 s"));
-    let [old, new] = VERSIONS;
-    let lines = |cells: &[(u32, &Cell)]| by_version("timing", cells, |cell| &cell.waited);
+    let (old, new) = ((Mode::Entrypoint, 34), (Mode::Entrypoint, 36));
+    let lines = |cells: &[(Column, &Cell)]| by_column("timing", cells, |cell| &cell.waited);
     assert_eq!(lines(&[(old, &short), (new, &short)]), ["timing: < 5 s"]);
     assert_eq!(lines(&[(old, &long), (new, &short)]), ["timing on 1.34: < 20 s", "timing on 1.36: < 5 s"]);
-    assert_eq!(lines(&[(new, &short)]), ["timing on 1.36: < 5 s"]);
+    let held = (Mode::Hold, 36);
+    let both = ["timing on entrypoint, 1.36: < 20 s", "timing on hold, 1.36: < 5 s"];
+    assert_eq!(lines(&[(new, &long), (held, &short)]), both);
     assert!(lines(&[]).is_empty());
+    assert!(by_column("you see", &[(new, &short)], |cell| &cell.user_sees).is_empty());
 }

@@ -83,12 +83,17 @@ Example, in a Pod's spec: `db` keeps running until `api` has exited.
       preStop:
         exec:
           command: [/podgate/bin/podgate, pre-stop, --until, api, --grace, 25s]
+  - name: api
+    lifecycle:
+      preStop:
+        exec:
+          command: [/podgate/bin/podgate, pre-stop]
 
-When a Pod is deleted, the kubelet runs all preStop hooks at once. It stops each container after the
+When a Pod stops, the kubelet runs all preStop hooks at once. It stops each container after the
 container's hook has returned, so this hook keeps the container until those that depend on it have exited.
-The kubelet also runs the hook when it restarts only this container. In that case the hook returns after
-at most 1 s. Kubernetes reports the exit of a container too late. So the hook detects the exit by the
-container's tether (`podgate entrypoint`, or --tether in a hook) or its port (--check-closed).
+The kubelet also runs the hook when it restarts only this container. In that case no other hook starts, and
+the hook returns after at most 3 s. Kubernetes reports the exit of a container too late. So the hook detects
+the exit by the container's tether (`podgate entrypoint`, or --tether in a hook) or its port (--check-closed).
 
 Exit codes:
   0    all have exited, or only this container is restarted

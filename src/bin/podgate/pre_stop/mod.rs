@@ -28,10 +28,6 @@ pub(crate) fn run(args: PreStop) -> ExitCode {
 
 fn run_hook(args: PreStop) -> Result<(), Failure> {
     let since = now();
-    if args.until.is_empty() && args.check_closed.is_empty() && args.then.is_none() && !args.tether {
-        let what = "nothing to do; use --until CONTAINER, --check-closed, --then or --tether";
-        return Err(Failure::new(Exit::Usage, what));
-    }
     if args.tether {
         tether_process::spawn_or_warn(&args.self_dir);
     }

@@ -3,7 +3,7 @@
 use super::writer::Writer;
 use crate::core::container::{Container, Handler, Probe};
 use crate::order::declare::spec::shares_processes;
-use crate::order::declare::{Publish, container_annotation_place, keys};
+use crate::order::declare::{container_annotation_place, keys};
 use crate::order::dollars;
 use crate::order::edit::{EditError, Op, Place};
 use crate::order::finding::Finding;
@@ -153,23 +153,17 @@ impl Writer<'_> {
         let planned = own.planned;
         let at = parts::field_place(place, "preStop");
         let mut outlives: &[String] = &planned.outlives;
-        // Without the API, the other preStop hooks detect the stop of the Pod from the start of this hook.
-        let is_signal = planned.is_outlived && self.plan.publish == Publish::Board;
-        // Without a gate and a postStart hook, the preStop hook must take the tether.
-        let takes_tether = planned.needs_tether() && !planned.has_hook();
         let mut grace = planned.pre_stop_limit;
         if grace.is_zero() {
             outlives = &[];
             grace = self.plan.grace.saturating_sub(Duration::from_secs(1));
         }
-        if outlives.is_empty() && (!(is_signal || takes_tether) || grace.is_zero()) {
+        // The other preStop hooks detect the stop of the Pod from the start of this hook.
+        if outlives.is_empty() && (!planned.is_outlived || grace.is_zero()) {
             return Ok(false);
         }
         let own_hook = user_hooks::user_hook(self.originals.pre_stop(&planned.name, own.spec));
-        let mut then = user_hooks::then_pre_stop(own_hook, own.container, &at)?;
-        if outlives.is_empty() && then.is_none() && !takes_tether {
-            then = Some(user_hooks::no_op());
-        }
+        let then = user_hooks::then_pre_stop(own_hook, own.container, &at)?;
         let logs = !shares_processes(&self.template["spec"]);
         let takes = then.as_ref().and_then(|then| then.duration).unwrap_or_default();
         if takes >= grace && !outlives.is_empty() {
