@@ -44,11 +44,11 @@ impl ReadyFilter {
 
     /// Stores the kubelet's status together with the current `config.seen`.
     pub(crate) fn on_kubelet_status(&mut self, status: &KubeletStatus, config_seen: Option<&str>, now: Instant) {
+        config_seen.into_iter().for_each(|seen| self.note_config_seen(seen, now));
         let (Some(id), Some(config_seen)) = (&status.running_id, config_seen) else {
             (self.pending_status, self.accepted_ready) = (None, None);
             return;
         };
-        self.note_config_seen(config_seen, now);
         self.has_been_not_ready |= !status.is_ready;
         let (is_ready, has_started) = (status.is_ready, status.has_started);
         let found = PendingStatus { id: id.clone(), is_ready, has_started, config_seen: config_seen.to_owned() };

@@ -124,9 +124,12 @@ impl PodModel {
                 .sandbox_started_at
                 .zip(status.ended_run_started_at)
                 .is_some_and(|(since, started)| started < since);
-            // The kubelet does not start a container again that has ended for good, not even in a new sandbox.
-            let is_final = status.stuck_reason.as_deref() == Some(REASON_ENDED);
-            if is_from_earlier_sandbox && status.termination.is_some() && !is_final {
+            // The kubelet does not start a container again that has ended for good, not even in a new sandbox. A
+            // container that ran in this sandbox has an earlier start time only if the clock was set back.
+            let ended_id = status.termination.as_ref().map(|(id, _)| id);
+            let counts =
+                status.stuck_reason.as_deref() == Some(REASON_ENDED) || ended_id.is_some_and(|id| track.has_shown(id));
+            if is_from_earlier_sandbox && ended_id.is_some() && !counts {
                 continue;
             }
             // After an idle time, the agent's report may be old. A "not ready" of the kubelet counts at once.

@@ -259,6 +259,14 @@ impl ContainerTrack {
         self.is_tether_held() && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
+    /// Returns true if the kubelet has shown the container with this id as the last running or ended one.
+    pub(super) fn has_shown(&self, id: &str) -> bool {
+        let last = self.kubelet_status.as_ref();
+        last.is_some_and(|last| {
+            last.running_id.as_deref() == Some(id) || last.termination.as_ref().is_some_and(|(ended, _)| ended == id)
+        })
+    }
+
     /// Returns the id of the container that the kubelet shows running.
     pub(crate) fn running_id(&self) -> Option<String> {
         self.kubelet_status.as_ref().and_then(|status| status.running_id.clone())
