@@ -101,11 +101,10 @@ impl HttpAttempt {
         let mut add = |name: &str, value: &str| headers.extend([name, ": ", value, "\r\n"]);
         for (name, default) in [(SPECIAL[0], agent), (SPECIAL[1], "*/*")] {
             // An empty value removes the header.
-            first(name)
-                .or(Some(default))
-                .filter(|value| !value.is_empty())
-                .into_iter()
-                .for_each(|value| add(name, value));
+            match first(name).unwrap_or(default) {
+                "" => {}
+                value => add(name, value),
+            }
         }
         let others = own.iter().filter(|header| !SPECIAL.iter().any(|name| header.is(name)));
         others.for_each(|header| add(&header.name, &header.value));
