@@ -41,6 +41,8 @@ pub(crate) struct PodModel {
     /// earlier start time belong to an earlier sandbox.
     pub(crate) sandbox_started_at: Option<SystemTime>,
     has_api_answered: bool,
+    /// True after the first current status of the Pod.
+    has_status: bool,
     /// True if the sidecar does not use the API, or a watch of the Pod has failed.
     pub(crate) is_blind: bool,
     pub(crate) pod_ip: Option<IpAddr>,
@@ -62,6 +64,7 @@ impl PodModel {
             revision: last_revision,
             sandbox_started_at: None,
             has_api_answered: false,
+            has_status: false,
             is_blind: false,
             pod_ip: None,
             is_pod_stale: false,
@@ -114,6 +117,7 @@ impl PodModel {
             return;
         }
         let was_stale = std::mem::take(&mut self.is_pod_stale);
+        let is_first = !std::mem::replace(&mut self.has_status, true);
         if !self.epoch.is_resumed {
             self.sandbox_started_at = self.sandbox_started_at.or(facts.own_started_at);
         }
@@ -124,14 +128,11 @@ impl PodModel {
                 .sandbox_started_at
                 .zip(status.ended_run_started_at)
                 .is_some_and(|(since, started)| started < since);
-            // The kubelet does not start a container again that has ended for good, not even in a new sandbox. A
-            // container that ran in this sandbox has an earlier start time only if the clock was set back.
-            let ended_id = status.termination.as_ref().map(|(id, _)| id);
-            let counts =
-                status.stuck_reason.as_deref() == Some(REASON_ENDED) || ended_id.is_some_and(|id| track.has_shown(id));
-            if is_from_earlier_sandbox && ended_id.is_some() && !counts {
-                continue;
-            }
+            // The first status shows all ends of earlier sandboxes. In a later status, only a clock that was set back
+            // can make an end look so old. The kubelet does not start a container again that has ended for good.
+            let is_final = status.stuck_reason.as_deref() == Some(REASON_ENDED);
+            let ended = status.termination.as_ref().filter(|_| is_first && is_from_earlier_sandbox && !is_final);
+            ended.into_iter().for_each(|(id, _)| track.ignore_end_of(id));
             // After an idle time, the agent's report may be old. A "not ready" of the kubelet counts at once.
             if was_stale && !status.is_ready {
                 track.answers.kubelet = KubeletReady { current: Some(false), was_ready: track.answers.was_ready };

@@ -39,7 +39,7 @@ pub(super) struct Life {
     /// Container id that the kubelet shows running, and the time since which it counts for the current phase.
     shown: Option<(String, Instant)>,
     /// Container id of an earlier incarnation, whose end is ignored.
-    superseded_id: Option<String>,
+    pub(super) superseded_id: Option<String>,
 }
 
 /// Phase of an incarnation.

@@ -259,12 +259,9 @@ impl ContainerTrack {
         self.is_tether_held() && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
-    /// Returns true if the kubelet has shown the container with this id as the last running or ended one.
-    pub(super) fn has_shown(&self, id: &str) -> bool {
-        let last = self.kubelet_status.as_ref();
-        last.is_some_and(|last| {
-            last.running_id.as_deref() == Some(id) || last.termination.as_ref().is_some_and(|(ended, _)| ended == id)
-        })
+    /// Ignores the end of the container with this id, which belongs to an earlier sandbox.
+    pub(super) fn ignore_end_of(&mut self, id: &str) {
+        self.life.superseded_id = Some(id.to_owned());
     }
 
     /// Returns the id of the container that the kubelet shows running.

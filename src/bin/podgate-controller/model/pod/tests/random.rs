@@ -557,7 +557,7 @@ impl World {
                 self.next(KUBELET);
                 self.kubelet_lies_until = Some(self.now + Duration::from_secs(5));
             }
-            31 => {
+            31 if self.pod.has_status || !self.has_api => {
                 let minute = Duration::from_secs(60);
                 self.wall = if choice % 2 == 0 { self.wall + minute } else { self.wall - minute };
             }
