@@ -92,17 +92,22 @@ fn large_pod_and_large_changes_are_rejected() {
     assert_eq!(size_errors(&pod(&padded(JSON_MAX - 4096))), "");
     assert!(size_errors(&pod(&padded(JSON_MAX))).contains("bytes as JSON, but podgate supports at most 1048576"));
     // Podgate's hooks contain the user's hooks, and the backslashes are escaped again at each level.
-    let hooks = |words: usize| {
-        let mut pod = pod(&parse("containers=20 order_names=20 order_kind=1 wide=20 hooks=1 stop=1"));
+    let hooks = |words: usize, padding: usize| {
+        let counts = "containers=20 order_names=20 order_kind=1 wide=20 hooks=1 stop=1";
+        let mut pod = pod(&parse(&format!("{counts} padding={padding}")));
         for container in pod["spec"]["containers"].as_array_mut().unwrap() {
             container["lifecycle"]["preStop"]["exec"]["command"] = vec!["\\".repeat(100); words].into();
         }
         pod
     };
-    assert_eq!(size_errors(&hooks(20)), "");
-    assert!(json_length(&hooks(200)) < JSON_MAX);
-    let errors = size_errors(&hooks(200));
-    assert!(errors.contains("the injected Pod has") && errors.contains("bytes as JSON"), "{errors}");
+    assert_eq!(size_errors(&hooks(20, 0)), "");
+    for (words, padding, expected) in
+        [(100, JSON_MAX / 2, "the injected Pod has"), (200, 0, "podgate would add more than 1048576 bytes")]
+    {
+        assert!(json_length(&hooks(words, padding)) < JSON_MAX);
+        let errors = size_errors(&hooks(words, padding));
+        assert!(errors.contains(expected), "{errors}");
+    }
 }
 
 /// Podgate's webhook gets its own output again, for example after another webhook has changed the Pod.
