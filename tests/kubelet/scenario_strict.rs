@@ -55,9 +55,9 @@ fn pod_with_its_own_hostname_file_starts_in_order() {
         let scene = Scene::shared(if host_network { "hostname-host" } else { "hostname" });
         scene.grant_pod_access();
         let containers = [
-            server("db").http(28_021).ready_after("1s"),
-            server("api").http(28_022).gate(&["--until", "db"]),
-            server("web").http(28_023).gate(&["--until", "db", "--until", "api"]),
+            server("db").http(28_031).ready_after("1s"),
+            server("api").http(28_032).gate(&["--until", "db"]),
+            server("web").http(28_033).gate(&["--until", "db", "--until", "api"]),
         ];
         let mut pod = Pod::new("hostname", containers).with(json!({"spec": {"hostNetwork": host_network}})).json();
         let mut push =
