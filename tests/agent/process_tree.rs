@@ -32,13 +32,14 @@ log("up")
 while True: signal.pause()
 '"#;
 
-/// A program that blocks SIGTERM and reads it, as programs with signalfd do. A handler would be visible in SigCgt.
+/// A program that blocks SIGTERM and reads it, as programs with signalfd do. A handler would be visible in SigCgt. While
+/// a program sleeps in sigwait, the kernel shows the signal as not blocked, so this one polls.
 const SIGNALFD: &str = r#"exec python3 -c '
-import os, signal, subprocess
+import os, signal, subprocess, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 unblock = lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 server = subprocess.Popen(["sh", "-c", """SERVER"""], preexec_fn=unblock)
-signal.sigwait([signal.SIGTERM])
+while signal.SIGTERM not in signal.sigpending(): time.sleep(0.02)
 os.write(os.open("LOG", os.O_WRONLY | os.O_APPEND), b"supervisor got TERM\n")
 server.terminate()
 server.wait()
