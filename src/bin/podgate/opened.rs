@@ -69,7 +69,7 @@ fn wait(args: Opened) -> Result<(), Failure> {
     let held_until = now() + args.initial_delay.saturating_sub(elapsed);
     let start = now() + args.check_delay.saturating_sub(elapsed);
     let checks = Checks::new(args.check, args.check_timeout, now());
-    // If this process fails or is killed, the kubelet runs the probe again, and that process must not count again.
+    // If this process fails or is killed, the kubelet runs the probe again, and that process continues the count.
     let (count_file, ticket) = (args.self_dir.join(names::FAILURES_FILE), report.ticket.clone().unwrap_or_default());
     let counted = fs::read_to_string(&count_file).unwrap_or_default();
     let mut counted = counted.strip_prefix(&ticket).and_then(|count| count.trim().parse().ok()).unwrap_or(0);

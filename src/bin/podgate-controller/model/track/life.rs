@@ -36,7 +36,7 @@ pub(super) struct Life {
     pub(super) phase: Phase,
     /// True if the container has a gate, whose tickets then identify the incarnations.
     has_gate: bool,
-    /// Container id that the kubelet shows running, and the time since which it counts for the current phase.
+    /// Id of the container that the kubelet shows running, and the time since which it has been shown in this phase.
     shown: Option<(String, Instant)>,
     /// Container id of an earlier incarnation, whose end is ignored.
     pub(super) superseded_id: Option<String>,
