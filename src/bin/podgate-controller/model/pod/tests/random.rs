@@ -1,6 +1,10 @@
 //! Property test: random sequences of events in a simulated Pod. The simulation knows the truth, which the model learns
 //! late, out of order or never. No gate opens on a condition that does not hold, and each gate opens in the end.
 
+mod evidence;
+mod outcome;
+mod setup;
+
 use super::*;
 use crate::clock::wall_clock;
 use crate::model::ready_filter::ReadyFilter;
@@ -64,56 +68,6 @@ struct Actor {
     met_since: Option<Instant>,
 }
 
-impl Actor {
-    /// Returns true if the sidecar probes the container.
-    fn is_probed(&self) -> bool {
-        self.spec.readiness_probe.as_ref().is_some_and(|probe| !probe.is_exec())
-    }
-
-    /// Returns true if an agent in the container reports the start and holds the tether.
-    fn has_agent(&self) -> bool {
-        matches!(self.spec.mode, Mode::Entrypoint | Mode::PostStart)
-    }
-
-    fn is_ready(&self) -> bool {
-        self.process == Process::Program && (self.is_healthy || self.spec.readiness_probe.is_none())
-    }
-
-    /// Returns true if the program inherits the tether, and can close it. Its port then listens.
-    fn may_drop_tether(&self) -> bool {
-        self.spec.mode == Mode::Entrypoint && !self.has_parent && self.is_healthy
-    }
-
-    fn truths(&self) -> Vec<WantedState> {
-        match self.process {
-            Process::Absent | Process::Gate | Process::GateEnded(_) => vec![],
-            Process::Program if self.is_ready() => vec![WantedState::Started, WantedState::Ready],
-            Process::Program => vec![WantedState::Started],
-            Process::Ended(0) => vec![WantedState::Started, WantedState::Exited, WantedState::Completed],
-            Process::Ended(_) => vec![WantedState::Started, WantedState::Exited],
-        }
-    }
-
-    fn status(&self) -> Kubelet {
-        let id = format!("c{}", self.run);
-        match self.process {
-            Process::Absent => Kubelet::default(),
-            Process::Gate => Kubelet { has_started: false, ..self.running_status(false) },
-            Process::Program => self.running_status(self.is_ready()),
-            Process::Ended(code) | Process::GateEnded(code) => Kubelet {
-                termination: Some((id, code)),
-                ended_run_started_at: Some(self.started_at),
-                stuck_reason: (self.is_job && code == 0).then(|| REASON_ENDED.to_owned()),
-                ..Kubelet::default()
-            },
-        }
-    }
-
-    fn running_status(&self, is_ready: bool) -> Kubelet {
-        Kubelet { running_since: Some(self.started_at), ..running(&format!("c{}", self.run), is_ready) }
-    }
-}
-
 /// The sidecar's probing of one container.
 #[derive(Debug)]
 struct Lane {
@@ -146,77 +100,6 @@ const SIDECAR: usize = 3;
 const KUBELET: usize = 4;
 
 impl World {
-    fn new(shape: &[Step], has_api: bool) -> World {
-        let mut actors: Vec<Actor> = Vec::new();
-        for (number, (kind, wants, choice)) in shape.iter().enumerate() {
-            // A container with a hook must precede the gates.
-            let first = if actors.iter().all(|a| a.spec.until.is_empty()) { Mode::PostStart } else { Mode::Entrypoint };
-            let mode = [Mode::None, Mode::Entrypoint, Mode::Entrypoint, Mode::Hold, first][usize::from(kind % 5)];
-            let mut until = Vec::new();
-            let waits = matches!(mode, Mode::Entrypoint | Mode::Hold);
-            for (other, before) in actors.iter().enumerate().filter(|_| waits) {
-                let want = match (wants >> (2 * other)) % 4 {
-                    0 => continue,
-                    1 => WantedState::Started,
-                    2 if before.is_job => WantedState::Exited,
-                    _ if before.is_job => WantedState::Completed,
-                    _ => WantedState::Ready,
-                };
-                // Without the API, nothing proves the start of a container without gate, hook and probe.
-                if has_api || before.has_agent() || before.is_probed() {
-                    until.push(WaitCondition { container: before.spec.name.clone(), want });
-                }
-            }
-            let has_parent = mode == Mode::Entrypoint && choice & 32 != 0;
-            let is_exec = has_parent && choice & 8 != 0;
-            let probe = if is_exec { r#"{"exec":{"command":["x"]}}"# } else { r#"{"tcpSocket":{"port":1}}"# };
-            let probe = serde_json::from_str(probe).expect("a probe");
-            let name = format!("c{number}");
-            let has_probe = choice & 16 == 0 || mode == Mode::Hold && !has_api;
-            let spec =
-                Container { name, mode, until, readiness_probe: has_probe.then_some(probe), ..Container::default() };
-            actors.push(Actor {
-                spec,
-                process: Process::Absent,
-                run: 0,
-                started_at: SystemTime::UNIX_EPOCH,
-                is_healthy: false,
-                is_tether_held: false,
-                has_parent,
-                was_healthy: false,
-                filter: ReadyFilter::new(false),
-                is_job: mode == Mode::Entrypoint && choice & 96 == 96,
-                report: None,
-                writes: (0, 0),
-                changes: (0, 0),
-                observed: 0,
-                possible: vec![],
-                success: None,
-                seen_open: None,
-                is_gate_file_open: false,
-                met_since: None,
-            });
-        }
-        for actor in &mut actors {
-            actor.spec.restart_policy = Some(if actor.is_job { "OnFailure" } else { "Always" }.to_owned());
-        }
-        let (now, wall) = (now(), wall_clock());
-        let mut world = World {
-            pod: new_pod(false, "[]"),
-            actors,
-            lanes: BTreeMap::new(),
-            updates: VecDeque::new(),
-            now,
-            wall,
-            numbers: [0; 5],
-            kubelet_lies_until: None,
-            sidecar_started_at: wall,
-            has_api,
-        };
-        world.start_sidecar(false);
-        world
-    }
-
     fn next(&mut self, number: usize) -> u64 {
         self.numbers[number] += 1;
         self.numbers[number]
@@ -254,13 +137,6 @@ impl World {
         actor.process = process;
         actor.possible.extend(actor.truths());
         actor.changes.0 = number;
-    }
-
-    fn is_known(&mut self, at: usize, change: u64) {
-        let actor = &mut self.actors[at];
-        if change >= actor.changes.0 {
-            (actor.possible, actor.changes.1) = (actor.truths(), actor.changes.0);
-        }
     }
 
     fn write(&mut self, at: usize, change: impl FnOnce(&mut Report)) {
@@ -348,123 +224,6 @@ impl World {
                 self.observe(at, false);
             }
         }
-    }
-
-    /// Checks that each condition of a gate that opens holds, as far as the sidecar could know.
-    fn check_opening(&self, at: usize) {
-        let actor = &self.actors[at];
-        for until in &actor.spec.until {
-            let other = self.actors.iter().find(|other| other.spec.name == until.container).expect("a container");
-            let is_unseen = other.changes.1 < other.changes.0;
-            if until.want == WantedState::Ready && other.is_probed() {
-                let (began, run) = other.success.expect("no probe of the dependency has passed");
-                let since = actor.met_since.expect("the conditions are not met");
-                assert!(began >= since, "{until} was not observed again after all conditions were met");
-                assert!(run == other.run || is_unseen, "{until} was observed in an earlier incarnation");
-            } else if until.want == WantedState::Ready && other.spec.readiness_probe.is_some() {
-                assert!(other.was_healthy || is_unseen, "{until}: the exec probe has never passed");
-            } else {
-                let holds = other.possible.contains(&until.want) || other.truths().contains(&until.want);
-                assert!(holds, "{} opened, but {until} does not hold: {other:?}", actor.spec.name);
-            }
-        }
-    }
-
-    /// Lets the sidecar read a container's directory. With `always`, even if nothing has changed.
-    fn observe(&mut self, at: usize, always: bool) {
-        let actor = &mut self.actors[at];
-        let is_rewritten = always && actor.report.is_some() || actor.writes.0 != actor.writes.1;
-        actor.writes.1 = actor.writes.0;
-        let is_listening = !actor.is_tether_held && actor.process == Process::Program && actor.is_healthy;
-        let name = actor.spec.name.clone();
-        let is_tether_held = actor.is_tether_held;
-        let report = actor.report.clone();
-        let directory = DirectoryState { report, is_rewritten, is_tether_held, is_listening };
-        let change = actor.changes.0;
-        let is_open = matches!(actor.process, Process::Program | Process::Ended(_));
-        actor.seen_open =
-            actor.seen_open.filter(|(run, _)| *run == actor.run).or(is_open.then_some((actor.run, self.now)));
-        // The sidecar cannot tell an early end from a program that closes its tether.
-        let is_late = |(_, at)| self.now.saturating_duration_since(at) >= Duration::from_secs(2);
-        let has_code = actor.report.as_ref().is_some_and(|report| report.exit_code.is_some());
-        let sees_end = has_code || !is_open || actor.seen_open.is_some_and(is_late);
-        let sees_all = actor.has_agent() && (is_tether_held || actor.process != Process::Program && sees_end);
-        if self.pod.on_report(&name, directory, self.now) {
-            self.pod.is_pod_stale &= self.has_api;
-        }
-        // Only the first look after a change shows its time.
-        if std::mem::replace(&mut self.actors[at].observed, change) != change && sees_all {
-            self.is_known(at, u64::MAX);
-        }
-        self.update();
-    }
-
-    /// Sends the kubelet's current statuses to the sidecar. For seconds after its own restart, the kubelet reports each
-    /// running container as ready.
-    fn sync(&mut self) {
-        let lies = self.kubelet_lies_until.is_some_and(|until| self.now < until);
-        let status = |actor: &Actor| {
-            let status = actor.status();
-            Kubelet { is_ready: status.is_ready || lies && status.running_id.is_some(), ..status }
-        };
-        let statuses = self.actors.iter().map(|actor| (actor.spec.name.clone(), status(actor)));
-        let own_started_at = Some(self.sidecar_started_at);
-        let facts = PodFacts { kubelet_statuses: statuses.collect(), own_started_at, ..PodFacts::default() };
-        if self.has_api {
-            self.updates.push_back((facts, self.numbers[CHANGE]));
-        }
-    }
-
-    fn deliver(&mut self) {
-        // The sidecar reads a report within milliseconds, and the kubelet's status comes later.
-        for at in 0..self.actors.len() {
-            if self.actors[at].has_agent() {
-                self.observe(at, false);
-            }
-        }
-        let Some((facts, change)) = self.updates.pop_front() else { return };
-        self.pod.on_pod_update(&facts, true, self.now);
-        let seen = format!("s{}", self.numbers[KUBELET]);
-        for actor in self.actors.iter_mut().filter(|actor| actor.spec.readiness_probe.is_some() && !actor.is_probed()) {
-            actor.filter.on_kubelet_status(&facts.kubelet_statuses[&actor.spec.name], Some(&seen), self.now);
-            if actor.filter.due().is_none() && actor.filter.accepted_ready.is_none() {
-                self.pod.on_kubelet_ready(&actor.spec.name, None);
-            }
-        }
-        (0..self.actors.len()).for_each(|at| self.is_known(at, change));
-        self.update();
-    }
-
-    /// Changes the health of a container. Its agent reports when the exec probe passes, and never withdraws that.
-    fn be_healthy(&mut self, at: usize, is_healthy: bool) {
-        let actor = &mut self.actors[at];
-        actor.is_healthy = is_healthy;
-        if actor.is_ready() && !actor.is_probed() && actor.spec.readiness_probe.is_some() && !actor.was_healthy {
-            actor.was_healthy = true;
-            self.write(at, |report| report.check_passed = true);
-        }
-    }
-
-    fn begin_attempt(&mut self, at: usize) {
-        if let Some(lane) = self.lanes.get_mut(&at) {
-            lane.began.get_or_insert(self.now);
-        }
-    }
-
-    fn end_attempt(&mut self, at: usize) {
-        let actor = &mut self.actors[at];
-        let Some(lane) = self.lanes.get_mut(&at) else { return };
-        let Some(began) = lane.began.take() else { return };
-        let success = actor.process == Process::Program && actor.is_healthy;
-        lane.failures = if success { 0 } else { lane.failures + 1 };
-        match lane.verdict {
-            _ if success => (lane.verdict, actor.success) = (ProbeVerdict::Passed, Some((began, actor.run))),
-            ProbeVerdict::Passed if lane.failures >= 2 => lane.verdict = ProbeVerdict::Failing,
-            _ => {}
-        }
-        let (name, verdict) = (actor.spec.name.clone(), lane.verdict);
-        self.pod.on_probe(&name, verdict, success, began);
-        self.update();
     }
 
     /// Returns true if something other than the tether can prove that the container runs.
@@ -562,41 +321,6 @@ impl World {
                 self.wall = if choice % 2 == 0 { self.wall + minute } else { self.wall - minute };
             }
             _ => {}
-        }
-    }
-
-    /// Lets all containers become healthy, and delivers all evidence. All gates must then open.
-    fn settle(&mut self) {
-        for _ in 0..6 * self.actors.len() {
-            for at in 0..self.actors.len() {
-                self.start(at);
-                self.observe(at, false);
-                self.decide_gate(at, true);
-                self.be_healthy(at, true);
-                if self.actors[at].is_job && self.actors[at].process == Process::Program {
-                    self.end(at, 0);
-                }
-                self.observe(at, false);
-                for _ in 0..2 {
-                    self.begin_attempt(at);
-                    self.end_attempt(at);
-                }
-            }
-            self.sync();
-            while !self.updates.is_empty() {
-                self.deliver();
-            }
-            self.advance(Duration::from_secs(3));
-        }
-        self.advance(Duration::from_secs(10));
-        for actor in &self.actors {
-            let is_done = actor.process == if actor.is_job { Process::Ended(0) } else { Process::Program };
-            let board = self.pod.published.as_ref();
-            assert!(is_done, "{} never runs: {actor:#?}\n{:#?}\n{board:#?}", actor.spec.name, self.pod);
-            let state = self.pod.track(&actor.spec.name).expect("a track").state;
-            let expected = if actor.is_job { State::Completed } else { State::Ready };
-            let knows = self.has_api || actor.has_agent() || actor.is_probed();
-            assert!(state == expected || !knows, "{actor:#?} is {state}: {:#?}", self.pod);
         }
     }
 }
