@@ -2,7 +2,7 @@
 //!
 //! The parser accepts the same syntax as the agent's own parser (`src/bin/podgate/args`). A flag is `--flag VALUE` or
 //! `--flag=VALUE`; only the second form accepts a value that begins with `-`. The flags end at `--`, which precedes the
-//! container's own command. An omitted flag takes the value of its environment variable.
+//! container's own command.
 
 use crate::core::container::Mode;
 use crate::core::defaults;
@@ -28,9 +28,6 @@ pub struct OwnLine {
     /// Index of the first `--`, which precedes the container's own command.
     pub end: Option<usize>,
 }
-
-/// Lookup of a container's environment variable by name.
-pub type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl AgentCommand {
     /// Creates a command line without flags.
@@ -91,28 +88,10 @@ impl AgentCommand {
         self.flags.iter().filter(|(name, _)| name == flag).filter_map(|(_, value)| value.as_deref()).collect()
     }
 
-    /// Returns the values of `flag`. If the flag is omitted, returns the value of its environment variable.
-    pub fn values_or_env(&self, flag: &str, variables: EnvLookup<'_>) -> Vec<String> {
-        match self.values(flag) {
-            given if given.is_empty() => variables(&self.env_var(flag)).into_iter().collect(),
-            given => given.into_iter().map(str::to_owned).collect(),
-        }
-    }
-
     /// Returns the conditions of `--until`. Skips invalid conditions.
-    pub fn conditions(&self, variables: EnvLookup<'_>) -> Vec<WaitCondition> {
-        let lists = self.values_or_env("--until", variables);
+    pub fn conditions(&self) -> Vec<WaitCondition> {
+        let lists = self.values("--until");
         lists.iter().flat_map(|list| list.split(',')).filter_map(|one| one.parse().ok()).collect()
-    }
-
-    /// Returns the name of the environment variable for `flag`.
-    fn env_var(&self, flag: &str) -> String {
-        let prefix = match (self.subcommand.as_str(), flag) {
-            ("pre-stop", "--until" | "--grace") => "STOP_",
-            ("opened", "--check" | "--check-timeout") => "OPENED_",
-            _ => "",
-        };
-        format!("PODGATE_{prefix}{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase())
     }
 }
 
@@ -131,23 +110,23 @@ pub struct Gate {
 
 impl Gate {
     /// Returns the gate or hook that `line` runs, if any.
-    pub fn from_command(line: &AgentCommand, variables: EnvLookup<'_>) -> Option<Gate> {
+    pub fn from_command(line: &AgentCommand) -> Option<Gate> {
         let mode = match line.subcommand.as_str() {
             "post-start" => Mode::PostStart,
             "entrypoint" => Mode::Entrypoint,
             _ => return None,
         };
-        let mut until = line.conditions(variables);
+        let mut until = line.conditions();
         if until.is_empty() && mode == Mode::PostStart {
-            let container = line.values_or_env("--container", variables).pop();
-            until.extend(container.map(|container| WaitCondition { container, want: WantedState::Ready }));
+            let own = line.values("--container").pop();
+            until.extend(own.map(|name| WaitCondition { container: name.to_owned(), want: WantedState::Ready }));
         }
-        let timeout = line.values_or_env("--timeout", variables).pop();
+        let default_timeout = || humantime::format_duration(defaults::TIMEOUT).to_string();
         Some(Gate {
             mode,
             until,
-            checks: line.values_or_env("--check", variables),
-            timeout: timeout.unwrap_or_else(|| humantime::format_duration(defaults::TIMEOUT).to_string()),
+            checks: line.values("--check").into_iter().map(str::to_owned).collect(),
+            timeout: line.values("--timeout").pop().map_or_else(default_timeout, str::to_owned),
         })
     }
 }

@@ -106,12 +106,6 @@ impl Container {
         set.map(|variable| variable.value.clone())
     }
 
-    /// Returns the values of `flag` in `line`, a command line of this container. If the flag is omitted, returns the
-    /// value of its environment variable.
-    pub fn flag_values(&self, line: &AgentCommand, flag: &str) -> Vec<String> {
-        line.values_or_env(flag, &|name| self.env_value(name))
-    }
-
     /// Returns the command line of podgate's hook or gate in this container, if any.
     pub fn gate_command(&self) -> Option<AgentCommand> {
         let hook =
@@ -124,7 +118,7 @@ impl Container {
     /// delays no container, so it does not count.
     pub fn gate(&self) -> Option<Gate> {
         let own_start = WaitCondition { container: self.name.clone(), want: WantedState::Started };
-        let gate = Gate::from_command(&self.gate_command()?, &|name| self.env_value(name))?;
+        let gate = Gate::from_command(&self.gate_command()?)?;
         (gate.mode != Mode::PostStart || gate.until != [own_start] || !gate.checks.is_empty()).then_some(gate)
     }
 
@@ -146,11 +140,12 @@ impl Container {
     pub fn declared(&self) -> container::Container {
         let (mode, until) = self.gate().map_or_else(Default::default, |gate| (gate.mode, gate.until));
         let has_probe = self.startup_probe.is_some() || self.readiness_probe.is_some();
-        let checks = self.gate_command().map(|line| self.flag_values(&line, "--ready-check")).unwrap_or_default();
+        let line = self.gate_command();
+        let ready_check = line.as_ref().and_then(|line| line.values("--ready-check").first().copied());
         container::Container {
             name: self.name.clone(),
             // If the container has a probe, `--ready-check` runs that probe's command and does not replace the probe.
-            ready_check: checks.into_iter().next().filter(|_| !has_probe),
+            ready_check: ready_check.filter(|_| !has_probe).map(str::to_owned),
             ports: self.ports.clone(),
             startup_probe: self.startup_probe.as_ref().and_then(|probe| self.original_probe(probe)),
             readiness_probe: self.readiness_probe.clone(),
@@ -158,7 +153,7 @@ impl Container {
             restart_policy_rules: self.restart_policy_rules.clone(),
             mode,
             pre_stop: self.pre_stop_command().is_some(),
-            reports_start: mode == Mode::None && self.gate_command().is_some(),
+            reports_start: mode == Mode::None && line.is_some(),
             until,
             ..container::Container::default()
         }
@@ -168,11 +163,10 @@ impl Container {
     /// `podgate opened` alone becomes `None`. Podgate's part is an `exec` probe, which the sidecar could not run.
     fn original_probe(&self, probe: &Probe) -> Option<Probe> {
         let Some(line) = probe.opened_command() else { return Some(probe.clone()) };
-        let checks = self.flag_values(&line, "--check");
+        let checks = line.values("--check");
         let handler = Handler::from_check(checks.iter().find_map(|url| url.parse().ok())?)?;
         // With --wait, the probe's own time limit covers the whole wait, so use the time limit of one check.
-        let timeout =
-            self.flag_values(&line, "--check-timeout").pop().and_then(|text| humantime::parse_duration(&text).ok());
+        let timeout = line.values("--check-timeout").pop().and_then(|text| humantime::parse_duration(text).ok());
         let timeout = timeout.map_or(1, |timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1));
         Some(Probe { handler, timeout_seconds: timeout, ..probe.clone() })
     }

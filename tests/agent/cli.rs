@@ -1,4 +1,4 @@
-//! Tests of the agent's command line: flags, their environment variables, exit codes, help, usage errors, `install`.
+//! Tests of the agent's command line: flags, exit codes, help, usage errors, `install`.
 
 use crate::support::{Agent, AgentOutput, PROGRAM, Scene, write_annotations};
 use podgate::core::snapshot::REASON_ENDED;
@@ -13,31 +13,23 @@ fn podgate(arguments: &[&str]) -> AgentOutput {
     Agent::new(arguments, Path::new("/nonexistent")).run()
 }
 
-/// Runs the hook with the flag, and then with the flag's environment variable. Asserts that the result is the same.
+/// Asserts the result of the hook with the flag.
 #[track_caller]
-fn by_flag_and_by_env(hook: impl Fn() -> Agent, flag: &str, value: impl AsRef<OsStr>, code: i32, expected: &str) {
-    let variable = format!("PODGATE_{}", flag.to_uppercase().replace('-', "_"));
-    for run in [hook().flag(flag, &value).run(), hook().env(&variable, &value).run()] {
-        if code == 0 { run.assert_released() } else { run.assert_failed(code, expected) }
-    }
+fn with_flag(hook: impl Fn() -> Agent, flag: &str, value: impl AsRef<OsStr>, code: i32, expected: &str) {
+    let run = hook().flag(flag, &value).run();
+    if code == 0 { run.assert_released() } else { run.assert_failed(code, expected) }
 }
 
 #[test]
-fn each_flag_and_its_environment_variable_work_alike() {
+fn each_flag_of_a_hook_works() {
     let mut scene = Scene::with_sidecar();
     scene.publish(|s| _ = s.stuck.insert("api".to_owned(), "ImagePullBackOff".to_owned()));
     let at_once = || scene.hook().flag("timeout", "0s");
 
-    by_flag_and_by_env(
-        || scene.bare_hook().flag("timeout", "0s"),
-        "container",
-        "api",
-        75,
-        "api=Ready (now Waiting, Image",
-    );
-    by_flag_and_by_env(at_once, "until", "db=Exited,api=Started", 75, "db=Exited (now Started); api=Started (now W");
-    by_flag_and_by_env(at_once, "check", "file:///nonexistent", 75, "file:///nonexistent (");
-    by_flag_and_by_env(
+    with_flag(|| scene.bare_hook().flag("timeout", "0s"), "container", "api", 75, "api=Ready (now Waiting, Image");
+    with_flag(at_once, "until", "db=Exited,api=Started", 75, "db=Exited (now Started); api=Started (now W");
+    with_flag(at_once, "check", "file:///nonexistent", 75, "file:///nonexistent (");
+    with_flag(
         || scene.hook().flag("check", r#"exec:["sleep","60"]"#).flag("timeout", "300ms"),
         "check-timeout",
         "10ms",
@@ -45,99 +37,56 @@ fn each_flag_and_its_environment_variable_work_alike() {
         "(timed out)",
     );
     let passes = || at_once().flag("check", "tcp://127.0.0.1:1").flag("timeout", "300ms");
-    by_flag_and_by_env(passes, "initial-delay", "1m", 75, "tcp://127.0.0.1:1 (not run yet)");
+    with_flag(passes, "initial-delay", "1m", 75, "tcp://127.0.0.1:1 (not run yet)");
     let passes = || scene.hook().flag("check", r#"exec:["true"]"#).flag("timeout", "300ms");
-    by_flag_and_by_env(passes, "passing-for", "1m", 75, "(has passed, but must pass for longer)");
-    by_flag_and_by_env(|| scene.bare_hook().flag("container", "db"), "timeout", "1ms", 75, "timed out after 1ms");
-    by_flag_and_by_env(at_once, "on-timeout", "continue", 0, "");
-    by_flag_and_by_env(at_once, "on-timeout", "fail", 75, "timed out after 0s");
-    by_flag_and_by_env(at_once, "poll-interval", "0s", 64, "an interval cannot be zero");
-    by_flag_and_by_env(|| scene.hook(), "then", r#"["false"]"#, 1, "postStart command [\"false\"] exited with 1");
+    with_flag(passes, "passing-for", "1m", 75, "(has passed, but must pass for longer)");
+    with_flag(|| scene.bare_hook().flag("container", "db"), "timeout", "1ms", 75, "timed out after 1ms");
+    with_flag(at_once, "on-timeout", "continue", 0, "");
+    with_flag(at_once, "on-timeout", "fail", 75, "timed out after 0s");
+    with_flag(at_once, "poll-interval", "0s", 64, "an interval cannot be zero");
+    with_flag(|| scene.hook(), "then", r#"["false"]"#, 1, "postStart command [\"false\"] exited with 1");
     let mut dead = Scene::with_sidecar();
     dead.kill_sidecar();
     let expected = "the sidecar is not running; fallback check file:///nonexistent (";
-    by_flag_and_by_env(|| dead.hook().flag("timeout", "0s"), "fallback-check", "file:///nonexistent", 75, expected);
+    with_flag(|| dead.hook().flag("timeout", "0s"), "fallback-check", "file:///nonexistent", 75, expected);
 
     let without = |name: &'static str| move || at_once().without_flag(name);
-    by_flag_and_by_env(without("board"), "board", &scene.board, 75, "db=Ready (now Started)");
-    by_flag_and_by_env(without("board"), "board", "/nonexistent", 75, "the board is missing");
-    by_flag_and_by_env(without("self"), "self", "/nonexistent", 75, "cannot report to the sidecar (/nonexistent:");
+    with_flag(without("board"), "board", &scene.board, 75, "db=Ready (now Started)");
+    with_flag(without("board"), "board", "/nonexistent", 75, "the board is missing");
+    with_flag(without("self"), "self", "/nonexistent", 75, "cannot report to the sidecar (/nonexistent:");
     let volume = Scene::new();
     write_annotations(&volume.podinfo, &scene.snapshot);
     let frozen = || at_once().flag("board", "/nonexistent").without_flag("podinfo");
     let expected = "the kubelet does not update the downward-API volume while a hook runs";
-    by_flag_and_by_env(frozen, "podinfo", &volume.podinfo, 75, expected);
+    with_flag(frozen, "podinfo", &volume.podinfo, 75, expected);
 
-    for value in ["true", "1", "yes"] {
-        let run = scene.hook().flag("until", "api").env("PODGATE_FAIL_FAST", value).run();
-        run.assert_failed(69, "api=Ready cannot be met: the container is stuck in ImagePullBackOff");
-    }
     scene.hook().flag("until", "api").arg("--fail-fast").run().assert_failed(69, "stuck in ImagePullBackOff");
-    scene.hook().flag("timeout", "0s").env("PODGATE_FAIL_FAST", "no").run().assert_failed(75, "timed out");
 }
 
 #[test]
-fn log_flags_and_their_environment_variables_work_alike() {
-    for by_env in [false, true] {
-        let scene = Scene::with_sidecar();
-        let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "0s"], Path::new("/nonexistent"))
-            .flag("board", &scene.board)
-            .flag("self", &scene.self_directory);
-        let message = scene.root.join("message");
-        std::fs::write(&message, "").unwrap();
-        let hook = match by_env {
-            true => hook
-                .env("PODGATE_LOG_FORMAT", "json")
-                .env("PODGATE_LOG_TO", &scene.log.path)
-                .env("PODGATE_TERMINATION_LOG", &message),
-            false => hook.flag("log-format", "json").flag("log-to", &scene.log.path).flag("termination-log", &message),
-        };
-        hook.run().assert_failed(75, "timed out");
-        let lines: Vec<serde_json::Value> =
-            scene.log_text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines[0]["msg"], "waiting");
-        assert_eq!((&lines[0]["by"], &lines[0]["level"]), (&"bell".into(), &"info".into()));
-        assert_eq!(lines.last().unwrap()["level"], "error");
-        assert!(std::fs::read_to_string(&message).unwrap().contains("timed out"));
-    }
+fn log_flags_set_format_and_destination() {
+    let scene = Scene::with_sidecar();
+    let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "0s"], Path::new("/nonexistent"))
+        .flag("board", &scene.board)
+        .flag("self", &scene.self_directory);
+    let message = scene.root.join("message");
+    std::fs::write(&message, "").unwrap();
+    let hook = hook.flag("log-format", "json").flag("log-to", &scene.log.path).flag("termination-log", &message);
+    hook.run().assert_failed(75, "timed out");
+    let lines: Vec<serde_json::Value> =
+        scene.log_text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["msg"], "waiting");
+    assert_eq!((&lines[0]["by"], &lines[0]["level"]), (&"bell".into(), &"info".into()));
+    assert_eq!(lines.last().unwrap()["level"], "error");
+    assert!(std::fs::read_to_string(&message).unwrap().contains("timed out"));
 }
 
 #[test]
 fn log_level_leaves_out_the_lower_levels() {
-    for by_env in [false, true] {
-        let scene = Scene::with_sidecar();
-        let hook = scene.hook().flag("timeout", "0s");
-        let hook = if by_env { hook.env("PODGATE_LOG_LEVEL", "error") } else { hook.flag("log-level", "error") };
-        hook.run().assert_failed(75, "timed out");
-        let text = scene.log_text();
-        assert!(text.lines().count() == 1 && text.contains(" ERROR "), "{text}");
-    }
-}
-
-#[test]
-fn help_lists_the_environment_variable_of_each_flag() {
-    // All hooks, probes and gates of a container share one environment. A flag whose value may differ between these
-    // commands has a variable with the command's own prefix.
-    for (command, own, shared, count) in [
-        ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 20),
-        ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 13),
-        ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 12),
-        ("probe", "PODGATE_PROBE_", Some("PODGATE_"), 7),
-    ] {
-        let help = podgate(&[command, "--help"]).stdout;
-        let mut flags = 0;
-        for line in help.lines().map(str::trim_start).filter(|line| line.starts_with("--")) {
-            let name = line.trim_start_matches("--").split(' ').next().unwrap().to_uppercase().replace('-', "_");
-            let mut variables =
-                [Some(own), shared].into_iter().flatten().map(|prefix| format!("[env: {prefix}{name}]"));
-            assert!(
-                variables.any(|variable| line.contains(&variable)),
-                "{command}: {line} lacks its environment variable"
-            );
-            flags += 1;
-        }
-        assert_eq!(flags, count, "{command}: the number of flags has changed; test new ones above");
-    }
+    let scene = Scene::with_sidecar();
+    scene.hook().flag("timeout", "0s").flag("log-level", "error").run().assert_failed(75, "timed out");
+    let text = scene.log_text();
+    assert!(text.lines().count() == 1 && text.contains(" ERROR "), "{text}");
 }
 
 /// `docs/podgate.md` shows the help of each command. `PODGATE_REGENERATE=1` in the environment updates the page.
@@ -226,7 +175,6 @@ fn invalid_utf_8_is_accepted_only_in_paths() {
     let scene = Scene::new();
     let invalid_utf8 = OsString::from_vec(b"d\xffb".to_vec());
     scene.bare_hook().flag("container", &invalid_utf8).run().assert_failed(64, "invalid UTF-8");
-    scene.bare_hook().env("PODGATE_CONTAINER", &invalid_utf8).run().assert_failed(64, "invalid UTF-8");
     assert!(scene.termination_message().contains("invalid UTF-8"), "the termination message lacks the usage error");
     let board = Scene::with_sidecar();
     let odd = board.root.join(&invalid_utf8);

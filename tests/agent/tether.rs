@@ -104,16 +104,6 @@ fn tether_process_closes_inherited_descriptors() {
 }
 
 #[test]
-fn environment_variable_enables_the_tether() {
-    let scene = ready();
-    scene.hook().env("PODGATE_LEAVE_TETHER", "false").run().assert_released();
-    assert!(!scene.is_tethered());
-    scene.hook().env("PODGATE_LEAVE_TETHER", "true").run().assert_released();
-    assert!(scene.is_tethered());
-    holders(&scene.self_directory).into_iter().for_each(|pid| signal(pid, Signal::KILL));
-}
-
-#[test]
 fn tether_process_never_wakes_up() {
     let scene = ready();
     hook(&scene).run().assert_released();

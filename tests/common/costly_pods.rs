@@ -284,7 +284,7 @@ fn container(numbers: &[usize], own: &str, n: usize) -> Value {
                 1 => json!({"name": format!("E{n}"), "value": format!("$(E{})$(E{})", n.saturating_sub(1), n.saturating_sub(1))}),
                 2 => json!({"name": "PODGATE_HOLD"}),
                 3 => json!({"name": format!("E{n}"), "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}),
-                4 => json!({"name": "PODGATE_UNTIL", "value": "a,b"}),
+                4 => json!({"name": "PODGATE_CONTAINERS", "value": "[]"}),
                 // Characters that need an escape in JSON, or in a command.
                 kind => {
                     let unit = ["\"", "\u{1}", "\\", "$("][kind - 5];

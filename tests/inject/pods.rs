@@ -163,7 +163,6 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
             }
             if has_command {
                 all[format!("command.podgate.io/{first}")] = json!("[\"/bin/given\", \"$(X)\"]");
-                all[format!("image.podgate.io/{first}")] = json!("example.com/given:1@sha256:0");
             }
             all
         })

@@ -43,6 +43,6 @@ fn commands_on_the_page_work() {
             assert!(runs("images.json", "\"/app\""), "{command}");
         }
     }
-    assert_eq!(commands.len(), 8);
+    assert_eq!(commands.len(), 7);
     assert!(runs("deploy/shop.yaml", "/arm"), "the manifest must have the command for the other platform");
 }

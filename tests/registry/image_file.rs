@@ -98,7 +98,6 @@ fn flags_that_exclude_each_other_are_rejected() {
     for (arguments, code, text) in [
         (&["resolve-images"][..], 64, "pass - as FILE"),
         (&["inject", "-", "--images", "x", "--resolve-images"], 64, "cannot be used with"),
-        (&["inject", "-", "--images", "x", "--annotate-only"], 64, "cannot be used with"),
         (&["inject", "-", "--images", "x", "--no-pin"], 64, "cannot be used with"),
         (&["check", "-", "--images", "x", "--platform", "a/b"], 64, "cannot be used with"),
         (&["check", "-", "--platform", "a/b"], 64, "--resolve-images"),

@@ -66,35 +66,6 @@ fn invalid_annotation_is_denied_with_its_path() {
     assert_eq!(webhook.logged("refused")["why"], message);
 }
 
-/// `inject --resolve-images --annotate-only` writes both the command and the image into annotations.
-#[test]
-fn webhook_warns_if_the_command_is_from_another_image() {
-    let files = Files::new();
-    let webhook = Webhook::with_files(&files, &[]);
-    let client = webhook.client(&files.ca);
-    let recorded = "example.com:5000/api:1@sha256:aa";
-    for (image, is_same) in [
-        (recorded, true),
-        ("example.com:5000/api:1", true),
-        ("mirror/api@sha256:aa", true),
-        ("example.com:5000/api:2", false),
-        ("example.com:5000/api:1@sha256:bb", false),
-        ("example.com:5000/api", false),
-    ] {
-        let mut pod = pod("db, api");
-        let api =
-            pod["spec"]["containers"].as_array_mut().unwrap().iter_mut().find(|own| own["name"] == "api").unwrap();
-        api["image"] = image.into();
-        api.as_object_mut().unwrap().remove("command");
-        pod["metadata"]["annotations"]["command.podgate.io/api"] = "[\"/api\"]".into();
-        pod["metadata"]["annotations"]["image.podgate.io/api"] = recorded.into();
-        let response = client.review(&review("one", &pod));
-        assert_eq!(response["allowed"], true, "{response}");
-        let warned = response["warnings"].to_string().contains("was read from example.com:5000/api:1@sha256:aa");
-        assert_eq!(warned, !is_same, "{image}: {response}");
-    }
-}
-
 #[test]
 fn decision_about_unknown_containers_is_left_to_a_later_call() {
     let files = Files::new();

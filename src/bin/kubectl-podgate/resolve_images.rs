@@ -34,7 +34,7 @@ pub(crate) struct ResolveImages {
 pub(crate) fn run(args: &ResolveImages) -> Result<ExitCode, Vec<String>> {
     let sources = args.manifests.read();
     check_readable(&sources, false)?;
-    let (images, errors) = look_up(&wanted_images(&sources, false), &args.registry)?;
+    let (images, errors) = look_up(&wanted_images(&sources), &args.registry)?;
     let code = print(&to_json(&images));
     Ok(if errors.is_empty() { code } else { fail_all(&errors) })
 }

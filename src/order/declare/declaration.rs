@@ -116,8 +116,6 @@ pub struct Declaration {
     pub quits: BTreeMap<String, String>,
     /// Values of `command.podgate.io/…`, by container.
     pub commands: BTreeMap<String, Vec<String>>,
-    /// Values of `image.podgate.io/…`, by container.
-    pub images: BTreeMap<String, String>,
     /// Keys of the annotations for single containers, except `after`, `check` and `quit` annotations.
     pub settings: Vec<String>,
     /// Value of `podgate.io/stop-order`.

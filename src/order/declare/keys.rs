@@ -42,8 +42,6 @@ pub const MODE_PREFIX: &str = "mode.podgate.io/";
 pub const TIMEOUT_PREFIX: &str = "timeout.podgate.io/";
 /// Command of one container, if the container's spec has no command: `["/usr/bin/api"]`.
 pub const COMMAND_PREFIX: &str = "command.podgate.io/";
-/// Image from which the command of one container was read: `example.com/api:1@sha256:…`.
-pub const IMAGE_PREFIX: &str = "image.podgate.io/";
 /// Checks that one container waits for, besides other containers: `file:///certs/tls.crt, tcp://db.shop:5432`.
 pub const CHECK_PREFIX: &str = "check.podgate.io/";
 /// Check that replaces the probes of one container as podgate's evidence that the container is Ready.
@@ -73,12 +71,11 @@ pub const POD_KEYS: [&str; 12] = [
     INJECTED,
 ];
 /// Prefixes of keys that apply to one container. The container's name follows the prefix.
-pub const CONTAINER_PREFIXES: [&str; 11] = [
+pub const CONTAINER_PREFIXES: [&str; 10] = [
     AFTER_PREFIX,
     MODE_PREFIX,
     TIMEOUT_PREFIX,
     COMMAND_PREFIX,
-    IMAGE_PREFIX,
     CHECK_PREFIX,
     READY_PREFIX,
     QUIT_PREFIX,
@@ -98,12 +95,6 @@ pub fn annotation_place(key: &str) -> Place {
 /// Returns the place of the annotation for one container, with the key prefix `prefix`.
 pub fn container_annotation_place(prefix: &str, container: &str) -> Place {
     annotation_place(&format!("{prefix}{container}"))
-}
-
-/// Returns true if `image` has the tag or the digest of `recorded`, a value with the key prefix [`IMAGE_PREFIX`].
-pub fn is_recorded_image(recorded: &str, image: &str) -> bool {
-    let (tagged, digest) = recorded.split_once('@').unwrap_or((recorded, ""));
-    image.split_once('@').map_or(image == tagged, |(_, own)| own == digest)
 }
 
 /// Returns true if podgate reads the annotation `key`.

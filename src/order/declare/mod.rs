@@ -17,7 +17,7 @@ mod values;
 pub use correct::parse_list;
 pub use declaration::{Declaration, Edge, Publish, RequestedMode, Setting, StopOrder};
 pub(crate) use key_check::{check_key, concerns_podgate, describes_one_pod};
-pub use keys::{annotation_place, container_annotation_place, is_declared, is_recorded_image};
+pub use keys::{annotation_place, container_annotation_place, is_declared};
 pub use reader::read_annotations;
 pub use undeclared::check_undeclared;
 pub(crate) use undeclared::nothing_declared;

@@ -178,7 +178,6 @@ impl Reader<'_, '_> {
             keys::ON_DEPENDENCY_RESTART_PREFIX => {
                 _ = declaration.restart_with_dependency.own.insert(own, values.flag(text, &at, RESTARTS));
             }
-            keys::IMAGE_PREFIX => _ = declaration.images.insert(own, text.trim().to_owned()),
             keys::CHECK_PREFIX => _ = declaration.checks.insert(own, values.checks(text, name, &at)),
             keys::QUIT_PREFIX => declaration.quits.extend(values.quit(text, &at).map(|quit| (own, quit))),
             keys::READY_PREFIX => {

@@ -82,7 +82,7 @@ impl AgentLines {
         }
         if let Some(line) = &self.pre_stop {
             self.check_names(line, &hook("preStop"), own, spec, findings);
-            let given = self.container.flag_values(line, "--grace").pop();
+            let given = line.values("--grace").pop();
             let longest =
                 given.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(defaults::PRE_STOP_GRACE);
             if longest >= grace {
@@ -139,13 +139,13 @@ impl AgentLines {
         spec: &Spec<'_>,
         findings: &mut Vec<Finding>,
     ) {
-        for list in ["--until", "--stop-after"].iter().flat_map(|flag| self.container.flag_values(line, flag)) {
+        for list in ["--until", "--stop-after"].iter().flat_map(|flag| line.values(flag)) {
             let named = list.split(',').map(|text| text.split('=').next().unwrap_or_default());
             let is_native = |name: &str| spec.init(name).is_some_and(ContainerRef::is_native);
             let known = named.filter(|name| names::is_container_name(name) && !is_native(name));
             findings.extend(known.filter_map(|name| spec.check_name(name, at, None)));
         }
-        if let Some(other) = self.container.flag_values(line, "--container").pop().filter(|name| *name != own.name) {
+        if let Some(other) = line.values("--container").pop().filter(|name| *name != own.name) {
             let what = format!("--container is {other}, but this container is {}", own.name);
             let fix = format!("write --container {}", own.name);
             findings.push(Finding::error("unknown-container", at.clone(), what).fix(fix));

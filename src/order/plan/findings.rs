@@ -5,7 +5,7 @@ use super::modes;
 use super::types::{ContainerPlan, PlannedMode};
 use super::waiters::Waiters;
 use crate::order::declare::spec::{ContainerRef, Spec};
-use crate::order::declare::{self, Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
+use crate::order::declare::{Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use std::collections::BTreeSet;
@@ -90,25 +90,11 @@ pub(super) fn of_settings(
             let fix = format!("remove this annotation, or write {}{name}: entrypoint", keys::MODE_PREFIX);
             return Some(Finding::error("mode-conflict", at, what).fix(fix));
         } else {
-            return if prefix == keys::IMAGE_PREFIX { check_image(spec, declared, name, at) } else { None };
+            return None;
         };
         Some(Finding::warning("unused-annotation", at, why).fix(fix))
     };
     declared.settings.iter().filter_map(check).collect()
-}
-
-/// Reports a command that was read from another image, and an image annotation without a command annotation.
-fn check_image(spec: &Spec<'_>, declared: &Declaration, name: &str, at: Place) -> Option<Finding> {
-    let (recorded, command) = (&declared.images[name], format!("{}{name}", keys::COMMAND_PREFIX));
-    if !declared.commands.contains_key(name) {
-        let what = format!("there is no {command}, so this annotation has no effect");
-        return Some(Finding::warning("unused-annotation", at, what).fix("remove it"));
-    }
-    let image = spec.get(name)?.value.get("image")?.as_str()?;
-    let what = format!("{command} was read from {recorded}, but the image of {name} is now {image}");
-    let again = "run kubectl podgate inject --resolve-images --annotate-only again";
-    let fix = format!("{again}, or remove {command} and {}{name}", keys::IMAGE_PREFIX);
-    (!declare::is_recorded_image(recorded, image)).then(|| Finding::warning("image-changed", at, what).fix(fix))
 }
 
 /// Adds notes about effects of the plan that the user may not expect.

@@ -30,8 +30,7 @@ fn gate_is_found_in_command_args_and_hook() {
     for value in [
         json!({"name": "api", "command": line}),
         json!({"name": "api", "command": line[..1], "args": line[1..]}),
-        json!({"name": "api", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "post-start"]}}},
-               "env": [{"name": "PODGATE_UNTIL", "value": "db"}, {"name": "PODGATE_CHECK", "valueFrom": {}}]}),
+        json!({"name": "api", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "post-start", "--until=db"]}}}}),
     ] {
         let gate = container(value.clone()).gate().unwrap();
         assert_eq!((gate.until, gate.checks.len()), (vec!["db".parse().unwrap()], 0), "{value}");

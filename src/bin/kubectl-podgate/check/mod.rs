@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode, Vec<String>> {
     if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
         print_stderr(Level::Note, &line);
     }
-    let images = resolve_images(&sources, &args.images, false)?.unwrap_or_default();
+    let images = resolve_images(&sources, &args.images)?.unwrap_or_default();
     if args.server {
         return Ok(runtime::block_on(async {
             print_report(args, server::analyze_with_cluster(args, &sources, &images).await?)

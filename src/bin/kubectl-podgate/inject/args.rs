@@ -27,7 +27,7 @@ Examples:
   kubectl podgate inject --diff -f shop.yaml      show what would change
   helm template shop ./chart | kubectl podgate inject --strict - | kubectl apply -f -
   kubectl podgate inject --from kruise -f shop.yaml
-  kubectl podgate inject --resolve-images --annotate-only -i -f shop.yaml
+  kubectl podgate inject --resolve-images -i -f shop.yaml
 
 Exit codes:
   0    done, even if nothing declares an order
@@ -80,9 +80,6 @@ pub(crate) struct Inject {
     pub(crate) from: Option<String>,
     #[command(flatten)]
     pub(crate) images: ImageArgs,
-    /// Only write the commands that were read, as annotations for the webhook
-    #[arg(long, requires = "resolve_images", conflicts_with_all = ["from", "images"])]
-    pub(crate) annotate_only: bool,
 }
 
 /// Remove from manifests what inject added

@@ -32,10 +32,8 @@ pub(crate) fn inject(args: &Inject) -> Result<ExitCode, Vec<String>> {
         ..Options::new(args.image.clone().unwrap_or_else(release::sidecar_image))
     });
     let action = |sources: &[Source]| {
-        let images = resolve_images(sources, &args.images, args.annotate_only)?;
-        let sets_image = args.image.is_some();
-        let (is_migrating, annotate_only) = (args.from.is_some(), args.annotate_only);
-        Ok(Action::Inject { options, sets_image, is_migrating, images, annotate_only })
+        let images = resolve_images(sources, &args.images)?;
+        Ok(Action::Inject { options, sets_image: args.image.is_some(), is_migrating: args.from.is_some(), images })
     };
     run(&args.files, &args.findings, args.from.is_some(), action)
 }

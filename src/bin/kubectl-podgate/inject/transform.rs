@@ -18,8 +18,6 @@ pub(super) enum Action {
         /// True if the user has passed `--from kruise`.
         is_migrating: bool,
         images: Option<ResolvedImages>,
-        /// True if only the images' commands are written, as annotations.
-        annotate_only: bool,
     },
     Uninject,
 }
@@ -40,7 +38,6 @@ impl Action {
 
     fn past_tense(&self) -> &'static str {
         match self {
-            Action::Inject { annotate_only: true, .. } => "annotated",
             Action::Inject { .. } => "injected",
             Action::Uninject => "uninjected",
         }
@@ -117,7 +114,7 @@ fn template_edits(
     action: &Action,
     image: &mut Option<String>,
 ) -> Option<Result<Injected, Vec<Finding>>> {
-    let Action::Inject { options, sets_image, is_migrating, images, annotate_only } = action else {
+    let Action::Inject { options, sets_image, is_migrating, images } = action else {
         return inject::is_injected(template).then(|| inject::uninject(template));
     };
     let (is_declared, is_injected) = (declare::is_declared(template), inject::is_injected(template));
@@ -132,13 +129,12 @@ fn template_edits(
     let Injected { mut value, mut edits, mut findings, .. } = before;
     if let Some(images) = images {
         let resolved = match inject::strip(template) {
-            _ if *annotate_only => images.annotations(template),
             Ok(stripped) => images.for_template(template, stripped.plain()),
             // `inject` below reports the errors.
             Err(_) => TemplateImages::default(),
         };
         for edit in resolved.edits {
-            // `apply` does not fail, because the images and the annotations exist.
+            // `apply` does not fail, because the images exist.
             if apply(&mut value, &edit).is_ok() {
                 edits.push(edit);
             }
@@ -150,13 +146,10 @@ fn template_edits(
     *image = inject::keep_settings(&value, &mut options, *sets_image);
     Some(match inject::inject(&value, &options, &known) {
         Ok(mut injected) => {
-            edits.extend(injected.edits.drain(..).filter(|_| !annotate_only));
+            edits.extend(injected.edits.drain(..));
             findings.append(&mut injected.findings);
             let context = Context { workload, ..Context::default() };
-            findings.extend(lint::check_start(&value, &injected, context).into_iter().filter(|_| !annotate_only));
-            if *annotate_only {
-                injected.value = value;
-            }
+            findings.extend(lint::check_start(&value, &injected, context));
             Ok(Injected { edits, findings, ..injected })
         }
         Err(more) => {

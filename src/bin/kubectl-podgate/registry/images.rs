@@ -7,13 +7,13 @@ use super::credentials::Logins;
 use crate::yaml::{Source, files};
 use futures::StreamExt;
 use podgate::core::text::error_chain;
-use podgate::order::declare::{annotation_place, container_annotation_place, is_recorded_image, keys};
+use podgate::order::declare::{annotation_place, keys};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
 use podgate::order::image_map::{ImageMap, find, parse};
 use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use podgate::order::{inject, pod_templates};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -40,10 +40,10 @@ pub(crate) struct TemplateImages {
 
 /// Returns the commands of `--images` or `--resolve-images`; `None` without these flags. Fails with one line for each
 /// image that could not be looked up.
-pub(crate) fn resolve_images(sources: &[Source], args: &ImageArgs, is_update: bool) -> OrLines<Option<ResolvedImages>> {
+pub(crate) fn resolve_images(sources: &[Source], args: &ImageArgs) -> OrLines<Option<ResolvedImages>> {
     let (images, errors) = match &args.images {
         Some(path) => (read_image_file(path)?, Vec::new()),
-        None if args.resolve_images => look_up(&wanted_images(sources, is_update), &args.registry)?,
+        None if args.resolve_images => look_up(&wanted_images(sources), &args.registry)?,
         None => return Ok(None),
     };
     let is_pinning = args.resolve_images && !args.no_pin;
@@ -56,15 +56,14 @@ fn read_image_file(path: &Path) -> OrLines<ImageMap> {
     images.map_err(|message| vec![format!("{}: {message}", files::display_name(path))])
 }
 
-/// Returns the images that the templates need, each with its place. If `is_update` is true, also returns the images of
-/// containers with outdated annotations.
-pub(crate) fn wanted_images(sources: &[Source], is_update: bool) -> BTreeMap<String, String> {
+/// Returns the images that the templates need, each with its place.
+pub(crate) fn wanted_images(sources: &[Source]) -> BTreeMap<String, String> {
     let mut wanted = BTreeMap::new();
     for source in sources {
         for document in &source.documents {
             for pod_templates::Template { place, .. } in pod_templates::templates(&document.value) {
                 let Some(template) = place.of(&document.value) else { continue };
-                for WantedImage { container, image, .. } in images_to_resolve(template, is_update) {
+                for (container, image) in images_to_resolve(template) {
                     let at = document.position(document.highlight(&place).start);
                     let location = format!("{}:{}: container {container}: image {image}", source.name, at.line);
                     wanted.entry(image).or_insert(location);
@@ -106,15 +105,8 @@ pub(crate) fn look_up(wanted: &BTreeMap<String, String>, args: &RegistryArgs) ->
     Ok((images, errors))
 }
 
-/// Image to look up, because podgate needs the command of `container`, and the container's spec has no `command`.
-struct WantedImage {
-    container: String,
-    image: String,
-    has_args: bool,
-}
-
-/// Returns the images that a template needs. If `is_update` is true, includes images whose annotations are outdated.
-fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
+/// Returns the containers whose command podgate needs and does not know, each with its image.
+fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
     if !inject::is_requested(template) {
         return Vec::new();
     }
@@ -126,9 +118,7 @@ fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
         |key: &str| annotation_place(key).of(plain).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
     let mut found = Vec::new();
     for (_, container, name, image) in containers(plain) {
-        let recorded = annotation(&format!("{}{name}", keys::IMAGE_PREFIX));
-        let is_outdated = is_update && !recorded.is_empty() && !is_recorded_image(&recorded, image);
-        let has_annotation = !annotation(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty() && !is_outdated;
+        let has_annotation = !annotation(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty();
         let mode = match annotation(&format!("{}{name}", keys::MODE_PREFIX)) {
             mode if mode.is_empty() => annotation(keys::MODE),
             mode => mode,
@@ -140,8 +130,7 @@ fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
         });
         let needs_command = !matches!(mode.as_str(), "post-start" | "hold");
         if !has_command(container) && !has_annotation && needs_command && is_affected {
-            let has_args = container["args"].as_array().is_some_and(|args| !args.is_empty());
-            found.push(WantedImage { container: name.to_owned(), image: image.to_owned(), has_args });
+            found.push((name.to_owned(), image.to_owned()));
         }
     }
     found
@@ -159,7 +148,9 @@ impl ResolvedImages {
             };
             let at = Place::spec("containers").to(index).to("image");
             if info.words(false).is_empty() {
-                resolved.findings.push(without_command(at, name, "neither Entrypoint nor Cmd"));
+                let message = format!("the image of {name:?} has neither Entrypoint nor Cmd");
+                let finding = Finding::warning("image-without-command", at, message);
+                resolved.findings.push(finding.fix("set the container's command"));
                 continue;
             }
             resolved.commands.insert(name.to_owned(), info.clone());
@@ -172,31 +163,6 @@ impl ResolvedImages {
         }
         resolved
     }
-
-    /// Returns the edits that record each command, and the image from which it was read, in annotations.
-    pub(crate) fn annotations(&self, template: &Value) -> TemplateImages {
-        let mut resolved = TemplateImages::default();
-        for WantedImage { container: name, image, has_args } in images_to_resolve(template, true) {
-            let Some(info) = find(&self.images, &image) else { continue };
-            let words = info.words(has_args);
-            if words.is_empty() {
-                let at = Place::spec("containers");
-                resolved.findings.push(without_command(at, &name, "no Entrypoint, or neither Entrypoint nor Cmd"));
-                continue;
-            }
-            let pinned = if image.contains('@') { image } else { format!("{image}@{}", info.digest) };
-            for (prefix, value) in [(keys::COMMAND_PREFIX, json!(words).to_string()), (keys::IMAGE_PREFIX, pinned)] {
-                let at = container_annotation_place(prefix, &name);
-                resolved.edits.push(Edit { at, op: Op::Set(Value::String(value)) });
-            }
-        }
-        resolved
-    }
-}
-
-fn without_command(at: Place, name: &str, what: &str) -> Finding {
-    let message = format!("the image of {name:?} has {what}");
-    Finding::warning("image-without-command", at, message).fix("set the container's command")
 }
 
 /// Returns the containers that have a name and an image, each with its index.

@@ -1,8 +1,6 @@
 //! Flags of the commands that wait.
 
-use super::values::{
-    OnError, TetherMode, boolean, container_name, duration, exit_condition, interval, log_path, number,
-};
+use super::values::{OnError, TetherMode, container_name, duration, exit_condition, interval, log_path, number};
 use crate::signals;
 use clap::Args as ClapArgs;
 use podgate::core::argv::{Argv, Check};
@@ -18,13 +16,13 @@ use std::time::Duration;
 #[derive(Debug, ClapArgs)]
 pub(crate) struct WaitArgs {
     /// Wait until CONTAINER is in STATE (default: Ready); repeatable
-    #[arg(long, value_name = "CONTAINER[=STATE]", env = "PODGATE_UNTIL", value_delimiter = ',')]
+    #[arg(long, value_name = "CONTAINER[=STATE]", value_delimiter = ',')]
     pub(crate) until: Vec<WaitCondition>,
     /// Also wait until this check passes (forms below); repeatable
-    #[arg(long, value_name = "URL", env = "PODGATE_CHECK")]
+    #[arg(long, value_name = "URL")]
     pub(crate) check: Vec<Check>,
     /// Wait at most this long for one check
-    #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
     /// Read the board, the sidecar's volume, at this path
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
@@ -33,16 +31,16 @@ pub(crate) struct WaitArgs {
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
     /// Wait at most this long; in a hook, this includes --then
-    #[arg(long, value_name = "DURATION", env = "PODGATE_TIMEOUT", default_value = "5m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub(crate) timeout: Duration,
     /// At the time limit: fail (exit code 75), or continue
-    #[arg(long, value_name = "ACTION", env = "PODGATE_ON_TIMEOUT", default_value = "fail")]
+    #[arg(long, value_name = "ACTION", default_value = "fail")]
     pub(crate) on_timeout: OnTimeout,
     /// Poll this often if the sidecar's FIFO and inotify do not work
-    #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
     /// Exit at once (code 69) if the wait is pointless (see below)
-    #[arg(long, env = "PODGATE_FAIL_FAST", value_parser = boolean)]
+    #[arg(long)]
     pub(crate) fail_fast: bool,
 }
 
@@ -50,10 +48,10 @@ pub(crate) struct WaitArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ProbeTimes {
     /// Start the container's own probes this long after the container's program
-    #[arg(long, value_name = "DURATION", env = "PODGATE_INITIAL_DELAY", default_value = "0s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) initial_delay: Duration,
     /// Report Ready when the readinessProbe has passed for this long
-    #[arg(long, value_name = "DURATION", env = "PODGATE_PASSING_FOR", default_value = "0s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) passing_for: Duration,
 }
 
@@ -61,13 +59,13 @@ pub(crate) struct ProbeTimes {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct LogArgs {
     /// Write log lines in this format: text or json
-    #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
     /// Log at this level: error, warn, info, debug or trace
-    #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
     /// Write the log to this output of a process (in a hook: /proc/1/fd/2)
-    #[arg(long, value_name = "FILE", env = "PODGATE_LOG_TO", value_parser = log_path)]
+    #[arg(long, value_name = "FILE", value_parser = log_path)]
     pub(crate) log_to: Option<PathBuf>,
 }
 
@@ -84,23 +82,23 @@ pub(crate) struct MessageArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PostStart {
     /// Name this container; without --until, wait until it is Ready
-    #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
+    #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: String,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
     /// Without a board, read annotations from this downward-API volume
-    #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
+    #[arg(long, value_name = "DIR", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
     #[command(flatten)]
     pub(crate) times: ProbeTimes,
     /// Use this check instead if the sidecar dies while the hook runs
-    #[arg(long, value_name = "URL", env = "PODGATE_FALLBACK_CHECK")]
+    #[arg(long, value_name = "URL")]
     pub(crate) fallback_check: Option<Check>,
     /// First run this command, the container's own postStart
-    #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]", env = "PODGATE_THEN")]
+    #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]")]
     pub(crate) then: Option<Argv>,
     /// Leave a small process that holds the tether until this container ends
-    #[arg(long, env = "PODGATE_LEAVE_TETHER", value_parser = boolean)]
+    #[arg(long)]
     pub(crate) tether: bool,
     #[command(flatten)]
     pub(crate) messages: MessageArgs,
@@ -109,38 +107,38 @@ pub(crate) struct PostStart {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Entrypoint {
     /// Use this container name in messages
-    #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
+    #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: Option<String>,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
     /// Report this container's end by exec, parent or none (see below)
-    #[arg(long, value_name = "MODE", env = "PODGATE_TETHER", default_value = "exec")]
+    #[arg(long, value_name = "MODE", default_value = "exec")]
     pub(crate) tether: TetherMode,
     /// Report Ready when the started command passes this check; repeatable
-    #[arg(long, value_name = "URL", env = "PODGATE_READY_CHECK")]
+    #[arg(long, value_name = "URL")]
     pub(crate) ready_check: Vec<Check>,
     #[command(flatten)]
     pub(crate) times: ProbeTimes,
     /// End the command after this long (exit code 75)
-    #[arg(long, value_name = "DURATION", env = "PODGATE_COMMAND_TIMEOUT", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) command_timeout: Option<Duration>,
     /// End the command by this signal, as in lifecycle.stopSignal
-    #[arg(long, value_name = "SIGNAL", env = "PODGATE_STOP_SIGNAL", default_value = "SIGTERM", value_parser = signals::parse)]
+    #[arg(long, value_name = "SIGNAL", default_value = "SIGTERM", value_parser = signals::parse)]
     pub(crate) stop_signal: i32,
     /// Wait this long between the stop signal and SIGKILL
-    #[arg(long, value_name = "DURATION", env = "PODGATE_GRACE", default_value = "30s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) grace: Duration,
     /// If the command fails: fail (its exit code), or continue (0)
-    #[arg(long, value_name = "ACTION", env = "PODGATE_ON_ERROR", default_value = "fail")]
+    #[arg(long, value_name = "ACTION", default_value = "fail")]
     pub(crate) on_error: OnError,
     /// Write the exit code to FILE at the end, or FILE.err on failure
-    #[arg(long, value_name = "FILE", env = "PODGATE_POST_FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) post_file: Option<PathBuf>,
     /// End the command when these containers have exited, and exit with 0; repeatable
-    #[arg(long, value_name = "CONTAINER", env = "PODGATE_STOP_AFTER", value_delimiter = ',', value_parser = container_name)]
+    #[arg(long, value_name = "CONTAINER", value_delimiter = ',', value_parser = container_name)]
     pub(crate) stop_after: Vec<String>,
     /// End the command (exit code 69) when this container restarts; repeatable
-    #[arg(long, value_name = "CONTAINER", env = "PODGATE_RESTART_WITH", value_delimiter = ',', value_parser = container_name)]
+    #[arg(long, value_name = "CONTAINER", value_delimiter = ',', value_parser = container_name)]
     pub(crate) restart_with: Vec<String>,
     #[command(flatten)]
     pub(crate) messages: MessageArgs,
@@ -152,25 +150,25 @@ pub(crate) struct Entrypoint {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PreStop {
     /// Use this container name in messages
-    #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
+    #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: Option<String>,
     /// Wait until CONTAINER has exited; repeatable
-    #[arg(long, value_name = "CONTAINER[=Exited]", env = "PODGATE_STOP_UNTIL", value_delimiter = ',', value_parser = exit_condition)]
+    #[arg(long, value_name = "CONTAINER[=Exited]", value_delimiter = ',', value_parser = exit_condition)]
     pub(crate) until: Vec<WaitCondition>,
     /// Wait until this port, tcp://HOST:PORT, is closed; repeatable
-    #[arg(long, value_name = "URL", env = "PODGATE_STOP_CHECK_CLOSED", value_parser = super::values::port_check)]
+    #[arg(long, value_name = "URL", value_parser = super::values::port_check)]
     pub(crate) check_closed: Vec<Check>,
     /// Wait at most this long; less than terminationGracePeriodSeconds
-    #[arg(long, value_name = "DURATION", env = "PODGATE_STOP_GRACE", default_value = "25s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = duration)]
     pub(crate) grace: Duration,
     /// Leave a small process that holds the tether until this container ends
-    #[arg(long, env = "PODGATE_STOP_TETHER", value_parser = boolean)]
+    #[arg(long)]
     pub(crate) tether: bool,
     /// After the wait, run this command, the container's own preStop
-    #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]", env = "PODGATE_STOP_THEN")]
+    #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]")]
     pub(crate) then: Option<Argv>,
     /// Reserve this part of --grace for the --then command
-    #[arg(long, value_name = "DURATION", env = "PODGATE_STOP_THEN_TIMEOUT", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub(crate) then_timeout: Duration,
     /// Read the board, the sidecar's volume, at this path
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
@@ -179,7 +177,7 @@ pub(crate) struct PreStop {
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
     /// Poll this often if the sidecar's FIFO and inotify do not work
-    #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
@@ -188,15 +186,15 @@ pub(crate) struct PreStop {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Probe {
     /// Name this container
-    #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
+    #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: String,
     /// Wait at most this long for one run of the command
-    #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_CHECK_TIMEOUT", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
     #[command(flatten)]
     pub(crate) times: ProbeTimes,
     /// Fail if the command has not passed within this time; the kubelet then starts the next probe
-    #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_LIMIT", default_value = "5m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub(crate) limit: Duration,
     /// Read the board, the sidecar's volume, at this path
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
@@ -212,34 +210,34 @@ pub(crate) struct Probe {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Opened {
     /// Also require this check (as in podgate check); repeatable
-    #[arg(long, value_name = "URL", env = "PODGATE_OPENED_CHECK")]
+    #[arg(long, value_name = "URL")]
     pub(crate) check: Vec<Check>,
     /// Wait at most this long for one check
-    #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_TIMEOUT", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
     /// Wait until the gate has opened and the checks pass, instead of failing
-    #[arg(long, env = "PODGATE_OPENED_WAIT", value_parser = boolean)]
+    #[arg(long)]
     pub(crate) wait: bool,
     /// With --wait: wait for the result of this container's own startupProbe, which the sidecar runs
-    #[arg(long, env = "PODGATE_OPENED_SIDECAR_CHECK", value_parser = boolean)]
+    #[arg(long)]
     pub(crate) sidecar_check: bool,
     /// With --wait: pass only when this container is Ready, or this long after the gate has opened
-    #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_INITIAL_DELAY", default_value = "0s", value_parser = duration, requires = "container")]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration, requires = "container")]
     pub(crate) initial_delay: Duration,
     /// Name this container, for --initial-delay
-    #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
+    #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: Option<String>,
     /// With --wait: run the checks this long after the gate has opened
-    #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_DELAY", default_value = "0s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) check_delay: Duration,
     /// With --wait: run each check at least this often, and count at most one failure in this time
-    #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_PERIOD", default_value = "10s", value_parser = interval)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
     pub(crate) check_period: Duration,
     /// With --wait: fail after this many failures of a check
-    #[arg(long, value_name = "NUMBER", env = "PODGATE_OPENED_FAILURE_THRESHOLD", default_value = "3", value_parser = number)]
+    #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = number)]
     pub(crate) failure_threshold: u32,
     /// Also pass while the gate is waiting, for use as a livenessProbe; ignored with --wait
-    #[arg(long, env = "PODGATE_OPENED_OR_WAITING", value_parser = boolean)]
+    #[arg(long)]
     pub(crate) or_waiting: bool,
     /// Read the board, the sidecar's volume, at this path, for --sidecar-check and checks of the Pod's IP
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]

@@ -108,7 +108,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, hide = true)]
     pub(crate) show: bool,
     /// Wait at most this long for the check
-    #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = values::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = values::duration)]
     pub(crate) check_timeout: Duration,
 }
 

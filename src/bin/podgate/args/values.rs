@@ -9,15 +9,6 @@ use std::time::Duration;
 /// Maximum duration in seconds: 100 years, which can be added to any clock without overflow.
 const DURATION_MAX_SECS: u64 = 100 * 365 * 24 * 60 * 60;
 
-/// Parses a boolean from the environment. clap's own parser adds 20 kB to the binary.
-pub(super) fn boolean(text: &str) -> Result<bool, &'static str> {
-    match text {
-        "true" | "yes" | "on" | "1" => Ok(true),
-        "false" | "no" | "off" | "0" | "" => Ok(false),
-        _ => Err("use true or false"),
-    }
-}
-
 pub(super) fn container_name(text: &str) -> Result<String, &'static str> {
     if names::is_container_name(text) { Ok(text.to_owned()) } else { Err("not a container name") }
 }

@@ -54,7 +54,7 @@ impl Stage<'_> {
             if !last.is_empty() {
                 annotations.insert(keys::JOB_SIDECARS.to_owned(), last.join(", ").into());
             }
-            let replaced = [keys::QUIT_PREFIX, keys::MODE_PREFIX, keys::COMMAND_PREFIX, keys::IMAGE_PREFIX];
+            let replaced = [keys::QUIT_PREFIX, keys::MODE_PREFIX, keys::COMMAND_PREFIX];
             annotations.retain(|key, _| !is_check(key) && !replaced.iter().any(|prefix| key.starts_with(prefix)));
             annotations.insert(keys::MODE.to_owned(), "entrypoint".into());
             annotations.insert(keys::PUBLISH.to_owned(), "board".into());
