@@ -46,6 +46,8 @@ struct Actor {
     /// The sidecar's filter for the kubelet's `ready`.
     filter: ReadyFilter,
     is_tether_held: bool,
+    /// True if the end of the process has released the tether. A program can also have closed it before.
+    has_end_released: bool,
     /// True if the agent remains the command's parent, and reports the exit code.
     has_parent: bool,
     /// True if the container must end and is not restarted, because another one waits for its end.
@@ -189,7 +191,7 @@ impl World {
             Process::Program => Process::Ended(code),
             _ => return,
         };
-        actor.is_tether_held = false;
+        actor.has_end_released = std::mem::take(&mut actor.is_tether_held);
         if actor.has_parent && ended == Process::Ended(code) && code != 137 {
             self.write(at, |report| report.exit_code = Some(code));
         }

@@ -27,7 +27,7 @@ impl World {
         // The sidecar cannot tell an early end from a program that closes its tether.
         let is_late = |(_, at)| self.now.saturating_duration_since(at) >= Duration::from_secs(2);
         let has_code = actor.report.as_ref().is_some_and(|report| report.exit_code.is_some());
-        let sees_end = has_code || !is_open || actor.seen_open.is_some_and(is_late);
+        let sees_end = has_code || !is_open || actor.has_end_released && actor.seen_open.is_some_and(is_late);
         let sees_all = actor.has_agent() && (is_tether_held || actor.process != Process::Program && sees_end);
         if self.pod.on_report(&name, directory, self.now) {
             self.pod.is_pod_stale &= self.has_api;

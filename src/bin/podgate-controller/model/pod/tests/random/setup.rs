@@ -89,6 +89,7 @@ impl World {
                 started_at: SystemTime::UNIX_EPOCH,
                 is_healthy: false,
                 is_tether_held: false,
+                has_end_released: false,
                 has_parent,
                 was_healthy: false,
                 filter: ReadyFilter::new(false),
