@@ -222,7 +222,7 @@ fn harmful_changes_are_errors() {
                 db["lifecycle"] = json!({});
             },
             "error[part-lost]",
-            "podgate in db are missing or different, so the order is not kept: mount podgate-self, preStop",
+            "podgate in db are missing or different, so the order is not kept: mount podgate-self",
         ),
         (
             "post-start",

@@ -55,6 +55,22 @@ spec:
 ";
 
 #[test]
+fn declared_stop_order_shows_the_shutdown_time_of_each_container() {
+    let key = "        podgate.io/order";
+    let (directory, _) = file(&CHAIN.replace(key, &format!("        podgate.io/stop-order: reverse\n{key}")));
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
+    let expected = "  stops    web, then api and cache, then db; within 30s
+           db gets SIGTERM after at most 25s, and then has 5s
+           api gets SIGTERM after at most 20s, and then has 10s
+           cache gets SIGTERM after at most 20s, and then has 10s
+";
+    assert!(code == 0 && out.contains(expected), "{out}");
+    // Only db keeps less than a third of the grace period.
+    let note = "note[short-grace]: db gets SIGTERM after at most 25s, and then has 5s; without a stop order, it has 30s";
+    assert!(out.contains(note), "{out}");
+}
+
+#[test]
 fn check_prints_the_forecast() {
     let (directory, _) = file(CHAIN);
     let (code, out, err) = check(&directory, &["pod.yaml"]);
@@ -69,7 +85,6 @@ Deployment/shop (pod.yaml:2)
   then     web    when db=Ready, api=Ready, cache=Ready, waits at most 5m (gate; its command is known)
   waits    at most 5m until the last container starts or a gate times out
   timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again
-  stops    web, then api and cache, then db; within 30s
 
 1 template checked: 0 errors, 0 warnings, 0 notes
 "

@@ -14,7 +14,8 @@ fn pod(mode: &str) -> Value {
         json!({"name": name, "image": "x", "command": [name], "readinessProbe": probe, "startupProbe": startup,
                "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}})
     };
-    json!({"metadata": {"annotations": {"podgate.io/order": "db, api", "podgate.io/mode": mode}},
+    json!({"metadata": {"annotations": {"podgate.io/order": "db, api", "podgate.io/mode": mode,
+                                         "podgate.io/stop-order": "reverse"}},
            "spec": {"containers": [container("db", 1), container("api", 2)]}})
 }
 

@@ -132,6 +132,7 @@ fn delayed_pre_stop_hook_asks_the_container_itself() {
     let quit = r#"{"/app-lifecycle/db/prestopz": {"httpGet": {"path": "/quit", "port": 91}}}"#;
     for (originals, url) in [(quit, "http://:91/quit"), ("", "http://:15020/app-lifecycle/db/prestopz")] {
         let mut pod = ordered("istio-default.after", "db, api");
+        pod["metadata"]["annotations"]["podgate.io/stop-order"] = json!("reverse");
         set_originals(&mut pod, Some(originals));
         let hook = json!({"preStop": {"httpGet": {"path": "/app-lifecycle/db/prestopz", "port": 15020}}});
         pod["spec"]["containers"][1]["lifecycle"] = hook.clone();

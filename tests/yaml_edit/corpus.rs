@@ -9,9 +9,8 @@ const REJECTED: [&str; 4] = ["ephemeral.yaml", "hook-refused.yaml", "name-taken.
 
 /// Manifests that `uninject` restores with the same values in another layout. The causes are a hook in flow style, an
 /// alias, and an empty null.
-const REFORMATTED: [&str; 13] = [
+const REFORMATTED: [&str; 11] = [
     "anchors.yaml",
-    "daemonset-host.yaml",
     "deployment-three-tiers.yaml",
     "hooks-exec.yaml",
     "hooks-http.yaml",
@@ -21,7 +20,6 @@ const REFORMATTED: [&str; 13] = [
     "probes-grpc.yaml",
     "probes-http.yaml",
     "probes-odd.yaml",
-    "service-mesh.yaml",
     "statefulset-postgres.yaml",
 ];
 

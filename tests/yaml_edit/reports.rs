@@ -8,7 +8,7 @@ const FAULTY: [(&str, &str, &str); 7] = [
     ("{port: 5432}", "{port: pg}", "error: unknown-port"),
     ("spec:\n", "spec:\n  activeDeadlineSeconds: 60\n", "warning: deadline-too-short"),
     ("[\"/api\"]", "[\"/api -x\"]", "warning: command-not-split"),
-    ("[\"/api\"]", "[\"/api\"]\n    lifecycle: {preStop: {sleep: {seconds: 29}}}", "warning: pre-stop-too-long"),
+    ("[\"/api\"]", "[\"/api\"]\n    lifecycle: {preStop: {sleep: {seconds: 31}}}", "warning: pre-stop-too-long"),
     ("db, api\n", "db, api\n    podgate.io/stop-order: db, api\n", "warning: stops-too-early"),
     ("{port: 5432}", "{port: 5432, host: db}", "warning: host-is-container"),
 ];

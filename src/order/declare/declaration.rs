@@ -46,13 +46,11 @@ pub struct Edge {
 /// Order in which containers stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StopOrder {
-    /// The same as `None` in a Pod that runs to completion, otherwise the same as `Reverse`.
+    /// All containers stop at once.
     #[default]
-    Auto,
+    None,
     /// The reverse of the start order.
     Reverse,
-    /// All containers stop at once.
-    None,
     /// Step by step: the containers of a step stop when all containers of the previous step have exited.
     Steps(Vec<Vec<Item>>),
 }

@@ -98,7 +98,7 @@ pub const RULES: &[Rule] = &[
     rule("restart-fails", &[Warning], "With restartPolicy Never, a restart with a dependency fails the Pod"),
     inject_rule("same-port", &[Warning], "Two containers use the same port"),
     rule("shared-processes", &[Warning], "With shareProcessNamespace, the sidecar cannot see when a container stops"),
-    rule("short-grace", &[Warning], "The grace period is too short for the stop order"),
+    rule("short-grace", &[Warning, Note], "The grace period is short for the stop order"),
     rule("sidecar-not-first", &[Warning], "An init container comes before podgate's sidecar"),
     rule("state-unused", &[Note], "A state in the last step has no effect"),
     rule("stops-too-early", &[Warning], "A container stops before a container that uses it"),

@@ -14,5 +14,6 @@ mod types;
 mod waiters;
 
 pub use planner::plan;
+pub use stop_order::late_stop;
 pub use types::{ContainerPlan, GatePlan, ImageCommand, InitPlan, KnownFacts, Plan, PlannedMode};
 pub(crate) use waiters::Waiters;

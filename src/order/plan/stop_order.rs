@@ -7,6 +7,7 @@ use crate::order::declare::spec::Spec;
 use crate::order::declare::{Declaration, StopOrder, annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use humantime::format_duration;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ pub(super) fn outlives(
     let positions: BTreeMap<&str, usize> = spec.containers.iter().map(|own| (own.name, own.index)).collect();
     let mut outlives: BTreeMap<String, Vec<String>> = BTreeMap::new();
     match &declared.stop_order {
-        StopOrder::Auto if spec.runs_to_completion() => {}
-        StopOrder::Auto | StopOrder::Reverse => {
+        StopOrder::None => {}
+        StopOrder::Reverse => {
             for own in &spec.containers {
                 // A container that waits for another container's exit does not depend on that container afterwards.
                 let users = graph.waiters_with_needs(own.name).filter(|(_, need)| !need.until.want.is_exit());
@@ -36,7 +37,6 @@ pub(super) fn outlives(
                 }
             }
         }
-        StopOrder::None => {}
         StopOrder::Steps(steps) => {
             let mut earlier: Vec<String> = Vec::new();
             for step in steps {
@@ -53,7 +53,7 @@ pub(super) fn outlives(
     if !outlives.is_empty() && spec.grace_period().is_zero() {
         let at = Place::spec("terminationGracePeriodSeconds");
         let what = "with a grace period of 0, Kubernetes kills all containers at once, without an order";
-        let fix = "increase terminationGracePeriodSeconds, or set podgate.io/stop-order: none";
+        let fix = "increase terminationGracePeriodSeconds, or remove podgate.io/stop-order";
         findings.push(Finding::warning("no-grace", at, what).fix(fix));
         outlives.clear();
     }
@@ -68,6 +68,12 @@ fn contradiction(item: &Item, earlier: &[String], graph: &Graph) -> Option<Findi
     let what = format!("{name} stops before {user}, but {user} waits for {name} at the start, and probably uses it");
     let fix = format!("write {name} after {user}, or set {}: reverse", keys::STOP_ORDER);
     Some(Finding::warning("stops-too-early", annotation_place(keys::STOP_ORDER), what).fix(fix).span(item.span.clone()))
+}
+
+/// Describes the end of the container `name`, which waits for others for at most `limit`.
+pub fn late_stop(name: &str, limit: Duration, grace: Duration) -> String {
+    let left = format_duration(grace.saturating_sub(limit));
+    format!("{name} gets SIGTERM after at most {}, and then has {left}", format_duration(limit))
 }
 
 /// Returns the time limit for each container's preStop wait. Each limit is below `grace` and below the limits of the
@@ -101,10 +107,17 @@ pub(super) fn pre_stop_limits(
         let what = format!(
             "{} containers stop one after another within {}, so {name} can wait for other containers for at most {}",
             limits.len() + 1,
-            humantime::format_duration(grace),
-            humantime::format_duration(*least),
+            format_duration(grace),
+            format_duration(*least),
         );
         findings.push(Finding::warning("short-grace", at, what).fix("increase terminationGracePeriodSeconds"));
+    }
+    let late = limits.iter().filter(|(_, limit)| (grace - **limit) * 3 < grace);
+    let late: Vec<String> = late.map(|(name, limit)| late_stop(name, *limit, grace)).collect();
+    if !late.is_empty() {
+        let what = format!("{}; without a stop order, it has {}", late.join("; "), format_duration(grace));
+        let fix = "increase terminationGracePeriodSeconds if this is too short";
+        findings.push(Finding::note("short-grace", annotation_place(keys::STOP_ORDER), what).fix(fix));
     }
     limits
 }

@@ -21,7 +21,7 @@ pub(super) fn pod() -> std::io::Result<Value> {
         Ok(json!({"name": name, "image": format!("example.com/{name}"), "command": [name], "readinessProbe": probe}))
     };
     let containers: Vec<Value> = listeners.iter().map(container).collect::<std::io::Result<_>>()?;
-    let metadata = json!({"name": "example", "annotations": {"podgate.io/order": "db, api, web"}});
+    let metadata = json!({"name": "example", "annotations": {"podgate.io/order": "db, api, web", "podgate.io/stop-order": "reverse"}});
     Ok(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}))
 }
 
