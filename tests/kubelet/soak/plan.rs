@@ -176,12 +176,15 @@ fn plan(random: &mut Random, name: &str, mode: Mode, of: (&'static str, Goal), h
         annotations["podgate.io/job-sidecars"] = "proxy".into();
     } else if !has_tasks {
         match random.below(4) {
-            0 => annotations["podgate.io/stop-order"] = "none".into(),
+            0 => {}
             1 => {
                 annotations["podgate.io/stop-order"] = format!("{last}, {first}").into();
                 stop.push((last, first));
             }
-            _ => stop.extend(edges.iter().map(|(container, dependency, _)| (*container, *dependency))),
+            _ => {
+                annotations["podgate.io/stop-order"] = "reverse".into();
+                stop.extend(edges.iter().map(|(container, dependency, _)| (*container, *dependency)));
+            }
         }
     }
     let policy = if has_tasks { "OnFailure" } else { "Always" };
