@@ -123,7 +123,7 @@ impl World {
         self.updates.clear();
         for actor in &mut self.actors {
             (actor.is_gate_file_open, actor.met_since) = (false, None);
-            actor.filter = ReadyFilter::new(false);
+            actor.filter = ReadyFilter::new(false, is_resumed);
         }
         self.update();
         for at in 0..self.actors.len() {
