@@ -336,7 +336,7 @@ pub(crate) fn run_once(
 
 pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let (check, limit) = (&args.check, args.check_timeout);
-    let view = || PodSources::new(args.board.clone(), None, CHILD_PERIOD_MIN).view();
+    let view = || PodSources::new(args.board.clone(), None).view();
     let outcome = match check {
         Check::Http { .. } if args.hook => {
             let deadline = clock::now() + HOOK_LIMIT;
