@@ -1,8 +1,7 @@
 //! Confirms the conditions of a waiting gate before the gate may open.
 
 use super::PodModel;
-use crate::model::confirmation::Confirmation;
-use crate::model::track::ContainerTrack;
+use crate::model::track::{Confirmation, ContainerTrack};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::until::{WaitCondition, WantedState};
 use std::collections::BTreeSet;

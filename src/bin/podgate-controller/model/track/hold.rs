@@ -1,7 +1,6 @@
 //! Evidence and decisions for the gate of a container in hold mode. The kubelet enforces this gate.
 
-use super::ContainerTrack;
-use crate::model::confirmation::Confirmation;
+use super::{Confirmation, ContainerTrack};
 use crate::model::hold_gate::{HoldGate, HoldState};
 use podgate::core::container::Mode;
 use podgate::core::restart::EndKind;
