@@ -32,12 +32,8 @@ impl Writer<'_> {
         let own_container = Container { startup_probe, readiness_probe, ..container.clone() };
         let settings = self.settings.clone();
         let own = ContainerLines { planned, container: &own_container, spec, found, settings: &settings };
-        let (mode, until, quit) = (planned.mode(), planned.until(), planned.quit.clone());
-        let reports_start = planned.reports_start || planned.wrapped_probe.is_some();
-        let mut entry = Container { mode, until, quit, reports_start, ..container.clone() };
-        if let Some(check) = &planned.ready {
-            check.replace_probes(&mut entry);
-        }
+        let mut entry = container.clone();
+        planned.set_fields(&mut entry);
         match &planned.mode {
             PlannedMode::Gate(gate) => {
                 self.write_gate(&own, gate, &place)?;
