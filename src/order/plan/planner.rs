@@ -77,7 +77,7 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn is_involved(&self, name: &str) -> bool {
         !self.graph.needs(name).is_empty()
-            || self.graph.waiters(name).next().is_some()
+            || self.graph.waiters_with_needs(name).next().is_some()
             || self.outlives.contains_key(name)
             || self.outlived.contains(name)
             || self.sidecars.contains(name)
@@ -190,7 +190,7 @@ impl Planner<'_> {
 
     fn needs_parent(&self, own: &ContainerRef<'_>) -> bool {
         let name = own.name;
-        let is_waited_for = self.graph.waiters(name).next().is_some();
+        let is_waited_for = self.graph.waiters_with_needs(name).next().is_some();
         self.graph.waiters_with_needs(name).any(|(_, need)| need.until.want.is_exit())
             || !self.sidecars.is_empty()
             || is_waited_for && self.has_inside_probe(own)

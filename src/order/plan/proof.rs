@@ -95,10 +95,6 @@ impl ModeResolver<'_> {
 fn listed(own: &ContainerRef<'_>, planned: Option<&ContainerPlan>) -> Container {
     let [startup_probe, readiness_probe] = ["startupProbe", "readinessProbe"].map(|field| own.probe(field));
     let mut entry = Container { startup_probe, readiness_probe, ..Container::default() };
-    if let Some(planned) = planned {
-        entry.mode = planned.mode();
-        entry.reports_start = planned.reports_start || planned.wrapped_probe.is_some();
-        planned.ready.iter().for_each(|ready| ready.replace_probes(&mut entry));
-    }
+    planned.into_iter().for_each(|planned| planned.set_fields(&mut entry));
     entry
 }
