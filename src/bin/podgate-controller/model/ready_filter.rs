@@ -29,8 +29,6 @@ pub(crate) struct ReadyFilter {
     /// True if the kubelet has reported "not ready" since the last kubelet restart.
     has_been_not_ready: bool,
     has_startup_probe: bool,
-    /// True if the sidecar itself has restarted, so that it may have missed a kubelet restart.
-    is_resumed: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -42,8 +40,10 @@ struct PendingStatus {
 }
 
 impl ReadyFilter {
-    pub(crate) fn new(has_startup: bool, is_resumed: bool) -> ReadyFilter {
-        ReadyFilter { has_startup_probe: has_startup, is_resumed, ..ReadyFilter::default() }
+    /// Creates a filter. `resumed_at` is the time of the sidecar's own restart, which may hide a kubelet restart.
+    pub(crate) fn new(has_startup: bool, resumed_at: Option<Instant>) -> ReadyFilter {
+        let distrusted_until = resumed_at.map(|at| at + DISTRUST_AFTER_RESTART);
+        ReadyFilter { has_startup_probe: has_startup, distrusted_until, ..ReadyFilter::default() }
     }
 
     /// Stores the kubelet's status together with the current `config.seen`.
@@ -63,10 +63,9 @@ impl ReadyFilter {
 
     fn note_config_seen(&mut self, config_seen: &str, now: Instant) {
         let before = self.config_seen.replace(config_seen.to_owned());
-        let is_changed = before.as_ref().is_some_and(|before| before != config_seen);
-        self.has_kubelet_restarted |= is_changed;
-        if is_changed || before.is_none() && self.is_resumed {
-            (self.distrusted_until, self.has_been_not_ready) = (Some(now + DISTRUST_AFTER_RESTART), false);
+        if before.is_some_and(|before| before != config_seen) {
+            (self.has_kubelet_restarted, self.has_been_not_ready) = (true, false);
+            self.distrusted_until = Some(now + DISTRUST_AFTER_RESTART);
         }
     }
 
@@ -172,7 +171,8 @@ mod tests {
                 Some(true),
             ),
         ] {
-            let (mut filter, start) = (ReadyFilter::new(has_startup, what.starts_with("resumed")), now());
+            let start = now();
+            let mut filter = ReadyFilter::new(has_startup, what.starts_with("resumed").then_some(start));
             for (seconds, is_ready, seen) in steps {
                 let (at, seen) = (start + STABLE_FOR.mul_f64(*seconds), Some(*seen).filter(|seen| !seen.is_empty()));
                 let Some(is_ready) = *is_ready else {

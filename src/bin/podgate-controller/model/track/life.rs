@@ -23,7 +23,7 @@ pub(super) const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 /// | `ReportAfterEnd` (no gate) | | | | **new** `Free` |
 /// | `KubeletEnded`, known as an earlier incarnation | | | | |
 /// | `KubeletEnded`, never shown running | *end* | earlier | *end* | as the next row |
-/// | `KubeletEnded` | *end* | *end* | *end* | same or first id: adds id and code, unless the agent has reported another code; other id: *end* |
+/// | `KubeletEnded` | *end* | *end* when the tether is free | *end* | same or first id: adds id and code, unless the agent has reported another code; other id: *end* |
 /// | `KubeletRunning`, same id or first id | | | | by the agent: keeps the id |
 /// | `KubeletRunning`, other id | no gate: **new**, same | no gate: **new**, same | no gate: **new**, same | no gate: **new** `Free`; gate: `Free` |
 ///
@@ -38,6 +38,9 @@ pub(super) struct Life {
     shown: Option<(String, Instant)>,
     /// Container id of an earlier incarnation, whose end is ignored.
     pub(super) superseded_id: Option<String>,
+    /// Id and exit code of an end that the kubelet has shown while the tether was held. It is the end of an earlier
+    /// incarnation unless the tether is released.
+    shown_end: Option<(String, i32)>,
 }
 
 /// Phase of an incarnation.
@@ -121,7 +124,12 @@ impl Life {
         let before = self.shown.as_ref().map(|(id, _)| id.clone());
         match &event {
             Event::KubeletEnded(..) | Event::KubeletShowsNothing => self.shown = None,
-            Event::KubeletRunning(id) if before.as_ref() != Some(id) => self.shown = Some((id.clone(), now)),
+            Event::KubeletRunning(id) => {
+                self.shown_end = None;
+                if before.as_ref() != Some(id) {
+                    self.shown = Some((id.clone(), now));
+                }
+            }
             Event::Ticket { .. } => self.has_gate = true,
             _ => {}
         }
@@ -137,6 +145,12 @@ impl Life {
             // The next incarnation of a container with a gate starts with a new ticket. A hook has only the tether.
             (Phase::Ended(_), Event::TetherHeld) if !self.has_gate => self.restart(Phase::Held, before, now),
 
+            (Phase::Held, Event::GateClosed | Event::RunsWithoutTether | Event::TetherDropped)
+                if self.shown_end.is_some() =>
+            {
+                let (id, code) = self.shown_end.take().unzip();
+                self.finish(id, code, false, now)
+            }
             (Phase::Held, Event::GateClosed) => self.enter(Phase::Free, now),
             (Phase::Free | Phase::Held, Event::RunsWithoutTether) => self.enter(Phase::Untethered, now),
             (Phase::Held, Event::TetherDropped) => self.finish(before, None, true, now),
@@ -159,6 +173,10 @@ impl Life {
             // earlier incarnation.
             (Phase::Held, Event::KubeletEnded(id, _)) if before.as_ref() != Some(&id) => {
                 self.superseded_id = Some(id);
+                Effect::Nothing
+            }
+            (Phase::Held, Event::KubeletEnded(id, code)) => {
+                self.shown_end = Some((id, code));
                 Effect::Nothing
             }
             (Phase::Ended(end), Event::KubeletEnded(id, code)) if end.may_be(&id) => {
@@ -203,6 +221,7 @@ impl Life {
     fn restart(&mut self, phase: Phase, shown_id: Option<String>, now: Instant) -> Effect {
         let ended_id = self.end().and_then(|end| end.container_id.clone());
         self.superseded_id = ended_id.or(shown_id);
+        self.shown_end = None;
         self.enter(phase, now);
         Effect::Restarted
     }
@@ -268,7 +287,7 @@ mod tests {
             (false, Event::ReportAfterEnd, ["-", "-", "-", "free*"]),
             (true, ended_as("c0", 3), ["-", "-", "-", "-"]),
             (true, ended_as("c9", 3), ["c9 3 by kubelet", "-", "c9 3 by kubelet", "c9 3 by kubelet"]),
-            (true, ended_as("c1", 3), ["c1 3 by kubelet", "c1 3 by kubelet", "c1 3 by kubelet", "c1 3 by agent"]),
+            (true, ended_as("c1", 3), ["c1 3 by kubelet", "-", "c1 3 by kubelet", "c1 3 by agent"]),
             (true, running("c1"), ["-", "-", "-", "-"]),
             (true, running("c2"), ["-", "-", "-", "-"]),
             (false, running("c2"), ["-*", "-*", "-*", "free*"]),
@@ -278,7 +297,7 @@ mod tests {
             for (phase, expected) in phases.into_iter().zip(results) {
                 let before = name(&phase);
                 let (shown, superseded_id) = (Some(("c1".to_owned(), now())), Some("c0".to_owned()));
-                let mut life = Life { phase, has_gate, shown, superseded_id };
+                let mut life = Life { phase, has_gate, shown, superseded_id, shown_end: None };
                 let effect = life.apply(event.clone(), now());
                 let after = name(&life.phase);
                 let found = if after == before { "-" } else { &after };
@@ -325,5 +344,17 @@ mod tests {
             assert_eq!(life.apply(Event::KubeletEnded(id.to_owned(), 1), now()), Effect::Nothing, "{id}");
         }
         assert_eq!(life.phase, Phase::Held);
+    }
+
+    /// The kubelet's status is late: it can show the end of an earlier incarnation after a later one has reported.
+    #[test]
+    fn end_counts_only_if_the_tether_is_free() {
+        for drop in [Event::GateClosed, Event::RunsWithoutTether, Event::TetherDropped] {
+            let mut life = Life { phase: Phase::Held, has_gate: true, ..Life::default() };
+            life.apply(Event::KubeletRunning("c1".to_owned()), now());
+            assert_eq!(life.apply(Event::KubeletEnded("c1".to_owned(), 7), now()), Effect::Nothing);
+            assert_eq!(life.apply(drop, now()), Effect::Ended);
+            assert_eq!(name(&life.phase), "c1 7 by kubelet");
+        }
     }
 }

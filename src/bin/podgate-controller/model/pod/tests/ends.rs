@@ -46,6 +46,8 @@ fn late_end_of_an_earlier_incarnation_is_ignored() {
     assert_eq!(pod.state_of("db"), State::Started);
     pod.receive_status("db", running("d2", true));
     pod.receive_status("db", ended("d2", 1));
+    assert_eq!(pod.state_of("db"), State::Started, "the tether is held");
+    pod.on_report("db", directory_state(opened("t2"), false), later());
     assert_eq!(pod.state_of("db"), State::Failed);
 }
 
@@ -222,6 +224,7 @@ fn container_restarts_even_if_the_kubelet_shows_no_back_off() {
     let mut pod = new_pod(false, r#"[{"name":"app","mode":"entrypoint","restartPolicy":"OnFailure"}]"#);
     pod.receive_report("app", Some(opened("t1")));
     pod.receive_status("app", running("a1", true));
+    pod.on_report("app", directory_state(opened("t1"), false), later());
     for status in [ended("a1", 1), Kubelet::default()] {
         pod.receive_status("app", status);
         assert_eq!(pod.state_of("app"), State::Failed);
