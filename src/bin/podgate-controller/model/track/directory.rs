@@ -67,7 +67,9 @@ impl ContainerTrack {
         let is_current = report.is_some_and(|report| report.epoch == epoch);
         let opened_at = self.gate.as_ref().and_then(|gate| gate.opened_at);
         if let Some(gate) = self.gate.as_mut().filter(|_| is_open) {
-            gate.opened_at = opened_at.or(Some(now));
+            // A gate of an earlier epoch opened before this run of the sidecar, so its program has long started.
+            let seen_at = if is_current { Some(now) } else { now.checked_sub(EARLY_DROP_WINDOW) };
+            gate.opened_at = opened_at.or(seen_at).or(Some(now));
         }
         let is_early = || opened_at.is_none_or(|at| now.saturating_duration_since(at) < EARLY_DROP_WINDOW);
         match self.gate {

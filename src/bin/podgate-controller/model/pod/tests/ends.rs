@@ -64,6 +64,17 @@ fn program_that_closes_its_tether_still_counts_as_running() {
     }
 }
 
+/// The gate opened in an earlier run of the sidecar, so the program has long closed what it closes at its start.
+#[test]
+fn drop_of_the_tether_after_a_sidecar_restart_is_an_end() {
+    let mut pod = new_pod(true, GATES);
+    let report = Report { epoch: "e0".to_owned(), ..opened("t1") };
+    pod.on_report("db", directory_state(report.clone(), true), now());
+    assert_eq!(pod.state_of("db"), State::Started);
+    pod.on_report("db", DirectoryState { is_rewritten: false, ..directory_state(report, false) }, now());
+    assert_eq!(pod.state_of("db"), State::Failed);
+}
+
 #[test]
 fn late_kubelet_status_does_not_revive_an_ended_container() {
     // `was_shown` means that the kubelet has shown the incarnation as running before its end.
