@@ -66,7 +66,8 @@ fn declared_stop_order_shows_the_shutdown_time_of_each_container() {
 ";
     assert!(code == 0 && out.contains(expected), "{out}");
     // Only db keeps less than a third of the grace period.
-    let note = "note[short-grace]: db gets SIGTERM after at most 25s, and then has 5s; without a stop order, it has 30s";
+    let note =
+        "note[short-grace]: db gets SIGTERM after at most 25s, and then has 5s; without a stop order, it has 30s";
     assert!(out.contains(note), "{out}");
 }
 
@@ -79,7 +80,7 @@ fn check_prints_the_forecast() {
         out,
         "\
 Deployment/shop (pod.yaml:2)
-  starts   db     at once (gate; its command is known)
+  starts   db     at once (no gate; it waits for nothing)
   then     api    when db=Ready, waits at most 5m (gate; its command is known)
   with it  cache  when db=Ready, waits at most 5m (gate; its command is known)
   then     web    when db=Ready, api=Ready, cache=Ready, waits at most 5m (gate; its command is known)
