@@ -106,6 +106,7 @@ fn probe_of_a_later_containers_port_warns() {
 fn slow_pre_stop_hooks_warn() {
     let with = |at: usize, hook: Value| {
         let mut pod = three_containers();
+        pod["metadata"]["annotations"]["podgate.io/stop-order"] = json!("reverse");
         pod["spec"]["containers"][at]["lifecycle"] = json!({"preStop": hook});
         pod
     };
@@ -170,8 +171,9 @@ fn environment_rules_fire_where_they_apply() {
             pod["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
             pod["spec"]["shareProcessNamespace"] = json!(true);
             pod["metadata"]["annotations"]["podgate.io/publish"] = json!("board");
+            pod["metadata"]["annotations"]["podgate.io/stop-order"] = json!("reverse");
         }),
-        ["shared-processes", "hook-holds-deletion"]
+        ["short-grace", "shared-processes", "hook-holds-deletion"]
     );
 }
 
@@ -219,6 +221,7 @@ fn forecast_shows_parallel_steps_and_the_longest_wait() {
     let of = |template: &Value| Forecast::of(&plan(template, &KnownFacts::default()).unwrap());
     let mut diamond =
         pod("db, api & cache, web", &[("web", json!({})), ("cache", json!({})), ("api", json!({})), ("db", json!({}))]);
+    diamond["metadata"]["annotations"]["podgate.io/stop-order"] = json!("reverse");
     let forecast = of(&diamond);
     assert_eq!(forecast.start_steps, [vec!["db"], vec!["cache", "api"], vec!["web"]]);
     assert_eq!(forecast.stop_steps, [vec!["web"], vec!["cache", "api"], vec!["db"]]);

@@ -96,16 +96,19 @@ fn each_step_waits_for_all_earlier_steps() {
     // Only a restart of `api`, which is in the step directly before `web`, restarts the command of `web`.
     let restart = [("podgate.io/order", "db, api, web"), ("podgate.io/on-dependency-restart", "restart")];
     assert_eq!(plan_of(&template(&["db", "api", "web"], &restart)).get("web").unwrap().restarts_with(), ["api"]);
-    // By default, the stop order is the reverse of the start order. Setting this stop order has the same effect.
-    for order in [("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", "web, api, db")] {
-        let plan = plan_of(&template(&["db", "api", "web"], &[("podgate.io/order", "db, api, web"), order]));
-        assert_eq!(plan.get("db").unwrap().outlives, ["api", "web"], "{order:?}");
+    // By default, there is no stop order.
+    for (stop_order, outlives) in [("none", &[][..]), ("reverse", &["api", "web"]), ("web, api, db", &["api", "web"])] {
+        let annotations = [("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", stop_order)];
+        let plan = plan_of(&template(&["db", "api", "web"], &annotations));
+        assert_eq!(plan.get("db").unwrap().outlives, outlives, "{stop_order}");
     }
+    assert_eq!(plan_order(&["db", "api"], "db, api").get("db").unwrap().outlives, [] as [&str; 0]);
 }
 
 #[test]
 fn plan_matches_the_handwritten_manifests() {
-    let plan = plan_order(&["db", "api", "web"], "db, api, web");
+    let reverse = [("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", "reverse")];
+    let plan = plan_of(&template(&["db", "api", "web"], &reverse));
     let outlives: Vec<_> = plan.containers.iter().map(|p| (p.outlives.join(","), p.pre_stop_limit.as_secs())).collect();
     assert_eq!(outlives, [("api,web".to_owned(), 25), ("web".to_owned(), 20), (String::new(), 0)]);
     let parents: Vec<bool> = plan.containers.iter().map(needs_parent).collect();
@@ -116,12 +119,13 @@ fn plan_matches_the_handwritten_manifests() {
 
 #[test]
 fn kubelet_holds_containers_with_unknown_commands() {
-    let plan = plan_order(&["web!", "api", "db!"], "db, api, web");
+    let reverse = [("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", "reverse")];
+    let plan = plan_of(&template(&["web!", "api", "db!"], &reverse));
     assert_eq!(plan_summary(&plan), ["web held db=Ready,api=Ready", "api gate db=Ready", "db none reports"]);
     let reasons: Vec<&str> = plan.containers.iter().map(|planned| planned.mode_reason.as_str()).collect();
     let reported = "it waits for nothing; podgate's postStart hook reports its start";
     assert_eq!(reasons, ["its command is not known", "its command is known", reported]);
-    assert!(plan.findings.is_empty(), "no container moves: {:?}", plan.findings);
+    assert!(plan.findings.iter().all(|one| one.rule == "short-grace"), "no container moves: {:?}", plan.findings);
     let outlives: Vec<_> = plan.containers.iter().map(|planned| planned.outlives.join(",")).collect();
     assert_eq!(outlives, ["", "web", "web,api"], "hold mode keeps the stop order");
     let set = [("podgate.io/order", "db, api"), ("mode.podgate.io/api", "hold"), ("mode.podgate.io/db", "hold")];
@@ -173,15 +177,13 @@ fn impossible_hold_mode_is_rejected_with_the_ways_out() {
 
 #[test]
 fn hooks_hold_back_containers_in_post_start_mode() {
-    let plan = plan_hooks(&["db!", "api!", "web!"], "db, api, web");
+    let reverse =
+        [("podgate.io/order", "db, api, web"), ("podgate.io/mode", "post-start"), ("podgate.io/stop-order", "reverse")];
+    let plan = plan_of(&template(&["db!", "api!", "web!"], &reverse));
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web none"]);
     let tethers: Vec<bool> = plan.containers.iter().map(|p| p.needs_tether()).collect();
     assert_eq!(tethers, [false, true, true]);
-    let template = template(
-        &["db!", "api!", "web!"],
-        &[("podgate.io/order", "db, api, web"), ("podgate.io/mode", "post-start"), ("podgate.io/stop-order", "none")],
-    );
-    let plan = plan_of(&template);
+    let plan = plan_hooks(&["db!", "api!", "web!"], "db, api, web");
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web none"], "as in manifests/pod.yaml");
     assert!(plan.containers.iter().all(|p| !p.needs_tether() && p.outlives.is_empty()));
 }
@@ -375,14 +377,16 @@ fn pre_stop_limits_decrease_along_the_chain() {
         (3600, [3_570_000, 3_540_000]),
         (2, [1_667, 1_334]),
     ] {
-        let mut template = template(&["db", "api", "web"], &[("podgate.io/order", "db, api, web")]);
+        let reverse = [("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", "reverse")];
+        let mut template = template(&["db", "api", "web"], &reverse);
         template["spec"]["terminationGracePeriodSeconds"] = json!(seconds);
         let plan = plan_of(&template);
         let found: Vec<u128> = plan.containers[..2].iter().map(|p| p.pre_stop_limit.as_millis()).collect();
         assert_eq!(found, limits, "{seconds}");
-        assert_eq!(plan.findings.iter().any(|f| f.rule == "short-grace"), seconds == 2);
+        assert_eq!(plan.findings.iter().any(|f| f.rule == "short-grace" && f.level == Level::Warning), seconds == 2);
     }
-    let mut template = template(&["db", "api"], &[("podgate.io/order", "db, api")]);
+    let reverse = [("podgate.io/order", "db, api"), ("podgate.io/stop-order", "reverse")];
+    let mut template = template(&["db", "api"], &reverse);
     template["spec"]["terminationGracePeriodSeconds"] = json!(0);
     let plan = plan_of(&template);
     assert!(plan.findings[0].rule == "no-grace" && plan.containers.iter().all(|p| p.outlives.is_empty()));

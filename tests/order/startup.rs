@@ -177,7 +177,9 @@ fn stop_order_that_contradicts_the_order_warns() {
     ] {
         let pod = annotated(&[("podgate.io/order", order), ("podgate.io/stop-order", stops)], json!({}), json!({}));
         let expected = fix.map(|fix| format!("stops-too-early metadata.annotations[\"podgate.io/stop-order\"]: {fix}"));
-        assert_eq!(shown(&pod, Context::default()), Vec::from_iter(expected), "{order}; {stops}");
+        let found: Vec<String> =
+            shown(&pod, Context::default()).into_iter().filter(|line| !line.starts_with("short-grace")).collect();
+        assert_eq!(found, Vec::from_iter(expected), "{order}; {stops}");
     }
 }
 
