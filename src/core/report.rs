@@ -79,6 +79,8 @@ pub struct Report {
     pub started: bool,
     /// True if all `--check`s have passed.
     pub check_passed: bool,
+    /// True if a wrapped probe has passed before and fails now.
+    pub check_fails: bool,
     /// True if the agent is the command's parent, so that it reports the exit code unless it is killed.
     pub is_parent: bool,
     /// Exit code of the command. Set only if the agent is the command's parent.
@@ -107,7 +109,7 @@ impl Report {
             ("opened-at", self.opened_at.map(|at| at.to_string())),
             ("waiting-for", list(self.waiting_for.iter().map(WaitCondition::to_string).collect())),
             ("started", self.started.then(|| "true".to_owned())),
-            ("check", self.check_passed.then(|| "passed".to_owned())),
+            ("check", self.check_passed.then(|| "passed".to_owned()).or(self.check_fails.then(|| "fails".to_owned()))),
             ("parent", self.is_parent.then(|| "true".to_owned())),
             ("exit-code", self.exit_code.map(|code| code.to_string())),
             ("stopping", (self.stopping != PreStopState::NotBegun).then(|| self.stopping.as_str().to_owned())),
@@ -139,6 +141,7 @@ impl Report {
             waiting_for: read_list(get("waiting-for"), |item| item.parse().ok()),
             started: is("started", "true"),
             check_passed: is("check", "passed"),
+            check_fails: is("check", "fails"),
             is_parent: is("parent", "true"),
             exit_code: get("exit-code").and_then(|v| v.parse().ok()),
             stopping: get("stopping").and_then(|v| v.parse().ok()).unwrap_or_default(),

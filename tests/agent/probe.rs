@@ -43,6 +43,13 @@ fn probe_waits_until_its_command_passes_and_reports_that() {
     fs::remove_file(&file).unwrap();
     let run = probe(&scene, &[]).0.run();
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (69, "seen\n", "podgate check: exited with 1\n"));
+    // The failure withdraws the report. The next probe does not wait either, so the kubelet counts its failure.
+    assert!(!scene.report().unwrap().check_passed);
+    scene.set_state("db", State::Started);
+    assert_eq!(probe(&scene, &[]).0.run().code, 69);
+    fs::write(&file, "").unwrap();
+    assert_eq!(probe(&scene, &[]).0.run().code, 0);
+    assert!(scene.report().unwrap().check_passed);
 
     // If a report names another first process, the report is from an earlier run of the container.
     let mut report = scene.report().unwrap();

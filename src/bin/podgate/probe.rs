@@ -27,15 +27,22 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let state = |view: &PodView| view.snapshot()?.states.get(&args.container).copied();
     let is_ready = |view: &PodView| state(view) == Some(State::Ready);
     // If the probe has passed before in this run of the container, the kubelet may show the container as ready. The
-    // kubelet must then learn of a failure at once.
-    let has_passed = read_report(&args.self_dir).is_ok_and(|report| report.check_passed && report.process == process);
+    // kubelet and the sidecar must then learn of a failure at once.
+    let has_passed = |report: &Report| report.process == process && (report.check_passed || report.check_fails);
+    let before = read_report(&args.self_dir).ok().filter(has_passed);
     let view = sources.view();
     // Without a sidecar, no container waits for this container's report.
     let is_alone = view.snapshot().is_none();
-    if is_alone || has_passed {
+    if is_alone || before.is_some() {
         // The child process prints the reason for a failure.
-        check::run_once(&check, args.check_timeout, true, &|| sources.view())
-            .map_err(|_| Failure::new(Exit::NeverMet, ""))?;
+        let passes = check::run_once(&check, args.check_timeout, true, &|| sources.view()).is_ok();
+        if !passes {
+            if let Some(report) = before {
+                let report = Report { check_fails: true, ..report };
+                Reporter::new(args.self_dir, Some(args.container), report).refresh(&view, false);
+            }
+            return Err(Failure::new(Exit::NeverMet, ""));
+        }
         if is_alone || is_ready(&view) {
             return Ok(());
         }
