@@ -33,6 +33,15 @@ fn passed_probe_is_known_before_the_kubelet_status() {
 }
 
 #[test]
+fn failing_probe_withdraws_its_pass() {
+    let mut pod = new_pod(false, WRAPPED);
+    for (passes, state) in [(true, State::Ready), (false, State::NotReady), (true, State::Ready)] {
+        pod.receive_report("db", Some(probe(1, passes)));
+        assert_eq!(pod.state_of("db"), state);
+    }
+}
+
+#[test]
 fn passed_probe_does_not_outlive_its_incarnation() {
     for statuses in [vec![ended("d1", 1), running("d2", false)], vec![running("d2", false)]] {
         let mut pod = new_pod(false, WRAPPED);
