@@ -62,6 +62,7 @@ pub struct Process {
 
 /// The agent's report on its container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Report {
     /// Sandbox in which the agent runs.
     pub sandbox: Option<SandboxId>,

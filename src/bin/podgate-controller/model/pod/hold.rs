@@ -43,9 +43,19 @@ impl PodModel {
         due
     }
 
-    /// Returns the number of releases so far; `None` if no container is in hold mode.
+    /// Returns true if a patch must now make the kubelet repeat the first run of a wrapped readinessProbe.
+    pub(crate) fn take_probe_request(&mut self, now: Instant) -> bool {
+        let lost = self.tracks.iter_mut().filter(|track| track.lost_probe_due().is_some_and(|due| due <= now));
+        let is_due = lost.map(ContainerTrack::note_probe_request).count() > 0;
+        self.releases += u64::from(is_due);
+        is_due
+    }
+
+    /// Returns the number of releases and repeated probes so far; `None` if there was none and no container is in hold
+    /// mode.
     pub(crate) fn releases(&self) -> Option<u64> {
-        self.tracks.iter().any(|track| track.spec.mode == Mode::Hold).then_some(self.releases)
+        let is_held = self.tracks.iter().any(|track| track.spec.mode == Mode::Hold);
+        (is_held || self.releases > 0).then_some(self.releases)
     }
 
     /// Returns true while the kubelet holds a container. Each sync of the Pod then delays the release of the container

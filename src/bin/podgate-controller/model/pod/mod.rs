@@ -167,7 +167,8 @@ impl PodModel {
     /// Returns the time for the next [`tick`](PodModel::tick); `None` if no time limit is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
         let holds = self.tracks.iter().filter_map(ContainerTrack::hold_due);
-        self.tracks.iter().filter_map(ContainerTrack::due).chain(holds).min()
+        let probes = self.tracks.iter().filter_map(ContainerTrack::lost_probe_due);
+        self.tracks.iter().filter_map(ContainerTrack::due).chain(holds).chain(probes).min()
     }
 
     /// Applies the time limits that have expired at `now`.

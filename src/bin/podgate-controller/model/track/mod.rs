@@ -7,7 +7,7 @@ mod life;
 use crate::input::pod_facts::KubeletStatus as Kubelet;
 use crate::model::hold_gate::HoldGate;
 use life::{EARLY_DROP_WINDOW, Effect, End, Event, Life, Phase};
-use podgate::core::container::{Container, Mode};
+use podgate::core::container::{Container, Mode, Probe};
 use podgate::core::evidence::{Evidence, ExecEvidence, KubeletReady};
 use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{GateState, PreStopState, Report};
@@ -16,7 +16,11 @@ use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::State;
 use podgate::core::until::WaitCondition;
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Time from the first status of a running container to the start of its wrapped readinessProbe, if the kubelet has not
+/// lost the probe's first run.
+const LOST_PROBE_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct ContainerTrack {
@@ -31,6 +35,8 @@ pub(crate) struct ContainerTrack {
     gate: Option<Gate>,
     life: Life,
     pub(crate) kubelet_status: Option<Kubelet>,
+    /// Container id for which the sidecar has asked the kubelet to repeat a lost probe.
+    repeated_probe_of: Option<String>,
     pub(super) restarts: u64,
     /// Number that identifies the current run of the probes. Each incarnation gets a new number.
     pub(crate) probing_run: u64,
@@ -163,6 +169,21 @@ impl ContainerTrack {
     /// running for a time, and no new gate has reported. `None` if no time limit is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.life.shown_since().filter(|_| self.may_be_untethered()).map(|since| since + EARLY_DROP_WINDOW)
+    }
+
+    /// Returns the time at which the first run of the wrapped readinessProbe counts as lost. The kubelet starts it right
+    /// after the container, but reads a status that may be too old (prober/worker.go, `doProbe`), and then waits for a
+    /// whole `periodSeconds`. `None` if the probe has run, or is not wrapped.
+    pub(super) fn lost_probe_due(&self) -> Option<Instant> {
+        let is_wrapped = self.spec.reports_start && self.spec.readiness_probe.as_ref().is_some_and(Probe::is_exec);
+        let has_run = self.raw_report.as_ref().is_some_and(|report| report.process.is_some());
+        let may_be_lost = is_wrapped && !has_run && self.spec.startup_probe.is_none();
+        let since = self.life.shown_since().filter(|_| may_be_lost && self.repeated_probe_of != self.running_id());
+        since.map(|since| since + LOST_PROBE_AFTER)
+    }
+
+    pub(super) fn note_probe_request(&mut self) {
+        self.repeated_probe_of = self.running_id();
     }
 
     pub(crate) fn tick(&mut self, epoch: &str, now: Instant) {

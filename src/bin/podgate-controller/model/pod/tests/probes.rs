@@ -42,6 +42,22 @@ fn failing_probe_withdraws_its_pass() {
 }
 
 #[test]
+fn lost_first_run_of_a_wrapped_probe_is_repeated_once() {
+    let list = WRAPPED.replace(r#""name":"db","#, r#""name":"db","reportsStart":true,"#);
+    for has_run in [false, true] {
+        let mut pod = new_pod(false, &list);
+        pod.receive_status("db", running("d1", false));
+        assert!(!pod.take_probe_request(now()));
+        if has_run {
+            pod.receive_report("db", Some(probe(1, false)));
+        }
+        let at = now() + Duration::from_secs(1);
+        assert_eq!(pod.due().is_some_and(|due| due <= at), !has_run);
+        assert_eq!([pod.take_probe_request(at), pod.take_probe_request(at)], [!has_run, false]);
+    }
+}
+
+#[test]
 fn passed_probe_does_not_outlive_its_incarnation() {
     for statuses in [vec![ended("d1", 1), running("d2", false)], vec![running("d2", false)]] {
         let mut pod = new_pod(false, WRAPPED);
