@@ -16,6 +16,7 @@ fn report_survives_a_round_trip() {
         waiting_for: vec!["db=Ready".parse().unwrap(), "migrate=Completed".parse().unwrap()],
         started: true,
         check_passed: true,
+        check_fails: false,
         is_parent: true,
         exit_code: Some(-1),
         stopping: PreStopState::Finished,
@@ -23,7 +24,10 @@ fn report_survives_a_round_trip() {
         process: Some(Process { pid: 1, start_ticks: 4711 }),
         watched_containers: vec!["app".to_owned()],
     };
-    assert_eq!(Report::parse(full.to_text().as_bytes()), Ok(full));
+    let fails = Report { check_passed: false, check_fails: true, ..full.clone() };
+    for report in [full, fails] {
+        assert_eq!(Report::parse(report.to_text().as_bytes()), Ok(report));
+    }
     assert_eq!(Report::parse(Report::default().to_text().as_bytes()), Ok(Report::default()));
 }
 
@@ -43,6 +47,7 @@ fn longest(waiting_for: Vec<WaitCondition>) -> Report {
         waiting_for,
         started: true,
         check_passed: true,
+        check_fails: false,
         is_parent: true,
         exit_code: Some(i32::MIN),
         stopping: PreStopState::Finished,
