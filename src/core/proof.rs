@@ -25,6 +25,13 @@ impl Container {
         }
     }
 
+    /// Returns true if the kubelet's `ready` status is evidence about this container: the kubelet runs its `exec` probe, and
+    /// no wrapped probe reports each result. The sidecar then needs the annotation that shows a restart of the kubelet.
+    pub fn uses_kubelet_ready(&self) -> bool {
+        let has_gate_or_hook = matches!(self.mode, Mode::Entrypoint | Mode::PostStart);
+        self.probes().any(Probe::is_exec) && (has_gate_or_hook || self.needs_status(WantedState::Ready))
+    }
+
     /// Returns true if only the kubelet's status proves that this container has restarted.
     pub fn restart_needs_status(&self) -> bool {
         self.mode != Mode::Entrypoint && !self.reports_start

@@ -209,7 +209,7 @@ fn mounts_match_the_volumes() {
             assert!(is_mounted, "{file}: no container mounts {volume}");
         }
         let is_board = strings(&sidecar(injected)["args"]) == ["--publish", "board"];
-        let has_exec = sidecar_containers(injected).iter().flat_map(Container::probes).any(|probe| probe.is_exec());
+        let has_exec = sidecar_containers(injected).iter().any(Container::uses_kubelet_ready);
         for container in all() {
             let name = container["name"].as_str().expect("a name");
             let waits = |line: &Vec<String>| line[1] == "post-start" && !line.contains(&format!("{name}=Started"));

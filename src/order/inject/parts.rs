@@ -1,7 +1,7 @@
 //! Names of podgate's parts in a template, and the volumes, mounts and sidecar that every injection adds.
 
 use crate::core::command::{AgentCommand, OwnLine};
-use crate::core::container::{Container, Probe};
+use crate::core::container::Container;
 use crate::core::names;
 use crate::order::declare::Publish;
 use crate::order::edit::Place;
@@ -102,9 +102,9 @@ pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
 }
 
 /// Returns true if the sidecar reads the downward-API volume. With `--publish board`, the sidecar reads overrides from
-/// it. If a container has an exec probe, the sidecar reads `config.seen` from it, to detect a restart of the kubelet.
+/// it. If the kubelet's `ready` status counts, the sidecar reads `config.seen` from it, to detect a kubelet restart.
 pub(super) fn sidecar_needs_info(plan: &Plan, list: &[Container]) -> bool {
-    plan.publish == Publish::Board || list.iter().flat_map(Container::probes).any(Probe::is_exec)
+    plan.publish == Publish::Board || list.iter().any(Container::uses_kubelet_ready)
 }
 
 /// Returns the volumes that podgate adds, in list order. `needs_info` is the result of [`sidecar_needs_info`].

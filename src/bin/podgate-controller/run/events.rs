@@ -33,7 +33,7 @@ impl Controller {
             return;
         }
         self.idling.api_wait_until = None;
-        let with_exec_probe = || self.pod.tracks.iter().filter(|track| track.has_exec_probe());
+        let with_exec_probe = || self.pod.tracks.iter().filter(|track| track.spec.uses_kubelet_ready());
         if with_exec_probe().next().is_none() {
             return;
         }
