@@ -66,7 +66,8 @@ fn declared_stop_order_shows_the_shutdown_time_of_each_container() {
 ";
     assert!(code == 0 && out.contains(expected), "{out}");
     // Only db keeps less than a third of the grace period.
-    let note = "note[short-grace]: db gets SIGTERM after at most 25s, and then has 5s; without a stop order, it has 30s";
+    let note =
+        "note[short-grace]: db gets SIGTERM after at most 25s, and then has 5s; without a stop order, it has 30s";
     assert!(out.contains(note), "{out}");
 }
 

@@ -84,7 +84,7 @@ impl AgentLines {
             self.check_names(line, &hook("preStop"), own, spec, findings);
             let given = line.values("--grace").pop();
             let longest =
-                given.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(defaults::PRE_STOP_GRACE);
+                given.and_then(|text| humantime::parse_duration(text).ok()).unwrap_or(defaults::PRE_STOP_GRACE);
             if longest >= grace {
                 let (longest, grace) = (humantime::format_duration(longest), grace.as_secs());
                 let what = format!(

@@ -146,7 +146,7 @@ fn template_edits(
     *image = inject::keep_settings(&value, &mut options, *sets_image);
     Some(match inject::inject(&value, &options, &known) {
         Ok(mut injected) => {
-            edits.extend(injected.edits.drain(..));
+            edits.append(&mut injected.edits);
             findings.append(&mut injected.findings);
             let context = Context { workload, ..Context::default() };
             findings.extend(lint::check_start(&value, &injected, context));
