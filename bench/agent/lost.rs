@@ -89,7 +89,7 @@ fn number(waiter: &mut Child) -> u64 {
 /// Runs a waiter. The waiter prints each revision that it reads, and at the end the number of lost publications.
 pub(crate) fn wait_for_all(board: &Path, last: u64) {
     let here = sandbox_id();
-    let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);
+    let mut watch = Watch::new(board.to_owned(), None);
     let mut out = std::io::stdout();
     let mut print = |number: u64| {
         out.write_all(&number.to_ne_bytes()).unwrap();

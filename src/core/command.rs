@@ -87,12 +87,6 @@ impl AgentCommand {
     pub fn values(&self, flag: &str) -> Vec<&str> {
         self.flags.iter().filter(|(name, _)| name == flag).filter_map(|(_, value)| value.as_deref()).collect()
     }
-
-    /// Returns the conditions of `--until`. Skips invalid conditions.
-    pub fn conditions(&self) -> Vec<WaitCondition> {
-        let lists = self.values("--until");
-        lists.iter().flat_map(|list| list.split(',')).filter_map(|one| one.parse().ok()).collect()
-    }
 }
 
 /// A gate of one container, or a postStart hook that delays the next containers in the list.
@@ -109,14 +103,15 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Returns the gate or hook that `line` runs, if any.
+    /// Returns the gate or hook that `line` runs, if any. Skips invalid conditions.
     pub fn from_command(line: &AgentCommand) -> Option<Gate> {
         let mode = match line.subcommand.as_str() {
             "post-start" => Mode::PostStart,
             "entrypoint" => Mode::Entrypoint,
             _ => return None,
         };
-        let mut until = line.conditions();
+        let listed = line.values("--until").into_iter().flat_map(|list| list.split(','));
+        let mut until: Vec<WaitCondition> = listed.filter_map(|one| one.parse().ok()).collect();
         if until.is_empty() && mode == Mode::PostStart {
             let own = line.values("--container").pop();
             until.extend(own.map(|name| WaitCondition { container: name.to_owned(), want: WantedState::Ready }));

@@ -3,7 +3,7 @@
 //!
 //! | rule | hook (`post-start`) | gate (`entrypoint`) | gate at the kubelet (`hold`) |
 //! |---|---|---|---|
-//! | decided by | the agent, [`decide`] | the agent, [`decide`] | the sidecar, [`decide_hold`] |
+//! | decided by | the agent, [`decide`] | the agent, [`decide`] | the sidecar, `HoldGate::wanted` |
 //! | all conditions are met | opens | opens | opens |
 //! | the conditions are confirmed at the decision | no | the board has the gate's ticket | by the sidecar |
 //! | a check is pending | closed | closed | no checks |
@@ -103,8 +103,6 @@ words! {
         PodTerminating = "the pod is being deleted",
         /// The sidecar is dead, and the fallback check has passed.
         FallbackPassed = "the sidecar is not running, and the fallback check has passed",
-        /// The time limit has passed, and on-timeout is `continue`.
-        TimedOut = "the time limit has passed",
     }
 }
 
@@ -300,32 +298,6 @@ fn check_conditions(
         });
     }
     Ok(obstacles)
-}
-
-/// State of a gate at the kubelet, as tracked by the sidecar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HoldFacts {
-    /// The gate is closed. The sidecar has not observed the containers again since the conditions were met.
-    Unconfirmed,
-    /// The gate is closed. The sidecar has observed the containers again since the conditions were met.
-    Confirmed,
-    /// The gate is open, because its conditions were met.
-    Open,
-    /// The time limit has passed, and on-timeout is `continue`.
-    Expired,
-}
-
-/// Decides if a gate at the kubelet is open.
-pub fn decide_hold(snapshot: &Snapshot, conditions: &[WaitCondition], facts: HoldFacts) -> Decision {
-    if facts == HoldFacts::Expired {
-        return Decision::Open(OpenReason::TimedOut);
-    }
-    match check_conditions(snapshot, conditions, false, false) {
-        Ok(unmet) if !unmet.is_empty() => Decision::Closed(unmet),
-        Ok(_) if facts == HoldFacts::Unconfirmed => Decision::Closed(vec![Obstacle::Unconfirmed]),
-        Ok(_) => Decision::Open(OpenReason::ConditionsMet),
-        Err(reason) => Decision::GiveUp(reason),
-    }
 }
 
 /// Returns the first container that precedes `own`, has ended and would be restarted by the kubelet.

@@ -79,10 +79,8 @@ pub struct HttpAttempt {
     first_host: String,
     /// URL of the next request.
     pub url: Url,
-    headers: String,
-    /// The header `Referer` as a line. Empty if there is none, or if `headers` has the user's.
-    referer: String,
-    has_own_referer: bool,
+    /// The other headers of each request as lines, without `Host` and `Connection`.
+    pub headers: String,
     /// The user's `Host` header.
     host: Option<String>,
     requests: u32,
@@ -112,8 +110,6 @@ impl HttpAttempt {
             first_host: url.host.clone(),
             url,
             headers,
-            referer: String::new(),
-            has_own_referer: first("Referer").is_some(),
             host: first("Host").filter(|host| !host.is_empty()).map(str::to_owned),
             requests: 0,
         })
@@ -124,15 +120,10 @@ impl HttpAttempt {
         self.host.as_deref().unwrap_or(&self.url.authority)
     }
 
-    /// Returns the other headers of the next request as lines, without `Connection`.
-    pub fn headers(&self) -> String {
-        [self.headers.as_str(), &self.referer].concat()
-    }
-
     /// Returns the next request as HTTP/1.1.
     pub fn request(&self) -> Vec<u8> {
-        let (target, host, headers) = (self.url.target(), self.host(), self.headers());
-        let parts = ["GET ", &target, " HTTP/1.1\r\nHost: ", host, "\r\n", &headers, "Connection: close\r\n\r\n"];
+        let (target, host, headers) = (self.url.target(), self.host(), &self.headers);
+        let parts = ["GET ", &target, " HTTP/1.1\r\nHost: ", host, "\r\n", headers, "Connection: close\r\n\r\n"];
         parts.concat().into_bytes()
     }
 
@@ -152,11 +143,6 @@ impl HttpAttempt {
             }
             // Like Go's client, keep the user's Host header only for relative redirects.
             self.host.take_if(|_| is_absolute);
-            self.referer.clear();
-            if !self.has_own_referer && (self.url.scheme != "https" || next.scheme == "https") {
-                let Url { scheme, authority, .. } = &self.url;
-                self.referer = ["Referer: ", scheme, "://", authority, &self.url.target(), "\r\n"].concat();
-            }
             self.url = next;
             return Ok(None);
         }

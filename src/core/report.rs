@@ -11,20 +11,6 @@ use crate::core::snapshot::is_plain_word;
 use crate::core::until::WaitCondition;
 use crate::core::words::words;
 
-const SANDBOX: &str = "sandbox";
-const EPOCH: &str = "epoch";
-const AGENT: &str = "agent";
-const GATE: &str = "gate";
-const OPENED_AT: &str = "opened-at";
-const WAITING_FOR: &str = "waiting-for";
-const STARTED: &str = "started";
-const CHECK: &str = "check";
-const PARENT: &str = "parent";
-const EXIT_CODE: &str = "exit-code";
-const STOPPING: &str = "stopping";
-const TICKET: &str = "ticket";
-const PROCESS: &str = "process";
-const WATCHING: &str = "watching";
 /// Maximum length of the epoch and the agent's version, in bytes.
 const WORD_MAX: usize = 64;
 /// Maximum length of the list of watched containers, in bytes. [`ALL_CONTAINERS`] replaces a longer list.
@@ -114,20 +100,20 @@ impl Report {
         // The file must fit into the space that the sidecar has reserved.
         let watching = |names: String| if names.len() > WATCHING_MAX { ALL_CONTAINERS.to_owned() } else { names };
         let lines = [
-            (SANDBOX, self.sandbox.as_ref().map(SandboxId::to_string)),
-            (EPOCH, Some(self.epoch.clone())),
-            (AGENT, Some(self.agent_version.clone())),
-            (GATE, self.gate.map(|gate| gate.to_string())),
-            (OPENED_AT, self.opened_at.map(|at| at.to_string())),
-            (WAITING_FOR, list(self.waiting_for.iter().map(WaitCondition::to_string).collect())),
-            (STARTED, self.started.then(|| "true".to_owned())),
-            (CHECK, self.check_passed.then(|| "passed".to_owned())),
-            (PARENT, self.is_parent.then(|| "true".to_owned())),
-            (EXIT_CODE, self.exit_code.map(|code| code.to_string())),
-            (STOPPING, (self.stopping != PreStopState::NotBegun).then(|| self.stopping.as_str().to_owned())),
-            (TICKET, self.ticket.clone()),
-            (PROCESS, self.process.map(|process| format!("{}:{}", process.pid, process.start_ticks))),
-            (WATCHING, list(self.watched_containers.clone()).map(watching)),
+            ("sandbox", self.sandbox.as_ref().map(SandboxId::to_string)),
+            ("epoch", Some(self.epoch.clone())),
+            ("agent", Some(self.agent_version.clone())),
+            ("gate", self.gate.map(|gate| gate.to_string())),
+            ("opened-at", self.opened_at.map(|at| at.to_string())),
+            ("waiting-for", list(self.waiting_for.iter().map(WaitCondition::to_string).collect())),
+            ("started", self.started.then(|| "true".to_owned())),
+            ("check", self.check_passed.then(|| "passed".to_owned())),
+            ("parent", self.is_parent.then(|| "true".to_owned())),
+            ("exit-code", self.exit_code.map(|code| code.to_string())),
+            ("stopping", (self.stopping != PreStopState::NotBegun).then(|| self.stopping.as_str().to_owned())),
+            ("ticket", self.ticket.clone()),
+            ("process", self.process.map(|process| format!("{}:{}", process.pid, process.start_ticks))),
+            ("watching", list(self.watched_containers.clone()).map(watching)),
         ];
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
@@ -145,23 +131,23 @@ impl Report {
         let is = |key: &str, value: &str| get(key) == Some(value);
         let word = |key: &str| get(key).filter(|word| word.len() <= WORD_MAX).unwrap_or_default().to_owned();
         Ok(Report {
-            sandbox: get(SANDBOX).and_then(|v| v.parse().ok()),
-            epoch: word(EPOCH),
-            agent_version: word(AGENT),
-            gate: get(GATE).and_then(|v| v.parse().ok()),
-            opened_at: get(OPENED_AT).and_then(|v| v.parse().ok()),
-            waiting_for: read_list(get(WAITING_FOR), |item| item.parse().ok()),
-            started: is(STARTED, "true"),
-            check_passed: is(CHECK, "passed"),
-            is_parent: is(PARENT, "true"),
-            exit_code: get(EXIT_CODE).and_then(|v| v.parse().ok()),
-            stopping: get(STOPPING).and_then(|v| v.parse().ok()).unwrap_or_default(),
-            ticket: get(TICKET).filter(|ticket| is_plain_word(ticket)).map(str::to_owned),
-            process: get(PROCESS).and_then(|text| {
+            sandbox: get("sandbox").and_then(|v| v.parse().ok()),
+            epoch: word("epoch"),
+            agent_version: word("agent"),
+            gate: get("gate").and_then(|v| v.parse().ok()),
+            opened_at: get("opened-at").and_then(|v| v.parse().ok()),
+            waiting_for: read_list(get("waiting-for"), |item| item.parse().ok()),
+            started: is("started", "true"),
+            check_passed: is("check", "passed"),
+            is_parent: is("parent", "true"),
+            exit_code: get("exit-code").and_then(|v| v.parse().ok()),
+            stopping: get("stopping").and_then(|v| v.parse().ok()).unwrap_or_default(),
+            ticket: get("ticket").filter(|ticket| is_plain_word(ticket)).map(str::to_owned),
+            process: get("process").and_then(|text| {
                 let (pid, start) = text.split_once(':')?;
                 Some(Process { pid: pid.parse().ok()?, start_ticks: start.parse().ok()? })
             }),
-            watched_containers: read_list(get(WATCHING), |name| {
+            watched_containers: read_list(get("watching"), |name| {
                 (name == ALL_CONTAINERS || is_container_name(name)).then(|| name.to_owned())
             }),
         })

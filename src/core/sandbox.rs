@@ -12,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Identity of a pod sandbox.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SandboxId {
     boot: String,
     cookie: u64,

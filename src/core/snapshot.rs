@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const REVISION_MAX: u64 = (1 << 53) - 1;
 
 /// The pod's state, as published by the sidecar.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Sandbox in which the state was observed.
     pub sandbox: SandboxId,
@@ -85,18 +85,9 @@ impl Snapshot {
         Snapshot {
             sandbox,
             epoch: epoch.to_owned(),
-            revision: 0,
-            stage: Stage::Starting,
             states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
             order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
-            stuck: BTreeMap::new(),
-            restarting: BTreeSet::new(),
-            unseen: BTreeSet::new(),
-            confirmed_tickets: BTreeMap::new(),
-            startup: BTreeMap::new(),
-            pod_ip: None,
-            stopping: BTreeSet::new(),
-            restarts: BTreeMap::new(),
+            ..Snapshot::default()
         }
     }
 

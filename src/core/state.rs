@@ -45,8 +45,10 @@ impl State {
 
 words! {
     /// Stage of the pod. Value of `sandbox.podgate.io/stage`.
+    #[derive(Default)]
     Stage {
         /// Some ordered containers have not started yet.
+        #[default]
         Starting = "starting",
         /// Every ordered container has started in this sandbox and epoch.
         Started = "started",

@@ -67,6 +67,11 @@ impl WaitCondition {
         let over = (state.has_ended() || state.is_before_start()) && snapshot.has_ended_for_good(&self.container);
         if over { ConditionStatus::Never } else { ConditionStatus::NotYet }
     }
+
+    /// Returns true if the condition is met in `snapshot`.
+    pub fn is_met(&self, snapshot: &Snapshot) -> bool {
+        self.status(snapshot) == ConditionStatus::Met
+    }
 }
 
 impl FromStr for WaitCondition {

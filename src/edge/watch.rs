@@ -20,6 +20,8 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// Interval of the re-reads if neither the bell nor inotify works.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Shortest interval of the slow re-read, which finds a change if its event is lost.
 pub const SLOW_REREAD: Duration = Duration::from_secs(1);
 
@@ -61,7 +63,6 @@ pub struct Watch {
     board: PathBuf,
     /// The directories, each with its inotify watch.
     directories: Vec<(PathBuf, Option<WatchDescriptor>)>,
-    poll_interval: Duration,
     /// Time at which the watch was created.
     since: Instant,
     bell: Option<Bell>,
@@ -73,13 +74,12 @@ pub struct Watch {
 
 impl Watch {
     /// Creates a watch over the board at `board` and, if given, the volume at `volume`.
-    pub fn new(board: PathBuf, volume: Option<PathBuf>, poll_interval: Duration) -> Watch {
+    pub fn new(board: PathBuf, volume: Option<PathBuf>) -> Watch {
         let paths = [board.clone()].into_iter().chain(volume);
         let directories = paths.map(|path| (path, None)).collect();
         Watch {
             board,
             directories,
-            poll_interval,
             since: now(),
             bell: None,
             inotify: None,
@@ -164,7 +164,7 @@ impl Watch {
             self.close_inotify();
         }
         let most = match self.method {
-            WatchMethod::Polling => self.poll_interval.min(SLOW_REREAD),
+            WatchMethod::Polling => POLL_INTERVAL,
             WatchMethod::Bell | WatchMethod::Inotify => reread_interval(self.since.elapsed()),
         };
         let timeout = Timespec::try_from(limit.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -43,7 +43,6 @@ fn each_flag_of_a_hook_works() {
     with_flag(|| scene.bare_hook().flag("container", "db"), "timeout", "1ms", 75, "timed out after 1ms");
     with_flag(at_once, "on-timeout", "continue", 0, "");
     with_flag(at_once, "on-timeout", "fail", 75, "timed out after 0s");
-    with_flag(at_once, "poll-interval", "0s", 64, "an interval cannot be zero");
     with_flag(|| scene.hook(), "then", r#"["false"]"#, 1, "postStart command [\"false\"] exited with 1");
     let mut dead = Scene::with_sidecar();
     dead.kill_sidecar();
@@ -148,7 +147,7 @@ fn each_usage_error_is_one_line() {
         (post_start(&["--timeout", "101y"]), "longer than 100 years"),
         (post_start(&["--timeout", "1s", "--timeout", "2s"]), "cannot be used multiple times"),
         (post_start(&["--check-timeout", "x"]), "--check-timeout"),
-        (post_start(&["--poll-interval", "0ms"]), "an interval cannot be zero"),
+        (vec!["opened", "--check-period", "0ms"], "an interval cannot be zero"),
         (post_start(&["--until", "db=ready"]), "use Started, Ready, Completed or Exited"),
         (post_start(&["--until", "../db"]), "not a container name"),
         (post_start(&["--until", ""]), "not a container name"),
@@ -187,13 +186,7 @@ fn invalid_utf_8_is_accepted_only_in_paths() {
 fn time_limit_of_99_years_is_accepted() {
     let mut scene = Scene::with_sidecar();
     scene.set_state("db", State::Ready);
-    scene
-        .bare_hook()
-        .flag("container", "db")
-        .flag("timeout", "99y")
-        .flag("poll-interval", "99y")
-        .run()
-        .assert_released();
+    scene.bare_hook().flag("container", "db").flag("timeout", "99y").run().assert_released();
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn read_repeats_until_the_armed_source_was_read() {
     let mut ringer = Ringer::new(board.path(), BELL_FILE);
     ringer.ring().unwrap();
     let no_volume = Some(board.path().join("no-volume"));
-    let mut watch = Watch::new(board.path().to_owned(), no_volume, Duration::from_millis(1));
+    let mut watch = Watch::new(board.path().to_owned(), no_volume);
     // Reads `view` and replaces the bell during the first `rings` reads. Returns the number of reads, the watch's
     // method, and the reason why the next wait ends.
     let mut reads = |view: fn() -> PodView, rings: usize| {

@@ -203,7 +203,7 @@ fn gate_changes_its_wait_method_while_it_waits() {
     let Some(mut shell) = shell_with_inotify_limit() else { return };
     let (mut scene, errors) = (Scene::with_sidecar(), scene.root.join("errors"));
     scene.log = shell.log.clone();
-    let gate = waits_for_db(&scene).flag("poll-interval", "5ms").with_command(&["sh", "-c", "exit 7"]);
+    let gate = waits_for_db(&scene).with_command(&["sh", "-c", "exit 7"]);
     shell.start_agent(&gate, &errors);
     wait_until("the gate waits by the bell", || scene.wait_methods() == ["bell"]);
     scene.kill_sidecar();

@@ -45,7 +45,7 @@ fn a_volume_update_releases_the_hook() {
 fn each_volume_update_wakes_the_watch() {
     let (scene, mut volume) = without_board();
     let here = sandbox_id();
-    let mut watch = Watch::new(scene.board.clone(), Some(scene.podinfo.clone()), SLOW_REREAD);
+    let mut watch = Watch::new(scene.board.clone(), Some(scene.podinfo.clone()));
     for revision in 2..200 {
         let view = watch.read(|| {
             choose_view(&here, source::read_board(&scene.board), || Some(source::read_volume(&scene.podinfo)))

@@ -259,7 +259,7 @@ fn without_a_board_the_hook_returns_without_a_sign() {
     for prepare in [|_: &Scene| {}, |s: &Scene| std::fs::remove_dir(&s.board).unwrap()] {
         let scene = Scene::new();
         prepare(&scene);
-        let run = scene.pre_stop().flag("until", "api").flag("poll-interval", "10ms").run();
+        let run = scene.pre_stop().flag("until", "api").run();
         run.assert_released();
         assert!(run.took >= SIGN_TIMEOUT, "{run:?}");
         assert!(scene.log_text().contains("no state from the sidecar"), "{}", scene.log_text());

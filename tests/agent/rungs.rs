@@ -67,7 +67,7 @@ fn hook_polls_without_a_bell_and_inotify() {
     scene.log = shell.log.clone();
     scene.kill_sidecar();
     let errors = scene.root.join("errors");
-    shell.start_agent(&scene.hook().flag("poll-interval", "5ms"), &errors);
+    shell.start_agent(&scene.hook(), &errors);
     wait_until("the hook waits", || scene.termination_message().contains(": waiting for"));
     scene.set_state("db", State::Ready);
     assert_eq!(shell.wait_for_agent(), 0, "{}", fs::read_to_string(errors).unwrap());
@@ -80,7 +80,7 @@ fn hook_polls_while_no_inotify_instance_is_free() {
     let mut scene = Scene::with_sidecar();
     scene.log = shell.log.clone();
     let errors = scene.root.join("errors");
-    shell.start_agent(&scene.hook().flag("poll-interval", "5ms"), &errors);
+    shell.start_agent(&scene.hook(), &errors);
     wait_until("the hook waits by the bell", || scene.wait_methods() == ["bell"]);
     scene.kill_sidecar();
     wait_until("the hook falls back to polling", || scene.wait_methods() == ["bell", "polling"]);
@@ -153,7 +153,7 @@ fn waiters_miss_no_publication() {
 /// that the waiter found only at the slow re-read.
 fn read_until_stopped(board: &Path, stop: &AtomicBool, seen: &AtomicU64, lost: &AtomicU64) {
     let here = sandbox_id();
-    let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);
+    let mut watch = Watch::new(board.to_owned(), None);
     let (mut last, mut wake_reason) = (0, WakeReason::Source);
     while !stop.load(Ordering::Relaxed) {
         let view = watch.read(|| choose_view(&here, source::read_board(board), || None));

@@ -97,6 +97,8 @@ metadata:
   annotations:
     podgate.io/order: 'db & api, web'
     podgate.io/mode: MODE
+    mode.podgate.io/db: MODE
+    mode.podgate.io/api: MODE
 spec:
   serviceAccountName: worker
   initContainers:
@@ -194,7 +196,7 @@ fn harmful_changes_are_errors() {
             "entrypoint",
             |pod| drop(container(pod, "proxy").as_object_mut().unwrap().remove("restartPolicy")),
             "error[native-lost]: a webhook of the cluster removes restartPolicy: Always from proxy",
-            "pod.yaml:11:5",
+            "pod.yaml:13:5",
         ),
         (
             "post-start",
@@ -278,7 +280,7 @@ fn doubtful_changes_are_warnings_or_notes() {
         (
             other_probe,
             "warning[probe-changed]: a webhook of the cluster changes the readinessProbe of db, but",
-            "pod.yaml:13:5",
+            "pod.yaml:15:5",
         ),
         (
             |pod| drop(container(pod, "api").as_object_mut().unwrap().remove("readinessProbe")),

@@ -80,7 +80,7 @@ fn check_prints_the_forecast() {
         out,
         "\
 Deployment/shop (pod.yaml:2)
-  starts   db     at once (gate; its command is known)
+  starts   db     at once (no gate; it waits for nothing)
   then     api    when db=Ready, waits at most 5m (gate; its command is known)
   with it  cache  when db=Ready, waits at most 5m (gate; its command is known)
   then     web    when db=Ready, api=Ready, cache=Ready, waits at most 5m (gate; its command is known)

@@ -170,7 +170,7 @@ apiVersion: v1
 kind: Pod
 metadata:
   name: p
-  annotations: {podgate.io/order: 'db & cache, api'}
+  annotations: {podgate.io/order: 'db & cache, api', mode.podgate.io/db: entrypoint}
 spec:
   serviceAccountName: worker
   containers:
@@ -209,6 +209,7 @@ fn service_account_needs_the_sidecars_permissions() {
     assert!(out.contains("note[missing-rbac]") && out.contains("podgate's sidecar: you may not ask"), "{out}");
     // Without the role, podgate never sees that db has exited. With the role, there is nothing to report.
     let exits = POD.replace("db & cache", "db=Exited & cache").replace("command: [db], ", "");
+    let exits = exits.replace(", mode.podgate.io/db: entrypoint", "");
     for (verbs, code) in [(&["patch"][..], 1), (ALL, 0)] {
         let (found, out, _) = with_server(&serve("36", verbs, false), &exits);
         assert_eq!((found, out.contains("known-by-kubelet")), (code, false), "{out}");

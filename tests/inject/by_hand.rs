@@ -45,8 +45,8 @@ const ADDED: [(&str, &str, &str, &[&str]); 7] = [
     ("entrypoint", "db", "command", &["--on-error=fail", "--grace", "5s", "--log-format", "json"]),
     ("entrypoint", "db", "preStop", &["--check-closed", "tcp://localhost:1"]),
     ("entrypoint", "api", "startupProbe", &["--self", "/podgate-self"]),
-    ("post-start", "db", "postStart", &["--poll-interval", "1s", "--log-to", "/proc/1/fd/2"]),
-    ("post-start", "db", "preStop", &["--poll-interval=1s"]),
+    ("post-start", "db", "postStart", &["--log-format", "json", "--log-to", "/proc/1/fd/2"]),
+    ("post-start", "db", "preStop", &["--log-format=json"]),
 ];
 
 #[test]

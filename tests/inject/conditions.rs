@@ -233,7 +233,8 @@ fn check_needs_a_gate_in_front_of_the_command() {
 fn ready_check_of_a_port_works_in_every_mode() {
     let ready = ("ready.podgate.io/db", "tcp://127.0.0.1:5432");
     for (more, unknown, mode) in [
-        (("podgate.io/timeout", "5m"), &[][..], Mode::Entrypoint),
+        (("mode.podgate.io/db", "entrypoint"), &[][..], Mode::Entrypoint),
+        (("podgate.io/timeout", "5m"), &[], Mode::None),
         (("podgate.io/timeout", "5m"), &["db", "app"], Mode::None),
         (("after.podgate.io/db", "app=Started"), &["db"], Mode::Hold),
         (("podgate.io/mode", "post-start"), &["db"], Mode::PostStart),

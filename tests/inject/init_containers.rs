@@ -102,7 +102,7 @@ fn order_that_kubernetes_keeps_needs_no_injection() {
     // The condition between the two regular containers remains.
     let (injected, findings) = inject_checked(&ordered("setup & plain, db, app"));
     assert_eq!(findings.matches("kept-by-kubernetes").count(), 2, "{findings}");
-    assert_eq!(listed(&injected, "initContainers"), ["db Entrypoint", "app Entrypoint db=Ready"]);
+    assert_eq!(listed(&injected, "initContainers"), ["db None", "app Entrypoint db=Ready"]);
 }
 
 #[test]

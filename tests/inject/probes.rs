@@ -155,15 +155,14 @@ fn exec_readiness_probe_is_wrapped_without_a_gate() {
         }
         assert_eq!(inject(order.clone(), db(&probe)), expected);
     }
-    // These probes are not wrapped: podgate runs the command or another check itself, or no container waits for the
-    // result.
-    let gated = json!({"name": "db", "image": "x", "command": ["x"], "readinessProbe": probe(json!({}))});
+    // A known command changes nothing: the container waits for nothing, so it gets no gate.
+    let known = json!({"name": "db", "image": "x", "command": ["x"], "readinessProbe": probe(json!({}))});
+    assert_eq!(inject(order.clone(), known)["exec"]["command"][1], "probe");
+    // These probes are not wrapped: podgate runs another check itself, or no container waits for the result.
     let checked = json!({"podgate.io/order": "db, api", "ready.podgate.io/db": "tcp://127.0.0.1:5432"});
     let started = json!({"podgate.io/order": "db=Started, api"});
-    for (annotations, db) in
-        [(order.clone(), gated), (checked, db(&probe(json!({})))), (started, db(&probe(json!({}))))]
-    {
-        assert_eq!(inject(annotations, db), probe(json!({})));
+    for annotations in [checked, started] {
+        assert_eq!(inject(annotations, db(&probe(json!({})))), probe(json!({})));
     }
     let http = json!({"httpGet": {"port": 80}});
     assert_eq!(inject(order, db(&http)), http);

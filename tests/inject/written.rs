@@ -56,15 +56,15 @@ fn line(words: &[String], subcommand: &str) -> Option<AgentCommand> {
 
 /// Returns the agent's command lines in a container. Omits arguments from `--` on.
 fn agent_lines(container: &Value) -> Vec<Vec<String>> {
-    let command = strings(&container["command"]);
-    let end = command.iter().position(|word| word == "--").unwrap_or(command.len());
     let all = [
-        command[..end].to_vec(),
+        strings(&container["command"]),
         hook(container, "postStart"),
         hook(container, "preStop"),
         strings(&container["startupProbe"]["exec"]["command"]),
+        strings(&container["readinessProbe"]["exec"]["command"]),
     ];
-    all.into_iter().filter(|line| line.first().is_some_and(|program| program == "/podgate/bin/podgate")).collect()
+    let own = all.into_iter().filter(|line| line.first().is_some_and(|program| program == "/podgate/bin/podgate"));
+    own.map(|line| line.split(|word| word == "--").next().unwrap_or_default().to_vec()).collect()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn agent_accepts_every_injected_command_line() {
         }
     });
     let kinds: Vec<&str> = seen.keys().map(String::as_str).collect();
-    assert_eq!(kinds, ["entrypoint", "opened", "post-start", "pre-stop"], "{seen:?}");
+    assert_eq!(kinds, ["entrypoint", "opened", "post-start", "pre-stop", "probe"], "{seen:?}");
     let wrong = Command::new(env!("CARGO_BIN_EXE_podgate")).args(["pre-stop", "--until", "A", "--help"]).output();
     assert_eq!(wrong.expect("the agent").status.code(), Some(64), "the agent must reject a wrong flag");
 }
@@ -99,7 +99,7 @@ fn agent_accepts_the_command_lines_of_the_docs() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 5);
+    assert_eq!(seen, 6);
 }
 
 #[test]
@@ -165,7 +165,8 @@ fn sidecar_list_matches_the_containers() {
             let unless_held =
                 ["env", "command", "args", "startupProbe"].into_iter().skip(usize::from(mode == Mode::Hold));
             let unless_gated = unless_held.take(if mode == Mode::Entrypoint { 1 } else { 4 });
-            for field in same.into_iter().chain(unless_gated) {
+            let same = same.into_iter().skip(usize::from(is_wrapped));
+            for field in same.chain(unless_gated) {
                 assert_eq!(container.get(field), before.get(field), "{file}: {name}");
             }
         }

@@ -56,7 +56,7 @@ fn lost_parts_are_found_beside_istio() {
         // Podgate's webhook has not run after Istio's, so `db` does not wait for the proxy.
         let found = check(&template(case, "auto"), &product_changes(case, "auto"));
         assert!(found.iter().all(|one| matches!(one.rule, "part-lost" | "sidecar-not-first")), "{}", lines(&found));
-        let lost = "parts of podgate in db are missing or different, so the order is not kept: gate";
+        let lost = "parts of podgate in db are missing or different, so the order is not kept: ";
         assert!(found.iter().any(|one| one.message.contains(lost)), "{}", lines(&found));
         let [found] = &findings(case, |pod| {
             let at = pod["spec"]["containers"].as_array().expect("a list").iter().position(|one| one["name"] == "api");

@@ -20,8 +20,6 @@ use std::time::Duration;
 
 /// Time limit for the first report of a container's gate.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Polling interval if inotify does not work.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 enum Gate {
     Open(Report),
@@ -40,7 +38,7 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
         Gate::Waiting(_) if args.or_waiting => return Ok(()),
         Gate::Waiting(why) | Gate::Exited(why) => return Err(Failure::new(Exit::NeverMet, why)),
     }
-    let view = || PodSources::new(args.board.clone(), None, POLL_INTERVAL).view();
+    let view = || PodSources::new(args.board.clone(), None).view();
     let run = |check| check::run_once(check, args.check_timeout, false, &view).err();
     match args.check.iter().find_map(|check| Some((check, run(check)?))) {
         Some((check, why)) => Err(Failure::new(Exit::NeverMet, format!("{check} {why}"))),
@@ -53,7 +51,7 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
 fn wait(args: Opened) -> Result<(), Failure> {
     let since = now();
     // Only this container's gate writes into the directory, so the watch needs no bell.
-    let mut watch = Watch::new(args.self_dir.clone(), None, POLL_INTERVAL);
+    let mut watch = Watch::new(args.self_dir.clone(), None);
     let report = loop {
         watch.arm();
         match read_gate(&args) {
@@ -74,7 +72,7 @@ fn wait(args: Opened) -> Result<(), Failure> {
     let counted = fs::read_to_string(&count_file).unwrap_or_default();
     let mut counted = counted.strip_prefix(&ticket).and_then(|count| count.trim().parse().ok()).unwrap_or(0);
     let mut checks = checks.like_startup_probe(start, args.check_period, args.failure_threshold, counted);
-    let sources = PodSources::new(args.board, None, POLL_INTERVAL);
+    let sources = PodSources::new(args.board, None);
     if args.sidecar_check || !args.initial_delay.is_zero() {
         watch = sources.watch();
     }

@@ -31,7 +31,7 @@ pub(crate) fn run(args: PostStart) -> ExitCode {
 fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     let PostStart { container, waits, podinfo, times, fallback_check, then, tether, messages: _ } = args;
     let since = now();
-    let sources = PodSources::new(waits.board, Some(podinfo), waits.poll_interval);
+    let sources = PodSources::new(waits.board, Some(podinfo));
     // By default, wait for this container, unless only checks are set and no source exists.
     let conditions = match waits.until {
         given if given.is_empty() && (waits.check.is_empty() || sources.has_source()) => {

@@ -14,8 +14,6 @@ use podgate::core::state::State;
 use podgate::edge::process;
 use std::time::Duration;
 
-/// Polling interval if the sidecar's FIFO and inotify do not work.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for the sidecar after the command has passed. The kubelet syncs the Pod when the probe passes, and
 /// creates each held container whose gate is already open.
 const SIDECAR_TIMEOUT: Duration = Duration::from_millis(100);
@@ -23,7 +21,7 @@ const SIDECAR_TIMEOUT: Duration = Duration::from_millis(100);
 pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let check = Argv::new(args.command).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let check = Check::Exec(check);
-    let sources = PodSources::new(args.board, None, POLL_INTERVAL);
+    let sources = PodSources::new(args.board, None);
     // Each start of the container has a new process 1, unless the containers share their process namespace.
     let process = process::identify(1);
     let state = |view: &PodView| view.snapshot()?.states.get(&args.container).copied();

@@ -9,7 +9,6 @@ use crate::order::dollars;
 use crate::order::inject::by_hand::with_added_flags;
 use crate::order::inject::checks;
 use crate::order::inject::parts::without_nulls;
-use crate::order::inject::user_hooks::ThenCommand;
 use crate::order::plan::{ContainerPlan, GatePlan};
 use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::{Value, json};
@@ -126,10 +125,12 @@ impl ContainerLines<'_> {
     }
 
     /// Returns the command line of the preStop hook, which waits for the containers in `outlives` to exit.
+    /// `takes` is the duration of the command `then`, if known.
     pub(super) fn pre_stop(
         &self,
         outlives: &[String],
-        then: Option<ThenCommand>,
+        then: Option<String>,
+        takes: Option<Duration>,
         grace: Duration,
         logs: bool,
     ) -> Vec<String> {
@@ -151,7 +152,7 @@ impl ContainerLines<'_> {
         if let Some(level) = self.settings.log_level() {
             line.add_flag("--log-level", level);
         }
-        if let Some(ThenCommand { command, duration: takes }) = then {
+        if let Some(command) = then {
             // If the command's duration is unknown, reserve at least half of `grace` for the wait.
             let kept = takes
                 .map_or(THEN_TIMEOUT.min(grace / 2), |takes| takes.saturating_add(Duration::from_secs(1)).min(grace));

@@ -9,7 +9,6 @@ use crate::order::inject::checks;
 use crate::order::inject::parts;
 use crate::order::limits::parse_json;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Lifecycle hook in the user's manifest.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,51 +41,32 @@ pub(super) fn user_hook(handler: Option<&Value>) -> UserHook {
     }
 }
 
-/// Returns the value of `--then` that runs the user's postStart hook; `None` if the container has no such hook.
-pub(super) fn then_post_start(own: UserHook, container: &Container, at: &Place) -> Result<Option<String>, Finding> {
-    then_command(own, container).map_err(|(what, fix)| {
-        let what = format!("the postStart hook of {} {what}", container.name);
-        Finding::error("own-post-start", at.clone(), what).fix(fix)
-    })
-}
-
-/// Command for the user's preStop hook, which runs after the wait for other containers.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct ThenCommand {
-    pub(super) command: String,
-    /// Duration of the command, if known.
-    pub(super) duration: Option<Duration>,
-}
-
-/// Returns the command that runs the user's preStop hook.
-pub(super) fn then_pre_stop(own: UserHook, container: &Container, at: &Place) -> Result<Option<ThenCommand>, Finding> {
-    let duration = match own {
-        UserHook::Sleep(seconds) => Some(Duration::from_secs(seconds)),
-        _ => None,
-    };
-    let command = then_command(own, container).map_err(|(what, fix)| {
-        let what = format!("the preStop hook of {} {what}", container.name);
-        Finding::error("own-pre-stop", at.clone(), what).fix(fix)
-    })?;
-    Ok(command.map(|command| ThenCommand { command, duration }))
-}
-
-/// Returns the command that does the same as the user's hook. The error is the problem of the hook, and the fix.
-fn then_command(own: UserHook, container: &Container) -> Result<Option<String>, (&'static str, &'static str)> {
-    let get = match own {
+/// Returns the value of `--then`: a command that does the same as the user's hook in `field`. Fails with a finding of
+/// `rule` if the agent cannot do the same. Returns `None` without a hook.
+pub(super) fn then_command(
+    own: &UserHook,
+    container: &Container,
+    (field, rule): (&str, &'static str),
+    at: &Place,
+) -> Result<Option<String>, Finding> {
+    let (problem, fix) = match own {
         UserHook::None => return Ok(None),
         UserHook::Exec(argv) => return Ok(Some(argv.to_string())),
         UserHook::Sleep(seconds) => return Ok(Some(agent_command(&["sleep", &format!("{seconds}s")]))),
-        UserHook::Invalid => return Err(("has no action that Kubernetes can run", "remove it")),
-        UserHook::HttpGet(get) => get,
+        UserHook::Invalid => ("has no action that Kubernetes can run", "remove it"),
+        UserHook::HttpGet(get) => {
+            let port = container.resolve_port(&get.port).filter(|port| *port != 0);
+            match port.map(|port| checks::http_check(get, port)).filter(checks::is_valid) {
+                Some(check) if is_http(&get.scheme) => {
+                    return Ok(Some(agent_command(&["check", "--hook", &check.to_string()])));
+                }
+                Some(_) => ("is an httpGet with HTTPS, and podgate's agent has no TLS", "write it as exec"),
+                None => ("is an httpGet whose host, port or header is invalid", "correct it"),
+            }
+        }
     };
-    let port = container.resolve_port(&get.port).filter(|port| *port != 0);
-    let check = port.map(|port| checks::http_check(&get, port)).filter(checks::is_valid);
-    match check {
-        Some(check) if is_http(&get.scheme) => Ok(Some(agent_command(&["check", "--hook", &check.to_string()]))),
-        Some(_) => Err(("is an httpGet with HTTPS, and podgate's agent has no TLS", "write it as exec")),
-        None => Err(("is an httpGet whose host, port or header is invalid", "correct it")),
-    }
+    let what = format!("the {field} hook of {} {problem}", container.name);
+    Err(Finding::error(rule, at.clone(), what).fix(fix))
 }
 
 /// Returns a command line of the agent, as the value of `--then`.

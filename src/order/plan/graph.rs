@@ -89,10 +89,6 @@ impl Graph {
         self.needs(name).iter().filter(|need| need.edge.is_direct)
     }
 
-    pub(super) fn waiters(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.waiters.get(name).into_iter().flatten().map(|(waiter, _)| waiter.as_str())
-    }
-
     pub(super) fn waiters_with_needs(&self, name: &str) -> impl Iterator<Item = (&str, &Need)> {
         let waiters = self.waiters.get(name).into_iter().flatten();
         waiters.filter_map(|(waiter, number)| Some((waiter.as_str(), self.needs(waiter).get(*number)?)))

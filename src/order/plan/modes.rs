@@ -60,10 +60,12 @@ impl ModeResolver<'_> {
         mode == RequestedMode::Hold || mode == RequestedMode::Auto && !self.commands.contains_key(name)
     }
 
-    /// Returns the containers of `involved` that hooks hold back, with the reason. The other containers have gates.
+    /// Returns the containers of `involved` that hooks hold back, with the reason. Of the other containers, those in
+    /// `gated` have gates.
     pub(super) fn decide_hooked(
         &self,
         involved: &[&ContainerRef<'_>],
+        gated: &BTreeSet<&str>,
         findings: &mut Vec<Finding>,
     ) -> BTreeMap<String, HookReason> {
         let mut hooked: BTreeMap<String, HookReason> = BTreeMap::new();
@@ -73,7 +75,7 @@ impl ModeResolver<'_> {
                 RequestedMode::PostStart => {
                     hooked.insert(own.name.to_owned(), HookReason::Requested(key));
                 }
-                RequestedMode::Entrypoint if !self.commands.contains_key(own.name) => {
+                RequestedMode::Entrypoint if gated.contains(own.name) && !self.commands.contains_key(own.name) => {
                     let what = format!("{} is set to entrypoint mode, but its command is not known", own.name);
                     let finding = Finding::error("unknown-command", annotation_place(&key), what);
                     findings.push(finding.fix(command_advice(own.name)));

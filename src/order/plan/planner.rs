@@ -7,7 +7,7 @@ use super::{findings, init_containers, list_order, stop_order};
 use crate::core::container::{Handler, Probe};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec, shares_processes};
-use crate::order::declare::{self, Declaration};
+use crate::order::declare::{self, Declaration, RequestedMode};
 use crate::order::finding::{Finding, has_errors};
 use crate::order::limits;
 use serde_json::Value;
@@ -77,7 +77,7 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn is_involved(&self, name: &str) -> bool {
         !self.graph.needs(name).is_empty()
-            || self.graph.waiters(name).next().is_some()
+            || self.graph.waiters_with_needs(name).next().is_some()
             || self.outlives.contains_key(name)
             || self.outlived.contains(name)
             || self.sidecars.contains(name)
@@ -100,10 +100,12 @@ impl Planner<'_> {
             required_gates: gates,
             known: self.known,
         };
-        let hooked = modes.decide_hooked(&involved, findings);
+        let gated = |own: &&&ContainerRef<'_>| !self.graph.needs(own.name).is_empty() || self.needs_gate(own, &modes);
+        let gated: BTreeSet<&str> = involved.iter().filter(gated).map(|own| own.name).collect();
+        let hooked = modes.decide_hooked(&involved, &gated, findings);
         findings::check_ends(self.spec, self.declared, self.graph, findings);
-        let planned: Vec<_> =
-            self.spec.containers.iter().map(|own| self.plan_container(own, &names, &modes, &hooked)).collect();
+        let plan = |own| self.plan_container(own, [&names, &gated], &modes, &hooked);
+        let planned: Vec<_> = self.spec.containers.iter().map(plan).collect();
         findings.extend(findings::of_settings(self.spec, self.declared, self.graph, &names, &planned));
         let unproven = if has_errors(findings) { Vec::new() } else { modes.unproven(self.spec, &planned) };
         let (needs_role, unproven): (_, Vec<Finding>) = unproven.into_iter().unzip();
@@ -114,7 +116,7 @@ impl Planner<'_> {
     fn plan_container(
         &self,
         own: &ContainerRef<'_>,
-        involved: &BTreeSet<&str>,
+        [involved, gated]: [&BTreeSet<&str>; 2],
         modes: &ModeResolver<'_>,
         hooked: &BTreeMap<String, HookReason>,
     ) -> ContainerPlan {
@@ -124,7 +126,7 @@ impl Planner<'_> {
             PlannedMode::None
         } else if hooked.contains_key(name) {
             if self.needs_hook(own, hooked) { PlannedMode::Hook } else { PlannedMode::None }
-        } else if !modes.is_held(name) {
+        } else if !modes.is_held(name) && gated.contains(name) {
             PlannedMode::Gate(self.gate(own))
         } else if after.is_empty() {
             PlannedMode::None
@@ -168,6 +170,20 @@ impl Planner<'_> {
         ContainerPlan { mode_reason: planned.mode_reason.clone() + wraps + reports, reports_start, ..planned }
     }
 
+    /// Returns true if a container that waits for no other container needs a gate: to run a check, to end in order, or
+    /// because nothing else proves a condition of a waiter as well.
+    fn needs_gate(&self, own: &ContainerRef<'_>, modes: &ModeResolver<'_>) -> bool {
+        let name = own.name;
+        self.declared.checks.contains_key(name)
+            || self.declared.mode.own.get(name) == Some(&RequestedMode::Entrypoint)
+            || self.outlives.contains_key(name)
+            || self.outlived.contains(name)
+            || !self.sidecars.is_empty()
+            || self.declared.quits.contains_key(name)
+            || modes::ready_check(self.declared, self.graph, name).is_some_and(|check| !check.is_network())
+            || modes.needs_agent(own, self.wrapped_probe(own, &PlannedMode::None).is_some())
+    }
+
     /// Returns true if a postStart hook must wait until its own container is Ready.
     fn needs_hook(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>) -> bool {
         // A waiting gate reads the board itself. An exec probe, however, needs a hook, to run inside the container.
@@ -190,7 +206,7 @@ impl Planner<'_> {
 
     fn needs_parent(&self, own: &ContainerRef<'_>) -> bool {
         let name = own.name;
-        let is_waited_for = self.graph.waiters(name).next().is_some();
+        let is_waited_for = self.graph.waiters_with_needs(name).next().is_some();
         self.graph.waiters_with_needs(name).any(|(_, need)| need.until.want.is_exit())
             || !self.sidecars.is_empty()
             || is_waited_for && self.has_inside_probe(own)

@@ -1,7 +1,7 @@
 //! Gives each condition of a plan a source that proves it, or a finding. Only the kubelet's status needs podgate's role.
 
 use super::graph::Need;
-use super::modes::{ModeResolver, command_advice, entrypoint_advice};
+use super::modes::{ModeResolver, command_advice, entrypoint_advice, ready_check};
 use super::types::ContainerPlan;
 use crate::core::container::Container;
 use crate::core::until::WantedState;
@@ -22,6 +22,16 @@ impl ModeResolver<'_> {
         // Podgate's hook cannot run an httpGet hook of the user.
         own.value["lifecycle"]["postStart"]["httpGet"].is_null()
             && (restarts || needs.any(|(_, need)| helps(need.until.want)))
+    }
+
+    /// Returns true if nothing proves a condition of a waiter without the API, unless an agent in the container reports it.
+    /// `is_wrapped` means that podgate wraps the container's readinessProbe.
+    pub(super) fn needs_agent(&self, own: &ContainerRef<'_>, is_wrapped: bool) -> bool {
+        let mut entry = Container { reports_start: is_wrapped, ..listed(own, None) };
+        ready_check(self.declared, self.graph, own.name).iter().for_each(|ready| ready.replace_probes(&mut entry));
+        let mut needs = self.graph.waiters_with_needs(own.name);
+        needs.any(|(_, need)| entry.needs_status(need.until.want))
+            || self.restarting_waiters(own.name).next().is_some() && entry.restart_needs_status()
     }
 
     /// Returns the containers that restart with `name`.
@@ -95,10 +105,6 @@ impl ModeResolver<'_> {
 fn listed(own: &ContainerRef<'_>, planned: Option<&ContainerPlan>) -> Container {
     let [startup_probe, readiness_probe] = ["startupProbe", "readinessProbe"].map(|field| own.probe(field));
     let mut entry = Container { startup_probe, readiness_probe, ..Container::default() };
-    if let Some(planned) = planned {
-        entry.mode = planned.mode();
-        entry.reports_start = planned.reports_start || planned.wrapped_probe.is_some();
-        planned.ready.iter().for_each(|ready| ready.replace_probes(&mut entry));
-    }
+    planned.into_iter().for_each(|planned| planned.set_fields(&mut entry));
     entry
 }

@@ -1,7 +1,7 @@
 //! Types of a plan.
 
 use crate::core::argv::Check;
-use crate::core::container::{Mode, Probe};
+use crate::core::container::{Container, Mode, Probe};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::Publish;
 use crate::order::declare::ready::Ready;
@@ -173,6 +173,13 @@ impl ContainerPlan {
             PlannedMode::Gate(_) => Mode::Entrypoint,
             PlannedMode::Hold => Mode::Hold,
         }
+    }
+
+    /// Sets the fields of the container's `entry` in the sidecar's list that the plan determines.
+    pub(crate) fn set_fields(&self, entry: &mut Container) {
+        (entry.mode, entry.until, entry.quit) = (self.mode(), self.until(), self.quit.clone());
+        entry.reports_start = self.reports_start || self.wrapped_probe.is_some();
+        self.ready.iter().for_each(|ready| ready.replace_probes(entry));
     }
 
     /// Returns the gate in front of the container's command.

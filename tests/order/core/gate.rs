@@ -1,8 +1,9 @@
-//! Tests the table of rules in `core/gate.rs`: a row for each rule, with the decision of each kind of gate.
+//! Tests the table of rules in `core/gate.rs`: a row for each rule, with the decision of a hook and of a gate in front
+//! of a command. The tests of `HoldGate` cover the gate at the kubelet.
 
 use podgate::core::gate::{
-    Decision, GateKind, GateSpec, GiveUpReason, HoldFacts, Observations, Obstacle, OnTimeout, OpenReason, SETTLE_TIME,
-    SidecarHealth, decide, decide_hold,
+    Decision, GateKind, GateSpec, GiveUpReason, Observations, Obstacle, OnTimeout, OpenReason, SETTLE_TIME,
+    SidecarHealth, decide,
 };
 use podgate::core::snapshot::{REASON_ENDED, Snapshot};
 use podgate::core::sources::{PodView, Source};
@@ -15,7 +16,6 @@ struct Case {
     fail_fast: bool,
     on_timeout: OnTimeout,
     observed: Observations,
-    facts: HoldFacts,
 }
 
 type Change = fn(&mut Case);
@@ -26,13 +26,7 @@ impl Case {
         let states = [("api", State::Started), ("db", State::Ready), ("web", State::Waiting)];
         let mut snapshot = Snapshot::new("0-1-0".parse().unwrap(), "e", &states);
         snapshot.confirmed_tickets.insert("web".to_owned(), "t".to_owned());
-        Case {
-            snapshot,
-            fail_fast: false,
-            on_timeout: OnTimeout::Fail,
-            observed: Observations::default(),
-            facts: HoldFacts::Confirmed,
-        }
+        Case { snapshot, fail_fast: false, on_timeout: OnTimeout::Fail, observed: Observations::default() }
     }
 
     fn set_db(&mut self, state: State, stuck: Option<&str>) {
@@ -40,22 +34,15 @@ impl Case {
         self.snapshot.stuck.extend(stuck.map(|why| ("db".to_owned(), why.to_owned())));
     }
 
-    fn decide(&self, kind: Option<GateKind<'_>>) -> &'static str {
+    fn decide(&self, kind: GateKind<'_>) -> &'static str {
         let conditions: [WaitCondition; 1] = ["db".parse().unwrap()];
-        let decision = match kind {
-            Some(kind) => {
-                let spec =
-                    GateSpec { kind, conditions: &conditions, fail_fast: self.fail_fast, on_timeout: self.on_timeout };
-                decide(&PodView::Snapshot(self.snapshot.clone(), Source::Board), &spec, &self.observed)
-            }
-            None => decide_hold(&self.snapshot, &conditions, self.facts),
-        };
-        match decision {
+        let spec = GateSpec { kind, conditions: &conditions, fail_fast: self.fail_fast, on_timeout: self.on_timeout };
+        let view = PodView::Snapshot(self.snapshot.clone(), Source::Board);
+        match decide(&view, &spec, &self.observed) {
             Decision::Open(OpenReason::ConditionsMet) => "open",
             Decision::Open(OpenReason::AlreadyStarted) => "open: started",
             Decision::Open(OpenReason::PodTerminating) => "open: deleted",
             Decision::Open(OpenReason::FallbackPassed) => "open: fallback",
-            Decision::Open(OpenReason::TimedOut) => "open: time limit",
             Decision::Closed(obstacles) => match obstacles.last().unwrap() {
                 Obstacle::Unconfirmed => "closed: not recent",
                 Obstacle::CheckPending(_) => "closed: check",
@@ -74,35 +61,28 @@ impl Case {
     }
 }
 
-fn check(rule: &str, change: Change, expected: [&str; 3]) {
+fn check(rule: &str, change: Change, expected: [&str; 2]) {
     let mut case = Case::new();
     change(&mut case);
-    let kinds = [Some(GateKind::Hook("web")), Some(GateKind::Entrypoint("t")), None];
-    assert_eq!(kinds.map(|kind| case.decide(kind)), expected, "{rule}: hook, gate, gate at the kubelet");
+    let kinds = [GateKind::Hook("web"), GateKind::Entrypoint("t")];
+    assert_eq!(kinds.map(|kind| case.decide(kind)), expected, "{rule}: hook, gate");
 }
 
 #[test]
 fn each_rule_holds_for_each_kind_of_gate() {
-    let rows: [(&str, Change, [&str; 3]); 19] = [
-        ("all conditions are met", |_| {}, ["open"; 3]),
-        ("a condition is not met", |case| case.set_db(State::Started, None), ["closed"; 3]),
-        (
-            "the states are not recent",
-            |case| {
-                case.snapshot.confirmed_tickets.clear();
-                case.facts = HoldFacts::Unconfirmed;
-            },
-            ["open", "closed: not recent", "closed: not recent"],
-        ),
+    let rows: [(&str, Change, [&str; 2]); 17] = [
+        ("all conditions are met", |_| {}, ["open"; 2]),
+        ("a condition is not met", |case| case.set_db(State::Started, None), ["closed"; 2]),
+        ("the states are not recent", |case| case.snapshot.confirmed_tickets.clear(), ["open", "closed: not recent"]),
         (
             "a check is pending",
             |case| case.observed.pending_checks.push("file:///ready".to_owned()),
-            ["closed: check", "closed: check", "open"],
+            ["closed: check", "closed: check"],
         ),
         (
             "a check cannot pass any more",
             |case| case.observed.impossible_check = Some("/ready.err exists".to_owned()),
-            ["gives up: check", "gives up: check", "open"],
+            ["gives up: check", "gives up: check"],
         ),
         (
             "a condition cannot be met, with fail-fast",
@@ -110,7 +90,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::Failed, Some(REASON_ENDED));
                 case.fail_fast = true;
             },
-            ["gives up", "gives up", "closed"],
+            ["gives up", "gives up"],
         ),
         (
             "a container is stuck, with fail-fast",
@@ -118,7 +98,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::Waiting, Some("ImagePullBackOff"));
                 case.fail_fast = true;
             },
-            ["gives up", "gives up", "closed"],
+            ["gives up", "gives up"],
         ),
         (
             "the sidecar cannot see a condition, with fail-fast",
@@ -127,12 +107,12 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.snapshot.unseen = ["db=Ready".to_owned()].into();
                 case.fail_fast = true;
             },
-            ["closed: unseen"; 3],
+            ["closed: unseen"; 2],
         ),
         (
             "a container is unknown",
             |case| _ = case.snapshot.states.remove("db"),
-            ["closed: unknown", "closed: unknown", "closed: unknown"],
+            ["closed: unknown", "closed: unknown"],
         ),
         (
             "a container is unknown after 2 s",
@@ -140,7 +120,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.snapshot.states.remove("db");
                 case.observed.waited = SETTLE_TIME;
             },
-            ["gives up: unknown", "gives up: unknown", "closed: unknown"],
+            ["gives up: unknown", "gives up: unknown"],
         ),
         (
             "an earlier container in the list has ended",
@@ -148,7 +128,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::Started, None);
                 case.snapshot.states.insert("api".to_owned(), State::Failed);
             },
-            ["gives up: predecessor", "closed", "closed"],
+            ["gives up: predecessor", "closed"],
         ),
         (
             "the Pod has started",
@@ -156,7 +136,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::Waiting, None);
                 case.snapshot.stage = Stage::Started;
             },
-            ["open: started", "closed", "closed"],
+            ["open: started", "closed"],
         ),
         (
             "the Pod is being deleted",
@@ -164,7 +144,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::Waiting, None);
                 case.snapshot.stage = Stage::Terminating;
             },
-            ["open: deleted", "gives up: deleted", "closed"],
+            ["open: deleted", "gives up: deleted"],
         ),
         (
             "the sidecar is not running",
@@ -172,7 +152,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::Waiting, None);
                 case.observed.sidecar = SidecarHealth::Dead(None);
             },
-            ["closed: sidecar dead", "closed: sidecar dead", "closed"],
+            ["closed: sidecar dead", "closed: sidecar dead"],
         ),
         (
             "the sidecar is not running, and the fallback check has failed",
@@ -180,7 +160,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::Waiting, None);
                 case.observed.sidecar = SidecarHealth::Dead(Some(Err("refused".to_owned())));
             },
-            ["closed: fallback failed", "closed: fallback failed", "closed"],
+            ["closed: fallback failed", "closed: fallback failed"],
         ),
         (
             "the sidecar is not running, and the fallback check has passed",
@@ -188,7 +168,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 case.set_db(State::Waiting, None);
                 case.observed.sidecar = SidecarHealth::Dead(Some(Ok(())));
             },
-            ["open: fallback", "open: fallback", "closed"],
+            ["open: fallback", "open: fallback"],
         ),
         (
             "on-timeout is continue: no other container opens the gate early",
@@ -198,25 +178,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
                 (case.fail_fast, case.on_timeout) = (true, OnTimeout::Continue);
                 case.observed.impossible_check = Some("/ready.err exists".to_owned());
             },
-            ["closed", "closed", "closed"],
-        ),
-        (
-            "the time limit has passed, and on-timeout is continue",
-            |case| {
-                case.set_db(State::Waiting, None);
-                (case.on_timeout, case.facts) = (OnTimeout::Continue, HoldFacts::Expired);
-            },
-            // For hooks and entrypoint gates, the agent's wait loop applies the time limit.
-            ["closed", "closed", "open: time limit"],
-        ),
-        (
-            "the gate is open, and a condition is no longer met",
-            |case| {
-                case.set_db(State::NotReady, None);
-                case.facts = HoldFacts::Open;
-            },
-            // After its opening, a hook or entrypoint gate makes no more decisions.
-            ["closed", "closed", "closed"],
+            ["closed", "closed"],
         ),
     ];
     for (rule, change, expected) in rows {

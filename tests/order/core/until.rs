@@ -39,7 +39,7 @@ fn states_meet_the_expected_conditions() {
     ] {
         let until: WaitCondition = want.parse().unwrap();
         for state in State::ALL {
-            let is_met = until.status(&db(Some(state), false)) == ConditionStatus::Met;
+            let is_met = until.is_met(&db(Some(state), false));
             assert_eq!(is_met, met.contains(&state), "{want} {state}");
         }
         assert_eq!(until.status(&db(None, false)), ConditionStatus::NotYet);

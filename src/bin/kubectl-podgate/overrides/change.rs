@@ -9,7 +9,7 @@ use podgate::core::container::Mode;
 use podgate::core::names::OVERRIDE_PREFIX;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::{Stage, State};
-use podgate::core::until::{ConditionStatus, WaitCondition};
+use podgate::core::until::WaitCondition;
 use std::time::SystemTime;
 
 #[derive(Debug)]
@@ -113,7 +113,6 @@ pub(super) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<Over
 /// Describes the effect of the change from `before` to `after` on the waiting hooks and gates that have conditions on
 /// `target`.
 fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot, target: &str) -> Vec<String> {
-    let is_met = |until: &WaitCondition, snapshot: &Snapshot| until.status(snapshot) == ConditionStatus::Met;
     let state = |name: &str| before.states.get(name).copied();
     let effect = |(at, container): (usize, &PodContainer<'_>)| {
         let (name, gate) = (&container.spec.name, container.gate.as_ref()?);
@@ -127,14 +126,13 @@ fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
                 before.stage == Stage::Starting && !containers[at + 1..].iter().any(runs)
             }
         };
-        let is_new =
-            |until: &&WaitCondition| until.container == target && !is_met(until, before) && is_met(until, after);
+        let is_new = |until: &&WaitCondition| until.container == target && !until.is_met(before) && until.is_met(after);
         let new: Vec<String> = gate.until.iter().filter(is_new).map(WaitCondition::to_string).collect();
         if !is_waiting || new.is_empty() {
             return None;
         }
         let what = if gate.mode == Mode::PostStart { "hook" } else { "gate" };
-        let left = gate.until.iter().filter(|until| !is_met(until, after)).map(WaitCondition::to_string);
+        let left = gate.until.iter().filter(|until| !until.is_met(after)).map(WaitCondition::to_string);
         let (left, new) = (left.chain(gate.checks.iter().cloned()).collect::<Vec<_>>().join(", "), new.join(", "));
         Some(match left.is_empty() {
             true => format!("opens the {what} of {name} ({new})"),

@@ -11,7 +11,7 @@ use podgate::order::declare::{annotation_place, keys};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
 use podgate::order::image_map::{ImageMap, find, parse};
-use podgate::order::plan::{ImageCommand, KnownFacts, plan};
+use podgate::order::plan::{ContainerPlan, ImageCommand, KnownFacts, plan};
 use podgate::order::{inject, pod_templates};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,10 +123,11 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
             mode if mode.is_empty() => annotation(keys::MODE),
             mode => mode,
         };
-        // Podgate can add a gate to a container for which others wait. The gate needs the container's command.
+        // A gate needs the container's command. A wrapped probe does not.
         let is_affected = planned.as_ref().is_none_or(|plan| {
-            let mut needs = plan.containers.iter().flat_map(|other| &other.after);
-            plan.get(name).is_some_and(|own| own.is_modified()) || needs.any(|need| need.container == name)
+            let needs_gate =
+                |own: &ContainerPlan| own.is_modified() && (own.wrapped_probe.is_none() || own.needs_tether());
+            plan.get(name).is_some_and(|own| needs_gate(own) || !own.after.is_empty())
         });
         let needs_command = !matches!(mode.as_str(), "post-start" | "hold");
         if !has_command(container) && !has_annotation && needs_command && is_affected {

@@ -1,7 +1,6 @@
 //! Gate of one held container. The kubelet does not create the container while the gate is closed. No I/O.
 
 use crate::model::rate_limit::TokenBucket;
-use podgate::core::gate::{Decision, HoldFacts, OpenReason};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Times at which the sidecar repeats the release patch, measured from the gate's opening or the container's last end.
@@ -26,7 +25,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 const CREATION_TIME: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HoldState {
+pub(crate) enum HoldState {
     /// The gate is closed.
     Waiting,
     /// The gate is closed, and the time limit has passed. The gate still opens when its conditions are met.
@@ -36,6 +35,16 @@ enum HoldState {
     /// The gate has been open since this time, because the time limit has passed. Its conditions are not met. The gate
     /// stays open until the container runs.
     Skipped(Instant),
+}
+
+impl HoldState {
+    fn open_since(self) -> Option<Instant> {
+        if let HoldState::Open(since) | HoldState::Skipped(since) = self { Some(since) } else { None }
+    }
+
+    pub(super) fn is_open(self) -> bool {
+        self.open_since().is_some()
+    }
 }
 
 #[derive(Debug)]
@@ -71,53 +80,54 @@ impl HoldGate {
 
     /// Returns the time since which the gate is open; `None` while the gate is closed.
     pub(super) fn open_since(&self) -> Option<Instant> {
-        if let HoldState::Open(since) | HoldState::Skipped(since) = self.state { Some(since) } else { None }
+        self.state.open_since()
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.open_since().is_some()
+        self.state.is_open()
     }
 
     pub(super) fn has_timed_out(&self) -> bool {
         self.state == HoldState::TimedOut
     }
 
-    /// Returns the facts for [`decide_hold`](podgate::core::gate::decide_hold). After the time `limit`, if set, the
-    /// container starts even if its conditions are not met.
-    pub(super) fn facts(&self, limit: Option<Duration>, is_confirmed: bool, now: Instant) -> HoldFacts {
+    /// Returns the state that the gate must have. `is_met` means that all conditions are met, and `is_confirmed` that
+    /// the sidecar has observed the containers again since then. After the time `limit`, if set, the container starts
+    /// even if its conditions are not met.
+    pub(super) fn wanted(&self, is_met: bool, is_confirmed: bool, limit: Option<Duration>, now: Instant) -> HoldState {
         match self.state {
-            HoldState::Open(_) => HoldFacts::Open,
-            HoldState::Skipped(_) => HoldFacts::Expired,
-            _ if limit.and_then(|limit| self.deadline(limit)).is_some_and(|at| at <= now) => HoldFacts::Expired,
-            _ if is_confirmed => HoldFacts::Confirmed,
-            _ => HoldFacts::Unconfirmed,
+            HoldState::Skipped(_) => self.state,
+            HoldState::Open(_) => {
+                if is_met {
+                    self.state
+                } else {
+                    HoldState::Waiting
+                }
+            }
+            _ if limit.and_then(|limit| self.deadline(limit)).is_some_and(|at| at <= now) => HoldState::Skipped(now),
+            _ if is_met && is_confirmed => HoldState::Open(now),
+            closed => closed,
         }
     }
 
-    /// Returns true if the gate file must be written or removed now.
-    pub(super) fn must_change(&mut self, decision: &Decision, now: Instant) -> bool {
-        let must_open = matches!(decision, Decision::Open(_));
-        if must_open == self.is_open() {
+    /// Returns true if the gate file must be written or removed now, so that the gate gets the state `wanted`.
+    pub(super) fn must_change(&mut self, wanted: HoldState, now: Instant) -> bool {
+        if wanted.is_open() == self.is_open() {
             self.retry_at = None;
             return false;
         }
         self.retry_at.is_none_or(|at| at <= now)
     }
 
-    /// Records that the gate file was written or removed, as `decision` says.
-    pub(crate) fn apply(&mut self, decision: &Decision, now: Instant, wall_clock: SystemTime) {
+    /// Records that the gate file was written or removed, so that the gate now has this state.
+    pub(crate) fn apply(&mut self, state: HoldState, now: Instant, wall_clock: SystemTime) {
         if self.open_since().is_none_or(|since| now.saturating_duration_since(since) < CREATION_TIME) {
             self.waited += now.saturating_duration_since(self.waiting_since);
         }
-        (self.waiting_since, self.retry_at) = (now, None);
-        self.state = match decision {
-            Decision::Open(OpenReason::TimedOut) => HoldState::Skipped(now),
-            Decision::Open(_) => HoldState::Open(now),
-            Decision::Closed(_) | Decision::GiveUp(_) => {
-                self.closed_at = Some(wall_clock);
-                HoldState::Waiting
-            }
-        };
+        (self.state, self.waiting_since, self.retry_at) = (state, now, None);
+        if !self.is_open() {
+            self.closed_at = Some(wall_clock);
+        }
     }
 
     /// Records that the gate file could not be written or removed.
@@ -187,15 +197,12 @@ mod tests {
     use super::*;
     use crate::clock::now;
 
-    const OPEN: Decision = Decision::Open(OpenReason::ConditionsMet);
-    const CLOSED: Decision = Decision::Closed(Vec::new());
-
     #[test]
     fn requests_follow_the_back_off_of_the_kubelet() {
         let start = now() + Duration::from_secs(1000);
         let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH, false);
         assert_eq!(gate.next_request(None), None);
-        gate.apply(&OPEN, start, SystemTime::UNIX_EPOCH);
+        gate.apply(HoldState::Open(start), start, SystemTime::UNIX_EPOCH);
         let mut next = |ended_at| {
             let at = gate.next_request(ended_at).unwrap();
             gate.note_request(at);
@@ -207,12 +214,51 @@ mod tests {
         assert_eq!([(); 4].map(|()| next(ended_at)), [601.2, 603.0, 610.1, 620.1]);
         // A back-off of 300 s that began 200 s before the opening.
         let mut late = HoldGate::new(start, SystemTime::UNIX_EPOCH, false);
-        late.apply(&OPEN, start, SystemTime::UNIX_EPOCH);
+        late.apply(HoldState::Open(start), start, SystemTime::UNIX_EPOCH);
         late.note_request(start + Duration::from_secs(90));
         let ended_at = start - Duration::from_secs(200);
         assert_eq!(late.next_request(Some(ended_at)), Some(ended_at + Duration::from_millis(300_100)));
         gate.note_request(start + Duration::from_secs(1000));
         assert_eq!(gate.next_request(None), Some(start + Duration::from_secs(1300)));
+    }
+
+    /// The column of gates at the kubelet in the table of rules (`core/gate.rs`).
+    #[test]
+    fn each_rule_holds() {
+        let start = now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let (open, skipped) = (HoldState::Open(start), HoldState::Skipped(start));
+        for (rule, state, is_met, is_confirmed, limit, expected) in [
+            ("all conditions are met", HoldState::Waiting, true, true, None, HoldState::Open(at(9))),
+            ("a condition is not met", HoldState::Waiting, false, false, None, HoldState::Waiting),
+            ("the conditions are not confirmed", HoldState::Waiting, true, false, None, HoldState::Waiting),
+            ("open, and all conditions are still met", open, true, false, Some(9), open),
+            ("open, and a condition is no longer met", open, false, false, Some(9), HoldState::Waiting),
+            (
+                "on-timeout is continue, before the time limit",
+                HoldState::Waiting,
+                false,
+                false,
+                Some(10),
+                HoldState::Waiting,
+            ),
+            (
+                "on-timeout is continue, at the time limit",
+                HoldState::Waiting,
+                false,
+                false,
+                Some(9),
+                HoldState::Skipped(at(9)),
+            ),
+            ("both at once", HoldState::Waiting, true, true, Some(9), HoldState::Skipped(at(9))),
+            ("open since the time limit", skipped, false, false, Some(9), skipped),
+            ("on-timeout is fail, after the time limit", HoldState::TimedOut, false, false, None, HoldState::TimedOut),
+            ("timed out, and all conditions are met", HoldState::TimedOut, true, true, None, HoldState::Open(at(9))),
+        ] {
+            let gate = HoldGate { state, ..HoldGate::new(start, SystemTime::UNIX_EPOCH, false) };
+            let limit = limit.map(Duration::from_secs);
+            assert_eq!(gate.wanted(is_met, is_confirmed, limit, at(9)), expected, "{rule}");
+        }
     }
 
     #[test]
@@ -225,9 +271,9 @@ mod tests {
             assert_eq!(gate.is_violated_by(at(started_at)), is_violated, "{started_at}");
         }
         let mut gate = HoldGate::new(now(), at(100), false);
-        gate.apply(&OPEN, now(), at(200));
+        gate.apply(HoldState::Open(now()), now(), at(200));
         assert!(!gate.is_violated_by(at(300)));
-        gate.apply(&CLOSED, now(), at(400));
+        gate.apply(HoldState::Waiting, now(), at(400));
         assert!(!gate.is_violated_by(at(401)));
     }
 
@@ -237,8 +283,8 @@ mod tests {
         let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH, false);
         let end = start + Duration::from_secs(60);
         assert_eq!(gate.due(limit, None), Some(end));
-        assert_eq!(gate.facts(limit, false, end - Duration::from_millis(1)), HoldFacts::Unconfirmed);
-        assert_eq!(gate.facts(limit, false, end), HoldFacts::Expired);
+        assert_eq!(gate.wanted(false, false, limit, end - Duration::from_millis(1)), HoldState::Waiting);
+        assert_eq!(gate.wanted(false, false, limit, end), HoldState::Skipped(end));
         gate.retry_later(end);
         assert_eq!(gate.due(limit, None), Some(end + RETRY_DELAY), "the loop must not spin");
     }

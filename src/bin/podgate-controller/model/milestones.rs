@@ -61,8 +61,8 @@ impl MilestoneRecorder {
 mod tests {
     use super::*;
     use crate::clock::now;
+    use crate::model::hold_gate::HoldState;
     use podgate::core::container::Container;
-    use podgate::core::gate::{Decision, OpenReason};
     use std::time::Duration;
 
     fn at(ms: u64) -> SystemTime {
@@ -107,7 +107,7 @@ mod tests {
         ] {
             let mut gate = HoldGate::new(now(), at(ms), false);
             if open {
-                gate.apply(&Decision::Open(OpenReason::ConditionsMet), now(), at(ms));
+                gate.apply(HoldState::Open(now()), now(), at(ms));
             }
             held.hold = Some(gate);
             recorder.record([&held], at(ms));

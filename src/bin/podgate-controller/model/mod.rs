@@ -1,6 +1,5 @@
 //! Determines each container's state from all evidence. The modules do no I/O, so tests pass all evidence as values.
 
-pub(crate) mod confirmation;
 pub(crate) mod hold_gate;
 pub(crate) mod milestones;
 pub(crate) mod pod;

@@ -22,8 +22,10 @@ pub(crate) struct ReadyFilter {
     startup_passed_id: Option<String>,
     /// Last value of the annotation `kubernetes.io/config.seen`.
     config_seen: Option<String>,
-    /// Time at which a kubelet restart was last detected.
-    restarted_at: Option<Instant>,
+    /// True if a kubelet restart was detected.
+    has_kubelet_restarted: bool,
+    /// End of the time in which the status "ready" may be wrong.
+    distrusted_until: Option<Instant>,
     /// True if the kubelet has reported "not ready" since the last kubelet restart.
     has_been_not_ready: bool,
     has_startup_probe: bool,
@@ -38,8 +40,10 @@ struct PendingStatus {
 }
 
 impl ReadyFilter {
-    pub(crate) fn new(has_startup: bool) -> ReadyFilter {
-        ReadyFilter { has_startup_probe: has_startup, ..ReadyFilter::default() }
+    /// Creates a filter. `resumed_at` is the time of the sidecar's own restart, which may hide a kubelet restart.
+    pub(crate) fn new(has_startup: bool, resumed_at: Option<Instant>) -> ReadyFilter {
+        let distrusted_until = resumed_at.map(|at| at + DISTRUST_AFTER_RESTART);
+        ReadyFilter { has_startup_probe: has_startup, distrusted_until, ..ReadyFilter::default() }
     }
 
     /// Stores the kubelet's status together with the current `config.seen`.
@@ -60,7 +64,8 @@ impl ReadyFilter {
     fn note_config_seen(&mut self, config_seen: &str, now: Instant) {
         let before = self.config_seen.replace(config_seen.to_owned());
         if before.is_some_and(|before| before != config_seen) {
-            (self.restarted_at, self.has_been_not_ready) = (Some(now), false);
+            (self.has_kubelet_restarted, self.has_been_not_ready) = (true, false);
+            self.distrusted_until = Some(now + DISTRUST_AFTER_RESTART);
         }
     }
 
@@ -71,9 +76,9 @@ impl ReadyFilter {
 
     fn trusted_at(&self, pending: &PendingStatus, since: Instant) -> Instant {
         let stable_at = since + STABLE_FOR;
-        match self.restarted_at {
+        match self.distrusted_until {
             Some(at) if pending.is_ready && !self.has_been_not_ready && !self.has_passed_startup(&pending.id) => {
-                stable_at.max(at + DISTRUST_AFTER_RESTART)
+                stable_at.max(at)
             }
             _ => stable_at,
         }
@@ -98,7 +103,7 @@ impl ReadyFilter {
             self.pending_status = Some((PendingStatus { config_seen, ..pending }, now));
             return false;
         }
-        if self.restarted_at.is_some()
+        if self.has_kubelet_restarted
             && self.has_startup_probe
             && pending.is_ready
             && !self.has_passed_startup(&pending.id)
@@ -125,7 +130,9 @@ mod tests {
     fn status_counts_when_it_is_stable_and_certain() {
         let (ready, unready, check) = (Some(true), Some(false), None);
         for (what, has_startup, steps, expected) in [
-            ("too early", false, &[(0.0, ready, "s1"), (0.5, check, "s1")][..], None),
+            ("resumed", false, &[(0.0, ready, "s1"), (9.9, check, "s1")][..], None),
+            ("resumed long ago", false, &[(0.0, ready, "s1"), (10.0, check, "s1")], Some(true)),
+            ("too early", false, &[(0.0, ready, "s1"), (0.5, check, "s1")], None),
             ("stable", false, &[(0.0, ready, "s1"), (1.0, check, "s1")], Some(true)),
             ("no config.seen", false, &[(0.0, ready, ""), (1.0, check, "s1")], None),
             ("unreadable config.seen", false, &[(0.0, ready, "s1"), (1.0, check, ""), (1.5, check, "s1")], None),
@@ -164,7 +171,8 @@ mod tests {
                 Some(true),
             ),
         ] {
-            let (mut filter, start) = (ReadyFilter::new(has_startup), now());
+            let start = now();
+            let mut filter = ReadyFilter::new(has_startup, what.starts_with("resumed").then_some(start));
             for (seconds, is_ready, seen) in steps {
                 let (at, seen) = (start + STABLE_FOR.mul_f64(*seconds), Some(*seen).filter(|seen| !seen.is_empty()));
                 let Some(is_ready) = *is_ready else {

@@ -33,10 +33,6 @@ impl HoldFiles {
             remove(&self.0.join(container))
         }
     }
-
-    pub(crate) fn close_all(&self) -> io::Result<()> {
-        close_all(&self.0)
-    }
 }
 
 /// Removes all gate files in `directory`, so that the kubelet creates no held container. Does nothing without such a
@@ -90,7 +86,7 @@ mod tests {
         gates.set("api", false).unwrap();
         gates.set("api", false).unwrap();
         gates.set("web", true).unwrap();
-        gates.close_all().unwrap();
+        close_all(directory.path()).unwrap();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 

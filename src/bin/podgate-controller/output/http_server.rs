@@ -6,7 +6,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,6 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-/// Time limit for a client to send its request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the whole exchange with a client.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 const CLIENTS_MAX: usize = 8;
@@ -50,8 +48,7 @@ pub(crate) async fn serve(listener: TcpListener, respond: impl Fn(&str) -> (Stat
         });
         tokio::task::spawn_local(async move {
             let mut server = http1::Builder::new();
-            let server = server.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).keep_alive(false);
-            let server = server.max_buf_size(REQUEST_MAX);
+            let server = server.header_read_timeout(None).keep_alive(false).max_buf_size(REQUEST_MAX);
             let connection = server.serve_connection(TokioIo::new(stream), service);
             let _ = tokio::time::timeout(CLIENT_TIMEOUT, connection).await;
             drop(slot);

@@ -45,7 +45,7 @@ fn http2_request(attempt: &HttpAttempt) -> Result<Request<Full<Bytes>>, String> 
     let uri = format!("{}://{}{}", attempt.url.scheme, attempt.host(), attempt.url.target());
     let mut request = Request::new(Full::default());
     *request.uri_mut() = Uri::try_from(uri).map_err(|error| format!("invalid URL: {error}"))?;
-    for (name, value) in attempt.headers().lines().filter_map(|line| line.split_once(": ")) {
+    for (name, value) in attempt.headers.lines().filter_map(|line| line.split_once(": ")) {
         let parsed = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
         let (name, value) = parsed.ok_or_else(|| format!("invalid header: {name:?}"))?;
         request.headers_mut().append(name, value);

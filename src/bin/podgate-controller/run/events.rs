@@ -41,11 +41,12 @@ impl Controller {
         if seen.is_none() {
             debug!("no kubernetes.io/config.seen in the downward-API volume: the kubelet's ready status is ignored");
         }
+        let resumed_at = self.pod.epoch.is_resumed.then(now);
         for track in with_exec_probe() {
             if let Some(status) = &track.kubelet_status {
                 let has_startup = track.spec.startup_probe.is_some();
-                let filter =
-                    self.ready_filters.entry(track.spec.name.clone()).or_insert_with(|| ReadyFilter::new(has_startup));
+                let filter = self.ready_filters.entry(track.spec.name.clone());
+                let filter = filter.or_insert_with(|| ReadyFilter::new(has_startup, resumed_at));
                 filter.on_kubelet_status(status, seen.as_deref(), now());
             }
         }

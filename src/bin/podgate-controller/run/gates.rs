@@ -26,11 +26,4 @@ impl Controller {
         }
         !due.is_empty()
     }
-
-    /// Closes all gates.
-    pub(super) fn close_gates(&self) {
-        if let Some(Err(error)) = self.hold_files.as_ref().map(|files| files.close_all()) {
-            error!(%error, "cannot close the gates");
-        }
-    }
 }

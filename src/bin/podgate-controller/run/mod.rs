@@ -16,7 +16,7 @@ use crate::model::rate_limit::restart_delay;
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::StatusTrust;
 use crate::output::board::Board;
-use crate::output::hold_files::HoldFiles;
+use crate::output::hold_files::{self, HoldFiles};
 use crate::output::http_server;
 use crate::output::metrics::{self, Metrics};
 use crate::output::publisher::Publisher;
@@ -214,7 +214,9 @@ impl Controller {
                 () = sleep_until(timer.unwrap_or_else(now).into()), if timer.is_some() => self.tick(),
                 // The kubelet stops a native sidecar after all regular containers.
                 signal = signals.next() => {
-                    self.close_gates();
+                    if let Err(error) = hold_files::close_all(Path::new(names::HOLD_DIR)) {
+                        error!(%error, "cannot close the gates");
+                    }
                     // Exit code 0 would hide that the hook never succeeded.
                     let is_hooked = self.publisher.board.has_hook_succeeded(&self.pod.epoch.id);
                     let exit = if is_hooked { Exit::Released } else { Exit::Terminated };

@@ -36,9 +36,6 @@ pub(crate) struct WaitArgs {
     /// At the time limit: fail (exit code 75), or continue
     #[arg(long, value_name = "ACTION", default_value = "fail")]
     pub(crate) on_timeout: OnTimeout,
-    /// Poll this often if the sidecar's FIFO and inotify do not work
-    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = interval)]
-    pub(crate) poll_interval: Duration,
     /// Exit at once (code 69) if the wait is pointless (see below)
     #[arg(long)]
     pub(crate) fail_fast: bool,
@@ -176,9 +173,6 @@ pub(crate) struct PreStop {
     /// Write this container's report into this directory
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Poll this often if the sidecar's FIFO and inotify do not work
-    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = interval)]
-    pub(crate) poll_interval: Duration,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
 }

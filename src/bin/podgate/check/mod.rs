@@ -37,16 +37,11 @@ const HOOK_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Longest interval between two child processes that look for a path, while the kernel's cache has no such path.
 const SEARCH_PERIOD_MAX: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expected {
-    Pass,
-    Closed,
-}
-
 /// A list of checks. Each check is repeated until it has passed once.
 #[derive(Debug)]
 pub(crate) struct Checks {
-    expected: Expected,
+    /// True if each check is for a port that must be closed.
+    expects_closed: bool,
     entries: Vec<Entry>,
     running: Option<(usize, RunningCheck)>,
     /// Killed check whose process has not ended. No other process starts until this process has ended.
@@ -87,7 +82,7 @@ impl Checks {
             Entry { check, attempt: None, failures, pending, passes_since: None, due: now, search_due: now }
         };
         Checks {
-            expected: Expected::Pass,
+            expects_closed: false,
             entries: checks.into_iter().map(entry).collect(),
             running: None,
             stuck: None,
@@ -148,7 +143,7 @@ impl Checks {
 
     /// Creates a list of checks, each of which passes when its port is closed.
     pub(crate) fn for_closed_ports(ports: impl IntoIterator<Item = Check>, now: Instant) -> Checks {
-        Checks { expected: Expected::Closed, ..Checks::new(ports, CLOSED_TIMEOUT, now) }
+        Checks { expects_closed: true, ..Checks::new(ports, CLOSED_TIMEOUT, now) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -179,11 +174,11 @@ impl Checks {
         {
             let (index, left) = (*index, running.deadline.saturating_duration_since(now));
             self.stuck = self.running.take().map(|(_, check)| check);
-            let outcome = match self.expected {
+            let outcome = match outcome {
+                outcome if self.expects_closed => net::closed_outcome(outcome),
                 // Omit the resolver's error text, because it would not help the user.
-                Expected::Pass if self.entries[index].check.is_network() => outcome.map_err(|_| "no answer".to_owned()),
-                Expected::Pass => outcome,
-                Expected::Closed => net::closed_outcome(outcome),
+                Err(_) if self.entries[index].check.is_network() => Err("no answer".to_owned()),
+                outcome => outcome,
             };
             let took = (self.timeout + extra_time(&self.entries[index].check)).saturating_sub(left);
             self.record_outcome(index, outcome, took, now);
@@ -242,7 +237,7 @@ impl Checks {
     fn end_attempt(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
         let attempt = self.entries[index].attempt.take();
         let left = attempt.map_or(Duration::ZERO, |attempt| attempt.exchange.deadline.saturating_duration_since(now));
-        let outcome = if self.expected == Expected::Closed { net::closed_outcome(outcome) } else { outcome };
+        let outcome = if self.expects_closed { net::closed_outcome(outcome) } else { outcome };
         self.record_outcome(index, outcome, self.timeout.saturating_sub(left), now);
     }
 
@@ -336,7 +331,7 @@ pub(crate) fn run_once(
 
 pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let (check, limit) = (&args.check, args.check_timeout);
-    let view = || PodSources::new(args.board.clone(), None, CHILD_PERIOD_MIN).view();
+    let view = || PodSources::new(args.board.clone(), None).view();
     let outcome = match check {
         Check::Http { .. } if args.hook => {
             let deadline = clock::now() + HOOK_LIMIT;

@@ -39,7 +39,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let since = now();
     // The kernel drops signals to the first process of a PID namespace unless that process handles or blocks them.
     let signals = SignalFd::block(&signals::ending()).map_err(Failure::setup_error("cannot receive signals"))?;
-    let sources = PodSources::new(args.waits.board.clone(), None, args.waits.poll_interval);
+    let sources = PodSources::new(args.waits.board.clone(), None);
     sources.require_source("--until", !args.waits.until.is_empty())?;
     sources.require_source("--stop-after", !args.stop_after.is_empty())?;
     args.post_file.as_deref().map_or(Ok(()), parent::post_file::validate_path)?;

@@ -8,7 +8,6 @@ use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
 use podgate::edge::watch::Watch;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The board and, for a hook, the downward-API volume, as mounted in this container.
 #[derive(Debug)]
@@ -17,12 +16,11 @@ pub(crate) struct PodSources {
     pub(crate) board: PathBuf,
     /// Directory of the downward-API volume. `None` if only the board is used.
     podinfo: Option<PathBuf>,
-    poll_interval: Duration,
 }
 
 impl PodSources {
-    pub(crate) fn new(board: PathBuf, podinfo: Option<PathBuf>, poll_interval: Duration) -> PodSources {
-        PodSources { sandbox: sandbox_id(), board, podinfo, poll_interval }
+    pub(crate) fn new(board: PathBuf, podinfo: Option<PathBuf>) -> PodSources {
+        PodSources { sandbox: sandbox_id(), board, podinfo }
     }
 
     pub(crate) fn has_source(&self) -> bool {
@@ -45,6 +43,6 @@ impl PodSources {
 
     /// Returns a watch over everything that [`view`](PodSources::view) reads.
     pub(crate) fn watch(&self) -> Watch {
-        Watch::new(self.board.clone(), self.podinfo.clone(), self.poll_interval)
+        Watch::new(self.board.clone(), self.podinfo.clone())
     }
 }

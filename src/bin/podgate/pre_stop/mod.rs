@@ -34,7 +34,7 @@ fn run_hook(args: PreStop) -> Result<(), Failure> {
     let kept = if args.then.is_some() { args.then_timeout } else { Duration::ZERO };
     let limit = args.grace.saturating_sub(kept);
     // Use only the board: the kubelet does not update the downward-API volume while a pod terminates.
-    let sources = PodSources::new(args.board, None, args.poll_interval);
+    let sources = PodSources::new(args.board, None);
     let mut reporter = StopReporter::new(args.self_dir, sources.sandbox.clone());
     let ports = Checks::for_closed_ports(args.check_closed, since);
     let waited = wait_for_others(&sources, &args.until, ports, &mut reporter, since, limit);

@@ -9,7 +9,8 @@ use crate::order::edit::{EditError, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::command_lines::{ContainerLines, compact_duration};
 use crate::order::inject::limits::VARIABLE_MAX;
-use crate::order::inject::{parts, user_hooks};
+use crate::order::inject::parts;
+use crate::order::inject::user_hooks::{self, UserHook};
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -31,12 +32,8 @@ impl Writer<'_> {
         let own_container = Container { startup_probe, readiness_probe, ..container.clone() };
         let settings = self.settings.clone();
         let own = ContainerLines { planned, container: &own_container, spec, found, settings: &settings };
-        let (mode, until, quit) = (planned.mode(), planned.until(), planned.quit.clone());
-        let reports_start = planned.reports_start || planned.wrapped_probe.is_some();
-        let mut entry = Container { mode, until, quit, reports_start, ..container.clone() };
-        if let Some(check) = &planned.ready {
-            check.replace_probes(&mut entry);
-        }
+        let mut entry = container.clone();
+        planned.set_fields(&mut entry);
         match &planned.mode {
             PlannedMode::Gate(gate) => {
                 self.write_gate(&own, gate, &place)?;
@@ -127,7 +124,7 @@ impl Writer<'_> {
     fn write_post_start(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<(), Vec<Finding>> {
         let at = parts::field_place(place, "postStart");
         let user_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart"));
-        let then = user_hooks::then_post_start(user_hook, own.container, &at)?;
+        let then = user_hooks::then_command(&user_hook, own.container, ("postStart", "own-post-start"), &at)?;
         let words = own.post_start(then);
         Ok(self.write_hook(place, "postStart", &words)?)
     }
@@ -163,10 +160,10 @@ impl Writer<'_> {
             return Ok(false);
         }
         let own_hook = user_hooks::user_hook(self.originals.pre_stop(&planned.name, own.spec));
-        let then = user_hooks::then_pre_stop(own_hook, own.container, &at)?;
+        let then = user_hooks::then_command(&own_hook, own.container, ("preStop", "own-pre-stop"), &at)?;
         let logs = !shares_processes(&self.template["spec"]);
-        let takes = then.as_ref().and_then(|then| then.duration).unwrap_or_default();
-        if takes >= grace && !outlives.is_empty() {
+        let takes = if let UserHook::Sleep(seconds) = own_hook { Some(Duration::from_secs(seconds)) } else { None };
+        if let Some(takes) = takes.filter(|takes| *takes >= grace && !outlives.is_empty()) {
             let what = format!(
                 "the preStop hook of {} takes {}, which leaves no time to wait for other containers: podgate's hook has {} in total",
                 planned.name,
@@ -176,7 +173,7 @@ impl Writer<'_> {
             let fix = "increase terminationGracePeriodSeconds";
             self.findings.push(Finding::warning("pre-stop-too-long", at, what).fix(fix));
         }
-        let words = own.pre_stop(outlives, then, grace, logs);
+        let words = own.pre_stop(outlives, then, takes, grace, logs);
         self.write_hook(place, "preStop", &words)?;
         Ok(true)
     }

@@ -44,25 +44,21 @@ pub(crate) async fn missing_verbs(
     namespace: &str,
     account: &str,
 ) -> Result<Vec<&'static str>, ClusterError> {
+    let path = format!("/apis/authorization.k8s.io/v1/namespaces/{namespace}/localsubjectaccessreviews");
+    let user = format!("system:serviceaccount:{namespace}:{account}");
+    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
     let mut missing = Vec::new();
     for verb in VERBS {
-        if may_not(cluster, namespace, account, verb).await? {
+        let attributes = json!({"namespace": namespace, "verb": verb, "resource": "pods", "version": "v1"});
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview", "metadata": {"namespace": namespace},
+            "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
+        });
+        if cluster.create(&path, false, &review).await?["status"]["allowed"] != true {
             missing.push(verb);
         }
     }
     Ok(missing)
-}
-
-async fn may_not(cluster: &Cluster, namespace: &str, account: &str, verb: &str) -> Result<bool, ClusterError> {
-    let path = format!("/apis/authorization.k8s.io/v1/namespaces/{namespace}/localsubjectaccessreviews");
-    let user = format!("system:serviceaccount:{namespace}:{account}");
-    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
-    let attributes = json!({"namespace": namespace, "verb": verb, "resource": "pods", "version": "v1"});
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview", "metadata": {"namespace": namespace},
-        "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
-    });
-    Ok(cluster.create(&path, false, &review).await?["status"]["allowed"] != true)
 }
 
 /// Returns a finding if the service account lacks RBAC verbs that the sidecar needs (`missing`). The finding is an error

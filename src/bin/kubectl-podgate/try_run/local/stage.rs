@@ -57,6 +57,9 @@ impl Stage<'_> {
             let replaced = [keys::QUIT_PREFIX, keys::MODE_PREFIX, keys::COMMAND_PREFIX];
             annotations.retain(|key, _| !is_check(key) && !replaced.iter().any(|prefix| key.starts_with(prefix)));
             annotations.insert(keys::MODE.to_owned(), "entrypoint".into());
+            // Without the kubelet's status, only a gate shows at once that a stand-in has ended.
+            let names = self.planned.plan.containers.iter().map(|planned| &planned.name);
+            annotations.extend(names.map(|name| (format!("{}{name}", keys::MODE_PREFIX), "entrypoint".into())));
             annotations.insert(keys::PUBLISH.to_owned(), "board".into());
         }
         let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };

@@ -1,10 +1,9 @@
 //! Confirms the conditions of a waiting gate before the gate may open.
 
 use super::PodModel;
-use crate::model::confirmation::Confirmation;
-use crate::model::track::ContainerTrack;
+use crate::model::track::{Confirmation, ContainerTrack};
 use podgate::core::snapshot::Snapshot;
-use podgate::core::until::{ConditionStatus, WaitCondition, WantedState};
+use podgate::core::until::{WaitCondition, WantedState};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -13,8 +12,8 @@ impl PodModel {
     /// condition is no longer met. A dependency may have crashed without any sign since it became Ready.
     pub(super) fn update_confirmations(&mut self, snapshot: &Snapshot, now: Instant) {
         for at in 0..self.tracks.len() {
-            let is_met = |until: &WaitCondition| until.status(snapshot) == ConditionStatus::Met;
-            let met = self.tracks[at].awaited_conditions().filter(|conditions| conditions.iter().all(is_met));
+            let awaited = self.tracks[at].awaited_conditions();
+            let met = awaited.filter(|conditions| conditions.iter().all(|until| until.is_met(snapshot)));
             let confirmation = met.map(|conditions| {
                 let known = self.tracks[at].confirmation.clone();
                 let mut one = known.unwrap_or_else(|| self.new_confirmation(conditions, now));

@@ -3,7 +3,6 @@
 use super::PodModel;
 use crate::model::track::ContainerTrack;
 use podgate::core::container::Mode;
-use podgate::core::gate::{Decision, decide_hold};
 use std::time::{Instant, SystemTime};
 
 impl PodModel {
@@ -15,19 +14,13 @@ impl PodModel {
         wall_clock: SystemTime,
         mut write: impl FnMut(&str, bool) -> bool,
     ) {
-        for at in 0..self.tracks.len() {
-            if self.tracks[at].spec.mode != Mode::Hold {
-                continue;
-            }
-            self.tracks[at].follow_run(now, wall_clock);
-            let track = &mut self.tracks[at];
-            let Some((snapshot, facts)) = self.published.as_ref().zip(track.hold_facts(now)) else { continue };
-            let decision = decide_hold(snapshot, &track.spec.until, facts);
-            if let Some(gate) = &mut track.hold
-                && gate.must_change(&decision, now)
-            {
-                match write(&track.spec.name, matches!(decision, Decision::Open(_))) {
-                    true => gate.apply(&decision, now, wall_clock),
+        for track in self.tracks.iter_mut().filter(|track| track.spec.mode == Mode::Hold) {
+            track.follow_run(now, wall_clock);
+            let wanted = self.published.as_ref().and_then(|snapshot| track.wanted_hold(snapshot, now));
+            let Some((wanted, gate)) = wanted.zip(track.hold.as_mut()) else { continue };
+            if gate.must_change(wanted, now) {
+                match write(&track.spec.name, wanted.is_open()) {
+                    true => gate.apply(wanted, now, wall_clock),
                     false => gate.retry_later(now),
                 }
             }

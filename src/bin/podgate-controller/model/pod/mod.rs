@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::time::{Instant, SystemTime};
 
 /// One run of the sidecar.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Epoch {
     pub(crate) id: String,
     /// True if the board of an earlier epoch in this sandbox was found. Containers may then already be running, and
@@ -31,7 +31,7 @@ pub(crate) struct Epoch {
 }
 
 /// Tracks all containers of the Pod during one epoch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the Pod")]
 pub(crate) struct PodModel {
     sandbox: SandboxId,
@@ -58,21 +58,7 @@ pub(crate) struct PodModel {
 impl PodModel {
     /// Creates a model without containers. `last_revision` is the revision of the previous board.
     pub(crate) fn new(sandbox: SandboxId, epoch: Epoch, last_revision: u64) -> PodModel {
-        PodModel {
-            sandbox,
-            epoch,
-            revision: last_revision,
-            sandbox_started_at: None,
-            has_api_answered: false,
-            has_status: false,
-            is_blind: false,
-            pod_ip: None,
-            is_pod_stale: false,
-            is_deleting: false,
-            tracks: Vec::new(),
-            published: None,
-            releases: 0,
-        }
+        PodModel { sandbox, epoch, revision: last_revision, ..PodModel::default() }
     }
 
     pub(crate) fn track(&self, name: &str) -> Option<&ContainerTrack> {

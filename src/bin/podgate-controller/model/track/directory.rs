@@ -1,6 +1,6 @@
 //! Handles the content of a container's directory: the agent's report and the tether.
 
-use super::life::{EARLY_DROP_WINDOW, Event, Phase, Release};
+use super::life::{EARLY_DROP_WINDOW, Event, Phase};
 use super::{ContainerTrack, DirectoryState, Gate};
 use podgate::core::container::Mode;
 use podgate::core::report::{GateState, PreStopState, Report};
@@ -28,8 +28,9 @@ impl ContainerTrack {
         if let Some(code) = self.raw_report.as_ref().and_then(|report| report.exit_code) {
             self.apply(Event::ExitReported(code), now);
         }
-        let tether = self.tether_event(is_held, is_listening, epoch, now);
-        self.apply(tether, now);
+        if let Some(tether) = self.tether_event(is_held, is_listening, epoch, now) {
+            self.apply(tether, now);
+        }
         self.check_report(epoch);
         // A new report proves that the container runs, so an end that was known before belongs to an earlier
         // incarnation. The kubelet may show that end until the hook that wrote the report returns. An end that this
@@ -60,23 +61,25 @@ impl ContainerTrack {
     }
 
     /// Returns the event for the state of the tether, and remembers when the gate was found open.
-    fn tether_event(&mut self, is_held: bool, is_listening: bool, epoch: &str, now: Instant) -> Event {
+    fn tether_event(&mut self, is_held: bool, is_listening: bool, epoch: &str, now: Instant) -> Option<Event> {
         let report = self.raw_report.as_ref();
         let is_open = report.is_some_and(Report::has_gate_opened);
         let is_current = report.is_some_and(|report| report.epoch == epoch);
         let opened_at = self.gate.as_ref().and_then(|gate| gate.opened_at);
         if let Some(gate) = self.gate.as_mut().filter(|_| is_open) {
-            gate.opened_at = opened_at.or(Some(now));
+            // A gate of an earlier epoch opened before this run of the sidecar, so its program has long started.
+            let seen_at = if is_current { Some(now) } else { now.checked_sub(EARLY_DROP_WINDOW) };
+            gate.opened_at = opened_at.or(seen_at).or(Some(now));
         }
         let is_early = || opened_at.is_none_or(|at| now.saturating_duration_since(at) < EARLY_DROP_WINDOW);
-        Event::TetherDropped(match self.gate {
-            _ if is_held => return Event::TetherHeld,
-            None => Release::Ended,
-            Some(_) if !is_open => Release::GateClosed,
-            Some(_) if opened_at.is_none() && is_current => Release::JustOpened,
-            Some(_) if is_listening || is_early() => Release::MayRun,
-            Some(_) => Release::Ended,
-        })
+        match self.gate {
+            _ if is_held => Some(Event::TetherHeld),
+            Some(_) if !is_open => Some(Event::GateClosed),
+            Some(_) if opened_at.is_none() && is_current => Some(Event::RunsWithoutTether),
+            // The program may have closed its descriptors.
+            Some(_) if is_listening || is_early() => self.is_tether_held().then_some(Event::RunsWithoutTether),
+            _ => Some(Event::TetherDropped),
+        }
     }
 
     /// Removes from a report the fields that the container's mode does not allow. Only an agent in entrypoint mode

@@ -1,11 +1,10 @@
 //! Evidence and decisions for the gate of a container in hold mode. The kubelet enforces this gate.
 
-use super::ContainerTrack;
-use crate::model::confirmation::Confirmation;
-use crate::model::hold_gate::HoldGate;
+use super::{Confirmation, ContainerTrack};
+use crate::model::hold_gate::{HoldGate, HoldState};
 use podgate::core::container::Mode;
-use podgate::core::gate::HoldFacts;
 use podgate::core::restart::EndKind;
+use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -33,11 +32,12 @@ impl ContainerTrack {
         }
     }
 
-    /// Returns the facts for the decision about the gate; `None` if the container has no gate.
-    pub(in crate::model) fn hold_facts(&self, now: Instant) -> Option<HoldFacts> {
+    /// Returns the state that the gate must have, by the `published` states; `None` if the container has no gate.
+    pub(in crate::model) fn wanted_hold(&self, published: &Snapshot, now: Instant) -> Option<HoldState> {
+        let is_met = self.spec.until.iter().all(|until| until.is_met(published));
         let limit = self.hold_limit().filter(|_| self.spec.continue_on_timeout && self.may_be_held());
         let is_confirmed = self.confirmation.as_ref().is_some_and(Confirmation::is_done);
-        Some(self.hold.as_ref()?.facts(limit, is_confirmed, now))
+        Some(self.hold.as_ref()?.wanted(is_met, is_confirmed, limit, now))
     }
 
     /// Returns the state of a held container. `observed` is the container's state as determined without its gate.

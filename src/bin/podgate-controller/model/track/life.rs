@@ -15,19 +15,17 @@ pub(super) const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 /// | `Ticket`, a further one | **new** `Free` | **new** `Free` | **new** `Free` | **new** `Free` |
 /// | `Ticket`, of a gate that may have ended | as above | as above | as above | by the kubelet: nothing; else as above |
 /// | `TetherHeld` | `Held` | | `Held` | without a gate: **new** `Held` |
-/// | `TetherDropped`, gate closed | | `Free` | | |
-/// | `TetherDropped`, gate found open for the first time | `Untethered` | `Untethered` | | |
-/// | `TetherDropped`, program may run | | `Untethered` | | |
-/// | `TetherDropped`, program ended | | *end* | | |
+/// | `GateClosed` | | `Free` | | |
+/// | `RunsWithoutTether` | `Untethered` | `Untethered` | | |
+/// | `TetherDropped` | | *end* | | |
 /// | `ExitReported` | *end* | *end* | *end* | adds a missing code |
 /// | `OtherProcess` (no gate) | **new** `Free` | **new** `Held` | **new** `Free` | |
 /// | `ReportAfterEnd` (no gate) | | | | **new** `Free` |
 /// | `KubeletEnded`, known as an earlier incarnation | | | | |
 /// | `KubeletEnded`, never shown running | *end* | earlier | *end* | as the next row |
-/// | `KubeletEnded` | *end* | *end* | *end* | same or first id: adds id and code, unless the agent has reported another code; other id: *end* |
+/// | `KubeletEnded` | *end* | *end* when the tether is free | *end* | same or first id: adds id and code, unless the agent has reported another code; other id: *end* |
 /// | `KubeletRunning`, same id or first id | | | | by the agent: keeps the id |
 /// | `KubeletRunning`, other id | no gate: **new**, same | no gate: **new**, same | no gate: **new**, same | no gate: **new** `Free`; gate: `Free` |
-/// | `RunsWithoutTether` | `Untethered` | | | |
 ///
 /// An empty cell changes nothing. **new** counts a restart; *end* is the state `Ended`; "earlier" remembers the id as
 /// that of an earlier incarnation, whose end is then ignored.
@@ -40,6 +38,9 @@ pub(super) struct Life {
     shown: Option<(String, Instant)>,
     /// Container id of an earlier incarnation, whose end is ignored.
     pub(super) superseded_id: Option<String>,
+    /// Id and exit code of an end that the kubelet has shown while the tether was held. It is the end of an earlier
+    /// incarnation unless the tether is released.
+    shown_end: Option<(String, i32)>,
 }
 
 /// Phase of an incarnation.
@@ -76,8 +77,13 @@ pub(super) enum Event {
     Ticket { is_first: bool, may_have_ended: bool },
     /// A process holds the tether.
     TetherHeld,
-    /// No process holds the tether.
-    TetherDropped(Release),
+    /// No process holds the tether, and the gate is closed, so the program has not started.
+    GateClosed,
+    /// No process holds the tether, so the process that held it has ended.
+    TetherDropped,
+    /// No process holds the tether, but the program may run: the gate has just opened, the port listens, a probe has
+    /// passed, or the kubelet has shown the program running for [`EARLY_DROP_WINDOW`].
+    RunsWithoutTether,
     /// The agent, as the parent of the command, has reported the command's exit code.
     ExitReported(i32),
     /// A report names another process 1 than the last report.
@@ -90,21 +96,6 @@ pub(super) enum Event {
     KubeletRunning(String),
     /// The kubelet shows the container neither running nor ended.
     KubeletShowsNothing,
-    /// The kubelet has shown an opened program running for [`EARLY_DROP_WINDOW`], and no new gate has reported.
-    RunsWithoutTether,
-}
-
-/// What a dropped tether means.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Release {
-    /// The container's gate is closed, so its program has not started.
-    GateClosed,
-    /// This run of the sidecar has found the gate open for the first time, so the program has just started.
-    JustOpened,
-    /// The program may have closed its descriptors: it started just now, or its port listens.
-    MayRun,
-    /// The process has ended.
-    Ended,
 }
 
 /// Consequence of an event for the evidence about the container.
@@ -133,7 +124,12 @@ impl Life {
         let before = self.shown.as_ref().map(|(id, _)| id.clone());
         match &event {
             Event::KubeletEnded(..) | Event::KubeletShowsNothing => self.shown = None,
-            Event::KubeletRunning(id) if before.as_ref() != Some(id) => self.shown = Some((id.clone(), now)),
+            Event::KubeletRunning(id) => {
+                self.shown_end = None;
+                if before.as_ref() != Some(id) {
+                    self.shown = Some((id.clone(), now));
+                }
+            }
             Event::Ticket { .. } => self.has_gate = true,
             _ => {}
         }
@@ -149,11 +145,15 @@ impl Life {
             // The next incarnation of a container with a gate starts with a new ticket. A hook has only the tether.
             (Phase::Ended(_), Event::TetherHeld) if !self.has_gate => self.restart(Phase::Held, before, now),
 
-            (Phase::Held, Event::TetherDropped(Release::GateClosed)) => self.enter(Phase::Free, now),
-            (Phase::Free | Phase::Held, Event::TetherDropped(Release::JustOpened))
-            | (Phase::Held, Event::TetherDropped(Release::MayRun))
-            | (Phase::Free, Event::RunsWithoutTether) => self.enter(Phase::Untethered, now),
-            (Phase::Held, Event::TetherDropped(Release::Ended)) => self.finish(before, None, true, now),
+            (Phase::Held, Event::GateClosed | Event::RunsWithoutTether | Event::TetherDropped)
+                if self.shown_end.is_some() =>
+            {
+                let (id, code) = self.shown_end.take().unzip();
+                self.finish(id, code, false, now)
+            }
+            (Phase::Held, Event::GateClosed) => self.enter(Phase::Free, now),
+            (Phase::Free | Phase::Held, Event::RunsWithoutTether) => self.enter(Phase::Untethered, now),
+            (Phase::Held, Event::TetherDropped) => self.finish(before, None, true, now),
 
             (Phase::Free | Phase::Held | Phase::Untethered, Event::ExitReported(code)) => {
                 self.finish(before, Some(code), true, now)
@@ -173,6 +173,10 @@ impl Life {
             // earlier incarnation.
             (Phase::Held, Event::KubeletEnded(id, _)) if before.as_ref() != Some(&id) => {
                 self.superseded_id = Some(id);
+                Effect::Nothing
+            }
+            (Phase::Held, Event::KubeletEnded(id, code)) => {
+                self.shown_end = Some((id, code));
                 Effect::Nothing
             }
             (Phase::Ended(end), Event::KubeletEnded(id, code)) if end.may_be(&id) => {
@@ -217,6 +221,7 @@ impl Life {
     fn restart(&mut self, phase: Phase, shown_id: Option<String>, now: Instant) -> Effect {
         let ended_id = self.end().and_then(|end| end.container_id.clone());
         self.superseded_id = ended_id.or(shown_id);
+        self.shown_end = None;
         self.enter(phase, now);
         Effect::Restarted
     }
@@ -260,10 +265,6 @@ mod tests {
         Event::Ticket { is_first, may_have_ended }
     }
 
-    fn dropped(release: Release) -> Event {
-        Event::TetherDropped(release)
-    }
-
     /// The rows of the table at [`Life`]. Each result is for the phases free, held, untethered, and ended by the agent
     /// without an exit code. `*` marks a restart, `-` no change.
     #[test]
@@ -278,27 +279,25 @@ mod tests {
             (true, ticket(true, true), ["-", "free", "free", "free*"]),
             (true, Event::TetherHeld, ["held", "-", "held", "-"]),
             (false, Event::TetherHeld, ["held", "-", "held", "held*"]),
-            (true, dropped(Release::GateClosed), ["-", "free", "-", "-"]),
-            (true, dropped(Release::JustOpened), ["untethered", "untethered", "-", "-"]),
-            (true, dropped(Release::MayRun), ["-", "untethered", "-", "-"]),
-            (true, dropped(Release::Ended), ["-", "c1 -1 by agent", "-", "-"]),
+            (true, Event::GateClosed, ["-", "free", "-", "-"]),
+            (true, Event::RunsWithoutTether, ["untethered", "untethered", "-", "-"]),
+            (true, Event::TetherDropped, ["-", "c1 -1 by agent", "-", "-"]),
             (true, Event::ExitReported(3), ["c1 3 by agent", "c1 3 by agent", "c1 3 by agent", "c1 3 by agent"]),
             (false, Event::OtherProcess, ["-*", "-*", "free*", "-"]),
             (false, Event::ReportAfterEnd, ["-", "-", "-", "free*"]),
             (true, ended_as("c0", 3), ["-", "-", "-", "-"]),
             (true, ended_as("c9", 3), ["c9 3 by kubelet", "-", "c9 3 by kubelet", "c9 3 by kubelet"]),
-            (true, ended_as("c1", 3), ["c1 3 by kubelet", "c1 3 by kubelet", "c1 3 by kubelet", "c1 3 by agent"]),
+            (true, ended_as("c1", 3), ["c1 3 by kubelet", "-", "c1 3 by kubelet", "c1 3 by agent"]),
             (true, running("c1"), ["-", "-", "-", "-"]),
             (true, running("c2"), ["-", "-", "-", "-"]),
             (false, running("c2"), ["-*", "-*", "-*", "free*"]),
             (true, Event::KubeletShowsNothing, ["-", "-", "-", "-"]),
-            (true, Event::RunsWithoutTether, ["untethered", "-", "-", "-"]),
         ] {
             let phases = [Phase::Free, Phase::Held, Phase::Untethered, ended(Some("c1"), None, true)];
             for (phase, expected) in phases.into_iter().zip(results) {
                 let before = name(&phase);
                 let (shown, superseded_id) = (Some(("c1".to_owned(), now())), Some("c0".to_owned()));
-                let mut life = Life { phase, has_gate, shown, superseded_id };
+                let mut life = Life { phase, has_gate, shown, superseded_id, shown_end: None };
                 let effect = life.apply(event.clone(), now());
                 let after = name(&life.phase);
                 let found = if after == before { "-" } else { &after };
@@ -345,5 +344,17 @@ mod tests {
             assert_eq!(life.apply(Event::KubeletEnded(id.to_owned(), 1), now()), Effect::Nothing, "{id}");
         }
         assert_eq!(life.phase, Phase::Held);
+    }
+
+    /// The kubelet's status is late: it can show the end of an earlier incarnation after a later one has reported.
+    #[test]
+    fn end_counts_only_if_the_tether_is_free() {
+        for drop in [Event::GateClosed, Event::RunsWithoutTether, Event::TetherDropped] {
+            let mut life = Life { phase: Phase::Held, has_gate: true, ..Life::default() };
+            life.apply(Event::KubeletRunning("c1".to_owned()), now());
+            assert_eq!(life.apply(Event::KubeletEnded("c1".to_owned(), 7), now()), Effect::Nothing);
+            assert_eq!(life.apply(drop, now()), Effect::Ended);
+            assert_eq!(name(&life.phase), "c1 7 by kubelet");
+        }
     }
 }

@@ -5,7 +5,6 @@ mod hold;
 mod life;
 
 use crate::input::pod_facts::KubeletStatus as Kubelet;
-use crate::model::confirmation::Confirmation;
 use crate::model::hold_gate::HoldGate;
 use life::{EARLY_DROP_WINDOW, Effect, End, Event, Life, Phase};
 use podgate::core::container::{Container, Mode};
@@ -16,6 +15,7 @@ use podgate::core::restart::{EndKind, end_kind};
 use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::State;
 use podgate::core::until::WaitCondition;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 #[derive(Debug, Default)]
@@ -52,6 +52,22 @@ struct Gate {
     ticket: String,
     /// Time when the gate was first found open. Kept after an end, because that end can turn out to be wrong.
     opened_at: Option<Instant>,
+}
+
+/// Observations that are still needed before a waiting gate may open. All its conditions have been met since `since`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Confirmation {
+    pub(super) since: Instant,
+    /// Containers that must pass one more probe that begins after `since`.
+    pub(super) unconfirmed: BTreeSet<String>,
+    /// True if the facts from the API are outdated and an update of the Pod is needed.
+    pub(super) needs_pod_update: bool,
+}
+
+impl Confirmation {
+    pub(crate) fn is_done(&self) -> bool {
+        self.unconfirmed.is_empty() && !self.needs_pod_update
+    }
 }
 
 /// Observations of one incarnation, such as probe results. They are reset when the incarnation ends or the next one

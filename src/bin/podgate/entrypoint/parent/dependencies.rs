@@ -6,7 +6,7 @@ use crate::args::Entrypoint;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::PodView;
 use podgate::core::state::{Stage, State};
-use podgate::core::until::{ConditionStatus, WaitCondition, WantedState};
+use podgate::core::until::{WaitCondition, WantedState};
 use std::time::{Duration, Instant};
 
 /// Time to wait for the restart of a failed container, if it is unknown whether the kubelet restarts that container.
@@ -109,7 +109,7 @@ impl Provider {
                 (count > *before || regressed).then(|| self.until.container.clone())
             }
             _ => {
-                if self.until.status(snapshot) == ConditionStatus::Met {
+                if self.until.is_met(snapshot) {
                     self.baseline = Some((snapshot.epoch.clone(), count));
                 }
                 None

@@ -46,6 +46,8 @@ fn late_end_of_an_earlier_incarnation_is_ignored() {
     assert_eq!(pod.state_of("db"), State::Started);
     pod.receive_status("db", running("d2", true));
     pod.receive_status("db", ended("d2", 1));
+    assert_eq!(pod.state_of("db"), State::Started, "the tether is held");
+    pod.on_report("db", directory_state(opened("t2"), false), later());
     assert_eq!(pod.state_of("db"), State::Failed);
 }
 
@@ -60,6 +62,17 @@ fn program_that_closes_its_tether_still_counts_as_running() {
         pod.on_pod_update(&pod_facts("db", ended("d1", 1)), true, later());
         assert_eq!(pod.state_of("db"), State::Failed, "the kubelet reports the end");
     }
+}
+
+/// The gate opened in an earlier run of the sidecar, so the program has long closed what it closes at its start.
+#[test]
+fn drop_of_the_tether_after_a_sidecar_restart_is_an_end() {
+    let mut pod = new_pod(true, GATES);
+    let report = Report { epoch: "e0".to_owned(), ..opened("t1") };
+    pod.on_report("db", directory_state(report.clone(), true), now());
+    assert_eq!(pod.state_of("db"), State::Started);
+    pod.on_report("db", DirectoryState { is_rewritten: false, ..directory_state(report, false) }, now());
+    assert_eq!(pod.state_of("db"), State::Failed);
 }
 
 #[test]
@@ -222,6 +235,7 @@ fn container_restarts_even_if_the_kubelet_shows_no_back_off() {
     let mut pod = new_pod(false, r#"[{"name":"app","mode":"entrypoint","restartPolicy":"OnFailure"}]"#);
     pod.receive_report("app", Some(opened("t1")));
     pod.receive_status("app", running("a1", true));
+    pod.on_report("app", directory_state(opened("t1"), false), later());
     for status in [ended("a1", 1), Kubelet::default()] {
         pod.receive_status("app", status);
         assert_eq!(pod.state_of("app"), State::Failed);

@@ -1,7 +1,7 @@
 //! Tests that the model learns each state without the API, unless `Container::needs_status` says otherwise.
 
 use super::*;
-use podgate::core::until::{ConditionStatus, WantedState};
+use podgate::core::until::WantedState;
 
 /// Passes all evidence that a container of this kind gives without the API: verdicts of the sidecar's probes, and the
 /// report and tether of its agent. `has_exited` means a short run, in which no hook or probe has begun.
@@ -53,7 +53,7 @@ fn each_state_is_known_from_the_source_that_proves_it() {
                 let snapshot = pod.published.as_ref().unwrap();
                 let until = &pod.tracks[1].spec.until[0];
                 let is_unseen = spec.needs_status(want);
-                assert_eq!(until.status(snapshot) == ConditionStatus::Met, !is_unseen, "{json}");
+                assert_eq!(until.is_met(snapshot), !is_unseen, "{json}");
                 assert_eq!(snapshot.unseen.contains(&until.to_string()), is_unseen, "{json}");
                 seen[usize::from(is_unseen)] += 1;
             }

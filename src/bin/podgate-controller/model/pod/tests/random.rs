@@ -123,7 +123,7 @@ impl World {
         self.updates.clear();
         for actor in &mut self.actors {
             (actor.is_gate_file_open, actor.met_since) = (false, None);
-            actor.filter = ReadyFilter::new(false);
+            actor.filter = ReadyFilter::new(false, is_resumed.then_some(self.now));
         }
         self.update();
         for at in 0..self.actors.len() {
@@ -262,8 +262,7 @@ impl World {
         self.pod.update_snapshot(self.now);
         let board = self.pod.published.clone().expect("a board");
         for actor in &mut self.actors {
-            let is_met =
-                actor.spec.until.iter().all(|until| until.status(&board) == podgate::core::until::ConditionStatus::Met);
+            let is_met = actor.spec.until.iter().all(|until| until.is_met(&board));
             actor.met_since = if is_met { actor.met_since.or(Some(self.now)) } else { None };
         }
         let mut changes = Vec::new();

@@ -75,10 +75,10 @@ impl World {
         self.update();
     }
 
-    /// Changes the health of a container. Its agent reports when the exec probe passes, and never withdraws that.
+    /// Changes the health of a program. Its agent reports when the exec probe passes, and never withdraws that.
     pub(super) fn be_healthy(&mut self, at: usize, is_healthy: bool) {
         let actor = &mut self.actors[at];
-        actor.is_healthy = is_healthy;
+        actor.is_healthy = is_healthy && actor.process == Process::Program;
         if actor.is_ready() && !actor.is_probed() && actor.spec.readiness_probe.is_some() && !actor.was_healthy {
             actor.was_healthy = true;
             self.write(at, |report| report.check_passed = true);

@@ -92,7 +92,7 @@ impl World {
                 has_end_released: false,
                 has_parent,
                 was_healthy: false,
-                filter: ReadyFilter::new(false),
+                filter: ReadyFilter::default(),
                 is_job: mode == Mode::Entrypoint && choice & 96 == 96,
                 report: None,
                 writes: (0, 0),
