@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Maximum number of lines that `inject` adds to the example of the README in entrypoint mode.
-const ENTRYPOINT_MAX: usize = 48;
+const ENTRYPOINT_MAX: usize = 45;
 /// The same in hold mode.
 const HOLD_MAX: usize = 50;
 /// Maximum of the median over all manifests of the repository.
