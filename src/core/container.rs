@@ -295,10 +295,14 @@ fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Ve
 
 mod conditions {
     use super::WaitCondition;
+    use crate::core::until::WantedState;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     pub(super) fn serialize<S: Serializer>(list: &[WaitCondition], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(list.iter().map(WaitCondition::to_string))
+        to.collect_seq(list.iter().map(|condition| match condition.want {
+            WantedState::Ready => condition.container.clone(),
+            _ => condition.to_string(),
+        }))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<WaitCondition>, D::Error> {

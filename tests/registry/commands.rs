@@ -37,7 +37,7 @@ fn commands_on_the_page_work() {
         assert_eq!(code, Some(0), "{command}: {output}");
         if command.contains("inject") && command.contains("| kubectl apply") {
             let applied = fs::read_to_string(at("applied.yaml")).unwrap();
-            assert!(applied.contains("\"/app\"") || applied.contains("- /app"), "{command}: {applied}");
+            assert!(applied.contains("\"/app\"") || applied.contains(" /app, "), "{command}: {applied}");
         }
         if command.contains(">images.json") {
             assert!(runs("images.json", "\"/app\""), "{command}");

@@ -114,17 +114,14 @@ fn new_fields_go_last_or_to_their_usual_position() {
     let expected = POD
         .replace(
             "  # all of them\n",
-            "  initContainers:\n  - name: podgate\n    restartPolicy: Always\n  # all of them\n",
+            "  initContainers:\n  - {name: podgate, restartPolicy: Always}\n  # all of them\n",
         )
         .replace(
             "  name: x  # the name\n",
             "  name: x  # the name\n  annotations:\n    podgate.io/injected: '{\"v\":1}'\n",
         )
         .replace("    args: [\"1\"]\n", "    command: [/podgate/bin/podgate, entrypoint]\n    args: [\"1\"]\n")
-        .replace(
-            "containerPort: 1\n",
-            "containerPort: 1\n    lifecycle:\n      postStart:\n        sleep:\n          seconds: 1\n",
-        )
+        .replace("containerPort: 1\n", "containerPort: 1\n    lifecycle: {postStart: {sleep: {seconds: 1}}}\n")
         .replace("    env: []   # none\n", "    env: []   # none\n    tty: true\n");
     assert_eq!(new, expected);
 }
@@ -140,9 +137,9 @@ fn empty_collections_become_block_style_and_back() {
         ],
     );
     let expected = POD
-        .replace("    env: []   # none\n", "    env:   # none\n    - name: A\n      value: \"yes\"\n")
-        .replace("  volumes: []\n", "  volumes:\n  - name: v\n    emptyDir: {}\n")
-        .replace("status: {}\n", "status:\n  phase: x\n");
+        .replace("    env: []   # none\n", "    env:   # none\n    - {name: A, value: \"yes\"}\n")
+        .replace("  volumes: []\n", "  volumes:\n  - {name: v, emptyDir: {}}\n")
+        .replace("status: {}\n", "status: {phase: x}\n");
     assert_eq!(filled, expected);
     let emptied =
         edited(&filled, &[remove("spec/containers/0/env/0"), remove("spec/volumes/0"), remove("status/phase")]);
@@ -152,12 +149,12 @@ fn empty_collections_become_block_style_and_back() {
 #[test]
 fn null_values_are_replaced() {
     for (text, expected) in [
-        ("a:\nb: 1\n", "a:\n  x: 1\nb: 1\n"),
-        ("a: # c\nb: 1\n", "a: # c\n  x: 1\nb: 1\n"),
-        ("a: null  # c\nb: 1\n", "a:  # c\n  x: 1\nb: 1\n"),
-        ("a: ~", "a:\n  x: 1"),
-        ("b: 1\na:", "b: 1\na:\n  x: 1"),
-        ("b: 1\r\na:\r\n", "b: 1\r\na:\r\n  x: 1\r\n"),
+        ("a:\nb: 1\n", "a: {x: 1}\nb: 1\n"),
+        ("a: # c\nb: 1\n", "a: {x: 1} # c\nb: 1\n"),
+        ("a: null  # c\nb: 1\n", "a: {x: 1}  # c\nb: 1\n"),
+        ("a: ~", "a: {x: 1}"),
+        ("b: 1\na:", "b: 1\na: {x: 1}"),
+        ("b: 1\r\na:\r\n", "b: 1\r\na: {x: 1}\r\n"),
     ] {
         assert_eq!(edited(text, &[set("a", json!({"x": 1}))]), expected, "{text:?}");
     }
@@ -196,18 +193,18 @@ fn moved_items_take_their_comments_along() {
 fn values_are_replaced_in_place() {
     for (text, new, expected) in [
         ("a:   x   # c\n", json!("y"), "a:   \"y\"   # c\n"),
-        ("a: [x, y] # c\n", json!({"k": 1}), "a: # c\n  k: 1\n"),
+        ("a: [x, y] # c\n", json!({"k": 1}), "a: {k: 1} # c\n"),
         ("a:\n# c\n- x\n- y # d\nb: 1\n", json!(["z"]), "a: [z]\n# c\nb: 1\n"),
-        ("a:\n  # c\n  k: 1\nb: 1\n", json!({"l": {"m": 2}}), "a:\n  # c\n  l:\n    m: 2\nb: 1\n"),
+        ("a:\n  # c\n  k: 1\nb: 1\n", json!({"l": {"m": 2}}), "a:\n  # c\n  l: {m: 2}\nb: 1\n"),
         ("a: |\n  t\n\nb: 1\n", json!("t"), "a: t\n\nb: 1\n"),
-        ("a: |+\n  t\n\nb: 1\n", json!({"k": "v"}), "a:\n  k: v\nb: 1\n"),
+        ("a: |+\n  t\n\nb: 1\n", json!({"k": "v"}), "a: {k: v}\nb: 1\n"),
         ("'a' : \"x\n  y\"\n", json!("z"), "'a' : z\n"),
     ] {
         assert_eq!(edited(text, &[set("a", new)]), expected, "{text:?}");
     }
     assert_eq!(edited("l:\n- a # c\n- b\n", &[set("l/0", json!("z"))]), "l:\n- z # c\n- b\n");
-    assert_eq!(edited("l:\n- a # c\n- b\n", &[set("l/0", json!({"x": {"z": 1}}))]), "l:\n- x: # c\n    z: 1\n- b\n");
-    assert_eq!(edited("l:\n- &a # c\n  x: 1 # d\n- b\n", &[set("l/0", json!("z"))]), "l:\n- z\n- b\n");
+    assert_eq!(edited("l:\n- a # c\n- b\n", &[set("l/0", json!({"x": {"z": 1}}))]), "l:\n- x: {z: 1} # c\n- b\n");
+    assert_eq!(edited("l:\n- &a # c\n  x: 1 # d\n- b\n", &[set("l/0", json!("z"))]), "l:\n- z # d\n- b\n");
     assert_eq!(edited("l:\n  - a: 1\n    b: 2\n  - c\n", &[set("l/0", json!({"x": [1]}))]), "l:\n  - x: [1]\n  - c\n");
 }
 
@@ -238,7 +235,7 @@ fn new_lists_use_the_documents_indentation() {
     );
     assert_eq!(
         new,
-        "spec:\n    containers:\n      - name: a\n        env:\n          - name: A\n            value: b\n    x:\n        k:\n            z: 1\n"
+        "spec:\n    containers:\n      - name: a\n        env:\n          - {name: A, value: b}\n    x: {k: {z: 1}}\n"
     );
 }
 

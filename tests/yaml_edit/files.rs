@@ -162,7 +162,7 @@ fn memory_of_uninject(path: &str) -> u64 {
     peak.unwrap().trim().parse::<u64>().unwrap() * 1024
 }
 
-/// `uninject` of 4,000 Deployments (27 MB as YAML, 19 MB as JSON) must need less than 300 MiB. A development build and
+/// `uninject` of 4,000 Deployments (24 MB as YAML, 19 MB as JSON) must need less than 300 MiB. A development build and
 /// its allocator use more memory. This test therefore limits the growth with the number of Pods instead of the total.
 #[test]
 fn large_lists_need_little_memory() {
@@ -177,7 +177,7 @@ fn large_lists_need_little_memory() {
             (memory_of_uninject(&path), text.len() as u64)
         })
     });
-    for ((small, large), limit) in small.into_iter().zip(large).zip([30.0, 20.0]) {
+    for ((small, large), limit) in small.into_iter().zip(large).zip([40.0, 20.0]) {
         let growth = (large.0 - small.0) as f64 / (large.1 - small.1) as f64;
         assert!(growth < limit, "{growth} bytes of memory for each byte of the input");
     }

@@ -5,6 +5,7 @@ mod broken;
 mod corpus;
 mod edits;
 mod files;
+mod growth;
 mod passing;
 mod properties;
 mod reports;

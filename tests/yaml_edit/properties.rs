@@ -12,7 +12,7 @@ static REFUSED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Texts in styles that no manifest of the corpus has.
 const UNUSUAL: [&str; 8] = [
-    "? a\n: - x\n  - y\nb: 1\n? c\n: z\n",
+    "k:\n  ? a\n  : - x\n    - y\n  b: 1\n  ? c\n  : z\n",
     "a: [x, {k: v}, [1, 2,],\n  y # flow\n  ]\nb: {c: ~, d: 'e''f', }\n",
     "- - x\n  - y\n  -   k: 1\n      l:\n      - z\n-\n  - z\n- ~\n",
     "!!map\n'a': !!seq\n# above x\n- x # at x\n\n   # deep\n- \"y\\n\"\n# tail\n\"b\" : !!str 1",

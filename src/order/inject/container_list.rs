@@ -101,6 +101,12 @@ fn probe_problem(probe: &Value) -> (String, &'static str) {
     (format!("has a field of the wrong type in {action}"), "write the probe as the Pod API defines it")
 }
 
+/// Returns the list as JSON, with one line per container.
+pub(super) fn render(list: &[Container]) -> String {
+    let lines: Vec<String> = list.iter().filter_map(|container| serde_json::to_string(container).ok()).collect();
+    format!("[{}]", lines.join(",\n "))
+}
+
 /// Returns the sidecar's list of containers; `None` if the template has no sidecar with a valid list.
 pub(crate) fn sidecar_list(template: &Value) -> Option<Vec<Container>> {
     from_sidecar(parts::find_sidecar(template)?.1)

@@ -122,7 +122,7 @@ pub(super) fn volumes(plan: &Plan, needs_info: bool) -> Vec<Value> {
         volumes.push(json!({"name": HOLD_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}));
     }
     if plan.publish == Publish::Api {
-        volumes.push(json!({"name": API_VOLUME, "projected": {"defaultMode": 0o444, "sources": [
+        volumes.push(json!({"name": API_VOLUME, "projected": {"sources": [
             {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
             {"downwardAPI": {"items": [field("namespace", "metadata.namespace")]}},
@@ -197,7 +197,7 @@ pub(super) fn sidecar(
         "command": [CONTROLLER_PATH],
         "args": (!arguments.is_empty()).then_some(arguments),
         "ports": ports,
-        "lifecycle": {"postStart": {"exec": {"command": [CONTROLLER_PATH, "ready", "--timeout", "60s"]}}},
+        "lifecycle": {"postStart": {"exec": {"command": [CONTROLLER_PATH, "ready"]}}},
         "env": [
             {"name": CONTAINERS_VARIABLE, "value": containers},
             variable("POD_NAME", "metadata.name"),

@@ -39,8 +39,8 @@ Exit codes:
 const UNINJECT_HELP: &str = "\
 Removes the parts that `inject` added to manifests, and restores the original values. A list or object that
 was empty or missing before may remain as an empty one. The annotations that declare the order remain. A
-hook or startupProbe that `inject` replaced comes back with the same value, but in another layout and
-without its comments.
+hook or startupProbe that `inject` replaced comes back with the same value, but without its comments,
+and with other quotes or line breaks if these were unusual.
 
 Examples:
   kubectl podgate uninject -f shop.yaml

@@ -54,10 +54,7 @@ impl Node {
 
 #[derive(Debug)]
 pub(crate) enum NodeKind {
-    /// A scalar. `block` is true for a scalar written with `|` or `>`.
-    Scalar {
-        block: bool,
-    },
+    Scalar,
     List {
         flow: bool,
     },
@@ -121,7 +118,7 @@ impl Tree {
 
     /// Returns the parsed text of a field's key. `text` is the text of the document.
     pub(crate) fn key_text<'t>(&self, text: &'t str, key: Option<usize>) -> Option<Cow<'t, str>> {
-        let Node { kind: NodeKind::Scalar { .. }, content, .. } = &self.nodes[self.resolve_alias(key?)] else {
+        let Node { kind: NodeKind::Scalar, content, .. } = &self.nodes[self.resolve_alias(key?)] else {
             return None;
         };
         let written = &text[content.start as usize..content.end as usize];
@@ -145,7 +142,7 @@ impl Tree {
     /// Returns true for the key `<<`.
     pub(crate) fn is_merge(&self, text: &str, key: Option<usize>) -> bool {
         let key = key.map(|key| &self.nodes[key]);
-        key.is_some_and(|key| matches!(key.kind, NodeKind::Scalar { .. }) && &text[key.content()] == "<<")
+        key.is_some_and(|key| matches!(key.kind, NodeKind::Scalar) && &text[key.content()] == "<<")
     }
 
     /// Returns the child of `from` at `step`. If the child is a field, also returns the key. Follows aliases and merge
@@ -207,7 +204,7 @@ impl TreeBuilder<'_> {
             Event::Scalar(_, style, anchor, _) => {
                 let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
                 let content = if block { self.block_scalar(&range) } else { range };
-                self.add_node(start.min(content.start), content, *anchor, NodeKind::Scalar { block });
+                self.add_node(start.min(content.start), content, *anchor, NodeKind::Scalar);
             }
             Event::Alias(anchor) => {
                 let target = *self.anchors.get(anchor)?;

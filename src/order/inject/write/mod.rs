@@ -62,7 +62,7 @@ impl Writer<'_> {
         for volume in parts::volumes(self.plan, needs_info) {
             self.push(&Place::spec("volumes"), volume)?;
         }
-        let text = serde_json::to_string(&list).unwrap_or_default();
+        let text = container_list::render(&list);
         if let Err(error) = parse_list(&text) {
             let what = format!("the containers cannot start in this order: {error}");
             let fix = "change the order or the modes";

@@ -93,7 +93,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     Ok(Script {
         title: if has_check { format!("{title} without its checks") } else { title.clone() },
         notes: stage.notes.clone(),
-        sidecar_hook: writer.sidecar_command(&["ready", "--timeout", "60s"]),
+        sidecar_hook: writer.sidecar_command(&["ready"]),
         tasks: std::iter::once(writer.sidecar(sidecar)).chain(others.iter().map(|one| writer.task(one))).collect(),
         grace: plan.grace,
         board: writer.directories[0].clone(),

@@ -1,11 +1,9 @@
 //! Edits of whole lines in block style. The functions return `None` if the layout does not allow such edits.
 
-use super::super::spans::NodeKind;
 use super::lines::{
-    begins_line, column, comments_start, dash_position, deeper_comments_end, is_blank_or_comment, line_after, line_end,
-    line_start,
+    begins_line, column, comments_start, dash_position, deeper_comments_end, is_blank_or_comment, line_after,
+    line_before, line_end, line_start,
 };
-use super::render;
 use super::splicer::{EntryEdit, Splice, Splicer, apply_splices};
 use serde_json::Value;
 use std::ops::Range;
@@ -25,7 +23,7 @@ impl Splicer<'_> {
         let (mut new, mut last) = (String::new(), None);
         for part in parts {
             let Some(index) = part.old_index else {
-                new += &render::field(part.key.as_ref()?, part.new_value?, column, self.style);
+                new += &self.style.entry(part.key.as_deref(), part.new_value?, column, 0);
                 continue;
             };
             out.push(self.insertion_before(&lines, index, last.is_none(), std::mem::take(&mut new))?);
@@ -36,7 +34,8 @@ impl Splicer<'_> {
                 Some(splices) => out.extend(splices),
                 None if self.text[lines[index].clone()].contains('#') => return None,
                 None => {
-                    let field = render::field(part.key.as_ref()?, value, column, self.style);
+                    let levels = self.block_levels(entries[index].1);
+                    let field = self.style.entry(part.key.as_deref(), value, column, levels);
                     out.push((lines[index].clone(), field[column..].to_owned()));
                 }
             }
@@ -106,24 +105,22 @@ impl Splicer<'_> {
             return None;
         }
         let lines = line_start(self.text, start)..line_end(self.text, end);
-        Some(match render::lines_below_key(new, column, self.style) {
-            None if same_line && start < end => vec![(start..end, render::inline(new))],
-            None => {
-                // Keep the comment on the key's line and remove the lines of the old value.
-                let value = (colon..colon, format!(" {}", render::inline(new)));
-                if same_line { vec![value] } else { vec![value, (lines, String::new())] }
-            }
-            Some(new) if same_line => {
-                let comment = match old.kind {
-                    _ if start == end => line_after(self.text, colon),
-                    NodeKind::Scalar { block: true } => "",
-                    _ => rest,
-                };
-                vec![(colon..lines.end, format!("{}{}{new}", comment.trim_end(), self.style.newline))]
-            }
-            Some(new) if old.start() == old.content().start => vec![(lines, new)],
-            Some(_) => return None,
-        })
+        let value_column = line_before(self.text, colon).chars().count() + 1;
+        let (head, below) = self.style.value(new, value_column, column, false, self.block_levels(value));
+        let spaced = || if head.is_empty() { String::new() } else { format!(" {head}") };
+        if !same_line {
+            // Comments between the key and the old value stay above the new lines.
+            let has_anchor = old.start() != old.content().start;
+            let fits = below.is_empty() || head.is_empty() && !has_anchor;
+            return fits.then(|| vec![(colon..colon, spaced()), (lines, below)]);
+        }
+        // A comment behind the old value stays behind the new text.
+        let replaced = match () {
+            () if head.is_empty() => (colon..end + rest.len(), rest.trim_end().to_owned()),
+            () if start == end => (colon..end, spaced()),
+            () => (start..end, head),
+        };
+        Some(vec![replaced, (lines.end..lines.end, below)])
     }
 
     pub(super) fn list_splices(&self, list: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
@@ -143,11 +140,11 @@ impl Splicer<'_> {
         let (mut new, mut last, mut pieces, mut kept) = (String::new(), None, Vec::new(), Vec::new());
         for mut part in parts {
             let Some(index) = part.old_index else {
-                new += &render::item(part.new_value?, column, self.style);
+                new += &self.style.entry(None, part.new_value?, column, 0);
                 continue;
             };
             if let Some(value) = part.new_value {
-                part.inner_splices.push(self.item_splice(items[index], &lines[index], value)?);
+                part.inner_splices.push(self.item_splice(items[index], &lines[index], column, value)?);
             }
             let new = std::mem::take(&mut new);
             if moved {
@@ -168,24 +165,11 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    fn item_splice(&self, item: usize, lines: &Range<usize>, value: &Value) -> Option<Splice> {
-        let (node, dash) = (&self.tree.nodes[item], lines.start);
-        let end = self.item_end(item, dash);
-        let scalar = !matches!(node.kind, NodeKind::List { flow: false } | NodeKind::Object { flow: false });
-        let simple = value.as_object().is_none_or(serde_json::Map::is_empty);
-        if scalar && simple && node.start() < end && line_start(self.text, node.start()) == line_start(self.text, dash)
-        {
-            return Some((node.start()..end, render::inline(value)));
-        }
-        let column = column(self.text, dash)?;
-        let mut new = render::item(value, column, self.style)[column..].to_owned();
-        let rest = Some(line_after(self.text, end).trim_end()).filter(|rest| is_blank_or_comment(rest))?;
-        if scalar {
-            // The comment belongs to the item, not to the old value. Keep the comment on the first line.
-            let first = new.find(['\r', '\n']).unwrap_or(new.len());
-            new.insert_str(first, rest);
-        }
-        Some((lines.clone(), new))
+    fn item_splice(&self, item: usize, lines: &Range<usize>, column: usize, value: &Value) -> Option<Splice> {
+        let (head, below) = self.style.value(value, column + 2, column, true, self.block_levels(item));
+        // A comment behind the old item stays on the first line.
+        let rest = line_after(self.text, self.item_end(item, lines.start)).trim_end();
+        is_blank_or_comment(rest).then(|| (lines.clone(), format!("- {head}{rest}{}{below}", self.style.newline)))
     }
 
     /// Returns the end of an item. For an empty item, returns the end of the dash, because the parser reports no

@@ -7,17 +7,6 @@ use serde::Serialize;
 use serde_json::Value;
 use std::ops::Range;
 
-/// Layout of the entries of a collection in brackets.
-#[derive(Debug)]
-struct FlowLayout<'a> {
-    style: FlowStyle,
-    /// The indentation of the entries, if each entry has its own line.
-    indent: Option<&'a str>,
-    /// The additional indentation per level, for JSON with one entry per line.
-    unit: &'a str,
-    newline: &'static str,
-}
-
 impl Splicer<'_> {
     /// Returns the splices for a collection in brackets, or `None` if a splice would remove a comment.
     pub(super) fn flow_splices(&self, node: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
@@ -29,13 +18,19 @@ impl Splicer<'_> {
             key.map(|key| &self.tree.nodes[key]).map_or(start..end, |key| key.start()..key.content().end.max(end))
         });
         let elements: Vec<Range<usize>> = elements.collect();
-        let layout = self.flow_layout(node, elements.first().map_or(0, |first| first.start));
-        let separator = layout.separator();
-
+        let style = self.flow_style(node);
+        let indent = elements.first().and_then(|first| self.line_indent(first.start));
+        let separator = indent.map_or(style.comma.to_owned(), |indent| format!(",{}{indent}", self.style.newline));
+        let format_entry = |part: &EntryEdit<'_>, value: &Value| {
+            let key = part.key.as_ref().map(|key| render::flow_key(key, style)).unwrap_or_default();
+            let pretty =
+                indent.filter(|_| style.is_json).and_then(|indent| self.pretty_json(value, whole.start, indent));
+            key + &pretty.unwrap_or_else(|| render::flow(value, style))
+        };
         let inside = whole.start + 1..whole.end - 1;
         let gap = |after: usize| elements[after].end..elements.get(after + 1).map_or(inside.end, |next| next.start);
         let Some((first, last)) = elements.first().zip(elements.last()).filter(|_| !parts.is_empty()) else {
-            let new = parts.iter().map(|part| Some(layout.format_entry(part, part.new_value?)));
+            let new = parts.iter().map(|part| Some(format_entry(part, part.new_value?)));
             let new: Option<Vec<String>> = new.collect();
             let head = inside.start..elements.first().map_or(inside.end, |first| first.start);
             let comments =
@@ -55,7 +50,7 @@ impl Splicer<'_> {
                 None => out += &separator,
             }
             out += &match (part.new_value, part.old_index) {
-                (Some(value), _) => layout.format_entry(part, value),
+                (Some(value), _) => format_entry(part, value),
                 (None, Some(at)) => apply_splices(self.text, elements[at].clone(), &part.inner_splices)?,
                 (None, None) => return None,
             };
@@ -65,52 +60,27 @@ impl Splicer<'_> {
         (!comments).then_some(vec![(first.start..last.end, out)])
     }
 
-    fn flow_layout(&self, node: usize, first: usize) -> FlowLayout<'_> {
-        let (whole, mut keys) =
-            (self.tree.nodes[node].content(), self.tree.children(node).map(|(key, _)| key).peekable());
+    fn flow_style(&self, node: usize) -> FlowStyle {
+        let mut keys = self.tree.children(node).map(|(key, _)| key).peekable();
         let is_quoted = |key: usize| self.text[self.tree.nodes[key].content()].starts_with(['"', '\'']);
         let has_quoted_keys = keys.peek().is_some() && keys.all(|key| key.is_some_and(is_quoted));
-        let json = self.style.is_json || has_quoted_keys;
-        let line = self.text[..first].trim_end_matches([' ', '\t']);
-        let indent = (line.ends_with('\n') && first > whole.start).then(|| &self.text[line.len()..first]);
-        let unit = indent.and_then(|indent| {
-            let opening = line_before(self.text, whole.start);
-            indent.get(opening.len() - opening.trim_start().len()..)
-        });
-        FlowLayout {
-            style: FlowStyle { is_json: json, spaced: !json || self.style.spaced },
-            indent,
-            unit: unit.filter(|unit| !unit.is_empty()).unwrap_or("  "),
-            newline: self.style.newline,
-        }
-    }
-}
-
-impl FlowLayout<'_> {
-    fn format_entry(&self, part: &EntryEdit<'_>, value: &Value) -> String {
-        let key = part.key.as_ref().map(|key| render::flow_key(key, self.style)).unwrap_or_default();
-        key + &match self.indent {
-            Some(indent) if self.style.is_json => self.format_pretty(value, indent),
-            _ => render::flow(value, self.style),
-        }
+        let is_json = self.style.is_json || has_quoted_keys;
+        FlowStyle { is_json, comma: if is_json && !self.style.spaced { "," } else { ", " } }
     }
 
-    /// Renders a value as JSON with one entry per line, like the surrounding document.
-    fn format_pretty(&self, value: &Value, indent: &str) -> String {
+    /// Returns the indentation of the line that begins at `at`; `None` if other text precedes `at` on its line.
+    fn line_indent(&self, at: usize) -> Option<&str> {
+        let line = line_before(self.text, at);
+        (line.len() < at && line.trim().is_empty()).then_some(line)
+    }
+
+    /// Renders a value as JSON with one entry per line, like the entries of the collection that begins at `opening`.
+    fn pretty_json(&self, value: &Value, opening: usize, indent: &str) -> Option<String> {
+        let line = line_before(self.text, opening);
+        let unit = indent.get(line.len() - line.trim_start().len()..).filter(|unit| !unit.is_empty());
         let mut out = Vec::new();
-        let formatter = serde_json::ser::PrettyFormatter::with_indent(self.unit.as_bytes());
-        let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
-        if value.serialize(&mut serializer).is_err() {
-            return render::flow(value, self.style);
-        }
-        String::from_utf8_lossy(&out).replace('\n', &format!("{}{indent}", self.newline))
-    }
-
-    fn separator(&self) -> String {
-        match (self.indent, self.style.spaced) {
-            (Some(indent), _) => format!(",{}{indent}", self.newline),
-            (None, true) => ", ".to_owned(),
-            (None, false) => ",".to_owned(),
-        }
+        let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.unwrap_or("  ").as_bytes());
+        value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, formatter)).ok()?;
+        Some(String::from_utf8_lossy(&out).replace('\n', &format!("{}{indent}", self.style.newline)))
     }
 }

@@ -118,7 +118,7 @@ impl Document {
         let mut draft = Draft { text: &text, tree, value: &self.value, changed: BTreeMap::new() };
         edits.iter().try_for_each(|edit| draft.add_edit(edit))?;
         let splicer = Splicer { text: &text, tree, draft: &draft, style: &style };
-        let splices = splicer.document_splices(&expected).map_err(|failed| {
+        let splices = splicer.collection_splices(Tree::ROOT, &expected).map_err(|failed| {
             let message = "has a layout that cannot be edited without other changes; write it in plain block style";
             let place = draft.place_of(failed);
             edit_error(if place.0.is_empty() { first } else { &place }, message)

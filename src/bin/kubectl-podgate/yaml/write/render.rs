@@ -3,8 +3,10 @@
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Maximum length of a list of scalars on one line, in bytes. Longer lists are rendered with one item per line.
+/// Maximum width of new lines, in characters. Only a line with a single entry can be longer.
 const LINE_WIDTH: usize = 100;
+/// Maximum number of lines of an object in flow style.
+const FLOW_LINES_MAX: usize = 3;
 
 /// Style of the surrounding document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,72 +26,108 @@ pub(crate) struct Style {
 pub(crate) struct FlowStyle {
     /// True to quote every key and string.
     pub(crate) is_json: bool,
-    /// True to put a space after `:` and `,`.
-    pub(crate) spaced: bool,
+    /// Text between two entries.
+    pub(crate) comma: &'static str,
 }
 
-/// Renders a field in block style as whole lines, with the key at `column`.
-pub(crate) fn field(key: &str, value: &Value, column: usize, style: &Style) -> String {
-    let (key, newline) = (quote_if_needed(key, false), style.newline);
-    match lines_below_key(value, column, style) {
-        Some(lines) => format!("{:column$}{key}:{newline}{lines}", ""),
-        None => format!("{:column$}{key}: {}{newline}", "", inline(value)),
+/// Objects get one line in flow style if possible. At the outer `levels`, they have one line per field instead.
+impl Style {
+    /// Renders a field or list item as whole lines, with its key or dash at `column`.
+    pub(crate) fn entry(&self, key: Option<&str>, value: &Value, column: usize, levels: usize) -> String {
+        let key = key.map_or("-".to_owned(), |key| quote_if_needed(key, false) + ":");
+        let (head, below) = self.value(value, column + key.chars().count() + 1, column, key == "-", levels);
+        let space = if head.is_empty() { "" } else { " " };
+        format!("{:column$}{key}{space}{head}{}{below}", "", self.newline)
+    }
+
+    /// Renders the value of a field or list item. Its key or dash is at `column`, and the value begins at `start`.
+    /// Returns the text behind the key or dash, and the whole lines below.
+    pub(crate) fn value(
+        &self,
+        value: &Value,
+        start: usize,
+        column: usize,
+        is_item: bool,
+        levels: usize,
+    ) -> (String, String) {
+        let (indent, list_indent) = if is_item { (2, 2) } else { (self.indent, self.list_indent) };
+        let flow = self.flow_lines(value, start, column + indent);
+        let lines: String = match value {
+            Value::String(text) if is_block(value) => {
+                let line = |line: &str| format!("{:1$}{line}{2}", "", column + indent, self.newline);
+                return ("|-".to_owned(), text.lines().map(line).collect());
+            }
+            Value::Object(fields) if !fields.is_empty() => {
+                let levels = levels.saturating_sub(1);
+                fields.iter().map(|(key, value)| self.entry(Some(key), value, column + indent, levels)).collect()
+            }
+            Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array() || is_block(item)) => {
+                items.iter().map(|item| self.entry(None, item, column + list_indent, levels)).collect()
+            }
+            _ => return (flow, String::new()),
+        };
+        // A field has its key on a line of its own above `lines`.
+        let (count, limit) = (flow.lines().count(), lines.lines().count() + if is_item { 0 } else { 2 });
+        // On several lines, a list of objects is easier to read with one line per item.
+        let is_readable = count == 1 || count <= FLOW_LINES_MAX && !flow.contains("[{");
+        if levels == 0 && value.is_object() && !is_block(value) && is_readable && count < limit {
+            return (flow, String::new());
+        }
+        // The first line of a list item follows the dash.
+        match lines.split_once(self.newline) {
+            Some((head, below)) if is_item => (head.trim_start().to_owned(), below.to_owned()),
+            _ => (String::new(), lines),
+        }
+    }
+
+    /// Renders a value in flow style, from column `start`. Breaks long lines, and indents the next lines by `indent`.
+    fn flow_lines(&self, value: &Value, start: usize, indent: usize) -> String {
+        let (mut out, mut column) = (String::new(), start);
+        // No rendered string contains NUL.
+        let text = flow(value, FlowStyle { is_json: false, comma: "\0" });
+        let mut entries = text.split('\0').peekable();
+        while let Some(entry) = entries.next() {
+            let width = |entry: &str| entry.chars().count() + 2;
+            // A flag and its argument stay on the same line.
+            let argument = entries.peek().filter(|next| entry.starts_with("--") && !next.starts_with("--"));
+            if !out.is_empty() && column + width(entry) + argument.map_or(0, |next| width(next)) > LINE_WIDTH {
+                out += &format!(",{}{:indent$}", self.newline, "");
+                column = indent;
+            } else if !out.is_empty() {
+                out += ", ";
+            }
+            out += entry;
+            column += width(entry);
+        }
+        out
     }
 }
 
-/// Renders a list item in block style as whole lines, with the dash at `column`.
-pub(crate) fn item(value: &Value, column: usize, style: &Style) -> String {
-    let fields = Some(value).filter(|value| value.is_object()).and_then(|value| block(value, column + 2, 0, style));
-    match fields {
-        // The first field follows the dash.
-        Some(lines) => format!("{:column$}- {}", "", &lines[column + 2..]),
-        None => format!("{:column$}- {}{}", "", inline(value), style.newline),
-    }
-}
-
-/// Renders a whole document in block style.
-pub(crate) fn document(value: &Value, style: &Style) -> String {
-    block(value, 0, 0, style).unwrap_or_else(|| format!("{}{}", inline(value), style.newline))
-}
-
-/// Renders the lines below a key at `column`. Returns `None` if the value fits on the line of the key.
-pub(crate) fn lines_below_key(value: &Value, column: usize, style: &Style) -> Option<String> {
-    let scalar = |item: &Value| !item.is_object() && !item.is_array();
-    let scalars = value.as_array().is_some_and(|items| items.iter().all(scalar));
-    let fits = scalars && column + inline(value).chars().count() <= LINE_WIDTH;
-    block(value, column + style.indent, column + style.list_indent, style).filter(|_| !fits)
-}
-
-/// Renders fields at column `fields_at`, or items at `items_at`. Returns `None` for scalars and empty collections.
-fn block(value: &Value, fields_at: usize, items_at: usize, style: &Style) -> Option<String> {
+/// Returns true if flow style does not suit the value, because it contains a text of several lines, or an object with
+/// qualified names as keys, such as annotations, to which users add lines.
+fn is_block(value: &Value) -> bool {
     match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            Some(fields.iter().map(|(key, value)| field(key, value, fields_at, style)).collect())
+        Value::String(text) => {
+            let is_simple = |line: &str| !line.is_empty() && !line.ends_with(' ') && !line.contains(needs_escape);
+            text.contains('\n') && !text.starts_with(' ') && text.split('\n').all(is_simple)
         }
-        Value::Array(items) if !items.is_empty() => {
-            Some(items.iter().map(|value| item(value, items_at, style)).collect())
-        }
-        _ => None,
+        Value::Array(items) => items.iter().any(is_block),
+        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains('/') || is_block(value)),
+        _ => false,
     }
 }
 
-/// Renders a value on one line: a scalar, or a collection in YAML flow style.
-pub(crate) fn inline(value: &Value) -> String {
-    flow(value, FlowStyle { is_json: false, spaced: true })
-}
-
-/// Renders a value on one line in the given style.
+/// Renders a value in flow style.
 pub(crate) fn flow(value: &Value, style: FlowStyle) -> String {
-    let comma = if style.spaced { ", " } else { "," };
     match value {
         Value::String(string) => quote_if_needed(string, style.is_json),
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(|item| flow(item, style)).collect();
-            format!("[{}]", items.join(comma))
+            format!("[{}]", items.join(style.comma))
         }
         Value::Object(fields) => {
             let field = |(key, value): (&String, &Value)| flow_key(key, style) + &flow(value, style);
-            format!("{{{}}}", fields.iter().map(field).collect::<Vec<String>>().join(comma))
+            format!("{{{}}}", fields.iter().map(field).collect::<Vec<String>>().join(style.comma))
         }
         scalar => scalar.to_string(),
     }
@@ -97,7 +135,7 @@ pub(crate) fn flow(value: &Value, style: FlowStyle) -> String {
 
 /// Renders a key in flow style, including the `:`.
 pub(crate) fn flow_key(key: &str, style: FlowStyle) -> String {
-    quote_if_needed(key, style.is_json) + if style.spaced { ": " } else { ":" }
+    quote_if_needed(key, style.is_json) + if style.comma == "," { ":" } else { ": " }
 }
 
 /// Renders a string. Adds quotes if a YAML 1.1 or 1.2 parser might read the bare text as another value.

@@ -3,7 +3,7 @@
 use super::super::spans::{NodeKind, Tree};
 use super::draft::Draft;
 use super::lines::line_end;
-use super::render::{self, Style};
+use super::render::Style;
 use serde_json::Value;
 use std::ops::Range;
 
@@ -30,19 +30,6 @@ pub(super) struct EntryEdit<'v> {
 }
 
 impl Splicer<'_> {
-    /// Returns the splices that turn the document into `expected`. On failure, returns the node whose layout does not
-    /// allow the edit.
-    pub(super) fn document_splices(&self, expected: &Value) -> Result<Vec<Splice>, usize> {
-        let root = Tree::ROOT;
-        let whole = self.line_range(root);
-        match self.collection_splices(root, expected) {
-            _ if self.is_rewritten(root) => {}
-            Err(_) if !self.text[whole.clone()].contains('#') => {}
-            splices => return splices,
-        }
-        Ok(vec![(whole, render::document(expected, self.style))])
-    }
-
     /// Returns the splices that turn a collection into `expected`.
     pub(super) fn collection_splices(&self, node: usize, expected: &Value) -> Result<Vec<Splice>, usize> {
         let mut parts = Vec::new();
@@ -81,6 +68,13 @@ impl Splicer<'_> {
             _ => self.flow_splices(node, parts),
         };
         splices.ok_or(node)
+    }
+
+    /// Returns the number of outer levels at which a value has one line per field. More than one level counts as all.
+    pub(super) fn block_levels(&self, node: usize) -> usize {
+        let nodes = &self.tree.nodes[node..self.tree.nodes[node].subtree_end()];
+        let objects = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Object { flow: false })).count();
+        if objects > 1 { usize::MAX } else { objects }
     }
 
     /// Returns a node's range, extended to the end of the last line. The extended range includes trailing comments.
