@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Returns the Pod without podgate's parts, with an order.
 fn original() -> Value {
     let mut pod = pod(HELD);
-    pod["metadata"]["annotations"] = json!({"podgate.io/order": "db, api, web"});
+    pod["metadata"]["annotations"] = json!({"podgate.io/order": "db, api, web", "podgate.io/stop-order": "reverse"});
     let spec = pod["spec"].as_object_mut().expect("a spec");
     for field in ["initContainers", "volumes"] {
         spec.remove(field);

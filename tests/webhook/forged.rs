@@ -14,7 +14,8 @@ fn answers<const N: usize>(forge: impl Fn(&mut Value, usize), sizes: [usize; N])
         let files = Files::new();
         let mut webhook = Webhook::with_files(&files, &["--log-level", "info"]);
         let client = webhook.client(&files.ca);
-        let plain = pod("db, api");
+        let mut plain = pod("db, api");
+        plain["metadata"]["annotations"]["podgate.io/stop-order"] = json!("reverse");
         let mut forged = patched(&plain, &client.review(&review("plain", &plain)));
         forge(&mut forged, size);
         let body = review("forged", &forged).to_string();

@@ -11,7 +11,7 @@ use podgate::order::declare::{annotation_place, keys};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
 use podgate::order::image_map::{ImageMap, find, parse};
-use podgate::order::plan::{ContainerPlan, ImageCommand, KnownFacts, plan};
+use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use podgate::order::{inject, pod_templates};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,7 +113,10 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
     // Read the template without the injection, because the command of an injected container is the gate.
     let Ok(stripped) = inject::strip(template) else { return Vec::new() };
     let plain = stripped.plain();
-    let planned = plan(plain, &KnownFacts::default()).ok();
+    // Only a gate needs the command. If all commands were known, these containers would have gates.
+    let any = ImageCommand { entrypoint: vec!["x".to_owned()], ..ImageCommand::default() };
+    let images = containers(plain).map(|(_, _, name, _)| (name.to_owned(), any.clone())).collect();
+    let planned = plan(plain, &KnownFacts { images, ..KnownFacts::default() }).ok();
     let annotation =
         |key: &str| annotation_place(key).of(plain).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
     let mut found = Vec::new();
@@ -123,12 +126,7 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
             mode if mode.is_empty() => annotation(keys::MODE),
             mode => mode,
         };
-        // A gate needs the container's command. A wrapped probe does not.
-        let is_affected = planned.as_ref().is_none_or(|plan| {
-            let needs_gate =
-                |own: &ContainerPlan| own.is_modified() && (own.wrapped_probe.is_none() || own.needs_tether());
-            plan.get(name).is_some_and(|own| needs_gate(own) || !own.after.is_empty())
-        });
+        let is_affected = planned.as_ref().is_none_or(|plan| plan.get(name).is_some_and(|own| own.gate().is_some()));
         let needs_command = !matches!(mode.as_str(), "post-start" | "hold");
         if !has_command(container) && !has_annotation && needs_command && is_affected {
             found.push((name.to_owned(), image.to_owned()));
