@@ -101,7 +101,7 @@ struct Times {
     own: Option<f64>,
 }
 
-static WAYS: [Way; 15] = [
+static WAYS: [Way; 18] = [
     Way::podgate("podgate, entrypoint: the server is Ready when it listens", "app", |ms| gates(ready_on_listen(ms))),
     Way::podgate("podgate, entrypoint: the server answers 503 at first", "app", |ms| gates(answers_503_first(ms))),
     Way::podgate("podgate, entrypoint: the server answers each request after 200 ms", "app", |ms| {
@@ -112,6 +112,11 @@ static WAYS: [Way; 15] = [
     Way::podgate("podgate, hold: the server is Ready when it listens", "podgate", |ms| holds(ready_on_listen(ms))),
     Way::podgate("podgate, hold: exec probe every second", "podgate", |ms| holds(exec_probe(ms, 1))),
     Way::podgate("podgate, hold: exec probe every 10 s (default)", "podgate", |ms| holds(exec_probe(ms, 10))),
+    Way::other("podgate, hold without the API: HTTP probe every second", |ms| without_api(ready_on_listen(ms))),
+    Way::other("podgate, hold without the API: HTTP probe every 10 s", |ms| {
+        without_api(ready_on_listen(ms).with(json!({"readinessProbe": {"periodSeconds": 10}})))
+    }),
+    Way::other("podgate, hold without the API: exec probe every 10 s", |ms| without_api(exec_probe(ms, 10))),
     Way::other("hold by hand: a readinessProbe that waits and then writes the file", hold_by_probe),
     Way::other("postStart hook that waits for a file (inotify)", file_hook),
     Way::other("wrapper that waits for a file (inotify)", inotify_wrapper),
@@ -239,6 +244,11 @@ fn hooks(db: Container) -> Value {
 fn holds(db: Container) -> Value {
     let pod = Pod::new("pod", [db, server("app").held(&["--until", "db"])]);
     pod.sidecar_args(&["--log-format", "json"]).json()
+}
+
+fn without_api(db: Container) -> Value {
+    let pod = Pod::new("pod", [db, server("app").held(&["--until", "db"])]);
+    pod.sidecar_args(&["--publish", "none"]).without_token().json()
 }
 
 /// Returns a Pod without podgate in which the probe of `db` opens the gate of `app`. The kubelet syncs the Pod when the
@@ -374,7 +384,7 @@ fn start_pods(row: &Row, names: &[String]) -> (Vec<Times>, f64) {
 }
 
 fn read_times(way: &Way, pod: &str) -> Times {
-    let start = eventually("the application's first line", 60, || event(pod, "app", "start"));
+    let start = eventually("the application's first line", 120, || event(pod, "app", "start"));
     let ready = eventually("the predecessor's line", 10, || event(pod, "db", "ready"));
     // The log lacks the agent's lines if the hook started before the container's first process had opened the log.
     let line = |message| agent_time(pod, way.agent?, message);

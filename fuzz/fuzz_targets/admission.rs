@@ -24,7 +24,7 @@ fn options() -> Options {
 
 fn ask(body: &[u8]) {
     let options = options();
-    let inject = |pod: &Value| inject::inject(pod, &options, &KnownFacts::default());
+    let inject = |_: &str, pod: &Value| inject::inject(pod, &options, &KnownFacts::default());
     match answer(body, &inject) {
         Err(bad) => assert!(!bad.to_string().is_empty()),
         Ok(answer) => {

@@ -117,8 +117,9 @@ pub enum Obstacle {
     Stuck(WaitCondition, State, String),
     /// Only the kubelet's status proves the condition, and the sidecar cannot read that status.
     #[error(
-        "{0} (podgate cannot see this: only the kubelet's status shows it, and the sidecar may not read this Pod; bind \
-         podgate's role with kubectl podgate install --namespaces NAMESPACE, or see the advice of kubectl podgate check)"
+        "{0} (podgate cannot see this: only the kubelet's status shows it, and the sidecar may not read this Pod; set \
+         podgate.io/publish: api and bind podgate's role with kubectl podgate install --namespaces NAMESPACE, or see the \
+         advice of kubectl podgate check)"
     )]
     Unseen(WaitCondition),
     /// The source has no state for the condition's container.

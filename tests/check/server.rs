@@ -217,8 +217,8 @@ fn service_account_needs_the_sidecars_permissions() {
                      podgate never sees db=Exited";
         assert_eq!(out.contains(error), code == 1, "{out}");
     }
-    let board = POD.replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");
-    let (code, out, _) = with_server(&serve("36", &[], false), &board);
+    let without = POD.replace("podgate.io/order", "podgate.io/publish: none, podgate.io/order");
+    let (code, out, _) = with_server(&serve("36", &[], false), &without);
     assert!(code == 0 && !out.contains("missing-rbac"), "without the API no permissions are needed: {out}");
 }
 
@@ -247,8 +247,8 @@ fn a_pod_that_is_not_injected_needs_the_webhook() {
     let disabled = POD.replace("metadata:\n", "metadata:\n  labels: {podgate.io/inject: disabled}\n");
     let (_, out, _) = with_server(&serve("36", ALL, false), &disabled);
     assert!(!out.contains("missing-webhook"), "{out}");
-    let board = POD.replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");
-    let (_, out, _) = with_server(&serve("36", &[], false), &board);
+    let without = POD.replace("podgate.io/order", "podgate.io/publish: none, podgate.io/order");
+    let (_, out, _) = with_server(&serve("36", &[], false), &without);
     assert!(out.contains("missing-webhook") && !out.contains("missing-rbac"), "{out}");
 }
 

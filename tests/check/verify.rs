@@ -386,9 +386,9 @@ fn problems_are_found() {
 }
 
 #[test]
-fn board_needs_no_rights() {
+fn pods_without_a_token_need_no_rights() {
     let mut pod = ordered_pod("Deployment", "ordered", true);
-    pod["metadata"]["annotations"]["podgate.io/publish"] = "board".into();
+    pod["spec"]["initContainers"][0]["args"] = json!(["--publish", "none"]);
     let cluster = Cluster { pods: vec![webhook_pod("True"), pod], may_publish: false, ..Cluster::default() };
     assert_eq!(cluster.problems(), (0, Vec::new()));
 }

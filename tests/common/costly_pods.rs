@@ -402,7 +402,7 @@ fn annotations(numbers: &[usize], names: &[String], natives: &[String]) -> Map<S
         out.insert("podgate.io/job-sidecars".into(), jobs.join(",").into());
     }
     if at(At::publish) > 0 {
-        out.insert("podgate.io/publish".into(), "board".into());
+        out.insert("podgate.io/publish".into(), "none".into());
     }
     if at(At::checks) > 0 {
         let long = "a".repeat(at(At::check_length));

@@ -17,7 +17,7 @@ fn signal_ends_the_sidecar_before_it_has_set_up_the_board() {
         } else {
             volume.lock().unwrap();
         }
-        let mut command = pod.command(&["--publish", "board", "--containers", "[]"]);
+        let mut command = pod.command(&["--publish", "none", "--containers", "[]"]);
         command.stderr(fs::File::create(pod.path("log")).unwrap());
         let sidecar = Sidecar { child: Some(command.spawn().unwrap()) };
         let log = || fs::read_to_string(pod.path("log")).unwrap();
@@ -41,7 +41,7 @@ fn states_are_published_without_a_bell() {
 #[test]
 fn denied_lock_gives_an_error_message() {
     let pod = Pod::new();
-    let mut command = pod.command(&["--publish", "board", "--containers", "[]"]);
+    let mut command = pod.command(&["--publish", "none", "--containers", "[]"]);
     let output = command.env("LD_PRELOAD", library(&pod, "no_ofd_locks")).output().unwrap();
     assert_eq!(output.status.code(), Some(78));
     assert!(stderr(&output).contains("open-file-description locks"), "{}", stderr(&output));
@@ -60,7 +60,7 @@ fn evil_pod() -> serde_json::Value {
 #[test]
 fn reports_are_read_when_the_node_has_no_inotify_watch_left() {
     let pod = Pod::new();
-    let command = pod.command(&["--publish", "board", "--containers", EVIL]);
+    let command = pod.command(&["--publish", "none", "--containers", EVIL]);
     let Some(mut command) = in_namespaces(&command, "echo 0 > /proc/sys/user/max_inotify_watches") else { return };
     let sidecar = Sidecar { child: Some(command.spawn().unwrap()) };
     assert!(pod.command(&["ready", "--timeout", "10s"]).status().unwrap().success());
@@ -87,7 +87,7 @@ fn container_cannot_hide_the_reports_of_others_from_a_restarted_sidecar() {
             let sidecar = if use_api {
                 api.sidecar(&pod, &setup)
             } else {
-                let command = pod.command(&["--publish", "board", "--containers", EVIL]);
+                let command = pod.command(&["--publish", "none", "--containers", EVIL]);
                 in_namespaces(&command, &setup).map(|mut command| Sidecar { child: Some(command.spawn().unwrap()) })
             };
             let Some(sidecar) = sidecar else { return };

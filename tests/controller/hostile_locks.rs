@@ -90,7 +90,7 @@ fn nothing_that_a_neighbor_keeps_on_a_file_stops_a_restarted_sidecar() {
 
 /// Starts a sidecar that has to wait. Returns the sidecar when its log shows `reason`.
 fn waiting_sidecar(pod: &Pod, reason: &str) -> Sidecar {
-    let mut command = pod.command(&["--publish", "board", "--containers", DB]);
+    let mut command = pod.command(&["--publish", "none", "--containers", DB]);
     command.stderr(File::create(pod.path("log")).unwrap());
     let sidecar = Sidecar { child: Some(command.spawn().unwrap()) };
     let log = || std::fs::read_to_string(pod.path("log")).unwrap();
@@ -179,7 +179,7 @@ fn board_is_written_although_its_old_files_fill_the_volume() {
     let pod = Pod::new();
     let board = pod.path("board").display().to_string();
     let containers = r#"[{"name":"db","mode":"entrypoint"},{"name":"web","mode":"entrypoint"}]"#;
-    let mut command = pod.command(&["--publish", "board", "--containers", containers]);
+    let mut command = pod.command(&["--publish", "none", "--containers", containers]);
     command.env("PODGATE_AGENT", "agent");
     std::fs::write(pod.path("agent"), "a small agent").unwrap();
     let setup = format!("mount -t tmpfs -o size=64k none {board}");

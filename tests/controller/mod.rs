@@ -57,14 +57,14 @@ impl Pod {
         command
     }
 
-    /// Starts a sidecar with `--publish board` and waits until it is ready.
+    /// Starts a sidecar with `--publish none` and waits until it is ready.
     fn sidecar(&self, containers: &str, more: &[&str]) -> Sidecar {
         self.sidecar_with(containers, more, |_| ())
     }
 
     /// Starts a sidecar like `sidecar`, after applying `change` to the command.
     fn sidecar_with(&self, containers: &str, more: &[&str], change: impl FnOnce(&mut Command)) -> Sidecar {
-        let arguments = [&["--publish", "board", "--containers", containers], more].concat();
+        let arguments = [&["--publish", "none", "--containers", containers], more].concat();
         let mut command = self.command(&arguments);
         change(&mut command);
         let sidecar = Sidecar { child: Some(command.spawn().unwrap()) };
@@ -163,16 +163,16 @@ fn wrong_setup_has_an_error_message_and_exit_code() {
         (&["--boardx", "x"], 64, "tip: a similar argument exists: '--board'"),
         (&["help"], 0, ""),
         (&["--containers", "[{\"name\":\"A\"}]"], 64, "not a container name"),
-        (&["--publish", "nowhere"], 64, "use api or board"),
+        (&["--publish", "nowhere"], 64, "use api or none"),
         (&["--probe-floor", "soon"], 64, "--probe-floor"),
         (&["--pod-ips", "localhost"], 64, "is not an IP address"),
         (&["--pod-ips", ""], 78, "POD_NAME and POD_NAMESPACE are not set"),
         (&[], 78, "POD_NAME and POD_NAMESPACE are not set"),
-        (&["--publish", "board"], 78, "needs --containers"),
-        (&["--publish", "board", "--containers", "[]", "--board", "nowhere"], 78, "--board nowhere: no such directory"),
-        (&["--publish", "board", "--containers", "[]", "--self", "nowhere"], 78, "--self nowhere: no such directory"),
-        (&["--publish", "board", "--containers", "[]", "--agent", "nowhere"], 78, "cannot install nowhere"),
-        (&["--publish", "board", "--containers", "[]", "--metrics-addr", "192.0.2.1:1"], 78, "--metrics-addr"),
+        (&["--publish", "none"], 78, "needs --containers"),
+        (&["--publish", "none", "--containers", "[]", "--board", "nowhere"], 78, "--board nowhere: no such directory"),
+        (&["--publish", "none", "--containers", "[]", "--self", "nowhere"], 78, "--self nowhere: no such directory"),
+        (&["--publish", "none", "--containers", "[]", "--agent", "nowhere"], 78, "cannot install nowhere"),
+        (&["--publish", "none", "--containers", "[]", "--metrics-addr", "192.0.2.1:1"], 78, "--metrics-addr"),
         (&["ready", "--timeout", "10ms"], 75, "not locked by a sidecar"),
     ] {
         let output = pod.command(arguments).output().unwrap();
@@ -287,26 +287,11 @@ fn hostile_directory_does_not_affect_other_containers() {
 }
 
 #[test]
-fn override_for_this_sandbox_is_read_from_the_volume() {
-    let pod = Pod::new();
-    let _sidecar = pod.sidecar(&db(free_port()), &[]);
-    let write = |value: &str| {
-        let line = format!("override.podgate.io/db=\"{value}\"");
-        files::replace(&pod.path("info"), names::ANNOTATIONS_FILE, line.as_bytes(), 0o644).unwrap();
-    };
-    write("Ready@3f2a9c1e-1-1");
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(pod.state("db"), State::Waiting);
-    write(&format!("Ready@{}", sandbox_id()));
-    until("db is Ready by override", || pod.state("db") == State::Ready);
-}
-
-#[test]
 fn exit_code_is_0_only_after_the_hook_has_succeeded() {
     let pod = Pod::new();
     let hooked = pod.sidecar(&db(free_port()), &[]);
     assert_eq!(hooked.end(Signal::TERM).status.code(), Some(0));
-    let arguments = ["--publish", "board", "--containers", "[]"];
+    let arguments = ["--publish", "none", "--containers", "[]"];
     let unhooked = Sidecar { child: Some(pod.command(&arguments).spawn().unwrap()) };
     until("the lock is taken", || podgate::edge::lock::is_held(&pod.path("board/controller")).unwrap());
     assert_eq!(unhooked.end(Signal::TERM).status.code(), Some(143));

@@ -24,7 +24,7 @@ fn processes_of_the_sidecar_are_hidden_from_their_own_user() {
             command.uid(NOBODY).gid(NOBODY);
         }
     };
-    for arguments in [&["ready", "--timeout", "1m"][..], &["--publish", "board", "--containers", "[]"]] {
+    for arguments in [&["ready", "--timeout", "1m"][..], &["--publish", "none", "--containers", "[]"]] {
         let mut command = Command::new(pod.path("podgate-controller"));
         command.args(arguments).env("PODGATE_BOARD", pod.path("board")).env("PODGATE_SELF", pod.path("self"));
         as_nobody(&mut command);

@@ -13,7 +13,7 @@ const SHOWN: [&str; 7] = [
     "hold.yaml",
     "conditions.yaml",
     "hooks-exec.yaml",
-    "board-without-hooks.yaml",
+    "without-token-and-hooks.yaml",
 ];
 
 #[test]

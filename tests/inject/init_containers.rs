@@ -156,10 +156,10 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
             "app: auto, or write mesh=Started",
         ),
         (
-            with("script, app", "podgate.io/publish", "board"),
+            with("script, app", "podgate.io/publish", "none"),
             "condition-never-met",
             "only the kubelet's status shows script=Ready",
-            "remove podgate.io/publish",
+            "set podgate.io/publish: api and bind the role",
         ),
         (
             with("db, app", "ready.podgate.io/mesh", "tcp://localhost:1"),
@@ -271,9 +271,10 @@ fn container_restarts_with_a_native_sidecar() {
         assert!(done.edits.is_empty(), "{}", lines(&done.findings));
     }
     for order in ["mesh, app", "startup, app"] {
-        let found = first_error(&with(order, &[("podgate.io/publish", "board")]));
+        let found = first_error(&with(order, &[("podgate.io/publish", "none")]));
         assert!(found.rule == "condition-never-met" && found.message.contains("shows a restart of"), "{found}");
-        assert_eq!(found.fix, "write on-dependency-restart.podgate.io/app: ignore, or remove podgate.io/publish");
+        let role = "set podgate.io/publish: api and bind the role: kubectl podgate install --namespaces NAMESPACE";
+        assert_eq!(found.fix, format!("write on-dependency-restart.podgate.io/app: ignore, or {role}"));
     }
 }
 

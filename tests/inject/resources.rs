@@ -140,10 +140,10 @@ fn annotation_sets_log_metrics_and_probes() {
 
     // The annotation overrides single settings. The log level also applies to gates and hooks.
     template["metadata"]["annotations"]["podgate.io/sidecar"] = "metrics = 9090, log=debug,\nprobe-floor=500ms".into();
-    template["metadata"]["annotations"]["podgate.io/publish"] = "board".into();
+    template["metadata"]["annotations"]["podgate.io/publish"] = "none".into();
     let injected = injected(&template);
     let sidecar = &injected["spec"]["initContainers"][0];
-    let flags = "--publish board --log-level debug --log-format json --metrics-addr :9090 --probe-floor 500ms";
+    let flags = "--publish none --log-level debug --log-format json --metrics-addr :9090 --probe-floor 500ms";
     assert_eq!(sidecar["args"], json!(flags.split(' ').collect::<Vec<_>>()));
     assert_eq!(sidecar["ports"], json!([{"name": "podgate-metrics", "containerPort": 9090}]));
     for line in [

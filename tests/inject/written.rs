@@ -208,14 +208,14 @@ fn mounts_match_the_volumes() {
             let is_mounted = all().any(|one| list(one, "volumeMounts").any(|mount| mount["name"] == *volume));
             assert!(is_mounted, "{file}: no container mounts {volume}");
         }
-        let is_board = strings(&sidecar(injected)["args"]) == ["--publish", "board"];
+        let has_api = strings(&sidecar(injected)["args"]) != ["--publish", "none"];
         let has_exec = sidecar_containers(injected).iter().any(Container::uses_kubelet_ready);
         for container in all() {
             let name = container["name"].as_str().expect("a name");
             let waits = |line: &Vec<String>| line[1] == "post-start" && !line.contains(&format!("{name}=Started"));
             let has_hook = agent_lines(container).iter().any(waits);
             let reads_annotations = list(container, "volumeMounts").any(|one| one["name"] == "podgate-info");
-            assert_eq!(reads_annotations, has_hook || name == "podgate" && (is_board || has_exec), "{file}: {name}");
+            assert_eq!(reads_annotations, has_hook || name == "podgate" && has_api && has_exec, "{file}: {name}");
             for mount in list(container, "volumeMounts") {
                 let volume = mount["name"].as_str().expect("a name");
                 if volume.starts_with("podgate") {
@@ -233,7 +233,9 @@ fn mounts_match_the_volumes() {
             let sub_path = own.first().and_then(|one| one["subPath"].as_str());
             assert_eq!(sub_path, (needs && name != "podgate").then_some(name), "{file}");
         }
-        assert_eq!(volumes.contains(&"podgate-api"), !is_board, "{file}");
+        assert_eq!(volumes.contains(&"podgate-api"), has_api, "{file}");
+        let names: Vec<&str> = list(sidecar(injected), "env").filter_map(|one| one["name"].as_str()).collect();
+        assert_eq!(names.contains(&"POD_UID"), has_api, "{file}");
     });
 }
 

@@ -173,12 +173,12 @@ fn proxy_of_a_job_runs_during_the_back_offs_of_its_app() {
     granted.grant_pod_access();
     let fails_four_times = "n=$(cat /state/n || echo 0); echo $((n + 1)) >/state/n; exit $((n < 4 ? 3 : 0))";
     let is_killed_twice = "n=$(cat /state/n || echo 0); echo $((n + 1)) >/state/n; [ $n = 2 ] || exec sleep 600";
-    let board = json!({"podgate.io/publish": "board"});
+    let without = json!({"podgate.io/publish": "none"});
     let rule = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}});
     let never = json!({"restartPolicy": "Never", "restartPolicyRules": [rule]});
     let mut jobs = vec![
         (&granted, "with-role", json!({}), json!({}), fails_four_times, 4),
-        (&granted, "board", board, json!({}), fails_four_times, 4),
+        (&granted, "no-token", without, json!({}), fails_four_times, 4),
         (&denied, "without-role", json!({}), json!({}), fails_four_times, 4),
     ];
     if minor_version() >= 35 {

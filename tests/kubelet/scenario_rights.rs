@@ -32,9 +32,9 @@ fn order_needs_no_api_permission() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn order_needs_only_the_board() {
-    let scene = Scene::shared("board-alone");
-    let pod = chain("board-alone", "1500ms").sidecar_args(&["--publish", "board"]).without_token();
+fn order_needs_no_token() {
+    let scene = Scene::shared("no-token");
+    let pod = chain("no-token", "1500ms").sidecar_args(&["--publish", "none"]).without_token();
     let run = scene.create(&pod);
     let up = run.watch.wait_until("the pod is ready", 120, ObservedPod::is_ready);
     run.assert_order(&NAMES);

@@ -27,7 +27,7 @@ fn edit() -> Edit {
 
 /// Answers `review` with an injector that returns `edit()` and `findings`.
 fn answer_review(review: &Value, findings: &[Finding]) -> Answer {
-    let inject = |pod: &Value| {
+    let inject = |_: &str, pod: &Value| {
         Ok(Injected { value: pod.clone(), edits: vec![edit()], findings: findings.to_vec(), ..Injected::default() })
     };
     answer(review.to_string().as_bytes(), &inject).unwrap()
@@ -35,7 +35,7 @@ fn answer_review(review: &Value, findings: &[Finding]) -> Answer {
 
 /// Returns the error for a body that must not reach the injector.
 fn review_error(body: &[u8]) -> String {
-    let never = |_: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
+    let never = |_: &str, _: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
     answer(body, &never).unwrap_err().to_string()
 }
 
@@ -95,7 +95,7 @@ fn other_requests_pass_unchanged() {
 
 #[test]
 fn pod_with_podgate_keys_but_no_order_is_denied_or_warned() {
-    let inject = |_: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
+    let inject = |_: &str, _: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
     let answer_with = |annotations: Value, label: &str| {
         let mut pod = pod();
         pod["metadata"]["annotations"] = annotations;
@@ -118,7 +118,8 @@ fn pod_with_podgate_keys_but_no_order_is_denied_or_warned() {
 /// The API server sends a Pod with such a key to the webhook even if the Pod declares no order.
 #[test]
 fn pod_with_a_near_miss_is_denied() {
-    let inject = |pod: &Value| podgate::order::inject::inject(pod, &Options::new("podgate"), &KnownFacts::default());
+    let inject =
+        |_: &str, pod: &Value| podgate::order::inject::inject(pod, &Options::new("podgate"), &KnownFacts::default());
     for order in [json!({"podgate.io/order": "a, b"}), json!({})] {
         for (field, key) in
             [("annotations", "podgate.com/order"), ("annotations", "order.podgate.io"), ("labels", "podgate/order")]
@@ -151,9 +152,9 @@ fn copied_pod(annotations: Value) -> Value {
 #[test]
 fn states_of_another_pod_are_removed() {
     let options = Options { is_from_api: true, ..Options::new("podgate") };
-    let inject = |pod: &Value| podgate::order::inject::inject(pod, &options, &KnownFacts::default());
+    let inject = |_: &str, pod: &Value| podgate::order::inject::inject(pod, &options, &KnownFacts::default());
     let plain = copied_pod(json!({"podgate.io/order": "a, b"}));
-    let injected = inject(&plain).unwrap().value;
+    let injected = inject("", &plain).unwrap().value;
     for before in [&plain, &injected] {
         let mut copy = before.clone();
         for key in ["status.podgate.io/a", "sandbox.podgate.io/id", "override.podgate.io/b", "example.com/x"] {

@@ -43,7 +43,7 @@ fn reads_every_annotation() {
         ("command.podgate.io/web", r#"["/usr/bin/web","-v"]"#),
         ("podgate.io/stop-order", "web, api=Exited"),
         ("podgate.io/job-sidecars", "cache"),
-        ("podgate.io/publish", "board"),
+        ("podgate.io/publish", "none"),
         ("podgate.io/injected", "whatever"),
         ("example.com/other", "x"),
         ("plain", "x"),
@@ -59,7 +59,7 @@ fn reads_every_annotation() {
     assert_eq!(declared.commands["web"], ["/usr/bin/web", "-v"]);
     assert!(matches!(&declared.stop_order, StopOrder::Steps(steps) if steps.len() == 2));
     assert_eq!(declared.sidecars[0].until.container, "cache");
-    assert_eq!(declared.publish, Publish::Board);
+    assert_eq!(declared.publish, Some(Publish::None));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn bad_values_are_rejected_with_a_fix() {
         ("after.podgate.io/db", " ", "the list is empty", "such as cache, api, web, or remove"),
         ("podgate.io/order", "db, é", "\"é\" is not a container name", "such as db, cache, api"),
         ("podgate.io/order", "DB -> Api", "-> does not separate containers", "write db, api"),
-        ("podgate.io/publish", "API", "not one of api, board", "did you mean api?"),
+        ("podgate.io/publish", "API", "not one of api, none", "did you mean api?"),
     ] {
         let found = only_finding(key, value);
         assert_eq!((found.level, &found.at), (Level::Error, &annotation_place(key)), "{key}");

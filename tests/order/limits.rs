@@ -154,7 +154,7 @@ fn json_texts_with_many_values_are_ignored() {
 #[test]
 fn costly_pods_get_an_answer() {
     let options = Options { is_from_api: true, ..Options::new("podgate") };
-    let inject = |pod: &Value| inject::inject(pod, &options, &KnownFacts::default());
+    let inject = |_: &str, pod: &Value| inject::inject(pod, &options, &KnownFacts::default());
     for numbers in COSTLY {
         let body = review(&pod(&parse(numbers)));
         let answer = answer(&body, &inject).unwrap_or_else(|error| panic!("{numbers}: {error}"));
@@ -169,7 +169,7 @@ fn costly_pods_get_an_answer() {
 /// Pod and of the answer are within their limits.
 fn bounded_outcome(numbers: &[usize]) -> Option<Outcome> {
     let options = Options { is_from_api: true, ..Options::new("podgate") };
-    let inject = |pod: &Value| {
+    let inject = |_: &str, pod: &Value| {
         let injected = inject::inject(pod, &options, &KnownFacts::default())?;
         let size = ["metadata", "spec"].map(|field| json_length(&injected.value[field])).iter().sum::<usize>();
         assert!(size <= JSON_MAX || injected.edits.is_empty(), "{size} bytes: {}", format(numbers));

@@ -170,11 +170,28 @@ fn environment_rules_fire_where_they_apply() {
         with(&|pod| {
             pod["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
             pod["spec"]["shareProcessNamespace"] = json!(true);
-            pod["metadata"]["annotations"]["podgate.io/publish"] = json!("board");
+            pod["metadata"]["annotations"]["podgate.io/publish"] = json!("none");
             pod["metadata"]["annotations"]["podgate.io/stop-order"] = json!("reverse");
         }),
         ["short-grace", "shared-processes", "hook-holds-deletion"]
     );
+}
+
+#[test]
+fn held_container_without_the_api_may_be_late_unless_all_probes_are_wrapped() {
+    let with = |db: Value, cache: Value, publish: &str| {
+        let exec = |probe: Value| json!({"command": null, "readinessProbe": probe});
+        let mut pod =
+            pod("db & cache, api", &[("db", exec(db)), ("cache", exec(cache)), ("api", json!({"command": null}))]);
+        pod["metadata"]["annotations"]["podgate.io/publish"] = json!(publish);
+        findings_of(&pod, Context::default()).into_iter().filter(|finding| finding.rule == "hold-may-be-late").collect()
+    };
+    let (exec, tcp) = (json!({"exec": {"command": ["true"]}}), json!({"tcpSocket": {"port": 1}}));
+    let without = |db: &Value, cache: &Value| -> Vec<Finding> { with(db.clone(), cache.clone(), "none") };
+    let found: Vec<Finding> = without(&exec, &tcp);
+    assert!(found[0].message.starts_with("api may start up to 90 s late") && found.len() == 1, "{found:?}");
+    assert!(found[0].message.contains("cache=Ready is met"), "{found:?}");
+    assert_eq!((without(&exec, &exec), with(exec, tcp, "api")), (vec![], vec![]));
 }
 
 #[test]

@@ -141,7 +141,6 @@ fn impossible_hold_mode_is_rejected_with_the_ways_out() {
     let unknown = "the command of api is not known, and hold mode ";
     let set = "api is set to hold mode, which ";
     for (known, more, start, end) in [
-        (&any, ("podgate.io/publish", "board"), unknown, "needs the API server, but podgate.io/publish is board"),
         (&old, ("podgate.io/on-timeout", "fail"), unknown, "needs Kubernetes 1.35, but this is 1.34"),
         (&old, ("mode.podgate.io/api", "hold"), set, "needs Kubernetes 1.35, but this is 1.34"),
         (
@@ -483,7 +482,7 @@ fn container_that_is_asked_to_exit_is_the_last_one() {
         findings.into_iter().next().unwrap().message
     };
     assert!(message(&all, &[quit, ("podgate.io/job-sidecars", "proxy")]).contains("stops proxy already"));
-    assert!(message(&all, &[quit, ("podgate.io/publish", "board")]).contains("does not read it"));
+    assert!(message(&all, &[quit, ("podgate.io/publish", "none")]).contains("does not read it"));
     assert!(message(&["proxy"], &[quit]).contains("every container ends only after the others"));
     let waits = message(&["proxy", "main"], &[("podgate.io/order", "proxy=Completed, main"), quit]);
     assert!(waits.contains("main waits for the exit of proxy, but podgate ends proxy only after"), "{waits}");
@@ -502,14 +501,19 @@ fn container_that_is_asked_to_exit_is_the_last_one() {
     }
 }
 
-/// Without the API server, podgate cannot hold containers. A container that waits for nothing is not held, so this Pod
-/// is valid.
 #[test]
-fn container_that_waits_for_nothing_needs_no_hold_mode() {
-    let annotations = [("podgate.io/order", "db, api"), ("podgate.io/publish", "board")];
-    let mut template = template(&["db!", "api"], &annotations);
-    template["spec"]["containers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": 5432}});
-    assert_eq!(plan_summary(&plan_of(&template)), ["db none", "api gate db=Ready"]);
+fn annotation_takes_precedence_over_the_callers_target() {
+    for (set, caller, expected) in [
+        ("api", Some(Publish::None), Publish::Api),
+        ("none", Some(Publish::Api), Publish::None),
+        ("", Some(Publish::None), Publish::None),
+        ("", None, Publish::Api),
+    ] {
+        let annotations = [("podgate.io/order", "db, api"), ("podgate.io/publish", set)];
+        let template = template(&["db", "api"], &annotations[..if set.is_empty() { 1 } else { 2 }]);
+        let known = KnownFacts { publish: caller, ..KnownFacts::default() };
+        assert_eq!(plan(&template, &known).unwrap().publish, expected, "{set} {caller:?}");
+    }
 }
 
 #[test]

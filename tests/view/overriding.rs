@@ -171,7 +171,7 @@ fn overrides_open_the_gates_of_held_containers() {
 
 #[test]
 fn impossible_overrides_fail_with_one_line() {
-    let table: [(&str, &str, Change); 10] = [
+    let table: [(&str, &str, Change); 11] = [
         ("missing", "the sidecar does not track missing", |_| {}),
         ("missing", "the sidecar does not track missing", |pod| {
             pod["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("terminating");
@@ -182,6 +182,14 @@ fn impossible_overrides_fail_with_one_line() {
         ("db", "sandbox is unknown, so no state can be set. The sidecar runs, but has published nothing", |pod| {
             pod["metadata"]["annotations"] = json!({});
         }),
+        (
+            "db",
+            "no state can be set. The sidecar publishes no states (--publish none). To see them, set podgate.io",
+            |pod| {
+                pod["metadata"]["annotations"] = json!({});
+                pod["spec"]["initContainers"][1]["args"] = json!(["--publish", "none"]);
+            },
+        ),
         ("db", "sandbox is unknown, so no state can be set. The Pod has no podgate sidecar, hook or gate", |pod| {
             pod["metadata"]["annotations"] = json!({});
             pod["spec"] = json!({"nodeName": "n", "containers": [{"name": "db"}]});

@@ -29,7 +29,7 @@ fn pod_is_injected_only_once() {
     assert_eq!(sidecar["image"], "registry.example/podgate:1");
     assert_eq!(sidecar["imagePullPolicy"], "Never");
     assert_eq!(sidecar["resources"], json!({"limits": {"cpu": "1"}}));
-    assert_eq!(sidecar["args"], json!(["--log-level", "debug"]));
+    assert_eq!(sidecar["args"], json!(["--publish", "none", "--log-level", "debug"]));
     assert!(injected["metadata"]["annotations"]["podgate.io/injected"].is_string());
 
     // The API server sends the Pod again after another webhook has changed the Pod (reinvocationPolicy: IfNeeded).
@@ -40,6 +40,26 @@ fn pod_is_injected_only_once() {
     assert_eq!(webhook.metric("podgate_webhook_requests_total{outcome=\"unchanged\"}"), 1.0);
     let line = webhook.logged("injected");
     assert_eq!((&line["namespace"], &line["name"]), (&json!("shop"), &json!("shop")));
+}
+
+#[test]
+fn pods_of_listed_namespaces_get_a_token_and_keep_it() {
+    let files = Files::new();
+    let flags = [&[][..], &["--namespaces=bank,shop"], &["--namespaces=bank"], &["--namespaces=*"]];
+    let webhooks = flags.map(|flags| Webhook::with_files(&files, flags));
+    let mut own = pod("db, api");
+    own["metadata"]["annotations"]["podgate.io/publish"] = "api".into();
+    for (webhook, is_listed) in webhooks.iter().zip([false, true, false, true]) {
+        for (pod, has_token) in [(&pod("db, api"), is_listed), (&own, true)] {
+            let injected = patched(pod, &webhook.client(&files.ca).review(&review("one", pod)));
+            assert_eq!(injected["spec"]["volumes"].to_string().contains("serviceAccountToken"), has_token);
+            assert_eq!(injected["spec"]["initContainers"][0]["args"].is_null(), has_token);
+            for other in &webhooks {
+                let again = other.client(&files.ca).review(&review("two", &injected));
+                assert!(again["allowed"] == true && again.get("patch").is_none(), "{again}");
+            }
+        }
+    }
 }
 
 #[test]

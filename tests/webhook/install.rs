@@ -77,7 +77,7 @@ fn manifests_use_the_programs_default_names() {
     assert_eq!(format!(":{}", port("status")), default("status-listen"));
     assert_eq!(service["spec"]["ports"], json!([{"name": "https", "port": 443, "targetPort": "https"}]));
     assert_eq!(container["image"], release::image("podgate-webhook"));
-    assert_eq!(container["env"], json!([{"name": "PODGATE_IMAGE", "value": default("image")}]));
+    assert_eq!(container["env"][0], json!({"name": "PODGATE_IMAGE", "value": default("image")}));
     assert_eq!(default("image"), release::sidecar_image());
 }
 
@@ -228,7 +228,8 @@ fn chart_applies_its_values() {
     assert_eq!(pod["volumes"], json!([{"name": "images", "configMap": {"name": "our-images"}}]));
     assert_eq!(
         pod["containers"][0]["env"],
-        json!([{"name": "PODGATE_IMAGE", "value": concat!("registry.example/p:", env!("CARGO_PKG_VERSION"))}])
+        json!([{"name": "PODGATE_IMAGE", "value": concat!("registry.example/p:", env!("CARGO_PKG_VERSION"))},
+            {"name": "PODGATE_NAMESPACES", "value": "shop,bank"}])
     );
     assert_eq!(pod["containers"][0]["image"], format!("{}/podgate-webhook:9", release::IMAGE_REGISTRY));
     assert!(pod["securityContext"].get("runAsUser").is_none());

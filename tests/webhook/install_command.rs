@@ -88,7 +88,11 @@ fn flags_change_only_their_fields() {
     let container = &object(&changed, "Deployment")["spec"]["template"]["spec"]["containers"][0];
     let at = |name: &str| release::image(name).replace(release::IMAGE_REGISTRY, "registry.example:5000/mirror");
     assert_eq!(container["image"], at("podgate-webhook"));
-    assert_eq!(container["env"], json!([{"name": "PODGATE_IMAGE", "value": at("podgate")}]));
+    assert_eq!(
+        container["env"],
+        json!([
+        {"name": "PODGATE_IMAGE", "value": at("podgate")}, {"name": "PODGATE_NAMESPACES", "value": "shop,bank"}])
+    );
     let mut differing = objects(&[]);
     differing.retain(|key, object| changed[key] != *object);
     let kinds: Vec<&str> = differing.keys().map(|(kind, _)| kind.as_str()).collect();

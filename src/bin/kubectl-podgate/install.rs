@@ -10,7 +10,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 const HELP: &str = "\
 Prints the manifests of this version: the policies, the roles, and the webhook in the namespace podgate.
-Changes nothing in the cluster. Without --namespaces, no Pod may publish its states.
+Changes nothing in the cluster. Only Pods in --namespaces get a token and publish their states. Pass all
+these namespaces each time.
 
 Examples:
   kubectl podgate install | kubectl apply -f -
@@ -30,7 +31,7 @@ pub(crate) struct Install {
     /// Take the images from this registry
     #[arg(long, value_name = "HOST/PATH", default_value = release::IMAGE_REGISTRY, value_parser = parse_registry)]
     registry: String,
-    /// Let the default service accounts of these namespaces publish states, separated by commas
+    /// Let Pods in these namespaces publish states: bind the role, and mount a token; separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_namespace)]
     namespaces: Vec<String>,
     /// Reject or admit Pods with a key of podgate while the webhook does not answer
@@ -77,8 +78,9 @@ fn objects(args: &Install) -> Vec<String> {
     let [deployment, webhook] = manifests!["injector/deployment", "injector/webhook"];
     let files = policies.into_iter().chain(rights).map(str::to_owned);
     let in_namespace = |name| ROLE_BINDING.replace("metadata:\n", &format!("metadata:\n  namespace: {name}\n"));
+    let deployment = deployment.replace("S, value: \"\"", &format!("S, value: \"{}\"", args.namespaces.join(",")));
     let webhook = webhook.replace("failurePolicy: Fail", &format!("failurePolicy: {}", args.failure_policy));
-    let files = files.chain(args.namespaces.iter().map(in_namespace)).chain([deployment.to_owned(), webhook]);
+    let files = files.chain(args.namespaces.iter().map(in_namespace)).chain([deployment, webhook]);
     let text = files.collect::<Vec<_>>().join("---\n").replace(REGISTRY, &format!("{}/", args.registry));
     // Remove the comments, because they refer to other files.
     let lines = text.split_inclusive('\n').filter(|line| !line.trim_start().starts_with('#'));

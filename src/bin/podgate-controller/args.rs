@@ -46,7 +46,7 @@ pub(crate) struct RunArgs {
     /// Use this JSON list of containers; default: from the Pod's spec
     #[arg(long, value_name = "JSON", env = "PODGATE_CONTAINERS", value_parser = parse_list)]
     pub(crate) containers: Option<ContainerList>,
-    /// Publish states to api (board and annotations) or board (no API)
+    /// Publish states as annotations of the Pod (api), or make no API requests (none)
     #[arg(long, value_name = "WHERE", env = "PODGATE_PUBLISH", default_value = "api")]
     pub(crate) publish: PublishTarget,
     /// Treat the container with this name as the sidecar
@@ -102,7 +102,7 @@ pub(crate) struct ReadyArgs {
 
 podgate::words! {
     /// Value of `--publish`.
-    PublishTarget { Api = "api", Board = "board", }
+    PublishTarget { Api = "api", None = "none", }
 }
 
 /// Type of the `--containers` value. The alias is needed because clap treats a `Vec` field as a repeated flag.

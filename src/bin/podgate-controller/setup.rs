@@ -52,12 +52,12 @@ pub(crate) async fn wait_for_lock<T>(
     }
 }
 
-/// Returns the identity of the sidecar's own Pod; `None` with `--publish board`.
+/// Returns the identity of the sidecar's own Pod; `None` with `--publish none`.
 pub(crate) fn pod_identity(args: &RunArgs) -> Result<Option<PodIdentity>, String> {
-    if args.publish == PublishTarget::Board {
+    if args.publish == PublishTarget::None {
         return match args.containers {
             Some(_) => Ok(None),
-            None => Err("--publish board needs --containers, because the sidecar then reads no Pod spec".to_owned()),
+            None => Err("--publish none needs --containers, because the sidecar then reads no Pod spec".to_owned()),
         };
     }
     match (&args.pod_name, &args.pod_namespace) {
@@ -67,7 +67,7 @@ pub(crate) fn pod_identity(args: &RunArgs) -> Result<Option<PodIdentity>, String
             uid: args.pod_uid.clone(),
             container: args.name.clone(),
         })),
-        _ => Err("POD_NAME and POD_NAMESPACE are not set; set them with fieldRef, or pass --publish board".to_owned()),
+        _ => Err("POD_NAME and POD_NAMESPACE are not set; set them with fieldRef, or pass --publish none".to_owned()),
     }
 }
 

@@ -10,6 +10,7 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use podgate::order::admission::{self, Answer, Outcome};
+use podgate::order::declare::Publish;
 use podgate::order::lint::{self, Context};
 use podgate::order::{image_map, inject};
 use std::fmt::Display;
@@ -125,10 +126,12 @@ async fn read_body(mut body: Incoming, reservation: &Reservation) -> Result<Vec<
 }
 
 fn review(state: &State, body: &[u8], reservation: Reservation) -> OutcomeReply {
-    let inject = |pod: &_| {
+    let inject = |namespace: &str, pod: &_| {
         let mut known = state.cluster_facts.get().cloned().unwrap_or_default();
-        // An injected Pod keeps the modes and commands of its injection, whatever the file of `--images` contains now.
+        // An injected Pod keeps the modes, commands and token of its injection, whatever the flags say now.
         if !inject::is_injected(pod) {
+            let is_listed = state.namespaces.iter().any(|listed| listed == "*" || listed == namespace);
+            known.publish = Some(if is_listed { Publish::Api } else { Publish::None });
             known.images = image_map::commands(&state.images.borrow(), pod);
         }
         let mut injected = inject::inject(pod, &state.options, &known)?;

@@ -70,6 +70,9 @@ pub(crate) struct Args {
     /// Take commands of images from this file of `resolve-images`
     #[arg(long, value_name = "FILE")]
     pub(crate) images: Option<PathBuf>,
+    /// Publish states, and mount a token, in Pods of these namespaces, separated by commas; `*` for all
+    #[arg(long, value_name = "NAMES", env = "PODGATE_NAMESPACES", value_delimiter = ',')]
+    pub(crate) namespaces: Vec<String>,
     /// Set the sidecar's imagePullPolicy; by default it is not set
     #[arg(long, value_name = "POLICY", env = "PODGATE_IMAGE_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub(crate) image_pull_policy: Option<String>,

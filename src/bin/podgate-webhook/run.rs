@@ -45,7 +45,7 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
     options.sidecar_resources = args.sidecar_resources.clone();
     options.sidecar_settings = args.sidecar.clone().unwrap_or_default();
     options.is_from_api = true;
-    let state = Arc::new(State::new(options));
+    let state = Arc::new(State::new(options, args.namespaces.clone()));
     let config = tls::server_config(&state.served_cert)?;
     let source = tls::CertSource::open(args, &state).await?;
     if let Some(path) = &args.images {

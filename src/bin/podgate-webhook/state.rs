@@ -15,6 +15,8 @@ use tracing::info;
 
 pub(crate) struct State {
     pub(crate) options: Options,
+    /// Namespaces whose Pods publish states, from --namespaces; `*` for all.
+    pub(crate) namespaces: Vec<String>,
     pub(crate) metrics: Metrics,
     pub(crate) served_cert: Arc<ServedCert>,
     pub(crate) body_budget: Arc<BodyBudget>,
@@ -30,9 +32,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(options: Options) -> State {
+    pub(crate) fn new(options: Options, namespaces: Vec<String>) -> State {
         State {
             options,
+            namespaces,
             metrics: Metrics::default(),
             served_cert: Arc::default(),
             body_budget: Arc::default(),

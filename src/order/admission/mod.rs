@@ -15,8 +15,8 @@ use patch::Operation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Function that injects into a Pod, or returns the findings that prevent the injection.
-pub type Injector<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
+/// Function that injects into a Pod of a namespace, or returns the findings that prevent the injection.
+pub type Injector<'a> = &'a dyn Fn(&str, &Value) -> Result<Injected, Vec<Finding>>;
 
 /// Maximum number of JSON values in a review. The maximum limits memory use: a value of two bytes in the text needs
 /// many times more memory after parsing. The maximum leaves room for the managed fields of an injected Pod.
@@ -146,7 +146,7 @@ impl Request {
                 self.allow(Outcome::Passed, &findings, None)
             };
         }
-        match inject(pod) {
+        match inject(self.namespace.as_deref().unwrap_or_default(), pod) {
             Err(findings) => self.refuse_or_defer(pod, &findings),
             Ok(injected) => {
                 let findings = &injected.findings;

@@ -62,8 +62,8 @@ words! {
         /// The board, then the Pod's annotations through the API server.
         #[default]
         Api = "api",
-        /// The board alone. The sidecar then needs no token for the API server.
-        Board = "board",
+        /// The board alone. The sidecar then has no token and makes no API requests.
+        None = "none",
     }
 }
 
@@ -125,5 +125,5 @@ pub struct Declaration {
     /// Value of `podgate.io/sidecar`.
     pub sidecar_settings: SidecarSettings,
     /// Value of `podgate.io/publish`.
-    pub publish: Publish,
+    pub publish: Option<Publish>,
 }

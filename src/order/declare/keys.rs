@@ -23,7 +23,7 @@ pub const JOB_SIDECARS: &str = "podgate.io/job-sidecars";
 pub const SIDECAR_RESOURCES: &str = "podgate.io/sidecar-resources";
 /// Log, metrics and probes of podgate's sidecar, such as `log=debug, metrics=9090`.
 pub const SIDECAR: &str = "podgate.io/sidecar";
-/// Target for published states: `api` or `board`.
+/// Target for published states: `api` or `none`.
 pub const PUBLISH: &str = "podgate.io/publish";
 /// Record that `inject` writes and `uninject` reads.
 pub const INJECTED: &str = "podgate.io/injected";

@@ -148,7 +148,7 @@ impl Reader<'_, '_> {
             }
             keys::SIDECAR_RESOURCES => declaration.sidecar_resources = values.sidecar_resources(text, &at),
             keys::SIDECAR => declaration.sidecar_settings = values.sidecar_settings(text, &at),
-            keys::PUBLISH => declaration.publish = values.word(text, &at),
+            keys::PUBLISH => declaration.publish = Some(values.word(text, &at)),
             // Only `inject` and `uninject` read `podgate.io/injected`.
             _ => {}
         }

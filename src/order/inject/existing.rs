@@ -1,7 +1,7 @@
 //! The injection that a template already has.
 
 use crate::core::container::{Container, Mode};
-use crate::order::declare::keys;
+use crate::order::declare::{Publish, keys};
 use crate::order::dollars;
 use crate::order::edit::{Editor, Place};
 use crate::order::finding::Finding;
@@ -72,10 +72,13 @@ impl<'a> Existing<'a> {
         })
     }
 
-    /// Adds the image commands of this injection to `known`, for containers with an unchanged image. The webhook thus
-    /// keeps commands that the command line has read from a registry.
-    pub(super) fn add_image_commands(&self, known: &KnownFacts) -> KnownFacts {
+    /// Adds facts of this injection to `known`: the target for states, and the image commands of containers with an
+    /// unchanged image. The webhook thus keeps commands that the command line has read from a registry.
+    pub(super) fn add_facts(&self, known: &KnownFacts) -> KnownFacts {
         let mut known = known.clone();
+        let arguments = self.sidecar.as_ref().and_then(|(_, sidecar)| sidecar["args"].as_array());
+        let is_off = arguments.is_some_and(|list| list.starts_with(&parts::PUBLISH_NONE.map(Value::from)));
+        known.publish = known.publish.or(is_off.then_some(Publish::None));
         for item in Place::spec("containers").items(self.template) {
             let Some(name) = parts::item_name(item) else { continue };
             let Some(image) = self.record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };

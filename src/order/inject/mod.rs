@@ -134,7 +134,7 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
 /// Returns the findings that prevent the injection.
 pub fn inject_again(returned: &Value, known: &KnownFacts) -> Result<Option<Value>, Vec<Finding>> {
     let Some(existing) = Existing::read(returned)? else { return Ok(None) };
-    let known = existing.add_image_commands(known);
+    let known = existing.add_facts(known);
     // The defaults of the cluster's webhook are not known, so use the settings that the webhook has written.
     let arguments = existing.sidecar.as_ref().and_then(|(_, sidecar)| parts::string_list(sidecar.get("args")));
     let sidecar_settings = SidecarSettings::from_arguments(&arguments.unwrap_or_default());
@@ -180,7 +180,7 @@ impl<'a> Stripped<'a> {
         if let Some(image) = existing.sidecar_image().filter(|_| options.is_from_api) {
             image.clone_into(&mut options.image);
         }
-        let after = inject_plain(&self.plain, &options, &existing.add_image_commands(known), Some(template));
+        let after = inject_plain(&self.plain, &options, &existing.add_facts(known), Some(template));
         let mut after = after.map_err(|findings| self.relocate(findings))?;
         after.findings = self.relocate(after.findings);
         if after.value == *template || options.is_from_api && merge::covers(template, &after.value) {

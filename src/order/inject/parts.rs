@@ -17,6 +17,8 @@ pub(super) use crate::order::declare::annotation_place;
 pub(super) use crate::order::declare::spec::SIDECAR_NAME as SIDECAR;
 pub use crate::order::declare::spec::without_nulls;
 pub(super) use crate::order::declare::spec::{find_container, string_list};
+/// Arguments of a sidecar that makes no API requests.
+pub(super) const PUBLISH_NONE: [&str; 2] = ["--publish", "none"];
 /// Environment variable with the sidecar's list of containers.
 pub(super) const CONTAINERS_VARIABLE: &str = "PODGATE_CONTAINERS";
 const CONTROLLER_PATH: &str = "/usr/bin/podgate-controller";
@@ -101,10 +103,10 @@ pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
     find_container(template, SIDECAR)
 }
 
-/// Returns true if the sidecar reads the downward-API volume. With `--publish board`, the sidecar reads overrides from
-/// it. If the kubelet's `ready` status counts, the sidecar reads `config.seen` from it, to detect a kubelet restart.
+/// Returns true if the sidecar reads the downward-API volume: `config.seen` shows a restart of the kubelet, whose `ready`
+/// status is then not reliable.
 pub(super) fn sidecar_needs_info(plan: &Plan, list: &[Container]) -> bool {
-    plan.publish == Publish::Board || list.iter().any(Container::uses_kubelet_ready)
+    plan.publish == Publish::Api && list.iter().any(Container::uses_kubelet_ready)
 }
 
 /// Returns the volumes that podgate adds, in list order. `needs_info` is the result of [`sidecar_needs_info`].
@@ -170,11 +172,15 @@ pub(super) fn sidecar(
     settings: &SidecarSettings,
     options: &Options,
 ) -> Value {
-    let publish = plan.publish;
-    let variable = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let user = options.has_fixed_user.then_some(65532);
-    let publish_board = (publish == Publish::Board).then(|| ["--publish", "board"].map(str::to_owned));
-    let arguments: Vec<String> = publish_board.into_iter().flatten().chain(settings.arguments()).collect();
+    let has_api = plan.publish == Publish::Api;
+    let without_api = PUBLISH_NONE.map(str::to_owned).into_iter().filter(|_| !has_api);
+    let arguments: Vec<String> = without_api.chain(settings.arguments()).collect();
+    let mut variables = vec![json!({"name": CONTAINERS_VARIABLE, "value": containers})];
+    let identity =
+        [("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"), ("POD_UID", "metadata.uid")];
+    let fields = identity.into_iter().filter(|_| has_api).chain([("POD_IPS", "status.podIPs")]);
+    variables.extend(fields.map(|(name, path)| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})));
     let ports = settings.metrics_port().map(|port| json!([{"name": "podgate-metrics", "containerPort": port}]));
     let mut mounts = vec![
         json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR}),
@@ -186,7 +192,7 @@ pub(super) fn sidecar(
         mounts.push(json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPath": HOLD_KEYS}));
         mounts.push(json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_CANARY_DIR, "subPath": canary}));
     }
-    if publish == Publish::Api {
+    if has_api {
         mounts.push(json!({"name": API_VOLUME, "mountPath": TOKEN_DIR, "readOnly": true}));
     }
     without_nulls(&json!({
@@ -198,13 +204,7 @@ pub(super) fn sidecar(
         "args": (!arguments.is_empty()).then_some(arguments),
         "ports": ports,
         "lifecycle": {"postStart": {"exec": {"command": [CONTROLLER_PATH, "ready"]}}},
-        "env": [
-            {"name": CONTAINERS_VARIABLE, "value": containers},
-            variable("POD_NAME", "metadata.name"),
-            variable("POD_NAMESPACE", "metadata.namespace"),
-            variable("POD_UID", "metadata.uid"),
-            variable("POD_IPS", "status.podIPs"),
-        ],
+        "env": variables,
         "resources": resources,
         "securityContext": {
             "runAsUser": user,

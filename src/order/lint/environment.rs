@@ -147,7 +147,7 @@ fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
 
 /// Reports hooks that delay the Pod's deletion.
 fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
-    if plan.publish == Publish::Board
+    if plan.publish == Publish::None
         && let Some(planned) = plan.containers.iter().find(|planned| planned.is_blocking())
     {
         let what = format!(

@@ -1,8 +1,9 @@
 //! Checks of containers in hold mode, which the kubelet tries to create again and again while they are held.
 
 use super::Context;
+use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
-use crate::order::declare::{annotation_place, keys};
+use crate::order::declare::{Publish, annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::plan::{ContainerPlan, Plan, PlannedMode};
@@ -24,6 +25,7 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
     for own in &held {
         check_pull(own, findings);
         check_devices(own, findings);
+        check_release(own, plan, findings);
     }
     let Some(first) = held.first() else { return };
     let with = |has: fn(&ContainerPlan) -> bool| held.iter().find(|own| plan.get(own.name).is_some_and(has));
@@ -75,6 +77,21 @@ fn check_devices(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
         let fix = format!("set the command of {}, so that the container waits in a gate", own.name);
         findings.push(Finding::warning("hold-device", limits.to(resource.as_str()), what).fix(fix));
     }
+}
+
+/// Reports a held container that the kubelet may create late. Only a wrapped probe always passes after the gate has
+/// opened, so that the kubelet then syncs the Pod.
+fn check_release(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let is_wrapped = |name: &str| plan.get(name).is_some_and(|planned| planned.wrapped_probe.is_some());
+    let may_be_late = |until: &&WaitCondition| until.want != WantedState::Ready || !is_wrapped(&until.container);
+    let mut after = plan.get(own.name).into_iter().flat_map(|planned| &planned.after);
+    let Some(until) = after.find(may_be_late).filter(|_| plan.publish == Publish::None) else { return };
+    let (name, key) = (own.name, keys::PUBLISH);
+    let what = format!(
+        "{name} may start up to 90 s late, because with {key}: none the sidecar cannot tell the kubelet that {until} is met"
+    );
+    let fix = format!("set {key}: api and bind podgate's role, or set the command of {name}");
+    findings.push(Finding::warning("hold-may-be-late", own.place(), what).fix(fix));
 }
 
 /// Reports a Pod of a tool that treats the waiting reason of a held container as a failure.

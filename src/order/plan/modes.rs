@@ -11,7 +11,7 @@ use crate::core::argv::Check;
 use crate::core::until::WantedState;
 use crate::order::declare::ready::Ready;
 use crate::order::declare::spec::{ContainerRef, Spec};
-use crate::order::declare::{Declaration, Publish, RequestedMode, annotation_place, container_annotation_place, keys};
+use crate::order::declare::{Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::kubernetes_version::Version;
@@ -119,8 +119,6 @@ impl ModeResolver<'_> {
         let is_old = self.known.kubernetes.filter(|version| *version < Version::WITH_HOLD);
         let obstacle = if !waits {
             return;
-        } else if self.declared.publish == Publish::Board {
-            format!("needs the API server, but {} is board", keys::PUBLISH)
         } else if let Some(version) = is_old {
             format!("needs Kubernetes {}, but this is {version}", Version::WITH_HOLD)
         } else if self.known.lacks_env_files {

@@ -26,6 +26,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         return Err(findings);
     }
     let mut declared = declare::read_annotations(template, &spec, &mut findings);
+    declared.publish = declared.publish.or(known.publish);
     let waiters = declared.edges.iter().map(|edge| edge.waiter.clone()).collect();
     let init = init_containers::resolve(&spec, &mut declared, &mut findings);
     let graph = Graph::new(&declared.edges, &mut findings);
@@ -56,6 +57,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     findings::add_notes(&containers, &mut findings);
     let grace = spec.grace_period();
     let Declaration { sidecar_resources, sidecar_settings, publish, .. } = declared;
+    let publish = publish.unwrap_or_default();
     Ok(Plan { containers, init, sidecar_resources, sidecar_settings, publish, grace, needs_role, findings })
 }
 

@@ -88,12 +88,13 @@ impl ModeResolver<'_> {
     /// Returns `what`, and the finding that only the kubelet's status shows it.
     fn condition(&self, what: String, at: Place, fix: &str) -> (String, Finding) {
         let only = format!("only the kubelet's status shows {what}");
-        let finding = if self.declared.publish == Publish::Board {
-            let message = format!("{only}, but with {}: board, the sidecar does not read it", keys::PUBLISH);
-            Finding::error("condition-never-met", at, message).fix(format!("{fix}, or remove {}", keys::PUBLISH))
+        let role = "bind the role: kubectl podgate install --namespaces NAMESPACE";
+        let finding = if self.declared.publish == Some(Publish::None) {
+            let message = format!("{only}, but with {}: none, the sidecar does not read it", keys::PUBLISH);
+            let fix = format!("{fix}, or set {}: api and {role}", keys::PUBLISH);
+            Finding::error("condition-never-met", at, message).fix(fix)
         } else {
             let message = format!("{only}: podgate learns it 1 to 2 s late, and never without its role");
-            let role = "bind the role: kubectl podgate install --namespaces NAMESPACE";
             Finding::warning("known-by-kubelet", at, message).fix(format!("{fix}, or {role}"))
         };
         (what, finding)

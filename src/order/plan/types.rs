@@ -126,6 +126,8 @@ pub struct KnownFacts {
     /// True if the API server rejects a variable from a file (`fileKeyRef`), which hold mode needs. The feature gate
     /// `EnvFiles` is on by default since Kubernetes 1.35, and can be switched off until 1.37.
     pub lacks_env_files: bool,
+    /// Target of templates without `podgate.io/publish`; `None` for that of the last injection, or the API server.
+    pub publish: Option<Publish>,
 }
 
 /// An image's `Entrypoint` and `Cmd`.

@@ -73,6 +73,10 @@ impl InstalledWebhook {
         };
         replace(&release::image("podgate-webhook"), WEBHOOK_IMAGE);
         replace(&release::sidecar_image(), IMAGE);
+        replace(
+            "PODGATE_NAMESPACES\n          value: \"\"",
+            &format!("PODGATE_NAMESPACES\n          value: {namespace}"),
+        );
         let more: String = arguments.iter().map(|argument| format!("\n        - {argument}")).collect();
         replace("- --log-format=json", &format!("- --log-format=json{more}"));
         replace(SELECTOR, &format!("{SELECTOR}{NAMESPACE_SELECTOR}"));
@@ -93,6 +97,7 @@ impl InstalledWebhook {
             format!("sidecar.tag={}", image.1),
             // `install_manifests` has already created the objects for the sidecar.
             "sidecar.create=false".to_owned(),
+            format!("sidecar.namespaces={{{namespace}}}"),
             format!("webhook.namespaceSelector[0].key={LABEL}"),
             "webhook.namespaceSelector[0].operator=Exists".to_owned(),
         ];

@@ -191,10 +191,10 @@ fn failed_step_skips_later_steps() {
 /// Tests a Pod without API access. The containers are not in the order of their start.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn injected_pod_needs_only_the_board() {
-    let scene = apply_injected("inj-board", "board.yaml", &[]);
-    let run = scene.follow("board");
-    let logs = NodeLogs::follow(&scene.namespace, "board");
+fn injected_pod_needs_no_token() {
+    let scene = apply_injected("inj-no-token", "no-token.yaml", &[]);
+    let run = scene.follow("no-token");
+    let logs = NodeLogs::follow(&scene.namespace, "no-token");
     let up = run.watch.wait_until("the pod is ready", 120, ObservedPod::is_ready);
     assert_eq!(up.podgate_state("db"), None, "the sidecar must not write to the API");
     run.assert_order(&["db", "api", "web"]);

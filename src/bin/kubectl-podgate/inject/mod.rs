@@ -33,7 +33,8 @@ pub(crate) fn inject(args: &Inject) -> Result<ExitCode, Vec<String>> {
     });
     let action = |sources: &[Source]| {
         let images = resolve_images(sources, &args.images)?;
-        Ok(Action::Inject { options, sets_image: args.image.is_some(), is_migrating: args.from.is_some(), images })
+        let (sets_image, is_migrating) = (args.image.is_some(), args.from.is_some());
+        Ok(Action::Inject { options, publish: args.publish, sets_image, is_migrating, images })
     };
     run(&args.files, &args.findings, args.from.is_some(), action)
 }

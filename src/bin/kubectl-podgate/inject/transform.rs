@@ -2,6 +2,7 @@
 
 use crate::registry::images::{ResolvedImages, TemplateImages};
 use crate::yaml::{Document, LocatedFinding, Pieces, Source, locate};
+use podgate::order::declare::Publish;
 use podgate::order::edit::{Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
@@ -13,6 +14,7 @@ use serde_json::Value;
 pub(super) enum Action {
     Inject {
         options: Box<Options>,
+        publish: Publish,
         /// True if `options` has an image that the user has passed.
         sets_image: bool,
         /// True if the user has passed `--from kruise`.
@@ -114,7 +116,7 @@ fn template_edits(
     action: &Action,
     image: &mut Option<String>,
 ) -> Option<Result<Injected, Vec<Finding>>> {
-    let Action::Inject { options, sets_image, is_migrating, images } = action else {
+    let Action::Inject { options, publish, sets_image, is_migrating, images } = action else {
         return inject::is_injected(template).then(|| inject::uninject(template));
     };
     let (is_declared, is_injected) = (declare::is_declared(template), inject::is_injected(template));
@@ -125,7 +127,7 @@ fn template_edits(
         _ if !inject::is_requested(template) && !is_injected => return None,
         _ => Injected::unchanged(template),
     };
-    let mut known = KnownFacts::default();
+    let mut known = KnownFacts { publish: Some(*publish), ..KnownFacts::default() };
     let Injected { mut value, mut edits, mut findings, .. } = before;
     if let Some(images) = images {
         let resolved = match inject::strip(template) {

@@ -16,8 +16,9 @@ States: Started, Ready, Completed (exit code 0), Failed (any other exit code). C
 both open a gate that waits for Exited. The override stays in force until --remove, whatever happens
 to the container. After --remove, the container has its own state again.
 
-The command needs permission to patch the Pod. The API server's audit log records the user, and
-metadata.managedFields records the change under the name kubectl-podgate.
+The command needs permission to patch the Pod, and a sidecar that uses the API (podgate.io/publish: api).
+The API server's audit log records the user, and metadata.managedFields records the change under the
+name kubectl-podgate.
 
 Examples:
   kubectl podgate override ordered db=Ready

@@ -128,11 +128,17 @@ fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
         return Some("The Pod has no sidecar: its hooks run their own checks (--check). The containers' termination messages show the results.".to_owned());
     };
     let name = &sidecar.name;
+    let install = "kubectl podgate install --namespaces NAMESPACE";
+    let mut all = facts.pod.spec.init_containers.iter().chain(&facts.pod.spec.containers);
+    let is_off = all.any(|own| own.name == *name && own.args.join("=").contains("--publish=none"));
     Some(match sidecar.kubelet.state {
+        _ if is_off => format!(
+            "The sidecar publishes no states (--publish none). To see them, set podgate.io/publish: api and bind podgate's role: {install}."
+        ),
         _ if view.node.is_none() => "Nothing is published yet: the Pod has no node.".to_owned(),
         Some("running") => format!(
-            "The sidecar runs, but has published nothing. Either it uses only the board (--publish board), has no permission to patch this \
-             Pod (kubectl podgate install --namespaces NAMESPACE), or cannot reach the API server. See its log: {}",
+            "The sidecar runs, but has published nothing. Either it has no permission to patch this Pod ({install}), or cannot reach \
+             the API server. See its log: {}",
             command_line(&["kubectl", "logs", "-n", &view.namespace, &view.pod, "-c", name])
         ),
         _ => format!("Nothing is published yet: the sidecar {name} is not running ({}).", sidecar.kubelet.describe()),

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, ClusterError};
 use kube::api::ListParams;
 use podgate::core::text::command_line;
 use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
-use podgate::order::declare::{is_declared, keys};
+use podgate::order::declare::{Publish, is_declared};
 use podgate::order::inject::{Options, inject, inject_label, is_injected};
 use podgate::order::plan::KnownFacts;
 use serde_json::Value;
@@ -47,9 +47,9 @@ impl Pods {
         }
         // Require the sidecar too, because a manifest can contain a copy of the injection's record.
         if find_container(pod, SIDECAR_NAME).is_some() {
-            if metadata["annotations"][keys::PUBLISH] != "board" {
+            let plan = inject(pod, &Options::new("podgate"), &KnownFacts::default()).ok().and_then(|pod| pod.plan);
+            if plan.as_ref().is_none_or(|plan| plan.publish == Publish::Api) {
                 let account = (text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"]));
-                let plan = inject(pod, &Options::new("podgate"), &KnownFacts::default()).ok().and_then(|pod| pod.plan);
                 let needs = plan.into_iter().flat_map(|plan| plan.needs_role);
                 let of = workload(metadata).0;
                 self.accounts.entry(account).or_default().extend(needs.map(|need| format!("{need} of {of}")));

@@ -64,14 +64,14 @@ struct LastSeen {
 
 impl Directories {
     /// Creates the inotify instance. Must be called inside the tokio runtime.
-    pub(crate) fn new(root: &Path, podinfo: &Path) -> Directories {
+    pub(crate) fn new(root: &Path) -> Directories {
         #[expect(deprecated, reason = "sound here: an Inotify owns its descriptor and never exposes it")]
         let register = |inotify| AsyncFd::with_interest(inotify, Interest::READABLE);
         let inotify: io::Result<_> = Inotify::init().and_then(register);
         if let Err(error) = &inotify {
             warn!(%error, "no inotify; polling the directories every 100 ms instead; raise fs.inotify.max_user_instances on the node");
         }
-        let mut directories = Directories {
+        Directories {
             root: root.to_owned(),
             inotify: inotify.ok(),
             unwatched: Vec::new(),
@@ -85,11 +85,7 @@ impl Directories {
             last_retry: now(),
             rechecks: None,
             retry_at: None,
-        };
-        if podinfo.is_dir() {
-            directories.prepare(podinfo.to_owned(), 0);
         }
-        directories
     }
 
     /// Creates and watches a directory for each new container. If this fails, the sidecar polls all directories, and
@@ -244,7 +240,7 @@ mod tests {
     #[tokio::test]
     async fn content_is_compared_if_the_stamp_is_the_same() {
         let root = tempfile::tempdir().unwrap();
-        let mut directories = Directories::new(root.path(), root.path());
+        let mut directories = Directories::new(root.path());
         directories.create([Container { name: "db".to_owned(), ..Container::default() }].iter());
         directories.take_changes();
         let report = Report { started: true, ..Report::default() };

@@ -16,7 +16,7 @@ use tracing::{error, info};
 
 pub(crate) struct Publisher {
     pub(crate) board: Board,
-    /// Task that publishes to the API; `None` with `--publish board`.
+    /// Task that publishes to the API; `None` with `--publish none`.
     pub(crate) api: Option<ApiTask>,
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) milestones: MilestoneRecorder,

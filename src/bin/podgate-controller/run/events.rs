@@ -98,12 +98,5 @@ impl Controller {
                 self.wake_up(container);
             }
         }
-        if self.publisher.api.is_none() {
-            // With the API, overrides arrive in the Pod's annotations, so the volume is not read.
-            let wanted = |key: &str| key.starts_with(names::OVERRIDE_PREFIX);
-            if let Ok(overrides) = source::read_volume_annotations(&self.podinfo, wanted) {
-                self.pod.on_overrides(&overrides);
-            }
-        }
     }
 }

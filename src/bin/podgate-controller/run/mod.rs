@@ -173,7 +173,7 @@ impl Controller {
             publisher: Publisher::new(board, api, metrics, milestones),
             _only_sidecar: only_sidecar,
             hold_files,
-            directories: Directories::new(&args.self_dir, &args.podinfo),
+            directories: Directories::new(&args.self_dir),
             prober: Prober::new(ip, args.probe_floor),
             ready_filters: BTreeMap::new(),
             pod_updates,

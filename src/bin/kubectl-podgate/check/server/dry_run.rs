@@ -87,6 +87,9 @@ fn check_order(
     let last = again.ok().flatten().unwrap_or_else(|| returned.clone());
     if findings.is_empty() {
         let outlook = plan_and_outlook(&last, images, checked.context, &mut findings, &mut Default::default());
+        if let (Some((plan, _)), Some((returned, _))) = (&mut checked.outlook, &outlook) {
+            plan.publish = returned.publish;
+        }
         checked.outlook = checked.outlook.take().or(outlook);
     }
     let is_new =

@@ -82,6 +82,6 @@ pub(crate) fn lacks_verbs(
         return Some(Finding::error("missing-rbac", at, what).fix(bind));
     }
     let what = format!("{lacks}: held containers start up to 90 s late, and states are not published");
-    let fix = format!("{bind}; or set podgate.io/publish: board");
+    let fix = format!("{bind}; or set podgate.io/publish: none");
     (!missing.is_empty()).then(|| Finding::warning("missing-rbac", at, what).fix(fix))
 }

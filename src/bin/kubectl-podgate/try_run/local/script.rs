@@ -134,7 +134,7 @@ impl TaskWriter<'_> {
         environment.push(("PODGATE_AGENT".into(), self.programs.agent.clone().into()));
         Task {
             name: SIDECAR_NAME.to_owned(),
-            words: self.sidecar_command(&["--publish", "board", "--pod-ips", "127.0.0.1"]),
+            words: self.sidecar_command(&["--publish", "none", "--pod-ips", "127.0.0.1"]),
             environment,
             restart_policy: "Always".to_owned(),
             ..Task::default()

@@ -60,7 +60,7 @@ impl Stage<'_> {
             // Without the kubelet's status, only a gate shows at once that a stand-in has ended.
             let names = self.planned.plan.containers.iter().map(|planned| &planned.name);
             annotations.extend(names.map(|name| (format!("{}{name}", keys::MODE_PREFIX), "entrypoint".into())));
-            annotations.insert(keys::PUBLISH.to_owned(), "board".into());
+            annotations.insert(keys::PUBLISH.to_owned(), "none".into());
         }
         let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
         let Planned { plan, natives, .. } = self.planned;
