@@ -72,7 +72,7 @@ pub(crate) fn lacks_verbs(
     let lacks =
         format!("the service account {account} in {namespace} lacks permissions for Pods ({})", missing.join(", "));
     let install = command_line(&["kubectl", "podgate", "install", "--namespaces", namespace]);
-    let bind = format!("bind podgate's role to the account: {install}");
+    let bind = format!("bind podgate's role to the account: {install} (add the other namespaces of your installation)");
     let at = Place::root().to("spec").to("serviceAccountName");
     if missing.contains(&"watch") && !needs_role.is_empty() {
         let what = format!(
