@@ -164,7 +164,7 @@ impl World {
         let (is_gate, until) = (actor.spec.mode == Mode::Entrypoint, actor.spec.until.clone());
         let run = self.next(RUN);
         (self.actors[at].run, self.actors[at].started_at) = (run, self.wall);
-        (self.actors[at].is_healthy, self.actors[at].was_healthy, self.actors[at].success) = (false, false, None);
+        (self.actors[at].is_healthy, self.actors[at].was_healthy) = (false, false);
         self.change(at, if is_gate { Process::Gate } else { Process::Program });
         self.actors[at].met_since = None;
         if self.actors[at].has_agent() {
