@@ -153,7 +153,7 @@ fn failed_exits_have_a_reason() {
     own["metadata"]["annotations"]["podgate.io/order"] = "db=Completed, api".into();
     let run = Machine::new().run_manifest(&own, &["--break=db@crash:100ms", "--timeout=8s"]);
     assert_outcome(&run, 3, &["db exited with 1 and is not restarted.", "api did not start"]);
-    let run = Machine::new().run_manifest(&own, &["--break=db@never", "--timeout=1s"]);
+    let run = Machine::new().run_manifest(&own, &["--break=db@never", "--timeout=4s"]);
     assert_outcome(&run, 3, &["db did not exit with 0 in time."]);
 }
 

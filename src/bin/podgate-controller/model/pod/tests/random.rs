@@ -90,7 +90,8 @@ struct World {
     wall: SystemTime,
     /// Numbers of the last incarnation, change, sandbox, sidecar and kubelet.
     numbers: [u64; 5],
-    kubelet_lies_until: Option<Instant>,
+    /// Time until which the restarted kubelet shows containers as ready, and the last incarnation that it then knew.
+    kubelet_lies: Option<(Instant, u64)>,
     sidecar_started_at: SystemTime,
     has_api: bool,
 }
@@ -164,7 +165,7 @@ impl World {
         let (is_gate, until) = (actor.spec.mode == Mode::Entrypoint, actor.spec.until.clone());
         let run = self.next(RUN);
         (self.actors[at].run, self.actors[at].started_at) = (run, self.wall);
-        (self.actors[at].is_healthy, self.actors[at].was_healthy, self.actors[at].success) = (false, false, None);
+        (self.actors[at].is_healthy, self.actors[at].was_healthy) = (false, false);
         self.change(at, if is_gate { Process::Gate } else { Process::Program });
         self.actors[at].met_since = None;
         if self.actors[at].has_agent() {
@@ -315,7 +316,7 @@ impl World {
             30 if choice % 8 == 0 => self.lose_sandbox(),
             30 if choice % 8 == 1 && self.pod.has_api_answered => {
                 self.next(KUBELET);
-                self.kubelet_lies_until = Some(self.now + Duration::from_secs(5));
+                self.kubelet_lies = Some((self.now + Duration::from_secs(5), self.numbers[RUN]));
             }
             31 if self.pod.has_status || !self.has_api => {
                 let minute = Duration::from_secs(60);

@@ -40,12 +40,12 @@ impl World {
     }
 
     /// Sends the kubelet's current statuses to the sidecar. For seconds after its own restart, the kubelet reports each
-    /// running container as ready.
+    /// container that ran before as ready.
     pub(super) fn sync(&mut self) {
-        let lies = self.kubelet_lies_until.is_some_and(|until| self.now < until);
+        let last_known = self.kubelet_lies.filter(|(until, _)| self.now < *until).map_or(0, |(_, run)| run);
         let status = |actor: &Actor| {
             let status = actor.status();
-            Kubelet { is_ready: status.is_ready || lies && status.running_id.is_some(), ..status }
+            Kubelet { is_ready: status.is_ready || actor.run <= last_known && status.running_id.is_some(), ..status }
         };
         let statuses = self.actors.iter().map(|actor| (actor.spec.name.clone(), status(actor)));
         let own_started_at = Some(self.sidecar_started_at);

@@ -117,7 +117,7 @@ impl World {
             now,
             wall,
             numbers: [0; 5],
-            kubelet_lies_until: None,
+            kubelet_lies: None,
             sidecar_started_at: wall,
             has_api,
         };
