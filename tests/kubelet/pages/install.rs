@@ -124,6 +124,7 @@ fn readme_commands_work_as_written() {
     copy_manifests(&reader);
     reader.substitute("-n shop", &format!("-n {}", scene.namespace));
     reader.substitute("--namespaces shop", &format!("--namespaces {}", scene.namespace));
+    reader.substitute("PODGATE_NAMESPACES=shop", &format!("PODGATE_NAMESPACES={}", scene.namespace));
     // Other scenarios need the role and the policy, so delete both only in a dry run.
     reader.substitute("delete -k manifests\n", "delete --dry-run=server -k manifests\n");
     let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
