@@ -240,6 +240,12 @@ impl World {
             self.pod.tick(self.now);
             self.update();
         }
+        // The kubelet corrects its status, which reaches the sidecar before the sidecar trusts the kubelet again.
+        if self.kubelet_lies.is_some_and(|(until, _)| until <= self.now) {
+            self.kubelet_lies = None;
+            self.sync();
+            self.deliver_all();
+        }
         let seen = format!("s{}", self.numbers[KUBELET]);
         for actor in &mut self.actors {
             if actor.filter.recheck(Some(&seen), self.now) {
@@ -315,6 +321,8 @@ impl World {
             29 if choice % 4 == 0 => self.start_sidecar(true),
             30 if choice % 8 == 0 => self.lose_sandbox(),
             30 if choice % 8 == 1 && self.pod.has_api_answered => {
+                // A kubelet takes longer to restart than its last status takes to the sidecar.
+                self.deliver_all();
                 self.next(KUBELET);
                 self.kubelet_lies = Some((self.now + Duration::from_secs(5), self.numbers[RUN]));
             }

@@ -75,6 +75,12 @@ impl World {
         self.update();
     }
 
+    pub(super) fn deliver_all(&mut self) {
+        while !self.updates.is_empty() {
+            self.deliver();
+        }
+    }
+
     /// Changes the health of a program. Its agent reports when the exec probe passes, and never withdraws that.
     pub(super) fn be_healthy(&mut self, at: usize, is_healthy: bool) {
         let actor = &mut self.actors[at];

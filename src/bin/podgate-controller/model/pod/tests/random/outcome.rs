@@ -41,9 +41,7 @@ impl World {
                 }
             }
             self.sync();
-            while !self.updates.is_empty() {
-                self.deliver();
-            }
+            self.deliver_all();
             self.advance(Duration::from_secs(3));
         }
         self.advance(Duration::from_secs(10));
