@@ -25,15 +25,19 @@ pub(super) const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 /// | `KubeletEnded`, never shown running | *end* | earlier | *end* | as the next row |
 /// | `KubeletEnded` | *end* | *end* when the tether is free | *end* | same or first id: adds id and code, unless the agent has reported another code; other id: *end* |
 /// | `KubeletRunning`, same id or first id | | | | by the agent: keeps the id |
-/// | `KubeletRunning`, other id | no gate: **new**, same | no gate: **new**, same | no gate: **new**, same | no gate: **new** `Free`; gate: `Free` |
+/// | `KubeletRunning`, other id, neither gate nor hook | **new**, same | **new**, same | **new**, same | **new** `Free` |
+/// | `KubeletRunning`, other id, gate or hook | | | | by the kubelet: `Free` |
 ///
 /// An empty cell changes nothing. **new** counts a restart; *end* is the state `Ended`; "earlier" remembers the id as
 /// that of an earlier incarnation, whose end is then ignored.
 #[derive(Debug, Default)]
 pub(super) struct Life {
     pub(super) phase: Phase,
-    /// True if the container has a gate, whose tickets then identify the incarnations.
-    has_gate: bool,
+    /// True if the container has a gate, whose tickets identify the incarnations.
+    pub(super) has_gate: bool,
+    /// True if the container has a hook that reports each start, so a status of the kubelet is never the first sign of
+    /// an incarnation. The status can be so late that the incarnation which it shows has already ended.
+    pub(super) has_hook: bool,
     /// Id of the container that the kubelet shows running, and the time since which it has been shown in this phase.
     shown: Option<(String, Instant)>,
     /// Container id of an earlier incarnation, whose end is ignored.
@@ -130,9 +134,9 @@ impl Life {
                     self.shown = Some((id.clone(), now));
                 }
             }
-            Event::Ticket { .. } => self.has_gate = true,
             _ => {}
         }
+        let reports_start = self.has_gate || self.has_hook;
         match (&mut self.phase, event) {
             // The end may be that of the gate with this ticket. If it is not, the kubelet shows another id running.
             (Phase::Ended(end), Event::Ticket { may_have_ended: true, .. }) if !end.by_agent => Effect::Nothing,
@@ -193,17 +197,17 @@ impl Life {
                 end.container_id = Some(id);
                 Effect::Nothing
             }
-            // In a container with a gate, only a new ticket starts the next incarnation, so the end belongs to an
-            // earlier one. Usually the new gate's report has already cleared the end.
-            (Phase::Ended(end), Event::KubeletRunning(id)) if self.has_gate && !end.by_agent && !end.may_be(&id) => {
+            // Only a report starts the next incarnation, so the end belongs to an earlier one. Usually the new report
+            // has already cleared the end.
+            (Phase::Ended(end), Event::KubeletRunning(id)) if reports_start && !end.by_agent && !end.may_be(&id) => {
                 self.enter(Phase::Free, now)
             }
-            (Phase::Ended(_), Event::KubeletRunning(_)) if !self.has_gate => {
+            (Phase::Ended(_), Event::KubeletRunning(_)) if !reports_start => {
                 self.enter(Phase::Free, now);
                 Effect::Restarted
             }
             (_, Event::KubeletRunning(id))
-                if !self.has_gate
+                if !reports_start
                     && before.is_some_and(|old| old != id && self.superseded_id.as_ref() != Some(&old)) =>
             {
                 Effect::Restarted

@@ -110,6 +110,8 @@ impl ContainerTrack {
 
     /// Applies an event to the container's life, and forgets the evidence that no longer counts.
     fn apply(&mut self, event: Event, now: Instant) -> Effect {
+        (self.life.has_gate, self.life.has_hook) =
+            (self.spec.mode == Mode::Entrypoint, self.spec.mode == Mode::PostStart);
         let effect = self.life.apply(event, now);
         match effect {
             Effect::Nothing => return effect,
@@ -312,6 +314,7 @@ impl ContainerTrack {
         // if the hook may already have finished or the container has no hook. Without the kubelet's status, a container
         // with neither hook nor gate gives no other evidence.
         let started_by_answer = answers && (self.is_resumed || self.spec.mode != Mode::PostStart);
+        let reported_passed = self.report().is_some_and(|report| report.check_passed);
         let has_outside_probe = self.spec.probes().any(|probe| !probe.is_exec());
         Evidence {
             // The exit code may arrive later. Until then, treat the end as a failure.
@@ -320,9 +323,15 @@ impl ContainerTrack {
             started: self.is_known_running() || started_by_answer,
             probe_verdict: has_outside_probe.then(|| self.answers.probe_verdict.unwrap_or(ProbeVerdict::NotYet)),
             exec_probes: (self.has_exec_probe() || self.spec.ready_check.is_some()).then(|| ExecEvidence {
-                reported_passed: self.report().is_some_and(|report| report.check_passed),
+                reported_passed,
                 // The kubelet does not run the check that replaces the probes, so its `ready` status does not count.
-                kubelet: if self.spec.ready_check.is_none() { self.answers.kubelet } else { KubeletReady::default() },
+                // In entrypoint mode, the agent runs the probes as long as the command runs, and its report comes
+                // first: a late status can be that of an earlier incarnation.
+                kubelet: if self.spec.ready_check.is_none() && (reported_passed || self.spec.mode != Mode::Entrypoint) {
+                    self.answers.kubelet
+                } else {
+                    KubeletReady::default()
+                },
             }),
             was_ready: self.answers.was_ready,
         }

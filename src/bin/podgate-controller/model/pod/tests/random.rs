@@ -266,3 +266,46 @@ proptest! {
         world.settle();
     }
 }
+
+/// Sequences in which statuses of the kubelet came later than the container's next run.
+#[test]
+fn late_statuses_are_those_of_an_earlier_run() {
+    for (shape, steps) in [
+        (
+            &[(41, 0, 40), (51, 102, 0)],
+            &[
+                (32, 6, 0),
+                (72, 6, 0),
+                (108, 44, 21),
+                (117, 0, 0),
+                (185, 84, 0),
+                (96, 56, 0),
+                (168, 12, 0),
+                (32, 19, 0),
+                (151, 0, 0),
+                (251, 0, 20),
+                (72, 133, 0),
+            ][..],
+        ),
+        (
+            &[(14, 0, 80), (108, 170, 0)],
+            &[
+                (96, 74, 0),
+                (117, 0, 0),
+                (89, 32, 0),
+                (0, 134, 0),
+                (123, 0, 40),
+                (53, 0, 0),
+                (121, 8, 0),
+                (23, 0, 0),
+                (190, 0, 113),
+            ],
+        ),
+    ] {
+        let mut world = World::new(shape, true);
+        for step in steps {
+            world.step(*step);
+        }
+        world.settle();
+    }
+}

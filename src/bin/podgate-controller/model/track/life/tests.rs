@@ -54,7 +54,7 @@ fn table() {
         for (phase, expected) in phases.into_iter().zip(results) {
             let before = name(&phase);
             let (shown, superseded_id) = (Some(("c1".to_owned(), now())), Some("c0".to_owned()));
-            let mut life = Life { phase, has_gate, shown, superseded_id, shown_end: None };
+            let mut life = Life { phase, has_gate, shown, superseded_id, ..Life::default() };
             let effect = life.apply(event.clone(), now());
             let after = name(&life.phase);
             let found = if after == before { "-" } else { &after };
