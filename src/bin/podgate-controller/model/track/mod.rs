@@ -248,10 +248,12 @@ impl ContainerTrack {
     }
 
     /// Returns true if the program has run in the ended incarnation. The end of a gate that was still closed is no end of
-    /// the program. A closed gate never exits with 0.
+    /// the program. A closed gate never exits with 0: after the report of a closed gate, this code is that of an earlier
+    /// incarnation, unless the container has ended for good.
     fn has_opened(&self, end: &End) -> bool {
+        let is_closed = self.raw_report.as_ref().is_some_and(|report| report.gate == Some(GateState::Waiting));
         self.spec.mode != Mode::Entrypoint
-            || end.exit_code == Some(0)
+            || end.exit_code == Some(0) && (!is_closed || self.is_final())
             || self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 

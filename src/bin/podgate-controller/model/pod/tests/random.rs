@@ -301,6 +301,10 @@ fn late_statuses_are_those_of_an_earlier_run() {
                 (190, 0, 113),
             ],
         ),
+        (
+            &[(116, 0, 128), (108, 13, 0)],
+            &[(0, 2, 0), (104, 44, 0), (249, 12, 60), (245, 0, 0), (160, 48, 0), (57, 48, 0), (23, 0, 0)],
+        ),
     ] {
         let mut world = World::new(shape, true);
         for step in steps {
