@@ -1,10 +1,10 @@
 //! Arguments and help of `check`.
 
 use crate::cluster::ConnectionArgs;
-use crate::common_args::FindingArgs;
+use crate::common_args::{FindingArgs, OutputFormat};
 use crate::registry::ImageArgs;
 use crate::yaml::ManifestArgs;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use podgate::order::lint::Version;
 
 const HELP: &str = "\
@@ -20,7 +20,6 @@ Examples:
   helm template shop ./chart | kubectl podgate check --strict -
   kubectl podgate check -R manifests/ --kubernetes 1.34 --ignore native-would-do,short-grace
   kubectl podgate check deploy.yaml --server -n shop
-  kubectl podgate check -o sarif manifests/ >podgate.sarif
 
 Exit codes:
   0    no errors
@@ -36,9 +35,9 @@ const RESOLVE: &str = "Read missing commands from the registry, as inject does";
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) manifests: ManifestArgs,
-    /// Print in this format: text, JSON object or SARIF 2.1.0
+    /// Print in this format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: ReportFormat,
+    pub(crate) output: OutputFormat,
     #[command(flatten)]
     pub(crate) findings: FindingArgs,
     /// Print findings only, without forecasts
@@ -54,12 +53,4 @@ pub(crate) struct Check {
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
     pub(crate) images: ImageArgs,
-}
-
-/// Value of `--output`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReportFormat {
-    Text,
-    Json,
-    Sarif,
 }

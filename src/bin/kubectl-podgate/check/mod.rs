@@ -3,18 +3,17 @@
 mod analyze;
 mod args;
 mod json;
-mod sarif;
 pub(crate) mod server;
 pub(crate) mod text;
 
 pub(crate) use args::Check;
 
+use crate::common_args::OutputFormat;
 use crate::output::{print_stderr, write_stdout};
 use crate::registry::images::resolve_images;
 use crate::runtime;
 use crate::yaml::files::ignored_message;
 use analyze::Analysis;
-use args::ReportFormat;
 use podgate::order::finding::Level;
 use std::process::ExitCode;
 
@@ -36,12 +35,11 @@ fn print_report(args: &Check, mut analysis: Analysis<'_>) -> Result<ExitCode, St
     let strict = args.findings.strict;
     analysis.findings.retain(|located| args.findings.includes(located.finding.rule, located.finding.level));
     let text = match args.output {
-        ReportFormat::Text => text::render(&analysis, args.quiet),
-        ReportFormat::Json => json::render(&analysis, args.quiet),
-        ReportFormat::Sarif => sarif::render(&analysis),
+        OutputFormat::Text => text::render(&analysis, args.quiet),
+        OutputFormat::Json => json::render(&analysis, args.quiet),
     };
     write_stdout(&text)?;
-    let is_empty = analysis.findings.is_empty() && args.output == ReportFormat::Text;
+    let is_empty = analysis.findings.is_empty() && args.output == OutputFormat::Text;
     if !analysis.has_order && (strict || is_empty) {
         let message = "no order declared; set the annotation podgate.io/order on a Pod or a workload's Pod template";
         print_stderr(if strict { Level::Error } else { Level::Note }, message);
