@@ -44,7 +44,8 @@ impl CellSetup<'_> {
             }
             Mode::Entrypoint => {
                 let api = api.gate(&[&["--until", "db"], flags].concat());
-                [db.gate(&[]), api, web.gate(&["--until", "db", "--until", "api"])]
+                // As `inject` writes it: `db` waits for nothing, so it stays as it is.
+                [db, api, web.gate(&["--until", "db", "--until", "api"])]
             }
             Mode::Hold => {
                 let api = api.held(&[&["--until", "db"], flags].concat());

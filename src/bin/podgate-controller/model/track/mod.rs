@@ -316,7 +316,8 @@ impl ContainerTrack {
         // if the hook may already have finished or the container has no hook. Without the kubelet's status, a container
         // with neither hook nor gate gives no other evidence.
         let started_by_answer = answers && (self.is_resumed || self.spec.mode != Mode::PostStart);
-        let reported_passed = self.report().is_some_and(|report| report.check_passed);
+        let (reported_passed, is_parent) =
+            self.report().map_or((false, false), |report| (report.check_passed, report.is_parent));
         let has_outside_probe = self.spec.probes().any(|probe| !probe.is_exec());
         Evidence {
             // The exit code may arrive later. Until then, treat the end as a failure.
@@ -327,9 +328,9 @@ impl ContainerTrack {
             exec_probes: (self.has_exec_probe() || self.spec.ready_check.is_some()).then(|| ExecEvidence {
                 reported_passed,
                 // The kubelet does not run the check that replaces the probes, so its `ready` status does not count.
-                // In entrypoint mode, the agent runs the probes as long as the command runs, and its report comes
-                // first: a late status can be that of an earlier incarnation.
-                kubelet: if self.spec.ready_check.is_none() && (reported_passed || self.spec.mode != Mode::Entrypoint) {
+                // A parent runs the probes as long as the command runs, and its report comes first: a late status can
+                // be that of an earlier incarnation.
+                kubelet: if self.spec.ready_check.is_none() && (reported_passed || !is_parent) {
                     self.answers.kubelet
                 } else {
                     KubeletReady::default()

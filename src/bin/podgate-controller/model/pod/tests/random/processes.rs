@@ -90,7 +90,10 @@ impl World {
         let decision = decide(&PodView::Snapshot(board, Source::Board), &spec, &Observations::default());
         if let Decision::Open(_) = decision {
             self.check_opening(at);
-            self.write(at, |report| (report.gate, report.started) = (Some(GateState::Opened), true));
+            let has_parent = self.actors[at].has_parent;
+            self.write(at, |report| {
+                (report.gate, report.started, report.is_parent) = (Some(GateState::Opened), true, has_parent);
+            });
             self.actors[at].is_tether_held = keeps_tether || self.actors[at].has_parent;
             self.change(at, Process::Program);
             // The sidecar notices a released tether within milliseconds.
