@@ -75,8 +75,7 @@ fn start(namespace: &str, pod: &Value, count: usize) -> Outcome {
     run_script(&["namespace", namespace]);
     let group = format!("--group=system:serviceaccounts:{namespace}");
     kubectl(&["-n", namespace, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
-    // Let the node finish its work for the Pods of the last round.
-    std::thread::sleep(Duration::from_secs(8));
+    wait_until_idle();
     let named = |number: usize| {
         let mut pod = pod.clone();
         pod["metadata"]["name"] = format!("pod-{number}").into();
@@ -94,6 +93,21 @@ fn start(namespace: &str, pod: &Value, count: usize) -> Outcome {
     let events: u64 =
         events["items"].as_array().expect("a list").iter().map(|it| it["count"].as_u64().unwrap_or(1)).sum();
     Outcome { ready, events: events as f64 / count as f64, processor: parts.iter().sum(), parts }
+}
+
+/// Waits until the node has finished its work for the Pods of the last round. containerd removes them for up to 20 s,
+/// and this time must not count for the next row.
+fn wait_until_idle() {
+    let used = || three::processor_time().values().sum::<f64>();
+    for _ in 0..60 {
+        let before = used();
+        std::thread::sleep(Duration::from_secs(2));
+        // The processes of a node without new Pods use about 0.1 s of processor time in 2 s.
+        if used() - before < 300.0 {
+            return;
+        }
+    }
+    panic!("the node is not idle two minutes after the last round");
 }
 
 fn end(namespace: &str) {
