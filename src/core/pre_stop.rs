@@ -19,7 +19,7 @@ pub const STOP_SIGN_TIMEOUT: Duration = Duration::from_secs(3);
 pub enum Decision {
     /// Let the container end.
     Release(ReleaseReason),
-    /// Keep waiting: the whole pod stops, and these containers still run or these ports are still open.
+    /// Keep waiting: the whole pod stops, and these containers still run.
     Wait(Vec<String>),
     /// Keep waiting: it is not clear yet if the whole pod stops.
     Undecided,
@@ -28,22 +28,16 @@ pub enum Decision {
 words! {
     /// Reason why a container may end.
     ReleaseReason {
-        /// No container and no port is left to wait for.
+        /// No container is left to wait for.
         AllGone = "nothing is left to wait for",
         /// Only this container stops.
         OnlyThisContainer = "only this container stops, so the hook does not wait",
     }
 }
 
-/// Decides whether a preStop hook waits. `open_ports` lists the ports that still accept connections. `pod_stops` is
-/// true if an earlier call found that the whole pod stops. `waited` is the time since the hook started.
-pub fn decide(
-    view: &PodView,
-    conditions: &[WaitCondition],
-    open_ports: &[String],
-    pod_stops: bool,
-    waited: Duration,
-) -> Decision {
+/// Decides whether a preStop hook waits. `pod_stops` is true if an earlier call found that the whole pod stops.
+/// `waited` is the time since the hook started.
+pub fn decide(view: &PodView, conditions: &[WaitCondition], pod_stops: bool, waited: Duration) -> Decision {
     let mut remaining = Vec::new();
     for until in conditions {
         match view.snapshot().map(|snapshot| snapshot.states.get(&until.container)) {
@@ -53,7 +47,6 @@ pub fn decide(
             Some(_) => {}
         }
     }
-    remaining.extend(open_ports.iter().cloned());
     if remaining.is_empty() {
         return Decision::Release(ReleaseReason::AllGone);
     }

@@ -4,7 +4,6 @@ use crate::support::{Agent, RunningAgent, Scene, wait_until};
 use podgate::core::report::{GateState, PreStopState, Process, Report};
 use podgate::core::state::{Stage, State};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
@@ -173,65 +172,6 @@ fn command_runs_in_the_last_part_of_the_grace() {
 }
 
 #[test]
-fn hook_waits_until_the_port_is_closed() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap();
-    for host in ["127.0.0.1", "localhost"] {
-        let scene = terminating_pod();
-        let url = format!("tcp://{host}:{}", port.local_addr().unwrap().port());
-        let hook = spawn_waiting(&scene, scene.pre_stop().flag("check-closed", &url));
-        assert!(scene.log_text().contains(&format!("waiting for {url} (accepts connections)")), "{}", scene.log_text());
-        hook.signal(rustix::process::Signal::KILL);
-    }
-    let scene = terminating_pod();
-    let url = format!("tcp://127.0.0.1:{}", port.local_addr().unwrap().port());
-    let hook = spawn_waiting(&scene, scene.pre_stop().flag("check-closed", &url));
-    drop(port);
-    hook.wait().assert_released();
-    // This port is closed from the start.
-    let scene = running_pod();
-    scene.pre_stop().flag("check-closed", &url).run().assert_released();
-    assert!(scene.log_text().contains("nothing is left to wait for"), "{}", scene.log_text());
-}
-
-#[test]
-fn at_a_restart_ports_are_checked_only_if_they_matter() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap();
-    port.set_nonblocking(true).unwrap();
-    let url = format!("tcp://127.0.0.1:{}", port.local_addr().unwrap().port());
-    let scene = running_pod();
-    let run = scene.pre_stop().flag("until", "api").flag("check-closed", &url).run();
-    run.assert_released();
-    assert!(run.took >= SIGN_TIMEOUT, "{run:?}");
-    assert!(port.accept().is_err(), "api still runs, so the port must not be checked");
-    let run = scene.pre_stop().flag("check-closed", &url).run();
-    run.assert_released();
-    assert!(run.took >= SIGN_TIMEOUT, "{run:?}");
-    assert!(port.accept().is_ok());
-}
-
-#[test]
-fn a_port_with_a_full_backlog_is_not_closed() {
-    let port = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
-    rustix::net::bind(&port, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    rustix::net::listen(&port, 0).unwrap();
-    let address: std::net::SocketAddr = rustix::net::getsockname(&port).unwrap().try_into().unwrap();
-    let connect = || std::net::TcpStream::connect_timeout(&address, Duration::from_millis(100));
-    let held: Vec<_> = std::iter::from_fn(|| connect().ok()).collect();
-    assert!(!held.is_empty());
-    let scene = terminating_pod();
-    // The other address of `localhost` has no listener.
-    for host in ["127.0.0.1", "localhost"] {
-        let url = format!("tcp://{host}:{}", address.port());
-        scene
-            .pre_stop()
-            .flag("check-closed", url)
-            .flag("grace", "1500ms")
-            .run()
-            .assert_failed(75, "(no answer in time)");
-    }
-}
-
-#[test]
 fn hook_without_conditions_only_reports_the_stop() {
     let scene = running_pod();
     scene.pre_stop().run().assert_released();
@@ -240,13 +180,9 @@ fn hook_without_conditions_only_reports_the_stop() {
 
 #[test]
 fn wrong_value_is_a_usage_error() {
-    for (flag, value, message) in [
-        ("until", "api=Ready", "write api=Exited"),
-        ("check-closed", "http://127.0.0.1/", "only ports are supported"),
-        ("check-closed", "file:///x", "only ports are supported"),
-        ("then", "rm", "not a JSON list"),
-        ("grace", "x", "write 90s"),
-    ] {
+    for (flag, value, message) in
+        [("until", "api=Ready", "write api=Exited"), ("then", "rm", "not a JSON list"), ("grace", "x", "write 90s")]
+    {
         let scene = running_pod();
         std::fs::write(&scene.termination, "the program's own message").unwrap();
         scene.pre_stop().flag(flag, value).run().assert_failed(64, message);

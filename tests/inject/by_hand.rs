@@ -39,11 +39,10 @@ fn again(template: &Value) -> Injected {
 }
 
 /// Every field with a command line of the agent: mode, container, field, and flags that `inject` never writes there.
-const ADDED: [(&str, &str, &str, &[&str]); 7] = [
+const ADDED: [(&str, &str, &str, &[&str]); 6] = [
     ("entrypoint", "api", "command", &["--command-timeout", "5m"]),
     ("entrypoint", "api", "command", &["--post-file=-x", "--on-error", "continue"]),
     ("entrypoint", "db", "command", &["--on-error=fail", "--grace", "5s", "--log-format", "json"]),
-    ("entrypoint", "db", "preStop", &["--check-closed", "tcp://localhost:1"]),
     ("entrypoint", "api", "startupProbe", &["--self", "/podgate-self"]),
     ("post-start", "db", "postStart", &["--log-format", "json", "--log-to", "/proc/1/fd/2"]),
     ("post-start", "db", "preStop", &["--log-format=json"]),

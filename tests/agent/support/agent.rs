@@ -57,7 +57,7 @@ impl Agent {
 
     /// Adds `--name value`. Replaces an earlier value unless the flag is repeatable.
     pub(crate) fn flag(self, name: &str, value: impl AsRef<OsStr>) -> Agent {
-        let this = if ["until", "check", "check-closed"].contains(&name) { self } else { self.without_flag(name) };
+        let this = if ["until", "check"].contains(&name) { self } else { self.without_flag(name) };
         this.arg(format!("--{name}")).arg(value)
     }
 

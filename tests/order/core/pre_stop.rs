@@ -12,7 +12,7 @@ fn decide_at(waited: Duration, pod_stops: bool, change: impl FnOnce(&mut Snapsho
     snapshot.stage = Stage::Started;
     change(&mut snapshot);
     let view = PodView::Snapshot(snapshot, Source::Board);
-    decide(&view, &["api=Exited".parse().unwrap()], &[], pod_stops, waited)
+    decide(&view, &["api=Exited".parse().unwrap()], pod_stops, waited)
 }
 
 #[test]
@@ -39,9 +39,5 @@ fn hook_does_not_wait_for_what_is_gone() {
     let unknown = PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: None };
     let until = ["api=Exited".parse().unwrap()];
     assert!(!is_pod_stopping(&unknown, &until));
-    assert_eq!(decide(&unknown, &until, &[], false, Duration::ZERO), Decision::Undecided);
-    assert_eq!(
-        decide(&unknown, &[], &["tcp://a:1".to_owned()], true, Duration::ZERO),
-        Decision::Wait(vec!["tcp://a:1".to_owned()])
-    );
+    assert_eq!(decide(&unknown, &until, false, Duration::ZERO), Decision::Undecided);
 }

@@ -152,9 +152,6 @@ pub(crate) struct PreStop {
     /// Wait until CONTAINER has exited; repeatable
     #[arg(long, value_name = "CONTAINER[=Exited]", value_delimiter = ',', value_parser = exit_condition)]
     pub(crate) until: Vec<WaitCondition>,
-    /// Wait until this port, tcp://HOST:PORT, is closed; repeatable
-    #[arg(long, value_name = "URL", value_parser = super::values::port_check)]
-    pub(crate) check_closed: Vec<Check>,
     /// Wait at most this long; less than terminationGracePeriodSeconds
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = duration)]
     pub(crate) grace: Duration,

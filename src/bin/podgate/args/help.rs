@@ -93,7 +93,7 @@ When a Pod stops, the kubelet runs all preStop hooks at once. It stops each cont
 container's hook has returned, so this hook keeps the container until those that depend on it have exited.
 The kubelet also runs the hook when it restarts only this container. In that case no other hook starts, and
 the hook returns after at most 3 s. Kubernetes reports the exit of a container too late. So the hook detects
-the exit by the container's tether (`podgate entrypoint`, or --tether in a hook) or its port (--check-closed).
+the exit by the container's tether (`podgate entrypoint`, or --tether in a hook).
 
 Exit codes:
   0    all have exited, or only this container is restarted

@@ -1,6 +1,5 @@
 //! Parsers for values on the command line.
 
-use podgate::core::argv::Check;
 use podgate::core::names;
 use podgate::core::until::{WaitCondition, WantedState};
 use std::path::PathBuf;
@@ -45,15 +44,6 @@ pub(super) fn exit_condition(text: &str) -> Result<WaitCondition, String> {
         WantedState::Started | WantedState::Ready => {
             Err(format!("a preStop hook can only wait for an exit; write {}=Exited", until.container))
         }
-    }
-}
-
-/// Parses a value of `--check-closed`, which must be a port.
-pub(super) fn port_check(text: &str) -> Result<Check, String> {
-    match text.parse() {
-        Ok(check @ Check::Tcp { .. }) => Ok(check),
-        Ok(_) => Err("only ports are supported; write tcp://HOST:PORT".to_owned()),
-        Err(error) => Err(podgate::core::argv::ParseError::to_string(&error)),
     }
 }
 

@@ -18,9 +18,6 @@ use std::time::{Duration, Instant};
 /// killed command.
 const REAP_ATTEMPTS: u32 = 100;
 
-/// Result of a command that runs longer than its time limit.
-pub(super) const TIMED_OUT: &str = "timed out";
-
 #[derive(Debug)]
 pub(super) struct RunningCheck {
     child: Child,
@@ -73,7 +70,7 @@ impl RunningCheck {
             return None;
         }
         Some(match self.kill_and_reap() {
-            _ if !ended => Err(TIMED_OUT.to_owned()),
+            _ if !ended => Err("timed out".to_owned()),
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(match (status.code(), status.signal()) {
                 (Some(code), _) => self.read_message().unwrap_or_else(|| format!("exited with {code}")),

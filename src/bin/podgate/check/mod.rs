@@ -27,9 +27,6 @@ const CHILD_PERIOD_MIN: Duration = Duration::from_millis(100);
 /// Minimum and maximum pause between two attempts to run a command.
 const EXEC_PERIOD_MIN: Duration = Duration::from_millis(50);
 const EXEC_PERIOD_MAX: Duration = Duration::from_secs(10);
-/// Time limit for one check of a port that must be closed.
-const CLOSED_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Extra time for a `podgate check` child process that runs a command, in addition to the command's time limit.
 const HELPER_EXTRA_TIME: Duration = Duration::from_secs(1);
 /// Time limit for the request of a hook, which the kubelet does not limit.
@@ -40,8 +37,6 @@ const SEARCH_PERIOD_MAX: Duration = Duration::from_secs(10);
 /// A list of checks. Each check is repeated until it has passed once.
 #[derive(Debug)]
 pub(crate) struct Checks {
-    /// True if each check is for a port that must be closed.
-    expects_closed: bool,
     entries: Vec<Entry>,
     running: Option<(usize, RunningCheck)>,
     /// Killed check whose process has not ended. No other process starts until this process has ended.
@@ -82,7 +77,6 @@ impl Checks {
             Entry { check, attempt: None, failures, pending, passes_since: None, due: now, search_due: now }
         };
         Checks {
-            expects_closed: false,
             entries: checks.into_iter().map(entry).collect(),
             running: None,
             stuck: None,
@@ -141,11 +135,6 @@ impl Checks {
         }
     }
 
-    /// Creates a list of checks, each of which passes when its port is closed.
-    pub(crate) fn for_closed_ports(ports: impl IntoIterator<Item = Check>, now: Instant) -> Checks {
-        Checks { expects_closed: true, ..Checks::new(ports, CLOSED_TIMEOUT, now) }
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -175,7 +164,6 @@ impl Checks {
             let (index, left) = (*index, running.deadline.saturating_duration_since(now));
             self.stuck = self.running.take().map(|(_, check)| check);
             let outcome = match outcome {
-                outcome if self.expects_closed => net::closed_outcome(outcome),
                 // Omit the resolver's error text, because it would not help the user.
                 Err(_) if self.entries[index].check.is_network() => Err("no answer".to_owned()),
                 outcome => outcome,
@@ -237,7 +225,6 @@ impl Checks {
     fn end_attempt(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
         let attempt = self.entries[index].attempt.take();
         let left = attempt.map_or(Duration::ZERO, |attempt| attempt.exchange.deadline.saturating_duration_since(now));
-        let outcome = if self.expects_closed { net::closed_outcome(outcome) } else { outcome };
         self.record_outcome(index, outcome, self.timeout.saturating_sub(left), now);
     }
 

@@ -5,7 +5,7 @@ use crate::clock::now;
 use podgate::core::argv::Check;
 use podgate::core::http::{HOOK_AGENT, HttpAttempt, USER_AGENT};
 use podgate::core::url::Url;
-use podgate::edge::exchange::{self, Exchange, NO_ANSWER};
+use podgate::edge::exchange::{self, Exchange};
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
@@ -84,16 +84,6 @@ fn check_mount(path: &str) -> Result<(), String> {
         return Err("not a mount point".to_owned());
     }
     rustix::fs::statfs(&path).map(drop).map_err(|error| failed(error.into()))
-}
-
-/// Returns the result of a check for a closed port. A timeout does not prove that the port is closed: the backlog may
-/// be full or the process stopped.
-pub(super) fn closed_outcome(outcome: Result<(), String>) -> Result<(), String> {
-    match outcome {
-        Ok(()) => Err("accepts connections".to_owned()),
-        Err(why) if [NO_ANSWER, super::exec::TIMED_OUT].contains(&why.as_str()) => Err(NO_ANSWER.to_owned()),
-        Err(_) => Ok(()),
-    }
 }
 
 /// One attempt of a `tcp://` or `http://` check, which does not block.

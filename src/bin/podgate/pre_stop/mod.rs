@@ -3,7 +3,6 @@
 mod stop_reporter;
 
 use crate::args::PreStop;
-use crate::check::Checks;
 use crate::clock::now;
 use crate::failure::Failure;
 use crate::gate::hook_command;
@@ -36,8 +35,7 @@ fn run_hook(args: PreStop) -> Result<(), Failure> {
     // Use only the board: the kubelet does not update the downward-API volume while a pod terminates.
     let sources = PodSources::new(args.board, None);
     let mut reporter = StopReporter::new(args.self_dir, sources.sandbox.clone());
-    let ports = Checks::for_closed_ports(args.check_closed, since);
-    let waited = wait_for_others(&sources, &args.until, ports, &mut reporter, since, limit);
+    let waited = wait_for_others(&sources, &args.until, &mut reporter, since, limit);
     let ended = args.then.as_ref().map_or(Ok(()), |command| hook_command::run("preStop", command, since + args.grace));
     reporter.report_stopped();
     match (waited, ended) {
@@ -53,7 +51,6 @@ fn run_hook(args: PreStop) -> Result<(), Failure> {
 fn wait_for_others(
     sources: &PodSources,
     conditions: &[WaitCondition],
-    mut ports: Checks,
     reporter: &mut StopReporter,
     since: Instant,
     limit: Duration,
@@ -71,14 +68,7 @@ fn wait_for_others(
             info!(by = watch.method().as_str(), "the whole pod is stopping");
         }
         let waited = now().saturating_duration_since(since);
-        let decide = |ports: &[String], pod_stops| pre_stop::decide(&view, conditions, ports, pod_stops, waited);
-        // Don't connect to the ports when only this container restarts, because the others then keep running.
-        let checks_ports =
-            pod_stops || matches!(decide(&[], pod_stops), Decision::Release(pre_stop::ReleaseReason::AllGone));
-        if checks_ports {
-            ports.run_due(now(), &|| view.pod_ip());
-        }
-        match decide(&ports.pending(), pod_stops) {
+        match pre_stop::decide(&view, conditions, pod_stops, waited) {
             Decision::Release(why) => {
                 if why == pre_stop::ReleaseReason::OnlyThisContainer && view.snapshot().is_none() {
                     warn!(board = %sources.board.display(), "no state from the sidecar; not waiting");
@@ -96,7 +86,7 @@ fn wait_for_others(
         let at = now();
         let left = deadline.saturating_duration_since(at);
         if left.is_zero() {
-            let remaining = match decide(&ports.pending(), true) {
+            let remaining = match pre_stop::decide(&view, conditions, true, waited) {
                 Decision::Wait(remaining) => remaining,
                 Decision::Release(_) | Decision::Undecided => reason,
             };
@@ -105,10 +95,7 @@ fn wait_for_others(
             return Err(Failure::new(Exit::TimedOut, why));
         }
         let sign_timeout = if pod_stops { None } else { Some(since + STOP_SIGN_TIMEOUT) };
-        let port_check = if checks_ports { ports.next_due() } else { None };
-        let next = sign_timeout.into_iter().chain(port_check).min();
-        let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
-        let others = ports.poll_fds().collect();
-        watch.wait(pause, others).map_err(Failure::setup_error("cannot wait"))?;
+        let pause = sign_timeout.map_or(left, |due| due.saturating_duration_since(at).min(left));
+        watch.wait(pause, Vec::new()).map_err(Failure::setup_error("cannot wait"))?;
     }
 }
