@@ -91,11 +91,13 @@ impl From<Finding> for Vec<Finding> {
 
 impl From<EditError> for Vec<Finding> {
     fn from(error: EditError) -> Vec<Finding> {
-        let (rule, at) = match &error {
-            EditError::Mismatch(at) => ("wrong-type", at.clone()),
-            EditError::TooLarge => ("template-too-large", Place::root().to("spec")),
+        let (rule, at, fix) = match &error {
+            EditError::Mismatch(at) => ("wrong-type", at.clone(), "write the field as the Pod API defines it"),
+            EditError::TooLarge => {
+                ("template-too-large", Place::root().to("spec"), "shorten the Pod's commands and lists")
+            }
         };
-        vec![Finding::error(rule, at, error.to_string())]
+        vec![Finding::error(rule, at, error.to_string()).fix(fix)]
     }
 }
 

@@ -73,7 +73,7 @@ fn has_shared_resources(template: &Value) -> bool {
 
 /// Returns true if the Pod has the QoS class Guaranteed because of the resources of its containers.
 /// <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/#guaranteed>
-pub(crate) fn is_guaranteed_pod(template: &Value) -> bool {
+fn is_guaranteed_pod(template: &Value) -> bool {
     let lists = ["containers", "initContainers"].map(|list| template["spec"][list].as_array());
     let mut containers = lists.into_iter().flatten().flatten();
     !has_shared_resources(template) && containers.all(|container| is_guaranteed(&container["resources"]))
@@ -81,7 +81,7 @@ pub(crate) fn is_guaranteed_pod(template: &Value) -> bool {
 
 /// Returns true if `resources` has limits for CPU and memory, and equal requests. Missing requests count as equal,
 /// because the API server sets them to the limits.
-pub(crate) fn is_guaranteed(resources: &Value) -> bool {
+fn is_guaranteed(resources: &Value) -> bool {
     ["cpu", "memory"].iter().all(|name| {
         let [limit, request] = ["limits", "requests"].map(|kind| amount_of(resources, kind, name));
         let is_equal = |limit: f64| request.is_none_or(|request| (request - limit).abs() <= limit * 1e-9);

@@ -12,9 +12,8 @@ use std::process::Stdio;
 pub(crate) const PAGE: &str = "docs/rules.md";
 
 /// Rules without an example, each with the reason why no example can run here.
-const NOT_RUN: [(&str, &str); 15] = [
+const NOT_RUN: [(&str, &str); 14] = [
     ("dry-run-skipped", "needs a cluster; covered by tests/check"),
-    ("gate-without-command", "an internal error that no known manifest causes"),
     ("image-pinned", "needs a registry; covered by tests/registry"),
     ("image-without-command", "needs a registry; covered by tests/registry"),
     ("missing-policy", "needs a cluster with the webhook; covered by tests/check"),

@@ -44,9 +44,9 @@ fn both_commands_reject_the_same_mistakes() {
         (beside, "unknown-key", "did you mean podgate.io/timeout?"),
         (cut, "cut-at-comma", "put the order in quotes: podgate.io/order: \"db, api & cache, web\""),
         (list, "bad-value", "write one string: \"db, api\""),
-        (arrow, "bad-order", "write db, api"),
+        (arrow, "bad-order", "write a list such as db, api, cache"),
         (empty, "bad-order", "such as db, api, cache"),
-        (helm, "bad-order", "render the chart first"),
+        (helm, "bad-order", "check the output of helm template"),
     ] {
         let (strict, injected, out) = check_and_inject(&text);
         assert_eq!((strict, injected), (1, 1), "{rule}: {out}");

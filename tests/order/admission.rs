@@ -122,7 +122,7 @@ fn pod_with_a_near_miss_is_denied() {
         |_: &str, pod: &Value| podgate::order::inject::inject(pod, &Options::new("podgate"), &KnownFacts::default());
     for order in [json!({"podgate.io/order": "a, b"}), json!({})] {
         for (field, key) in
-            [("annotations", "podgate.com/order"), ("annotations", "order.podgate.io"), ("labels", "podgate/order")]
+            [("annotations", "podgate.com/order"), ("annotations", "pogate.io/order"), ("labels", "podgate/order")]
         {
             let mut pod = copied_pod(order.clone());
             pod["metadata"][field][key] = "0-0-0".into();

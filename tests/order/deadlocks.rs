@@ -26,9 +26,7 @@ fn findings_of(pod: &Value) -> Vec<Finding> {
 }
 
 fn found(pod: &Value) -> Vec<(&'static str, Level)> {
-    // These Pods use ports twice on purpose.
-    let others = findings_of(pod).into_iter().filter(|finding| finding.rule != "same-port");
-    others.map(|finding| (finding.rule, finding.level)).collect()
+    findings_of(pod).into_iter().map(|finding| (finding.rule, finding.level)).collect()
 }
 
 const ERROR: &[(&str, Level)] = &[("readiness-needs-later", Level::Error)];

@@ -92,49 +92,6 @@ fn name_of_a_container_is_no_host() {
 }
 
 #[test]
-fn two_containers_with_one_port_warn() {
-    let tcp = |port: Value| json!({"readinessProbe": {"tcpSocket": {"port": port}}});
-    let declared = |port: u16, more: Value| {
-        let mut own = more;
-        own["ports"] = json!([{"containerPort": port, "name": "p"}]);
-        own
-    };
-    let udp = json!({"ports": [{"containerPort": 80, "protocol": "UDP"}]});
-    let istio = |name: &str| json!({"readinessProbe": {"httpGet": {"port": 15020, "path": format!("/app-health/{name}/readyz")}}});
-    let kuma = json!({"readinessProbe": {"httpGet": {"port": 9000, "path": "/8080/ready"}}});
-    for (db, api, warns) in [
-        (tcp(json!(80)), tcp(json!(80)), true),
-        (tcp(json!("80")), json!({"readinessProbe": {"httpGet": {"port": 80}}}), true),
-        (declared(80, tcp(json!("p"))), declared(80, tcp(json!(80))), true),
-        (declared(80, json!({})), declared(80, json!({})), true),
-        (json!({"readinessProbe": {"grpc": {"port": 80}}}), json!({"startupProbe": {"tcpSocket": {"port": 80}}}), true),
-        // Only db declares the port, so the probe of api is meant for db.
-        (declared(80, json!({})), tcp(json!(80)), false),
-        (declared(80, json!({})), udp, false),
-        (tcp(json!(80)), json!({"readinessProbe": {"tcpSocket": {"port": 80, "host": "example.com"}}}), false),
-        (istio("db"), istio("api"), false),
-        (kuma.clone(), kuma, false),
-    ] {
-        let found = shown(&annotated(&[], db.clone(), api.clone()), Context::default());
-        let expected = ["same-port spec.containers[1]: give one container another port".to_owned()];
-        assert_eq!(found, &expected[..usize::from(warns)], "{db} {api}");
-    }
-    let mut job =
-        annotated(&[("podgate.io/order", "db=Completed, api")], declared(80, json!({})), declared(80, json!({})));
-    job["spec"]["restartPolicy"] = json!("Never");
-    assert_eq!(shown(&job, Context::default()), [] as [&str; 0], "one after the other");
-    // migrate may use the same port, because it has exited before db and api run.
-    for (db, found) in [(81, None), (80, Some("db and api both use port 80, but a Pod's containers share the ports"))] {
-        let own = |port| declared(port, json!({}));
-        let mut pod = pod("migrate=Completed, db, api", &[("migrate", own(80)), ("db", own(db)), ("api", own(80))]);
-        pod["spec"]["restartPolicy"] = json!("Never");
-        let findings = findings_of(&pod, Context::default());
-        let same = findings.iter().find(|one| one.rule == "same-port").map(|one| one.message.as_str());
-        assert_eq!(same, found, "{findings:?}");
-    }
-}
-
-#[test]
 fn server_in_a_job_warns() {
     let job = json!({"template": {}});
     let in_job = Context { workload: Some(&job), ..Context::default() };

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 
 /// Manifests that `inject` rejects.
-const REJECTED: [&str; 4] = ["ephemeral.yaml", "hook-refused.yaml", "name-taken.yaml", "windows.yaml"];
+const REJECTED: [&str; 3] = ["hook-refused.yaml", "name-taken.yaml", "windows.yaml"];
 
 /// Manifests that `uninject` restores with the same values in another layout. The causes are an alias, an empty null,
 /// and unusual quotes and lists in a hook or probe.

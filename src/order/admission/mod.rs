@@ -153,7 +153,7 @@ impl Request {
                 if injected.edits.is_empty() {
                     return self.allow(Outcome::Unchanged, findings, None);
                 }
-                let patch = patch::json_patch(pod, &injected.edits);
+                let patch = patch::json_patch(&injected.edits);
                 if json_length(&patch) > JSON_MAX {
                     return self.refuse(&Vec::from(EditError::TooLarge));
                 }
@@ -189,7 +189,7 @@ impl Request {
         let at = annotation_place(keys::UNKNOWN_CONTAINERS);
         let has_changed = at.of(pod).and_then(Value::as_str) != Some(&message);
         let edits = [Edit { at, op: Op::Set(message.clone().into()) }];
-        let patch = has_changed.then(|| patch::json_patch(pod, &edits));
+        let patch = has_changed.then(|| patch::json_patch(&edits));
         Answer { message, ..self.allow(Outcome::Deferred, &[], patch.as_deref()) }
     }
 

@@ -1,8 +1,7 @@
 //! Finds lists that YAML cut at a comma. In `{podgate.io/order: db, api}`, YAML reads `db` as the value of the order,
 //! and `api` as a second key without a value.
 
-use super::correct::parse_list;
-use super::grammar::{self, quoted};
+use super::grammar::{self, parse_list, quoted};
 use super::keys::{self, annotation_place};
 use super::spec::Spec;
 use crate::core::argv::Check;

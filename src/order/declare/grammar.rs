@@ -16,8 +16,6 @@ pub struct Item {
     pub until: WaitCondition,
     /// True if the name ends in `?`. Podgate ignores such an entry if the Pod lacks the container.
     pub is_optional: bool,
-    /// True if the text contains `=STATE`; false if the state is the default.
-    pub has_explicit_state: bool,
     /// Byte range of the entry in the text.
     pub span: Range<usize>,
 }
@@ -52,16 +50,19 @@ pub const STOP: Grammar = Grammar { has_steps: true, states: &[WantedState::Exit
 pub const SIDECARS: Grammar = Grammar { has_steps: false, states: &[] };
 
 /// Separators that users write instead of a comma.
-pub(super) const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"];
+const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"];
 
 /// Returns an error message if `text` is empty or in another syntax, such as brackets or arrows.
-pub(super) fn find_foreign_syntax(text: &str) -> Option<String> {
+fn find_foreign_syntax(text: &str) -> Option<String> {
     let plain = text.trim();
     if plain.is_empty() {
         return Some("the list is empty".to_owned());
     }
     if plain.contains("{{") {
-        return Some(format!("{} is a Helm template that was not rendered", quoted(plain)));
+        return Some(format!(
+            "{} is a Helm template that was not rendered; check the output of helm template",
+            quoted(plain)
+        ));
     }
     if plain.starts_with(['[', '(']) {
         return Some(format!("{} has brackets; write the list without brackets", quoted(plain)));
@@ -69,6 +70,14 @@ pub(super) fn find_foreign_syntax(text: &str) -> Option<String> {
     let (at, found) = WRONG_SEPARATORS.iter().filter_map(|word| Some((plain.find(word)?, word))).min()?;
     let place = character_number(plain, at);
     Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
+}
+
+/// Parses `text` into steps of one or more containers. Returns all valid entries and all errors.
+pub fn parse_list(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
+    match find_foreign_syntax(text) {
+        Some(message) => (Vec::new(), vec![SyntaxError { span: 0..text.len(), message, fix: None }]),
+        None => parse_steps(text, grammar),
+    }
 }
 
 /// Returns the items that the step after `earlier` waits for. The flag is true for the items of the last step. From
@@ -157,16 +166,8 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
         };
         return Err((word, what));
     }
-    let (want, is_stated) = match state {
-        None => (WantedState::default(), false),
-        Some(at) => (parse_state(text, at, grammar)?, true),
-    };
-    Ok(Item {
-        until: WaitCondition { container: text[name].to_owned(), want },
-        is_optional,
-        has_explicit_state: is_stated,
-        span: word,
-    })
+    let want = state.map_or(Ok(WantedState::default()), |at| parse_state(text, at, grammar))?;
+    Ok(Item { until: WaitCondition { container: text[name].to_owned(), want }, is_optional, span: word })
 }
 
 fn parse_state(text: &str, at: Range<usize>, grammar: Grammar) -> Result<WantedState, (Range<usize>, String)> {

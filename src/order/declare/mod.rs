@@ -1,7 +1,6 @@
 //! Reads the annotations of a template. Every invalid value becomes a finding.
 
 mod check_list;
-mod correct;
 mod declaration;
 mod flow_cut;
 pub mod grammar;
@@ -14,7 +13,6 @@ pub mod spec;
 mod undeclared;
 mod values;
 
-pub use correct::parse_list;
 pub use declaration::{Declaration, Edge, Publish, RequestedMode, Setting, StopOrder};
 pub(crate) use key_check::{check_key, concerns_podgate, describes_one_pod};
 pub use keys::{annotation_place, container_annotation_place, is_declared};

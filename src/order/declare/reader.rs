@@ -8,7 +8,6 @@ use super::keys::{self, annotation_place};
 use super::spec::{ContainerRef, Spec, string_list};
 use super::values::Values;
 use crate::core::defaults;
-use crate::core::until::WaitCondition;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::limits::FINDINGS_MAX;
@@ -196,12 +195,6 @@ impl Reader<'_, '_> {
                 let (waiter, until) = (waiter.until.container.clone(), item.until.clone());
                 self.declaration.edges.push(Edge { waiter, until, at: at.clone(), span: item.span.clone(), is_direct });
             }
-        }
-        for item in steps.last().into_iter().flatten().filter(|item| item.has_explicit_state) {
-            let WaitCondition { container, want } = &item.until;
-            let what = format!("no container waits for {container} in this order, so ={} has no effect", want.as_str());
-            let finding = Finding::note("state-unused", at.clone(), what).span(item.span.clone());
-            self.values.findings.push(finding.fix(format!("write {container}")));
         }
     }
 }

@@ -129,15 +129,6 @@ impl<'a> Spec<'a> {
         let by_name = containers.iter().enumerate().rev().map(|(at, own)| (own.name, at)).collect();
         let init = named_containers(value, "initContainers").into_iter().map(|own| (own.name, own)).collect();
         let spec = Spec { value, containers, init, by_name };
-        let at = Place::spec("containers");
-        let written = value["containers"].as_array().map_or(0, Vec::len);
-        if written == 0 {
-            let finding = Finding::error("no-containers", at, "the Pod has no containers");
-            findings.push(finding.fix("add spec.containers, or remove podgate's annotations"));
-        } else if written > CONTAINERS_MAX {
-            let what = format!("the Pod has {written} containers, but podgate supports at most {CONTAINERS_MAX}");
-            findings.push(Finding::error("too-many-containers", at, what));
-        }
         spec.check_commands(findings);
         for list in ["containers", "initContainers"] {
             check_names(value, list, findings);
@@ -210,10 +201,6 @@ impl<'a> Spec<'a> {
         if let Some(init) = self.init(name) {
             let what = format!("{name} is {}, which podgate never changes or stops", init.kind());
             return Some(finding("init-container", what).fix("do not name it here, or move it to spec.containers"));
-        }
-        if named_containers(self.value, "ephemeralContainers").iter().any(|own| own.name == name) {
-            let what = format!("{name} is an ephemeral container, which users add to a running Pod");
-            return Some(finding("ephemeral-container", what).fix(format!("do not name {name} here")));
         }
         let known = self.containers.iter().map(|own| own.name).chain(self.init.keys().copied());
         let fix = did_you_mean(name, known).unwrap_or_else(|| {

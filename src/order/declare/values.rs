@@ -1,9 +1,8 @@
 //! Parses the values of annotations. Reports each invalid value, and then returns a default.
 
 use super::check_list::{self, Mounts};
-use super::correct::parse_list;
 use super::declaration::StopOrder;
-use super::grammar::{self, Grammar, Item, OTHERS, SyntaxError, quoted};
+use super::grammar::{self, Grammar, Item, OTHERS, SyntaxError, parse_list, quoted};
 use super::keys;
 use super::nearest::did_you_mean;
 use super::ready::Ready;
@@ -100,7 +99,6 @@ impl<'a, 'f> Values<'a, 'f> {
                 step.extend(others().map(|name| Item {
                     until: WaitCondition { container: name.to_owned(), want },
                     is_optional: false,
-                    has_explicit_state: false,
                     span: span.clone(),
                 }));
             }

@@ -33,7 +33,7 @@ pub(super) struct ContainerLines<'a> {
 }
 
 /// Formats a duration without spaces, such as `2m30s`, so that a shell needs no quotes.
-pub(super) fn compact_duration(time: Duration) -> String {
+fn compact_duration(time: Duration) -> String {
     humantime::format_duration(time).to_string().replace(' ', "")
 }
 

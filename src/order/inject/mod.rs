@@ -203,7 +203,7 @@ impl<'a> Stripped<'a> {
     /// Translates the findings' places from [`Stripped::plain`] to the template. Matches list items by name.
     pub fn relocate(&self, mut findings: Vec<Finding>) -> Vec<Finding> {
         let mut positions = BTreeMap::new();
-        for field in ["initContainers", "containers", "ephemeralContainers", "volumes"] {
+        for field in ["initContainers", "containers", "volumes"] {
             // If several items have the same name, use the first.
             for (at, item) in Place::spec(field).items(self.template).iter().enumerate().rev() {
                 positions.insert((field, parts::item_name(item)), at);

@@ -31,8 +31,6 @@ const INFO_VOLUME: &str = "podgate-info";
 const API_VOLUME: &str = "podgate-api";
 const HOLD_VOLUME: &str = "podgate-hold";
 pub(super) const VOLUMES: [&str; 5] = [BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME, HOLD_VOLUME];
-/// Mount paths of podgate's volumes in the user's containers.
-pub(super) const MOUNT_PATHS: [&str; 4] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR, names::HOLD_DIR];
 /// Directory of the gate files in the hold volume. The sidecar mounts this directory, not the volume: a container
 /// runtime that uses virtual machines then shares the directory with the kubelet.
 const HOLD_KEYS: &str = "keys";

@@ -10,53 +10,31 @@ use crate::order::inject::parts;
 use crate::order::limits::parse_json;
 use serde_json::{Value, json};
 
-/// Lifecycle hook in the user's manifest.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum UserHook {
-    /// No hook.
-    None,
-    /// Command that runs inside the container.
-    Exec(Argv),
-    /// Sleep by the kubelet, in seconds.
-    Sleep(u64),
-    /// HTTP request from the kubelet.
-    HttpGet(Box<HttpGet>),
-    /// Hook that Kubernetes cannot run.
-    Invalid,
+/// Returns the seconds of a hook with the action `sleep`.
+pub(super) fn sleep_seconds(hook: Option<&Value>) -> Option<u64> {
+    hook?.pointer("/sleep/seconds")?.as_u64()
 }
 
-pub(super) fn user_hook(handler: Option<&Value>) -> UserHook {
-    let Some(handler) = handler.filter(|handler| !handler.is_null()) else { return UserHook::None };
-    let given = |field: &str| handler.get(field).filter(|value| !value.is_null());
-    if given("exec").is_some() {
-        let words = parts::exec_words(Some(handler)).unwrap_or_default();
-        return Argv::new(words).map_or(UserHook::Invalid, UserHook::Exec);
-    }
-    if let Some(sleep) = given("sleep") {
-        return sleep.get("seconds").and_then(Value::as_u64).map_or(UserHook::Invalid, UserHook::Sleep);
-    }
-    match given("httpGet").map(|get| serde_json::from_value(get.clone())) {
-        Some(Ok(get)) => UserHook::HttpGet(Box::new(get)),
-        _ => UserHook::Invalid,
-    }
-}
-
-/// Returns the value of `--then`: a command that does the same as the user's hook in `field`. Fails with a finding of
+/// Returns the value of `--then`: a command that does the same as the user's `hook` in `field`. Fails with a finding of
 /// `rule` if the agent cannot do the same. Returns `None` without a hook.
 pub(super) fn then_command(
-    own: &UserHook,
+    hook: Option<&Value>,
     container: &Container,
     (field, rule): (&str, &'static str),
     at: &Place,
 ) -> Result<Option<String>, Finding> {
-    let (problem, fix) = match own {
-        UserHook::None => return Ok(None),
-        UserHook::Exec(argv) => return Ok(Some(argv.to_string())),
-        UserHook::Sleep(seconds) => return Ok(Some(agent_command(&["sleep", &format!("{seconds}s")]))),
-        UserHook::Invalid => ("has no action that Kubernetes can run", "remove it"),
-        UserHook::HttpGet(get) => {
+    let Some(own) = hook.filter(|hook| !hook.is_null()) else { return Ok(None) };
+    if let Some(Ok(argv)) = parts::exec_words(hook).map(Argv::new) {
+        return Ok(Some(argv.to_string()));
+    }
+    if let Some(seconds) = sleep_seconds(hook) {
+        return Ok(Some(agent_command(&["sleep", &format!("{seconds}s")])));
+    }
+    let (problem, fix) = match serde_json::from_value::<HttpGet>(own["httpGet"].clone()) {
+        Err(_) => ("has no action that Kubernetes can run", "remove it"),
+        Ok(get) => {
             let port = container.resolve_port(&get.port).filter(|port| *port != 0);
-            match port.map(|port| checks::http_check(get, port)).filter(checks::is_valid) {
+            match port.map(|port| checks::http_check(&get, port)).filter(checks::is_valid) {
                 Some(check) if is_http(&get.scheme) => {
                     return Ok(Some(agent_command(&["check", "--hook", &check.to_string()])));
                 }

@@ -12,8 +12,6 @@ use humantime::format_duration;
 use serde_json::Value;
 use std::time::Duration;
 
-/// First version in which a regular container can have its own restartPolicy.
-const CONTAINER_POLICY_SINCE: Version = Version { major: 1, minor: 35 };
 /// Version whose patch releases before 1.35.4 have the bug kubernetes#137146.
 const WITH_LOST_RESTARTS: Version = Version { major: 1, minor: 35 };
 /// Default of a Deployment's progressDeadlineSeconds.
@@ -26,26 +24,12 @@ pub(super) fn check(
     longest: Duration,
     findings: &mut Vec<Finding>,
 ) {
-    check_version(spec, context, findings);
     check_native_startup(spec, context, findings);
     check_host_network(spec, plan, findings);
     check_processes(spec, plan, findings);
     check_restarts(spec, plan, findings);
     check_deletion(plan, findings);
     check_deadlines(spec, context, longest, findings);
-}
-
-fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
-    let Some(version) = context.kubernetes.filter(|version| *version < CONTAINER_POLICY_SINCE) else { return };
-    let has_policy = |own: &&ContainerRef<'_>| !own.value["restartPolicy"].is_null();
-    for own in spec.containers.iter().filter(has_policy) {
-        let what = format!(
-            "{} has its own restartPolicy, which Kubernetes {version} does not support (added in {CONTAINER_POLICY_SINCE})",
-            own.name
-        );
-        let place = own.place().to("restartPolicy");
-        findings.push(Finding::error("kubernetes-too-old", place, what).fix("set the Pod's restartPolicy instead"));
-    }
 }
 
 /// Returns the description of a bug in the context's Kubernetes version. The bug can keep the Pod's containers from

@@ -3,7 +3,7 @@
 use super::Context;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
-use crate::order::declare::{Publish, annotation_place, keys};
+use crate::order::declare::{Publish, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::plan::{ContainerPlan, Plan, PlannedMode};
@@ -28,17 +28,12 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
         check_release(own, plan, findings);
     }
     let Some(first) = held.first() else { return };
-    let with = |has: fn(&ContainerPlan) -> bool| held.iter().find(|own| plan.get(own.name).is_some_and(has));
-    if let Some(own) = with(|planned| planned.fail_fast) {
-        let what = format!("{} has no effect on {}, because a held container cannot exit", keys::FAIL_FAST, own.name);
-        findings.push(Finding::note("unused-annotation", annotation_place(keys::FAIL_FAST), what));
-    }
     check_workflow(template, first, findings);
     let has_deadline = |value: &Value| !value["activeDeadlineSeconds"].is_null();
     let deadline = has_deadline(spec.value) || context.workload.is_some_and(has_deadline);
     if spec.runs_to_completion()
         && !deadline
-        && let Some(own) = with(|planned| !planned.continue_on_timeout)
+        && let Some(own) = held.iter().find(|own| plan.get(own.name).is_some_and(|one| !one.continue_on_timeout))
     {
         let what = format!("{} stays held after a time-out, so the Pod may never end", own.name);
         let fix = format!("set activeDeadlineSeconds of the Job or Pod, or {}: continue", keys::ON_TIMEOUT);

@@ -1,18 +1,13 @@
 //! Checks for containers that cannot start, cannot become Ready, or keep a Job from completing.
 
 use super::Context;
-use super::probes::PortOwners;
-use crate::core::container::{Container, Handler, Probe};
-use crate::core::quit::is_local;
-use crate::core::until::WantedState;
+use crate::core::container::Handler;
 use crate::order::declare::spec::{ContainerRef, Spec, command_words};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::REWRITTEN_PATH;
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
 
 const PROBES: [&str; 2] = ["startupProbe", "readinessProbe"];
 
@@ -21,7 +16,6 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
         check_words(own, findings);
         check_hosts(own, spec, plan, findings);
     }
-    check_ports(spec, plan, findings);
     check_job(template, spec, plan, context, findings);
 }
 
@@ -65,43 +59,6 @@ fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &
         let fix = format!("use localhost:{port}; for a Service of this name, write {host}.NAMESPACE");
         findings.push(Finding::warning("host-is-container", at, what).fix(fix));
     }
-}
-
-/// Reports two containers that listen on the same port at the same time.
-fn check_ports(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let mut owners = PortOwners::of(spec, plan).by_port;
-    // A probe may use the port of another container. The containers that declare a port own that port. If no container
-    // declares the port, the containers that probe the port own it.
-    let declared: BTreeSet<u16> = owners.keys().copied().collect();
-    for own in spec.containers.iter().chain(spec.natives()) {
-        let container: Container = serde_json::from_value(own.value.clone()).unwrap_or_default();
-        let probed = container.probes().filter(|probe| is_own(probe)).filter_map(|probe| container.probe_port(probe));
-        for port in probed.filter(|port| !declared.contains(port)) {
-            owners.entry(port).or_default().push(own.name);
-        }
-    }
-    let waiters = Waiters::of(&plan.containers);
-    let later = |own: &ContainerPlan| waiters.transitive_waiters(&own.name, WantedState::is_exit);
-    let later: BTreeMap<&str, BTreeSet<&str>> =
-        plan.containers.iter().map(|own| (own.name.as_str(), later(own))).collect();
-    let awaits_exit = |one: &str, other: &str| later.get(other).is_some_and(|later| later.contains(one));
-    let is_beside = |(one, other): &(&str, &str)| one != other && !awaits_exit(one, other) && !awaits_exit(other, one);
-    for (port, names) in owners {
-        let pairs = names.iter().enumerate().flat_map(|(at, one)| names[at + 1..].iter().map(|other| (*one, *other)));
-        let Some((first, other)) = pairs.into_iter().find(is_beside) else { continue };
-        let Some(other) = spec.get(other).or(spec.init(other)) else { continue };
-        let what = format!("{first} and {} both use port {port}, but a Pod's containers share the ports", other.name);
-        findings.push(Finding::warning("same-port", other.place(), what).fix("give one container another port"));
-    }
-}
-
-/// Returns true if the probe reaches its own container, according to the probe's host and path.
-fn is_own(probe: &Probe) -> bool {
-    // Istio and Kuma (`/8080/healthz`) rewrite probes, so that the kubelet probes their proxies.
-    let is_port = |part: &str| part.parse::<u16>().is_ok();
-    let is_rewritten = |path: &str| path.starts_with(REWRITTEN_PATH) || path.split('/').nth(1).is_some_and(is_port);
-    let path = if let Handler::HttpGet(http) = &probe.handler { http.path.as_deref() } else { None };
-    is_local(probe.handler.host()) && !path.is_some_and(is_rewritten)
 }
 
 /// Reports containers of a Job that probably keep running after the Job's work is done.

@@ -3,10 +3,8 @@
 use super::graph::Graph;
 use super::modes;
 use super::types::{ContainerPlan, PlannedMode};
-use super::waiters::Waiters;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
-use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use std::collections::BTreeSet;
 
@@ -95,32 +93,4 @@ pub(super) fn of_settings(
         Some(Finding::warning("unused-annotation", at, why).fix(fix))
     };
     declared.settings.iter().filter_map(check).collect()
-}
-
-/// Adds notes about effects of the plan that the user may not expect.
-pub(super) fn add_notes(containers: &[ContainerPlan], findings: &mut Vec<Finding>) {
-    let at = Place::spec("containers");
-    let names: Vec<&str> = containers.iter().map(|planned| planned.name.as_str()).collect();
-    if !containers.is_sorted_by_key(|planned| planned.index) {
-        let what = format!(
-            "podgate reorders the list of containers, because the kubelet starts them in list order: {}",
-            names.join(", ")
-        );
-        findings.push(Finding::note("containers-moved", at.clone(), what));
-    }
-    let waiters = Waiters::of(containers);
-    for (number, planned) in containers.iter().enumerate().filter(|(_, planned)| planned.is_blocking()) {
-        let waiting = waiters.transitive_waiters(&planned.name, |_| true);
-        let later = names[number + 1..].iter().copied();
-        let unasked: Vec<&str> = later.filter(|later| !waiting.contains(later)).collect();
-        if !unasked.is_empty() {
-            let what = format!(
-                "the hook of {name} also delays {}, which need not wait for {name}: the kubelet starts no container while a hook waits",
-                unasked.join(", "),
-                name = planned.name,
-            );
-            let fix = "use entrypoint mode, in which containers start in parallel";
-            findings.push(Finding::note("not-side-by-side", at.clone().to(planned.index), what).fix(fix));
-        }
-    }
 }

@@ -54,7 +54,6 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     if has_errors(&findings) {
         return Err(findings);
     }
-    findings::add_notes(&containers, &mut findings);
     let grace = spec.grace_period();
     let Declaration { sidecar_resources, sidecar_settings, publish, .. } = declared;
     let publish = publish.unwrap_or_default();

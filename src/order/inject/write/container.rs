@@ -7,10 +7,10 @@ use crate::order::declare::{container_annotation_place, keys};
 use crate::order::dollars;
 use crate::order::edit::{EditError, Op, Place};
 use crate::order::finding::Finding;
-use crate::order::inject::command_lines::{ContainerLines, compact_duration};
+use crate::order::inject::command_lines::ContainerLines;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::parts;
-use crate::order::inject::user_hooks::{self, UserHook};
+use crate::order::inject::user_hooks;
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ impl Writer<'_> {
         }
         let name = &own.planned.name;
         self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
-        if user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart")) != user_hooks::UserHook::None {
+        if own.spec.pointer("/lifecycle/postStart").is_some_and(|hook| !hook.is_null()) {
             let at = parts::field_place(place, "postStart");
             let what = format!("the postStart hook of {name} runs while its gate waits, before its command starts");
             let fix = "do not let the hook wait for the command, or move the hook's work into the command";
@@ -99,18 +99,11 @@ impl Writer<'_> {
         own: &ContainerLines<'_>,
         gate: &GatePlan,
         place: &Place,
-    ) -> Result<Vec<String>, Vec<Finding>> {
-        let name = &own.planned.name;
+    ) -> Result<Vec<String>, EditError> {
         let args = parts::string_list(own.spec.get("args")).unwrap_or_default();
         let whole = &gate.command;
         let words = whole.strip_suffix(args.as_slice()).unwrap_or(whole).to_vec();
-        if words.is_empty() && args.is_empty() || whole.is_empty() {
-            let what = format!("the command of container {name} is not known, but an entrypoint gate needs it");
-            return Err(vec![Finding::error("gate-without-command", place.to("command"), what).fix(format!(
-                "set command in the spec, or the annotation {}{name}, or mode.podgate.io/{name}: post-start",
-                keys::COMMAND_PREFIX
-            ))]);
-        }
+        let name = &own.planned.name;
         let is_given = container_annotation_place(keys::COMMAND_PREFIX, name).of(self.template).is_some();
         if !is_given && let Some(image) = own.spec["image"].as_str() {
             self.record.containers.entry(name.clone()).or_default().image = Some(image.to_owned());
@@ -123,8 +116,8 @@ impl Writer<'_> {
 
     fn write_post_start(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<(), Vec<Finding>> {
         let at = parts::field_place(place, "postStart");
-        let user_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart"));
-        let then = user_hooks::then_command(&user_hook, own.container, ("postStart", "own-post-start"), &at)?;
+        let hook = own.spec.pointer("/lifecycle/postStart");
+        let then = user_hooks::then_command(hook, own.container, ("postStart", "own-post-start"), &at)?;
         let words = own.post_start(then);
         Ok(self.write_hook(place, "postStart", &words)?)
     }
@@ -159,20 +152,10 @@ impl Writer<'_> {
         if outlives.is_empty() && (!planned.is_outlived || grace.is_zero()) {
             return Ok(false);
         }
-        let own_hook = user_hooks::user_hook(self.originals.pre_stop(&planned.name, own.spec));
-        let then = user_hooks::then_command(&own_hook, own.container, ("preStop", "own-pre-stop"), &at)?;
+        let own_hook = self.originals.pre_stop(&planned.name, own.spec);
+        let then = user_hooks::then_command(own_hook, own.container, ("preStop", "own-pre-stop"), &at)?;
         let logs = !shares_processes(&self.template["spec"]);
-        let takes = if let UserHook::Sleep(seconds) = own_hook { Some(Duration::from_secs(seconds)) } else { None };
-        if let Some(takes) = takes.filter(|takes| *takes >= grace && !outlives.is_empty()) {
-            let what = format!(
-                "the preStop hook of {} takes {}, which leaves no time to wait for other containers: podgate's hook has {} in total",
-                planned.name,
-                compact_duration(takes),
-                compact_duration(grace)
-            );
-            let fix = "increase terminationGracePeriodSeconds";
-            self.findings.push(Finding::warning("pre-stop-too-long", at, what).fix(fix));
-        }
+        let takes = user_hooks::sleep_seconds(own_hook).map(Duration::from_secs);
         let words = own.pre_stop(outlives, then, takes, grace, logs);
         self.write_hook(place, "preStop", &words)?;
         Ok(true)

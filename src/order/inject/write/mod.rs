@@ -29,10 +29,7 @@ pub(super) fn write(
     options: &Options,
     found: Option<&Value>,
 ) -> Result<Option<Injected>, Vec<Finding>> {
-    let mut findings = preconditions::check_template(template);
-    if findings.is_empty() {
-        findings = preconditions::check_plan(template, plan);
-    }
+    let findings = preconditions::check_template(template);
     if !findings.is_empty() {
         return Err(findings);
     }
@@ -75,8 +72,9 @@ impl Writer<'_> {
             let fix = "declare fewer waits, or shorten the probes";
             return Err(vec![Finding::error("template-too-large", Place::spec("containers"), what).fix(fix)]);
         }
-        let sidecar =
-            parts::sidecar(self.plan, &text, needs_info, self.sidecar_resources(), &self.settings, self.options);
+        let default = || resources::default_for(self.template, &self.options.sidecar_resources);
+        let resources = self.plan.sidecar_resources.clone().unwrap_or_else(default);
+        let sidecar = parts::sidecar(self.plan, &text, needs_info, resources, &self.settings, self.options);
         Ok(self.insert(&Place::spec("initContainers"), Some(0), sidecar)?)
     }
 
@@ -93,18 +91,6 @@ impl Writer<'_> {
             settings.remove_metrics();
         }
         settings
-    }
-
-    /// Returns the sidecar's resources. Adds a warning if the resources make a Guaranteed Pod Burstable.
-    fn sidecar_resources(&mut self) -> Value {
-        let default = resources::default_for(self.template, &self.options.sidecar_resources);
-        let Some(declared) = &self.plan.sidecar_resources else { return default };
-        if resources::is_guaranteed_pod(self.template) && !resources::is_guaranteed(declared) {
-            let what = "these sidecar resources change the Pod's QoS class from Guaranteed to Burstable";
-            let finding = Finding::warning("not-guaranteed", parts::annotation_place(keys::SIDECAR_RESOURCES), what);
-            self.findings.push(finding.fix("set equal requests and limits for CPU and for memory"));
-        }
-        declared.clone()
     }
 
     /// Reads the containers with these names and places, with their original probes.
