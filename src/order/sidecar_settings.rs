@@ -25,13 +25,6 @@ impl SidecarSettings {
         SidecarSettings(self.0.iter().chain(&other.0).map(|(name, value)| (*name, value.clone())).collect())
     }
 
-    /// Reads the settings from the sidecar's arguments. Ignores other arguments.
-    pub(crate) fn from_arguments(words: &[String]) -> SidecarSettings {
-        let setting = |flag: &str| SETTINGS.iter().find(|(_, known, _)| *known == flag).map(|(name, ..)| *name);
-        let pairs = words.windows(2).filter_map(|pair| Some((setting(&pair[0])?, pair[1].clone())));
-        SidecarSettings(pairs.collect())
-    }
-
     /// Returns the sidecar's arguments.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let flags = SETTINGS.iter().filter_map(|(name, flag, _)| Some([(*flag).to_owned(), self.0.get(name)?.clone()]));

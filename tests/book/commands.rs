@@ -39,7 +39,7 @@ const KRUISE: (&str, &str) = ("podgate.io/order: db, api", "apps.kruise.io/conta
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
-    for name in ["deploy/web", "manifests", ".config/fish/completions"] {
+    for name in ["deploy/web", "manifests"] {
         fs::create_dir_all(at(name)).unwrap();
     }
     shell::set_up(directory.path());

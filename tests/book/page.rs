@@ -22,7 +22,7 @@ pub(crate) struct Page {
 /// Returns true for a `kubectl podgate` command that needs a cluster.
 pub(crate) fn needs_a_cluster(command: &str) -> bool {
     let asks = ["status", "timeline", "override", "verify"].map(|name| format!("kubectl podgate {name} "));
-    asks.iter().any(|name| command.contains(name)) || command.contains("--server")
+    asks.iter().any(|name| command.contains(name))
 }
 
 impl Page {

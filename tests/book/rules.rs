@@ -1,29 +1,18 @@
 //! Tests of `docs/rules.md`: each rule has a section, and each example gives the findings that its section describes.
 
 use super::page::{Copied, Page};
-use crate::api_server::{Answer, FakeApiServer, Request};
 use podgate::core::container_list::CONTAINERS_MAX;
 use podgate::order::lint::rules::RULES;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::process::Stdio;
 
 pub(crate) const PAGE: &str = "docs/rules.md";
 
 /// Rules without an example, each with the reason why no example can run here.
-const NOT_RUN: [(&str, &str); 14] = [
-    ("dry-run-skipped", "needs a cluster; covered by tests/check"),
+const NOT_RUN: [(&str, &str); 6] = [
     ("image-pinned", "needs a registry; covered by tests/registry"),
     ("image-without-command", "needs a registry; covered by tests/registry"),
-    ("missing-policy", "needs a cluster with the webhook; covered by tests/check"),
-    ("native-lost", "needs a webhook that breaks the Pod; covered by tests/check"),
-    ("not-injected", "needs a webhook that skips the Pod; covered by tests/check"),
     ("not-reversible", "an internal error that no known manifest causes"),
-    ("order-lost", "needs a webhook that breaks the Pod; covered by tests/check"),
-    ("part-lost", "needs a webhook that breaks the Pod; covered by tests/check"),
-    ("pod-rejected", "needs a policy that refuses the Pod; covered by tests/check"),
-    ("probe-changed", "needs a webhook that changes the Pod; covered by tests/check"),
     ("suggested-order", "only `suggest` reports this rule; covered by tests/check"),
     ("template-too-large", "an example would need 128 KiB; covered by tests/webhook"),
     ("too-many-containers", "an example would take 201 containers; the test makes one"),
@@ -68,17 +57,12 @@ fn changed(example: &Copied, diff: &Copied) -> Result<Copied, String> {
     Ok(Copied { at: diff.at.clone(), text: new.join("\n") + "\n" })
 }
 
-/// Runs an example with the arguments after `yaml` in its opening fence. `--server` queries a fake cluster that grants
-/// no permissions and has no webhook.
+/// Runs an example with the arguments after `yaml` in its opening fence.
 fn run(info: &str, example: &Copied) -> Vec<Reported> {
     let words: Vec<&str> = info.split_whitespace().skip(1).collect();
     let (command, flags) = words.split_first().unwrap_or((&"check", &[]));
     let format: &[&str] = if *command == "check" { &["-o", "json"] } else { &[] };
-    let server = FakeApiServer::new(answer);
-    let mut child = server.command(&[&[*command], flags, format, &["-f", "-"]].concat());
-    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(example.text.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = super::tool(&[&[*command], flags, format, &["-f", "-"]].concat(), &example.text);
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     if *command != "check" {
         return err.lines().filter_map(reported).collect();
@@ -94,32 +78,6 @@ fn reported(line: &str) -> Option<Reported> {
     let (_, rule) = line.strip_suffix(']')?.rsplit_once(" [")?;
     let level = line.split(": ").find(|part| ["error", "warning", "note"].contains(part))?;
     Some(Reported { rule: rule.to_owned(), level: level.to_owned() })
-}
-
-fn answer(request: &Request) -> Answer {
-    let path = request.path.as_str();
-    if path.starts_with("/version") {
-        let empty = ["gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"];
-        let mut version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"});
-        empty.iter().for_each(|field| version[field] = "".into());
-        return Answer::Json(200, version);
-    }
-    if path.starts_with("/api/v1/namespaces/shop/pods?") && path.contains("dryRun=All") {
-        return Answer::Json(201, serde_json::from_str(&request.body).unwrap());
-    }
-    if path.contains("/localsubjectaccessreviews") {
-        let denied = json!({"allowed": false});
-        return Answer::Json(
-            201,
-            json!({"kind": "LocalSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
-            "metadata": {}, "spec": {}, "status": denied}),
-        );
-    }
-    Answer::Json(
-        200,
-        json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1",
-        "metadata": {}, "items": []}),
-    )
 }
 
 #[test]

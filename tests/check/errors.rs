@@ -86,7 +86,7 @@ fn errors_have_one_format() {
         (&["uninject", "bad.yaml"], "bad.yaml:1:19: error: unclosed ["),
         (&["inject", "none.yaml"], "none.yaml: error: cannot read"),
         (&["check", "--kubernetes", "x", "pod.yaml"], "error: invalid value"),
-        (&["check", "--strict", "none.json", "--server"], "error: "),
+        (&["check", "--strict", "none.json"], "error: no order declared"),
         (&["status", "-n", "x", "p"], "error: "),
         (&["timeline", "p"], "error: "),
         (&["override", "p"], "error: "),

@@ -1,10 +1,10 @@
 //! Tests of the command `kubectl podgate check`: output in each format, and exit codes.
 
 mod docs;
-mod dry_run;
 mod errors;
 mod forecasts;
 mod keys;
+mod returned;
 mod server;
 mod suggest;
 mod verify;

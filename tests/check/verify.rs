@@ -9,12 +9,17 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Answer of the API server to the Pod of the dry run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 enum DryRun {
     Injects,
+    /// Another webhook changes the injected Pod.
+    Changes(fn(&mut Value)),
     DoesNotInject,
     Rejects(u16, &'static str),
 }
+
+/// Change of an object: a field of its spec with a new value, or `None` to remove the object.
+type Change = Option<(&'static str, Value)>;
 
 /// Test cluster with podgate. By default, `verify` finds no error in the cluster.
 #[derive(Debug, Clone)]
@@ -24,6 +29,8 @@ struct Cluster {
     secret: Option<Value>,
     dry_run: DryRun,
     has_policies: bool,
+    /// Path and change of one policy or binding.
+    policy_change: Option<(&'static str, Change)>,
     may_publish: bool,
     can_hold: bool,
     kubelet: &'static str,
@@ -49,6 +56,7 @@ impl Default for Cluster {
             secret: Some(secret),
             dry_run: DryRun::Injects,
             has_policies: true,
+            policy_change: None,
             may_publish: true,
             can_hold: true,
             kubelet: "v1.35.0",
@@ -144,6 +152,11 @@ impl Cluster {
                         error_status(422, "Invalid", "env[0].valueFrom: Invalid value: must specify one of")
                     }
                     DryRun::Injects => Answer::Json(201, injected(&pod)),
+                    DryRun::Changes(change) => {
+                        let mut pod = injected(&pod);
+                        change(&mut pod);
+                        Answer::Json(201, pod)
+                    }
                     DryRun::DoesNotInject => Answer::Json(201, pod),
                     DryRun::Rejects(code, message) => error_status(code, "Rejected", message),
                 }
@@ -162,7 +175,16 @@ impl Cluster {
             }
             ("GET", policy) if policy.starts_with("validatingadmission") => {
                 let policy = policy.strip_prefix("validatingadmission").unwrap();
-                found(shipped_policy(policy).filter(|_| self.has_policies))
+                let mut object = shipped_policy(policy).filter(|_| self.has_policies);
+                if let Some((path, change)) = &self.policy_change
+                    && *path == policy
+                {
+                    object = object.zip(change.clone()).map(|(mut object, (field, value))| {
+                        object["spec"][field] = value;
+                        object
+                    });
+                }
+                found(object)
             }
             _ => panic!("{request:?}"),
         }
@@ -298,7 +320,47 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
         ),
         (
             Cluster { dry_run: DryRun::Rejects(403, "cannot create resource \"pods\""), ..ok() },
-            vec![["note", "dry-run-skipped", "cannot create this Pod in a dry run"]],
+            vec![["note", "dry-run-skipped", "cannot create a Pod in a dry run"]],
+        ),
+        (
+            Cluster {
+                dry_run: DryRun::Changes(|pod| pod["spec"]["containers"][1]["command"] = json!(["/wrap"])),
+                ..ok()
+            },
+            vec![[
+                "error",
+                "injected-changed",
+                "another webhook changes podgate's parts: podgate's gate in the command of second is missing or was changed",
+            ]],
+        ),
+        (
+            Cluster { dry_run: DryRun::Changes(|pod| pod["spec"]["initContainers"] = json!([])), ..ok() },
+            vec![[
+                "error",
+                "injected-changed",
+                "podgate's parts: the Pod has the annotation of an injection, but podgate's",
+            ]],
+        ),
+        (
+            Cluster {
+                dry_run: DryRun::Changes(|pod| pod["spec"]["initContainers"][0]["restartPolicy"] = Value::Null),
+                ..ok()
+            },
+            vec![[
+                "error",
+                "injected-changed",
+                "podgate's parts: podgate's sidecar has no restartPolicy: Always, so the Pod",
+            ]],
+        ),
+        (
+            Cluster {
+                dry_run: DryRun::Changes(|pod| {
+                    let proxy = json!({"name": "istio-proxy", "image": "i", "restartPolicy": "Always"});
+                    pod["spec"]["initContainers"].as_array_mut().unwrap().insert(0, proxy);
+                }),
+                ..ok()
+            },
+            vec![["warning", "sidecar-not-first", "podgate's parts: istio-proxy comes before podgate's sidecar"]],
         ),
         (
             Cluster { dry_run: DryRun::Rejects(404, "namespaces \"shop\" not found"), ..ok() },
@@ -363,7 +425,7 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
             Cluster { denied: &["/apis/"], ..ok() },
             vec![
                 ["note", "not-checked", "cannot check podgate's webhook: you may not ask"],
-                ["note", "missing-policy", "cannot check whether the cluster has the policy podgate-own-pod: "],
+                ["note", "not-checked", "cannot check the policy podgate-own-pod: you may not ask"],
                 ["note", "not-checked", "cannot check the permissions of service accounts: you may not ask"],
             ],
         ),
@@ -382,6 +444,143 @@ fn problems_are_found() {
         let has_errors = expected.iter().any(|[level, ..]| *level == "error");
         assert_eq!(code, i32::from(has_errors), "{findings:?}");
         assert!(findings.iter().all(|[level, _, _, fix]| (level == "note") == fix.is_empty()), "{findings:?}");
+    }
+}
+
+/// Tests changes by other webhooks that do not break the order.
+#[test]
+fn harmless_changes_of_the_injected_pod_are_not_reported() {
+    let changes: [fn(&mut Value); 3] = [
+        |pod| {
+            let proxy = json!({"name": "istio-proxy", "image": "i", "restartPolicy": "Always"});
+            pod["spec"]["initContainers"].as_array_mut().unwrap().push(proxy);
+            pod["spec"]["volumes"].as_array_mut().unwrap().insert(0, json!({"name": "istio", "emptyDir": {}}));
+        },
+        // A program of another webhook starts the gate.
+        |pod| {
+            let second = &mut pod["spec"]["containers"][1];
+            second["args"] = second["command"].take();
+            second["command"] = json!(["/vault-env"]);
+        },
+        // Gates do not depend on the list order.
+        |pod| pod["spec"]["containers"].as_array_mut().unwrap().reverse(),
+    ];
+    for change in changes {
+        let cluster = Cluster { dry_run: DryRun::Changes(change), ..Cluster::default() };
+        assert_eq!(cluster.problems(), (0, Vec::new()));
+    }
+}
+
+#[test]
+fn webhook_is_found_by_name_or_label() {
+    let (mut by_name, mut by_label, mut emptied) = (configuration(), configuration(), configuration());
+    by_name["metadata"] = json!({"name": "prefixed"});
+    by_label["metadata"]["name"] = json!("prefixed");
+    by_label["webhooks"][0]["name"] = json!("pods.example.com");
+    emptied["webhooks"] = json!([]);
+    let other = json!({"metadata": {"name": "podgate-webhook"}, "webhooks": [{
+        "name": "sidecars.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {}}]});
+    for (configuration, is_found) in [(by_name, true), (by_label, true), (emptied, false), (other, false)] {
+        let cluster = Cluster { configuration: Some(configuration.clone()), ..Cluster::default() };
+        let (_, findings) = cluster.verify();
+        let has = |wanted: &str| findings.iter().any(|[_, rule, ..]| rule == wanted);
+        assert_eq!((has("injected"), has("missing-webhook")), (is_found, !is_found), "{configuration}: {findings:?}");
+    }
+}
+
+/// Removes or weakens each policy of podgate, and each binding of a policy.
+#[test]
+fn missing_or_weakened_policy_is_reported() {
+    let none = json!({"matchLabels": {"none": "none"}});
+    let of_policy: [(Change, &str); 5] = [
+        (None, "the cluster does not have the ValidatingAdmissionPolicy NAME: "),
+        (Some(("failurePolicy", json!("Ignore"))), "policy NAME has no effect, because its failurePolicy is Ignore"),
+        (Some(("validations", json!([]))), "policy NAME has no effect, because it has no validations"),
+        (Some(("validations", Value::Null)), "policy NAME has no effect, because it has no validations"),
+        (Some(("matchConstraints", json!({"excludeResourceRules": [{}]}))), "because it excludes some objects"),
+    ];
+    let of_binding: [(Change, &str); 6] = [
+        (None, "the cluster does not have the ValidatingAdmissionPolicyBinding NAME: "),
+        (Some(("validationActions", json!(["Warn", "Audit"]))), "its binding does not have the action Deny"),
+        (Some(("validationActions", Value::Null)), "its binding does not have the action Deny"),
+        (Some(("policyName", json!("other"))), "its binding names another policy"),
+        (Some(("matchResources", json!({"namespaceSelector": none}))), "because its binding excludes some objects"),
+        (Some(("matchResources", json!({"objectSelector": none}))), "because its binding excludes some objects"),
+    ];
+    let unknown_containers = ["policies/podgate-unknown-containers", "policybindings/podgate-unknown-containers"];
+    let own_pod = ["policies/podgate-own-pod", "policybindings/podgate-own-pod"];
+    for ([policy, binding], effect) in [
+        (unknown_containers, "a Pod whose order names an unknown container starts in no order"),
+        (own_pod, "a sidecar with podgate's role may change every Pod of its namespace"),
+    ] {
+        let changes = of_policy.iter().map(|it| (policy, it)).chain(of_binding.iter().map(|it| (binding, it)));
+        for (path, (change, expected)) in changes {
+            let cluster = Cluster { policy_change: Some((path, change.clone())), ..Cluster::default() };
+            let (code, findings) = cluster.problems();
+            let [[level, rule, message, _]] = &findings[..] else { panic!("{path}: {findings:?}") };
+            assert_eq!((code, level.as_str(), rule.as_str()), (1, "error", "missing-policy"), "{path}");
+            let expected = expected.replace("NAME", path.split_once('/').unwrap().1);
+            assert!(message.contains(&expected) && message.ends_with(effect), "{path}: {message}");
+        }
+    }
+}
+
+/// Tests the messages of API servers from 1.34 to 1.36.
+#[test]
+fn refusals_name_the_way_out() {
+    let cases = [
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2",
+            "podgate.io/sidecar-resources",
+        ),
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: failed quota: small: must specify limits.cpu for: podgate",
+            "podgate.io/sidecar-resources",
+        ),
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: minimum memory usage per Container is 64Mi, but request is 16Mi",
+            "podgate.io/sidecar-resources",
+        ),
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true (containers \"db\", \"podgate\" must set securityContext.runAsNonRoot=true)",
+            "find the webhook that changes them",
+        ),
+        (
+            400,
+            "admission webhook \"policy.example.com\" denied the request: no emptyDir",
+            "let it accept podgate's sidecar",
+        ),
+        (
+            422,
+            "pods \"p-x7k2p\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+            "let it accept podgate's sidecar",
+        ),
+        (500, "failed calling webhook \"sidecars.example.com\": connection refused", "does not answer"),
+    ];
+    for (code, message, fix) in cases {
+        let cluster = Cluster { dry_run: DryRun::Rejects(code, message), ..Cluster::default() };
+        let (_, findings) = cluster.problems();
+        let [[level, rule, text, found]] = &findings[..] else { panic!("{message}: {findings:?}") };
+        assert_eq!((level.as_str(), rule.as_str()), ("warning", "pod-rejected"), "{message}");
+        assert!(text.ends_with(message) && found.contains(fix), "{text}; {found}");
+    }
+    for (code, message) in [
+        (400, "admission webhook \"policy.example.com\" does not support dry run"),
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: error looking up service account shop/worker: serviceaccount \"worker\" not found",
+        ),
+        (409, "the object has been modified"),
+    ] {
+        let cluster = Cluster { dry_run: DryRun::Rejects(code, message), ..Cluster::default() };
+        let (_, findings) = cluster.problems();
+        let [[level, rule, text, _]] = &findings[..] else { panic!("{message}: {findings:?}") };
+        assert_eq!((level.as_str(), rule.as_str()), ("note", "dry-run-skipped"), "{message}");
+        assert!(text.ends_with(message), "{text}");
     }
 }
 

@@ -205,7 +205,7 @@ fn manual_changes_that_prevent_uninject_are_reported() {
         let found = uninject(&done).expect_err("uninject cannot restore the original");
         assert_eq!(
             found[0].to_string().split(';').next().unwrap_or_default(),
-            "spec.containers[1].env: podgate's variable in the env of b was changed by hand"
+            "spec.containers[1].env: podgate's variable in the env of b is missing or was changed"
         );
     }
     let places = changed(|done| done["spec"]["initContainers"] = json!([]));

@@ -4,8 +4,6 @@
 mod api_server;
 #[path = "../check/mod.rs"]
 mod check;
-#[path = "../common/free_port.rs"]
-mod free_port;
 #[path = "../common/hang_guard.rs"]
 mod hang_guard;
 #[path = "../inject/mod.rs"]

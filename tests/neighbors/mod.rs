@@ -3,7 +3,6 @@
 
 mod istio;
 mod originals;
-mod returned;
 mod sequence;
 
 use assert_cmd::Command;

@@ -58,7 +58,6 @@ fn help_matches_the_docs() {
             "kubectl-podgate.md",
             &[
                 &["--help"],
-                &["completion", "--help"],
                 &["override", "--help"],
                 &["status", "--help"],
                 &["timeline", "--help"],

@@ -87,20 +87,6 @@ fn archives_match_the_manifest_and_are_reproducible() {
 }
 
 #[test]
-fn archive_contains_added_files() {
-    let (out, add) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    fs::create_dir(add.path().join("completions")).unwrap();
-    fs::write(add.path().join("completions/kubectl-podgate.bash"), "").unwrap();
-    let [to, from] = [&out, &add].map(|directory| directory.path().to_str().unwrap());
-    let output = package(&["--out", to, "--add", from, "linux-amd64=/bin/sh"]);
-    assert!(output.status.success(), "{output:?}");
-    let archive = String::from_utf8(output.stdout).unwrap().lines().next().unwrap().to_owned();
-    let listed = Command::new("tar").args(["tzf", &archive]).output().unwrap();
-    let listed = String::from_utf8(listed.stdout).unwrap();
-    assert_eq!(listed, "kubectl-podgate\nLICENSE\ncompletions/\ncompletions/kubectl-podgate.bash\n");
-}
-
-#[test]
 fn wrong_arguments_give_one_line() {
     for (arguments, code, expected) in [
         (&["--out", "x"][..], 64, "no binary: give"),

@@ -2,7 +2,6 @@
 #![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
 mod charts;
-mod completing;
 mod held;
 mod krew;
 mod overriding;

@@ -1,8 +1,6 @@
 //! The top-level command line. Each command's arguments and help text are in its module.
 
-use crate::{
-    check, completion, inject, install, overrides, resolve_images, status, suggest, timeline, try_run, verify,
-};
+use crate::{check, inject, install, overrides, resolve_images, status, suggest, timeline, try_run, verify};
 use clap::{Parser, Subcommand};
 
 const HELP: &str = "\
@@ -32,7 +30,6 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Check(Box<check::Check>),
-    Completion(completion::Completion),
     Inject(Box<inject::Inject>),
     Install(install::Install),
     Override(overrides::Override),

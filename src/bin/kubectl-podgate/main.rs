@@ -6,7 +6,6 @@ mod check;
 mod cli;
 mod cluster;
 mod common_args;
-mod completion;
 mod inject;
 mod install;
 mod output;
@@ -23,8 +22,8 @@ mod try_run;
 mod verify;
 mod yaml;
 
+use clap::Parser;
 use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory, Parser};
 use podgate::clock;
 use podgate::core::exit::Exit;
 use std::process::ExitCode;
@@ -55,7 +54,6 @@ fn main() -> ExitCode {
     let or_fail = |result: Result<ExitCode, Vec<String>>| result.unwrap_or_else(|lines| output::fail_all(&lines));
     match command {
         cli::Command::Check(args) => or_fail(check::run(&args)),
-        cli::Command::Completion(args) => completion::print_script(cli::Args::command(), &args),
         cli::Command::Inject(args) => or_fail(inject::inject(&args)),
         cli::Command::Install(args) => or_fail(install::run(&args)),
         cli::Command::Override(args) => runtime::block_on(overrides::run(&args)),

@@ -105,12 +105,13 @@ pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<
         }
     }
     let (before, after) = (parts::find_sidecar(found), parts::find_sidecar(new));
-    let (Some((at, before)), Some((_, after))) = (before.filter(|_| is_changed), after) else { return findings };
-    for field in
-        ["resources", "securityContext", "env"].into_iter().filter(|field| !covers(&before[*field], &after[*field]))
-    {
+    let (Some((at, before)), Some((_, after))) = (before, after) else { return findings };
+    // The digest does not include the restartPolicy, which a webhook with an old client library drops.
+    let fields =
+        if is_changed { &["restartPolicy", "resources", "securityContext", "env"][..] } else { &["restartPolicy"] };
+    for field in fields.iter().filter(|field| !covers(&before[**field], &after[**field])) {
         let what = format!("inject writes the {field} of podgate's sidecar again; the template was changed by hand");
-        findings.push(warning(at.to(field), what));
+        findings.push(warning(at.to(*field), what));
     }
     findings
 }

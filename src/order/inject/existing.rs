@@ -55,7 +55,7 @@ impl<'a> Existing<'a> {
                 (entry.pre_stop, has_hook("preStop"), "preStop hook", "preStop"),
             ] {
                 if is_expected && !is_there {
-                    let what = format!("podgate's {part} of {} was changed by hand", entry.name);
+                    let what = format!("podgate's {part} of {} is missing or was changed", entry.name);
                     findings.push(error(field_place(&list.to(at), field), what));
                 }
             }

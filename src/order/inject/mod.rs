@@ -8,7 +8,6 @@ mod container_list;
 mod existing;
 mod istio;
 mod limits;
-mod lost_parts;
 mod merge;
 mod outcome;
 mod parts;
@@ -21,7 +20,6 @@ mod write;
 pub(crate) use container_list::sidecar_list;
 pub(crate) use existing::is_held;
 pub(crate) use istio::REWRITTEN_PATH;
-pub(crate) use lost_parts::lost_parts;
 pub use outcome::{Injected, Options};
 pub use parts::without_nulls;
 
@@ -30,7 +28,6 @@ use crate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use crate::order::finding::Finding;
 use crate::order::limits::check as check_size;
 use crate::order::plan::{KnownFacts, plan};
-use crate::order::sidecar_settings::SidecarSettings;
 use existing::Existing;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -124,24 +121,6 @@ pub fn strip(template: &Value) -> Result<Stripped<'_>, Vec<Finding>> {
 pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
     let Stripped { plain, edits, .. } = strip(template)?;
     Ok(Injected { value: plain.into_owned(), edits, ..Injected::default() })
-}
-
-/// Injects again into `returned`, a Pod that the API server has returned after the changes by all other webhooks.
-/// Unlike [`inject`], accepts that parts of podgate are missing. Returns `None` if the Pod has no record of an
-/// injection.
-///
-/// # Errors
-/// Returns the findings that prevent the injection.
-pub fn inject_again(returned: &Value, known: &KnownFacts) -> Result<Option<Value>, Vec<Finding>> {
-    let Some(existing) = Existing::read(returned)? else { return Ok(None) };
-    let known = existing.add_facts(known);
-    // The defaults of the cluster's webhook are not known, so use the settings that the webhook has written.
-    let arguments = existing.sidecar.as_ref().and_then(|(_, sidecar)| parts::string_list(sidecar.get("args")));
-    let sidecar_settings = SidecarSettings::from_arguments(&arguments.unwrap_or_default());
-    let options = Options { sidecar_settings, ..Options::new("podgate") };
-    let stripped = Stripped::new(existing)?;
-    let again = inject_plain(&stripped.plain, &options, &known, Some(returned));
-    Ok(Some(again.map_err(|findings| stripped.relocate(findings))?.value))
 }
 
 /// A template, and the same template without injected parts.
@@ -250,9 +229,4 @@ fn inject_plain(
             Err(findings)
         }
     }
-}
-
-/// Returns the version of podgate that has injected `template`.
-pub fn injected_version(template: &Value) -> Option<String> {
-    Some(Existing::read(template).ok()??.record.version)
 }

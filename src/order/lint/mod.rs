@@ -9,14 +9,12 @@ mod mounts;
 pub mod native;
 mod probes;
 pub mod rules;
-mod server_pod;
 mod startup;
 
 pub use crate::order::kubernetes_version::Version;
 pub use document::misplaced_keys;
 pub use handwritten::check_handwritten;
 pub use hold::check_sidecar_position;
-pub use server_pod::{check_refusal, check_returned, relocate_returned};
 
 use crate::order::declare::spec::Spec;
 use crate::order::finding::Finding;

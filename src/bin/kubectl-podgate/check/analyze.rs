@@ -14,7 +14,7 @@ use serde_json::Value;
 pub(crate) struct Analysis<'a> {
     /// Templates that declare an order, in input order.
     pub(crate) templates: Vec<CheckedTemplate<'a>>,
-    /// Findings. [`Analysis::finish`] adds the findings of `templates`, and sorts all findings by file and position.
+    /// Findings, sorted by file and position.
     pub(crate) findings: Vec<LocatedFinding<'a>>,
     /// True if a template declares an order, or contains podgate commands that a user wrote by hand.
     pub(crate) has_order: bool,
@@ -23,47 +23,17 @@ pub(crate) struct Analysis<'a> {
 #[derive(Debug)]
 pub(crate) struct CheckedTemplate<'a> {
     pub(crate) file: &'a str,
-    pub(crate) document: &'a Document,
     pub(crate) position: Position,
     /// Kind and name of the object, such as `Deployment/shop`.
     pub(crate) name: String,
     pub(crate) place: Place,
-    pub(crate) template: &'a Value,
-    /// Namespace, if the manifest sets a namespace.
-    pub(crate) namespace: Option<&'a str>,
-    pub(crate) service_account: &'a str,
     pub(crate) is_injected: bool,
-    pub(crate) context: Context<'a>,
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) kubernetes: Option<Version>,
     /// Plan and forecast. `None` if no plan can be made; the findings then contain an error.
     pub(crate) outlook: Option<(Plan, LintReport)>,
 }
 
-impl CheckedTemplate<'_> {
-    /// Removes and returns the errors, if all of them are about containers that the template does not have.
-    pub(crate) fn take_unknown_containers(&mut self) -> Vec<Finding> {
-        let is_error = |finding: &Finding| finding.level == Level::Error;
-        if self.findings.iter().any(|finding| is_error(finding) && finding.rule != "unknown-container") {
-            return Vec::new();
-        }
-        let (errors, others) = std::mem::take(&mut self.findings).into_iter().partition(is_error);
-        self.findings = others;
-        errors
-    }
-}
-
 impl Analysis<'_> {
-    /// Collects the findings of all templates, and sorts them by file and position. The sort is stable.
-    pub(crate) fn finish(mut self) -> Self {
-        for template in &mut self.templates {
-            let found = std::mem::take(&mut template.findings).into_iter();
-            let here = |finding| locate(finding, &template.place, template.document, template.file);
-            self.findings.extend(found.map(here));
-        }
-        self.findings.sort_by_key(|located| (located.file, located.start));
-        self
-    }
-
     pub(crate) fn count(&self, is: impl Fn(Level) -> bool) -> usize {
         self.findings.iter().filter(|located| is(located.finding.level)).count()
     }
@@ -90,6 +60,7 @@ pub(crate) fn analyze_all<'a>(
             analysis.findings.extend(pieces.finish().err().map(from_root));
         }
     }
+    analysis.findings.sort_by_key(|located| (located.file, located.start));
     analysis
 }
 
@@ -129,27 +100,21 @@ fn analyze_template<'a>(
         // Check that the manifest's text can be edited. For JSON, this is always possible.
         pieces.add(&at.place, edited.1, &edited.0);
     }
-    let namespace = at.object.to("metadata").to("namespace").of(&document.value);
-    let account = Place::spec("serviceAccountName").of(template);
+    analysis.findings.extend(findings.into_iter().map(here));
     analysis.templates.push(CheckedTemplate {
         file: &source.name,
-        document,
         position: document.position(document.highlight(&at.object.to("kind")).start),
         name: at.name(&document.value),
         place: at.place,
-        template,
-        namespace: namespace.and_then(Value::as_str),
-        service_account: account.and_then(Value::as_str).unwrap_or("default"),
         is_injected,
-        context,
-        findings,
+        kubernetes,
         outlook,
     });
 }
 
 /// Returns the plan and the forecast of a template, and sets `edited` to the injected template and its edits. Returns
 /// `None` and adds an error if no plan can be made.
-pub(crate) fn plan_and_outlook(
+fn plan_and_outlook(
     template: &Value,
     images: &ResolvedImages,
     context: Context<'_>,

@@ -1,6 +1,5 @@
 //! Arguments and help of `check`.
 
-use crate::cluster::ConnectionArgs;
 use crate::common_args::{FindingArgs, OutputFormat};
 use crate::registry::ImageArgs;
 use crate::yaml::ManifestArgs;
@@ -12,14 +11,12 @@ Reports errors and pitfalls of declared orders, each with its place in the file 
 template it forecasts the start and stop order, which containers start in parallel, and the longest wait.
 The command changes nothing. It checks podgate's keys in all objects; templates that declare no order
 have no forecast. It checks injected manifests as they were before injection. A file that cannot be
-read is an error; the command still checks the other files. With --server, it also creates each Pod in a
-dry run, which creates nothing.
+read is an error; the command still checks the other files.
 
 Examples:
   kubectl podgate check deploy.yaml
   helm template shop ./chart | kubectl podgate check --strict -
   kubectl podgate check -R manifests/ --kubernetes 1.34 --ignore native-would-do,short-grace
-  kubectl podgate check deploy.yaml --server -n shop
 
 Exit codes:
   0    no errors
@@ -46,11 +43,6 @@ pub(crate) struct Check {
     /// Check for this Kubernetes version, such as 1.34
     #[arg(long, value_name = "VERSION")]
     pub(crate) kubernetes: Option<Version>,
-    /// Also query the cluster: version, webhook, permissions, dry run
-    #[arg(long)]
-    pub(crate) server: bool,
-    #[command(flatten)]
-    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
     pub(crate) images: ImageArgs,
 }

@@ -3,7 +3,6 @@
 mod analyze;
 mod args;
 mod json;
-pub(crate) mod server;
 pub(crate) mod text;
 
 pub(crate) use args::Check;
@@ -11,7 +10,6 @@ pub(crate) use args::Check;
 use crate::common_args::OutputFormat;
 use crate::output::{print_stderr, write_stdout};
 use crate::registry::images::resolve_images;
-use crate::runtime;
 use crate::yaml::files::ignored_message;
 use analyze::Analysis;
 use podgate::order::finding::Level;
@@ -23,12 +21,7 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode, Vec<String>> {
         print_stderr(Level::Note, &line);
     }
     let images = resolve_images(&sources, &args.images)?.unwrap_or_default();
-    if args.server {
-        return Ok(runtime::block_on(async {
-            print_report(args, server::analyze_with_cluster(args, &sources, &images).await?)
-        }));
-    }
-    print_report(args, analyze::analyze_all(&sources, &images, args.kubernetes).finish()).map_err(|line| vec![line])
+    print_report(args, analyze::analyze_all(&sources, &images, args.kubernetes)).map_err(|line| vec![line])
 }
 
 fn print_report(args: &Check, mut analysis: Analysis<'_>) -> Result<ExitCode, String> {

@@ -122,7 +122,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
         let needs = Vec::from_iter(plan.needs_role.iter().map(String::as_str)).join(", ");
         let _ = writeln!(out, "  role     needed for {needs}: only the kubelet's status shows it");
     }
-    if let Some(need) = plan.hold_requirement().filter(|_| template.context.kubernetes.is_none()) {
+    if let Some(need) = plan.hold_requirement().filter(|_| template.kubernetes.is_none()) {
         let _ = writeln!(out, "  version  {need}");
     }
 }

@@ -1,7 +1,6 @@
 //! Requests to the API server, and readable messages for the server's errors.
 
 mod args;
-pub(crate) mod follow;
 
 pub(crate) use args::{ConnectionArgs, parse_namespace, pod_name};
 

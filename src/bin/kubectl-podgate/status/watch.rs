@@ -4,7 +4,6 @@ use super::args::Status;
 use super::screen::{ChangeLines, LiveScreen};
 use super::text;
 use crate::cluster::Cluster;
-use crate::cluster::follow::{PodEvent, follow};
 use crate::common_args::OutputFormat;
 use crate::output::{fail, print_stderr, write_stdout};
 use crate::pod::shape::View;
@@ -13,16 +12,14 @@ use crate::{clock, terminal};
 use anstyle::AnsiColor;
 use podgate::core::text::sanitize;
 use podgate::order::finding::Level;
-use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, UNIX_EPOCH};
-use tokio::sync::mpsc;
 
 /// Exit code if not all containers have started.
 const NOT_STARTED: u8 = 3;
 
-/// Interval between two updates on a terminal. The table shows ages in seconds.
-const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two reads of the Pod. The table shows ages in seconds.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Output of `status -w`.
 enum StatusPrinter {
@@ -39,46 +36,46 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
         OutputFormat::Text => StatusPrinter::Lines(ChangeLines::default()),
     };
     let is_live = matches!(printer, StatusPrinter::Live(_));
-    let namespace = cluster.namespace.clone();
-    let mut deadline = pin!(tokio::time::sleep(args.timeout.unwrap_or(Duration::MAX)));
-    let (sender, mut events) = mpsc::channel(16);
-    let version = first.metadata.resource_version.clone();
-    tokio::spawn(follow(cluster, args.pod.clone(), version, sender));
+    let begin = clock::now();
     let mut pod = first;
     let mut outage: Option<(String, Instant)> = None;
     loop {
-        let view = view::view(&pod, &namespace, clock::wall_clock());
+        let view = view::view(&pod, &cluster.namespace, clock::wall_clock());
         let has_reader = printer.print(&view, &pod, outage.as_ref())?;
         // In these phases, all containers have exited, and no container will start again.
         let has_ended = matches!(view.pod_phase.as_deref(), Some("Succeeded" | "Failed"));
         if !has_reader || args.until_started && (view.started || view.deleting || has_ended) {
             return Ok(exit_code(&view));
         }
-        tokio::select! {
-            event = events.recv() => match event {
-                Some(PodEvent::Pod(new)) => {
-                    if outage.take().is_some() && !is_live {
-                        print_stderr(Level::Note, "the API server is reachable again");
-                    }
-                    pod = *new;
+        let next = async {
+            tokio::time::sleep(READ_INTERVAL).await;
+            cluster.wait_for(cluster.pods().get_opt(&args.pod)).await
+        };
+        let left = args.timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(begin.elapsed()));
+        let Ok(answer) = tokio::time::timeout(left, next).await else {
+            let timeout = humantime::format_duration(args.timeout.unwrap_or_default());
+            fail(&format!("the Pod {:?} has not started within {timeout}", args.pod));
+            return Ok(NOT_STARTED.into());
+        };
+        match answer {
+            // A Pod of a StatefulSet has the same name as its predecessor, but another uid.
+            Ok(Some(new)) if new.metadata.uid == pod.metadata.uid => {
+                if outage.take().is_some() && !is_live {
+                    print_stderr(Level::Note, "the API server is reachable again");
                 }
-                Some(PodEvent::RequestFailed(error)) => {
-                    if outage.is_none() && !is_live {
-                        print_stderr(Level::Warning, &format!("{error}; retrying"));
-                    }
-                    let since = outage.map_or_else(clock::now, |(_, since)| since);
-                    outage = Some((error, since));
-                }
-                Some(PodEvent::Gone) | None => {
-                    fail(&format!("the Pod {:?} is gone", args.pod));
-                    return Ok(NOT_STARTED.into());
-                }
-            },
-            () = tokio::time::sleep(REDRAW_INTERVAL), if is_live => {}
-            () = &mut deadline => {
-                let timeout = humantime::format_duration(args.timeout.unwrap_or_default());
-                fail(&format!("the Pod {:?} has not started within {timeout}", args.pod));
+                pod = new;
+            }
+            Ok(_) => {
+                fail(&format!("the Pod {:?} is gone", args.pod));
                 return Ok(NOT_STARTED.into());
+            }
+            Err(error) => {
+                let error = cluster.pod_error(&error, &args.pod);
+                if outage.is_none() && !is_live {
+                    print_stderr(Level::Warning, &format!("{error}; retrying"));
+                }
+                let since = outage.map_or_else(clock::now, |(_, since)| since);
+                outage = Some((error, since));
             }
         }
     }

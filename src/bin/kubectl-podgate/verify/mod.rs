@@ -1,10 +1,11 @@
 //! `kubectl podgate verify`: checks podgate's installation. docs/troubleshooting.md explains each finding.
 
 mod pods;
+mod policy;
+mod rbac;
+mod refusal;
+mod webhook;
 
-use crate::check::server::policy::{OWN_POD, UNKNOWN_CONTAINERS, check_policy};
-use crate::check::server::rbac::{lacks_verbs, missing_verbs};
-use crate::check::server::webhook::find_webhook;
 use crate::clock::now;
 use crate::cluster::{Cluster, ClusterError, ConnectionArgs};
 use crate::common_args::OutputFormat;
@@ -15,13 +16,18 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
 use podgate::core::text::{command_line, sanitize};
 use podgate::order::declare::keys;
+use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level, has_errors};
-use podgate::order::inject::is_injected;
+use podgate::order::inject::{is_injected, strip};
 use podgate::order::kubernetes_version::{Version, held_spec, rejects_env_files};
-use podgate::order::lint::check_refusal;
+use podgate::order::lint::check_sidecar_position;
+use policy::{OWN_POD, UNKNOWN_CONTAINERS, check_policy};
+use rbac::{lacks_verbs, missing_verbs};
+use refusal::check_refusal;
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use webhook::find_webhook;
 
 const HELP: &str = "\
 Checks the webhook, its certificate, the policies and the sidecars' permissions. Lists Pods that declare
@@ -68,20 +74,18 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
     }
     let webhook = or_finding("podgate's webhook", webhook, &mut findings);
     let pods = or_finding("the Pods of all namespaces", pods::read(cluster).await, &mut findings);
-    let apply = "apply the output of kubectl podgate install, or upgrade podgate's Helm chart";
-    let missing_policy = |what| finding(Level::Error, "missing-policy", what, apply);
     if let Some(Some(webhook)) = &webhook {
         let injection = or_finding("the injection", check_injection(cluster).await, &mut findings);
-        let is_injected = injection.as_ref().is_some_and(|finding| finding.rule == "injected");
+        let is_injected = injection.iter().flatten().any(|finding| finding.rule == "injected");
         if !is_injected && pods.as_ref().is_some_and(|pods| pods.ready_webhooks == 0) {
             let fix = "look for the cause: kubectl get deployments,pods -A -l app.kubernetes.io/name=podgate";
             findings.push(finding(Level::Error, "webhook-not-ready", "the webhook has no ready replica", fix));
         }
-        findings.extend(injection);
+        findings.extend(injection.into_iter().flatten());
         let certificate = check_certificate(cluster, webhook).await;
         add_finding("the webhook's certificate", certificate, &mut findings);
         let effect = "a Pod whose order names an unknown container starts in no order";
-        let policy = check_policy(cluster, UNKNOWN_CONTAINERS, effect, missing_policy).await;
+        let policy = check_policy(cluster, UNKNOWN_CONTAINERS, effect).await;
         add_finding("the policy podgate-unknown-containers", policy, &mut findings);
     } else if webhook.is_some() {
         let install = command_line(&["kubectl", "podgate", "install", "--namespaces", &cluster.namespace]);
@@ -89,7 +93,7 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         findings.push(finding(Level::Error, "missing-webhook", "the cluster does not have podgate's webhook", fix));
     }
     let effect = "a sidecar with podgate's role may change every Pod of its namespace";
-    let policy = check_policy(cluster, OWN_POD, effect, missing_policy).await;
+    let policy = check_policy(cluster, OWN_POD, effect).await;
     add_finding("the policy podgate-own-pod", policy, &mut findings);
     for ((workload, fix), count) in pods.iter().flat_map(|pods| &pods.unordered) {
         let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
@@ -149,8 +153,8 @@ async fn check_certificate(
     Ok(Some(finding(Level::Error, "webhook-untrusted", what, fix)).filter(|_| !is_trusted))
 }
 
-/// Checks that the webhook injects a Pod that declares an order.
-async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
+/// Checks that the webhook injects a Pod that declares an order, and that no other webhook changes podgate's parts.
+async fn check_injection(cluster: &Cluster) -> Result<Vec<Finding>, ClusterError> {
     let (namespace, since) = (&cluster.namespace, now());
     // This Pod meets the Pod Security Standard `restricted`, and quotas for CPU and memory.
     let own = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
@@ -164,11 +168,11 @@ async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
         "metadata": {"generateName": "podgate-verify-", "annotations": {keys::ORDER: "first=Started, second"}},
         "spec": {"securityContext": security, "containers": [container("first"), container("second")]},
     });
-    Ok(match cluster.create(&pods_path(cluster), true, &pod).await {
+    let found = match cluster.create(&pods_path(cluster), true, &pod).await {
         Ok(pod) if is_injected(&pod) => {
             let time = since.elapsed().as_millis();
             let what = format!("the webhook injects a Pod in the namespace {namespace}: the dry run took {time} ms");
-            finding(Level::Note, "injected", what, "")
+            return Ok([vec![finding(Level::Note, "injected", what, "")], check_parts(&pod)].concat());
         }
         Ok(_) => {
             let what = format!("the webhook does not inject a Pod with an order in the namespace {namespace}");
@@ -179,14 +183,25 @@ async fn check_injection(cluster: &Cluster) -> Result<Finding, ClusterError> {
             let what = format!("the namespace {namespace} does not exist, so the injection was not checked");
             finding(Level::Error, "dry-run-skipped", what, "pass a namespace that exists with -n")
         }
-        Err(ClusterError::Rejected { code, message, .. }) => {
-            let found = check_refusal(code, &message);
-            // A refusal by another webhook or policy is only a warning, because that one may accept other Pods.
-            let is_other = found.level == Level::Error && !message.contains("podgate.io");
-            Finding { level: if is_other { Level::Warning } else { found.level }, ..found }
-        }
+        Err(ClusterError::Rejected { code, message, .. }) => check_refusal(code, &message),
         Err(error) => return Err(error),
-    })
+    };
+    Ok(vec![found])
+}
+
+/// Returns findings about the parts of podgate that other webhooks have changed in an injected Pod.
+fn check_parts(pod: &Value) -> Vec<Finding> {
+    let mut found = strip(pod).err().unwrap_or_default();
+    let sidecar = find_container(pod, SIDECAR_NAME).filter(|(_, own)| own["restartPolicy"] != "Always");
+    // A webhook with an old client library drops the field, which it does not know.
+    let what = "podgate's sidecar has no restartPolicy: Always, so the Pod waits forever for its exit";
+    found.extend(sidecar.map(|(at, _)| Finding::error("injected-changed", at, what)));
+    found.extend(check_sidecar_position(pod));
+    let fix = "let podgate's webhook run after the other webhook, or let that webhook skip podgate's parts";
+    let by_webhook = |it: Finding| {
+        finding(it.level, it.rule, format!("another webhook changes podgate's parts: {}", it.message), fix)
+    };
+    found.into_iter().map(by_webhook).collect()
 }
 
 fn pods_path(cluster: &Cluster) -> String {

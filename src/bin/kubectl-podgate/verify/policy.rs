@@ -9,29 +9,17 @@ use kube::api::Api;
 use podgate::order::finding::{Finding, Level};
 
 /// Name of the policy that denies Pods with unknown containers, and of its binding.
-pub(crate) const UNKNOWN_CONTAINERS: &str = "podgate-unknown-containers";
+pub(super) const UNKNOWN_CONTAINERS: &str = "podgate-unknown-containers";
 /// Name of the policy that limits the sidecar's role to the sidecar's own Pod, and of its binding.
-pub(crate) const OWN_POD: &str = "podgate-own-pod";
+pub(super) const OWN_POD: &str = "podgate-own-pod";
 
-/// Returns a finding if the policy `name` or its binding is missing or has no effect. `effect` describes the
-/// consequence; `finding` creates the finding from the message. If the check is not possible, the finding is a note.
-pub(crate) async fn check_policy(
-    cluster: &Cluster,
-    name: &str,
-    effect: &str,
-    finding: impl FnOnce(String) -> Finding,
-) -> Result<Option<Finding>, ClusterError> {
+/// Returns an error if the policy `name` or its binding is missing or has no effect. `effect` describes the
+/// consequence.
+pub(super) async fn check_policy(cluster: &Cluster, name: &str, effect: &str) -> Result<Option<Finding>, ClusterError> {
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client.clone());
     let both = async { tokio::try_join!(policies.get_opt(name), bindings.get_opt(name)) };
-    let (policy, binding) = match cluster.wait_for(both).await {
-        Ok(both) => both,
-        Err(ClusterError::Rejected { code: 403, message, .. }) => {
-            let what = format!("cannot check whether the cluster has the policy {name}: {message}");
-            return Ok(Some(Finding { level: Level::Note, fix: String::new(), ..finding(what) }));
-        }
-        Err(error) => return Err(error),
-    };
+    let (policy, binding) = cluster.wait_for(both).await?;
     let problem = match (&policy, &binding) {
         (None, _) => format!("the cluster does not have the ValidatingAdmissionPolicy {name}"),
         (_, None) => format!("the cluster does not have the ValidatingAdmissionPolicyBinding {name}"),
@@ -40,7 +28,8 @@ pub(crate) async fn check_policy(
             None => return Ok(None),
         },
     };
-    Ok(Some(finding(format!("{problem}: {effect}"))))
+    let fix = "apply the output of kubectl podgate install, or upgrade podgate's Helm chart";
+    Ok(Some(super::finding(Level::Error, "missing-policy", format!("{problem}: {effect}"), fix)))
 }
 
 /// Returns the reason why a policy may admit requests that it should deny. Does not evaluate the policy's expressions.

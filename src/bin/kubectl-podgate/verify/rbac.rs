@@ -1,45 +1,16 @@
 //! Checks that a Pod's service account has the permissions that podgate's sidecar needs, and no more.
 
-use super::policy::{OWN_POD, check_policy};
 use crate::cluster::{Cluster, ClusterError};
 use podgate::core::text::command_line;
-use podgate::order::edit::Place;
-use podgate::order::finding::Finding;
+use podgate::order::finding::{Finding, Level};
 use serde_json::json;
 use std::collections::BTreeSet;
 
 /// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 2] = ["watch", "patch"];
 
-/// The verbs that a service account lacks (`None` if they cannot be checked), and other findings about its permissions.
-pub(super) type Rights = (Option<Vec<&'static str>>, Vec<Finding>);
-
-pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Rights, String> {
-    let at = Place::root().to("spec").to("serviceAccountName");
-    let unknown = |why: &str| {
-        let message = format!(
-            "cannot check whether the service account {account} in {namespace} has the permissions of podgate's sidecar: {why}"
-        );
-        Ok((None, vec![Finding::note("missing-rbac", at.clone(), message)]))
-    };
-    let missing = match missing_verbs(cluster, namespace, account).await {
-        Ok(missing) => missing,
-        Err(ClusterError::Rejected { code: 403, message, .. }) => return unknown(&message),
-        Err(ClusterError::Rejected { code: 404, .. }) => return unknown(&format!("there is no namespace {namespace}")),
-        Err(error) => return Err(error.into()),
-    };
-    let mut findings = Vec::new();
-    if !missing.contains(&"patch") {
-        let effect = format!("the service account {account} in {namespace} may change every Pod of the namespace");
-        let fix = "apply podgate's manifests/policy.yaml, or upgrade its Helm chart";
-        let finding = |what| Finding::error("missing-policy", at.clone(), what).fix(fix);
-        findings.extend(check_policy(cluster, OWN_POD, &effect, finding).await?);
-    }
-    Ok((Some(missing), findings))
-}
-
 /// Returns those of [`VERBS`] that the service account has no permission to use on Pods.
-pub(crate) async fn missing_verbs(
+pub(super) async fn missing_verbs(
     cluster: &Cluster,
     namespace: &str,
     account: &str,
@@ -63,7 +34,7 @@ pub(crate) async fn missing_verbs(
 
 /// Returns a finding if the service account lacks RBAC verbs that the sidecar needs (`missing`). The finding is an error
 /// if the sidecar then cannot see the conditions `needs_role` of a plan.
-pub(crate) fn lacks_verbs(
+pub(super) fn lacks_verbs(
     namespace: &str,
     account: &str,
     missing: &[&str],
@@ -73,15 +44,14 @@ pub(crate) fn lacks_verbs(
         format!("the service account {account} in {namespace} lacks permissions for Pods ({})", missing.join(", "));
     let install = command_line(&["kubectl", "podgate", "install", "--namespaces", namespace]);
     let bind = format!("bind podgate's role to the account: {install} (add the other namespaces of your installation)");
-    let at = Place::root().to("spec").to("serviceAccountName");
     if missing.contains(&"watch") && !needs_role.is_empty() {
         let what = format!(
             "{lacks}, so podgate never sees {}",
             Vec::from_iter(needs_role.iter().map(String::as_str)).join(", ")
         );
-        return Some(Finding::error("missing-rbac", at, what).fix(bind));
+        return Some(super::finding(Level::Error, "missing-rbac", what, bind));
     }
     let what = format!("{lacks}: held containers start up to 90 s late, and states are not published");
     let fix = format!("{bind}; or set podgate.io/publish: none");
-    (!missing.is_empty()).then(|| Finding::warning("missing-rbac", at, what).fix(fix))
+    (!missing.is_empty()).then(|| super::finding(Level::Warning, "missing-rbac", what, fix))
 }
