@@ -240,6 +240,9 @@ impl Container {
         if let Some(probe) = &self.probe {
             listed["readinessProbe"] = probe.clone();
         }
+        if self.wraps_probe {
+            listed["reportsStart"] = true.into();
+        }
         for field in ["ports", "startupProbe", "restartPolicy"] {
             if let Some(value) = self.patch.get(field) {
                 listed[field] = value.clone();
@@ -336,9 +339,11 @@ impl Pod {
             }
         }
         let has_hook = self.containers.iter().any(|container| matches!(container.mode, OrderMode::Hook(_)));
-        let has_exec = listed
-            .iter()
-            .any(|entry| ["readinessProbe", "startupProbe"].iter().any(|probe| entry[probe]["exec"].is_object()));
+        let uses_kubelet_ready = |entry: &Value| {
+            let has_exec = ["readinessProbe", "startupProbe"].iter().any(|probe| entry[probe]["exec"].is_object());
+            has_exec && entry["reportsStart"] != true
+        };
+        let has_exec = listed.iter().any(uses_kubelet_ready);
         // Remove the volume that podgate does not inject into such a Pod.
         let unused = match self.has_token {
             false => "podgate-api",
