@@ -10,11 +10,10 @@ use std::time::Duration;
 
 const HELP: &str = "\
 Plans the Pod as `inject` does, then runs podgate's real sidecar and real gates as processes. It needs no
-root and no cluster. All containers share this machine's network. Each container is a stand-in: a small
-program that opens the declared ports, answers the declared probes and becomes Ready after --ready. No
-command of the manifest runs. A stand-in exits with 0 if another container waits for its exit. A
-container that has a hook in the cluster has a gate here; the output says so. With json and svg, events
-and logs go to standard error.
+root and no cluster. Each container is a stand-in: a small program that answers probes on a free local
+port and becomes Ready after --ready. No command of the manifest runs. A stand-in exits with 0 if another
+container waits for its exit. A container that has a hook in the cluster has a gate here; the output says
+so. With json and svg, events and logs go to standard error.
 
 Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second
 Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a directory in TMPDIR
@@ -35,7 +34,7 @@ Examples:
 
 Exit codes:
   0    all containers became Ready, in order
-  1    the Pod cannot be run here: wrong manifest, port in use, program missing
+  1    the Pod cannot be run here: wrong manifest, or program missing
   2    a container started before its conditions were met, or stopped too early (--stop)
   3    not all containers became Ready within --timeout or before Ctrl-C
   4    a fault of --break did not occur, for example because the container had ended before

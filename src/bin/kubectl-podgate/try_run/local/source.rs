@@ -91,8 +91,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
         if args.workload.is_some() {
             return Err("--workload needs a manifest; pass FILE, or - for standard input".to_owned());
         }
-        let pod = example::pod().map_err(|error| format!("cannot open a local port: {error}"))?;
-        return plan(example::TITLE, &pod, |finding| finding.message.clone());
+        return plan(example::TITLE, &example::pod(), |finding| finding.message.clone());
     };
     check_readable(&sources, false).map_err(|lines| lines.join("\n"))?;
     ignored_message(&sources).iter().for_each(|line| print_stderr(Level::Note, line));
