@@ -136,8 +136,7 @@ impl Stage<'_> {
         for fault in self.args.faults.iter().filter(|fault| fault.container == *name) {
             match fault.kind {
                 FaultKind::Never => role.ready_ms = None,
-                FaultKind::Slow(delay) => role.ready_ms = Some(ms(delay)),
-                FaultKind::Crash(delay) => role.crash = Some((ms(delay), fault.text.clone())),
+                FaultKind::Crash(delay) => role.crash_ms = Some(ms(delay)),
                 FaultKind::Kill(_) => {}
             }
         }

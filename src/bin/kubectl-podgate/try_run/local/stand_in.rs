@@ -25,8 +25,8 @@ pub(super) struct Role {
     pub(super) port: Option<u16>,
     /// Time until Ready; `None` for never.
     pub(super) ready_ms: Option<u64>,
-    /// Time until the stand-in exits with [`CRASH_CODE`], and the value of `--break` that requests this exit.
-    pub(super) crash: Option<(u64, String)>,
+    /// Time until the stand-in exits with [`CRASH_CODE`].
+    pub(super) crash_ms: Option<u64>,
     /// Time between Ready and the stand-in's exit with 0.
     pub(super) exit_ms: Option<u64>,
 }
@@ -77,10 +77,10 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
         return Exit::CannotExecute.into();
     }
     write_event("started");
-    if let Some((ms, fault)) = role.crash {
+    if role.crash_ms.is_some() {
         std::thread::spawn(move || {
-            sleep(Some(ms));
-            crash(CRASH_CODE, &format!("exiting with 1 (--break {fault})"));
+            sleep(role.crash_ms);
+            crash(CRASH_CODE, "exiting with 1 (--break)");
         });
     }
     let is_ready = Arc::new(AtomicBool::new(false));
