@@ -50,11 +50,10 @@ pub(crate) async fn run(args: &Override) -> Result<ExitCode, String> {
     if let Some(sandbox) = &plan.sandbox {
         text += &format!("sandbox {sandbox} at {}\n", cluster.server);
     }
-    for AnnotationChange { annotation, value, was, effects } in &plan.changes {
+    for AnnotationChange { annotation, value, was, effect } in &plan.changes {
         let value = value.as_ref().map_or("removed".to_owned(), |value| format!("= {value}"));
         let was = was.as_ref().map(|was| format!(" (was {was})")).unwrap_or_default();
-        text += &format!("\n{annotation} {value}{was}\n");
-        effects.iter().for_each(|line| text += &format!("  {line}\n"));
+        text += &format!("\n{annotation} {value}{was}\n  {effect}\n");
     }
     write_stdout(&text.lines().map(|line| sanitize(line) + "\n").collect::<String>())?;
     Ok(ExitCode::SUCCESS)
