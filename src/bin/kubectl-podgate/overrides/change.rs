@@ -1,6 +1,6 @@
 //! Plans the annotations to write for the requested overrides, and describes the effect of each. Pure functions.
 
-use super::args::OverrideTarget;
+use super::OverrideTarget;
 use crate::pod::Pod;
 use crate::pod::shape::View;
 use crate::pod::view::view;
