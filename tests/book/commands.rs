@@ -4,7 +4,6 @@
 use super::page::{Copied, Page, needs_a_cluster};
 use super::shell::{self, bash};
 use std::fs;
-use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
 const HELM: &str = "#!/bin/sh\ncat shop.yaml\n";
@@ -52,23 +51,14 @@ fn directory() -> TempDir {
     directory
 }
 
-/// Lock for commands that run `try`: their stand-ins listen on the ports of the manifest, so only one may run at a
-/// time.
-static PORTS: Mutex<()> = Mutex::new(());
-
 fn run(command: &Copied) {
-    let _ports = command.text.contains("podgate try").then(|| PORTS.lock().unwrap_or_else(PoisonError::into_inner));
     let directory = directory();
     let at = |name: &str| directory.path().join(name);
-    let text = match command.text.split_once(" | Out-String") {
-        // Omit the part of the pipeline that requires PowerShell.
-        Some((before, _)) => before,
-        None => &command.text,
-    };
+    let text = &command.text;
     if text.contains("--from kruise") {
         fs::write(at("shop.yaml"), SHOP.replace(KRUISE.0, KRUISE.1)).unwrap();
     }
-    let (code, output) = bash(directory.path(), directory.path(), &format!("fpath=(. .)\n{text}"));
+    let (code, output) = bash(directory.path(), directory.path(), text);
     // The files are not injected yet, so --check must report changes.
     let expected = if text.contains("--check") { 3 } else { 0 };
     assert_eq!(code, Some(expected), "{}: {text}\n{output}", command.at);

@@ -55,10 +55,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             )
         },
         Scenario {
-            faults: &["db@slow:900ms"],
-            ..scenario("slow", &["db started", "db Ready", "api started", "web Ready"], &["after db was Ready"])
-        },
-        Scenario {
             faults: &["db@crash:1500ms"],
             ..scenario(
                 "crash-after-ready",

@@ -42,7 +42,6 @@ fn manifest(scenario: &Scenario) -> Value {
         let mut add = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
         match fault_of(scenario, name) {
             Some(("never", _)) => add("--ready-after", "1h".to_owned()),
-            Some(("slow", after)) => add("--ready-after", ms(after)),
             other => {
                 add("--ready-after", ms(ready));
                 if let Some(("crash", after)) = other {

@@ -155,7 +155,7 @@ fn override_opens_a_waiting_hook() {
 
     let (code, text) = run_podgate(&run, &["override", "db=Ready"]);
     let at = crate::clock::wall_ms();
-    assert!(code == 0 && text.contains("opens the hook of db (db=Ready)"), "{text}");
+    assert!(code == 0 && text.contains("it held back api"), "{text}");
     let started = run.wait_for_start("api", 1);
     assert!(started > at - 2000.0, "api started before the override: {started} {at}");
     scene.report(&format!("api was started {:+.0} ms after the override was written", started - at));
@@ -190,7 +190,7 @@ fn override_opens_a_gate() {
     run.watch.wait_until("db runs", 60, |seen| seen.podgate_state("db") == Some("Started"));
     assert!(run.log("api").time_of("start").is_none());
     let (code, text) = run_podgate(&run, &["override", "db=Ready"]);
-    assert!(code == 0 && text.contains("opens the gate of api (db=Ready)"), "{text}");
+    assert!(code == 0 && text.contains("it held back api"), "{text}");
     let start = crate::clock::eventually("api runs", 10, || run.log("api").time_of("start"));
     let (_, text) = run_podgate(&run, &["status"]);
     assert!(text.contains("An operator has set db to Ready by hand"), "{text}");

@@ -2,7 +2,7 @@
 //!
 //! - No container starts before its conditions are met.
 //! - No gate waits longer than its limit, and no run takes longer than its limit.
-//! - Each fault occurs or is reported.
+//! - If all containers start, each fault has occurred.
 //! - No process and no file stays behind.
 
 use super::{Machine, Outcome, scenarios};
@@ -20,7 +20,6 @@ fn fault() -> impl Strategy<Value = String> {
     let container = prop::sample::select(&NAMES[..]);
     let fault = prop_oneof![
         Just("never".to_owned()),
-        (50..900_u64).prop_map(|ms| format!("slow:{ms}ms")),
         (50..900_u64).prop_map(|ms| format!("crash:{ms}ms")),
         (50..1500_u64).prop_map(|ms| format!("kill:{ms}ms")),
     ];
@@ -68,8 +67,7 @@ fn first_fault(events: &[(f64, String)], limit: Option<f64>) -> Option<String> {
 fn has_shown(fault: &str, events: &[(f64, String)]) -> bool {
     let (name, kind) = fault.split_once('@').unwrap();
     let name = if name == "sidecar" { "podgate" } else { name };
-    let (kind, after) = kind.split_once(':').unwrap_or((kind, "0ms"));
-    let delay = after.strip_suffix("ms").unwrap().parse::<f64>().unwrap() / 1000.0;
+    let kind = kind.split(':').next().unwrap();
     let times = |what: &str| {
         let wanted = format!("{name} {what}");
         events.iter().filter(move |(_, event)| event.starts_with(&wanted)).map(|(at, _)| *at).collect::<Vec<_>>()
@@ -77,11 +75,6 @@ fn has_shown(fault: &str, events: &[(f64, String)]) -> bool {
     match kind {
         "crash" => !times("ended (exit code 1)").is_empty(),
         "kill" => !times("is killed").is_empty() && !times("ended (SIGKILL)").is_empty(),
-        // Times are rounded to 10 ms.
-        "slow" => {
-            let ready = times("Ready");
-            times("started").iter().any(|started| ready.iter().any(|ready| ready - started >= delay - 0.02))
-        }
         "never" => times("Ready").is_empty() && !times("started").is_empty(),
         _ => false,
     }
@@ -109,12 +102,7 @@ proptest! {
         let Outcome { code, out, err } =
             machine.run_manifest(&pod, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
         prop_assert!(since.elapsed() < LIMIT + HANG_GUARD, "{arguments:?} took {:?}", since.elapsed());
-        if code == 64 {
-            prop_assert!(err.contains("exclude each other"), "{arguments:?}: {err}");
-            return Ok(());
-        }
-        prop_assert!([0, 3, 4].contains(&code), "{arguments:?}: {code}\n{out}\n{err}");
-        prop_assert!((code == 4) == out.contains("did not occur"), "{arguments:?}: {code}\n{out}\n{err}");
+        prop_assert!([0, 3].contains(&code), "{arguments:?}: {code}\n{out}\n{err}");
         let unseen = faults.iter().find(|fault| !has_shown(fault, &events(&err)));
         prop_assert!(code != 0 || unseen.is_none(), "{unseen:?} did not occur: {arguments:?}\n{out}\n{err}");
         let found = first_fault(&events(&err), timeout_ms.map(|ms| ms as f64 / 1000.0));

@@ -35,8 +35,7 @@ fn override_writes_one_annotation_and_prints_effects() {
     for expected in [
         "changed Pod shop/ordered (uid u1)",
         "override.podgate.io/db = Ready@3f2a9c1e-4097-1a0c5f3b",
-        "db was Started until now",
-        "opens the hook of db (db=Ready)\n",
+        "db was Started until now (published state); it held back api\n",
     ] {
         assert!(out.contains(expected), "{expected}: {out}");
     }
@@ -81,7 +80,7 @@ fn dry_run_changes_nothing() {
     let server = serve(starting(), done);
     let (code, out, _) = server.run(&["override", "ordered", "db=Ready", "--dry-run"]);
     assert!(code == 0 && out.contains("would change Pod shop/ordered"), "{out}");
-    assert!(out.contains("opens the hook of db (db=Ready)"), "{out}");
+    assert!(out.contains("db was Started until now (published state); it held back api\n"), "{out}");
     assert!(server.requests().iter().all(|request| request.method != "PATCH"));
 }
 
@@ -102,71 +101,32 @@ fn hooks_and_gates() -> Value {
     })
 }
 
-/// Returns the lines about hooks and gates that an override prints.
-fn effects(pod: &Value, targets: &[&str]) -> Vec<String> {
-    let arguments = [&["override", "ordered", "--dry-run"], targets].concat();
-    let (code, out, err) = serve(pod.clone(), done).run(&arguments);
+/// Returns the line that describes the effect of an override.
+fn effect(pod: &Value, target: &str) -> String {
+    let (code, out, err) = serve(pod.clone(), done).run(&["override", "ordered", "--dry-run", target]);
     assert_eq!(code, 0, "{err}");
-    let lines = out.lines().filter_map(|line| line.strip_prefix("  "));
-    lines
-        .filter(|line| ["opens the ", "the gate ", "the hook "].iter().any(|start| line.starts_with(start)))
-        .map(str::to_owned)
-        .collect()
+    let mut lines = out.lines().filter_map(|line| line.strip_prefix("  "));
+    let line = lines.next().expect("a line").to_owned();
+    assert_eq!(lines.next(), None, "{out}");
+    line
 }
 
 #[test]
-fn effects_name_the_opened_hooks_and_gates() {
+fn effect_names_the_containers_that_wait() {
+    let was = |state: &str| format!("was {state} until now (published state); it held back");
     let pod = hooks_and_gates();
-    for (targets, expected) in [
-        (
-            &["db=Ready"][..],
-            &[
-                "opens the hook of db (db=Ready)",
-                "the gate of web: db=Ready is met, but the gate still waits for api=Ready",
-            ][..],
-        ),
-        (
-            &["db=Ready", "api=Ready"],
-            &[
-                "opens the hook of db (db=Ready)",
-                "opens the gate of web (db=Ready)",
-                "opens the hook of api (api=Ready)",
-                "opens the gate of web (api=Ready)",
-            ],
-        ),
-        (&["db=Completed"], &["opens the gate of worker (db=Completed)"]),
-        (&["worker=Ready"], &[]),
-    ] {
-        assert_eq!(effects(&pod, targets), expected, "{targets:?}");
-    }
-}
-
-#[test]
-fn open_gates_are_not_listed_again() {
+    assert_eq!(effect(&pod, "db=Ready"), format!("db {} api, web, worker", was("Started")));
+    assert_eq!(effect(&pod, "api=Ready"), format!("api {} web", was("Waiting")));
+    assert_eq!(effect(&pod, "worker=Ready"), format!("worker {} no container", was("Waiting")));
     let mut started = hooks_and_gates();
     started["metadata"]["annotations"]["sandbox.podgate.io/stage"] = json!("started");
     started["metadata"]["annotations"]["status.podgate.io/web"] = json!("Started");
-    assert!(effects(&started, &["db=Ready"]).is_empty());
-    // Because api runs, db's hook must have returned.
-    let mut later = hooks_and_gates();
-    later["metadata"]["annotations"]["status.podgate.io/api"] = json!("Started");
-    assert_eq!(
-        effects(&later, &["db=Ready"]),
-        ["the gate of web: db=Ready is met, but the gate still waits for api=Ready"]
-    );
-}
-
-#[test]
-fn overrides_open_the_gates_of_held_containers() {
+    assert!(!effect(&started, "db=Ready").contains("web"));
     let mut pod = held();
-    assert_eq!(effects(&pod, &["db=Ready"]), ["opens the gate of api (db=Ready)"]);
-    pod["metadata"]["annotations"]["status.podgate.io/api"] = json!("TimedOut");
-    assert_eq!(effects(&pod, &["db=Ready"]), ["opens the gate of api (db=Ready)"]);
+    assert!(effect(&pod, "db=Ready").ends_with("it held back api"));
     pod["metadata"]["annotations"]["status.podgate.io/api"] = json!("Violated");
     pod["status"]["containerStatuses"][1] = running("api", true);
-    assert!(effects(&pod, &["db=Ready"]).is_empty());
-    let (_, out, _) = serve(pod, done).run(&["override", "ordered", "db=Ready", "--dry-run"]);
-    assert!(out.contains("opens nothing"), "{out}");
+    assert!(effect(&pod, "db=Ready").ends_with("it held back no container"));
 }
 
 #[test]

@@ -1,15 +1,12 @@
-//! Plans the annotations to write for the requested overrides, and describes the hooks and gates that these overrides
-//! open. Pure functions.
+//! Plans the annotations to write for the requested overrides, and describes the effect of each. Pure functions.
 
-use super::args::OverrideTarget;
+use super::OverrideTarget;
 use crate::pod::Pod;
-use crate::pod::shape::PodContainer;
-use crate::pod::view::{pod_containers, view};
-use podgate::core::container::Mode;
+use crate::pod::shape::View;
+use crate::pod::view::view;
 use podgate::core::names::OVERRIDE_PREFIX;
 use podgate::core::snapshot::Snapshot;
-use podgate::core::state::{Stage, State};
-use podgate::core::until::WaitCondition;
+use podgate::core::state::Stage;
 use std::time::SystemTime;
 
 #[derive(Debug)]
@@ -19,8 +16,8 @@ pub(super) struct AnnotationChange {
     pub(super) value: Option<String>,
     /// The previous value; `None` if the annotation did not exist.
     pub(super) was: Option<String>,
-    /// Lines for the user: the state before the change, and the hooks and gates that the change opens.
-    pub(super) effects: Vec<String>,
+    /// Line for the user: the state before the change, and its effect.
+    pub(super) effect: String,
 }
 
 #[derive(Debug)]
@@ -40,7 +37,6 @@ pub(super) fn plan_set(
     if pod.metadata.deletion_timestamp.is_some() {
         return Err(format!("the Pod {name:?} is being deleted: its hooks are released and its gates never open"));
     }
-    let containers = pod_containers(pod);
     let view = view(pod, namespace, now);
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let before = match (Snapshot::from_annotations(&annotations), &view.stale_reason) {
@@ -55,8 +51,7 @@ pub(super) fn plan_set(
             return Err(format!("the Pod's sandbox is unknown, so no state can be set. {why}"));
         }
     };
-    let mut after = before.clone();
-    for OverrideTarget { container, state } in targets {
+    for OverrideTarget { container, .. } in targets {
         if !before.states.contains_key(container) {
             let tracked: Vec<&str> = before.states.keys().map(String::as_str).collect();
             let tracked = tracked.join(", ");
@@ -64,7 +59,6 @@ pub(super) fn plan_set(
                 "the sidecar does not track {container}, so this state cannot be set; choose one of {tracked}"
             ));
         }
-        after.states.extend(state.map(|state| (container.clone(), state)));
     }
     let change = |target: &OverrideTarget| {
         let (container, annotation) = (&target.container, format!("{OVERRIDE_PREFIX}{}", target.container));
@@ -72,7 +66,7 @@ pub(super) fn plan_set(
             was: annotations.get(&annotation).cloned(),
             annotation,
             value: Some(format!("{}@{}", target.state?, before.sandbox)),
-            effects: effects(&containers, &before, &after, container),
+            effect: effect(&view, &before, container),
         })
     };
     let changes = targets.iter().filter_map(change).collect();
@@ -101,49 +95,19 @@ pub(super) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<Over
             annotation: format!("{OVERRIDE_PREFIX}{name}"),
             value: None,
             was: Some(value.clone()),
-            effects: vec![format!(
+            effect: format!(
                 "{name} was {state}; the sidecar determines the state of {name} again{then}. Started containers keep running."
-            )],
+            ),
         }
     };
     let changes = overrides.into_iter().map(change).collect();
     Ok(OverridePlan { sandbox: snapshot.as_ref().map(|snapshot| snapshot.sandbox.to_string()), changes })
 }
 
-/// Describes the effect of the change from `before` to `after` on the waiting hooks and gates that have conditions on
-/// `target`.
-fn effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot, target: &str) -> Vec<String> {
-    let state = |name: &str| before.states.get(name).copied();
-    let effect = |(at, container): (usize, &PodContainer<'_>)| {
-        let (name, gate) = (&container.spec.name, container.gate.as_ref()?);
-        let is_waiting = match gate.mode {
-            Mode::None => true,
-            Mode::Entrypoint => state(name) == Some(State::Waiting),
-            Mode::Hold => !container.kubelet.has_started(),
-            // A hook has returned if all containers have started, or a later container runs.
-            Mode::PostStart => {
-                let runs = |later: &PodContainer<'_>| state(&later.spec.name).is_some_and(|s| s != State::Waiting);
-                before.stage == Stage::Starting && !containers[at + 1..].iter().any(runs)
-            }
-        };
-        let is_new = |until: &&WaitCondition| until.container == target && !until.is_met(before) && until.is_met(after);
-        let new: Vec<String> = gate.until.iter().filter(is_new).map(WaitCondition::to_string).collect();
-        if !is_waiting || new.is_empty() {
-            return None;
-        }
-        let what = if gate.mode == Mode::PostStart { "hook" } else { "gate" };
-        let left = gate.until.iter().filter(|until| !until.is_met(after)).map(WaitCondition::to_string);
-        let (left, new) = (left.chain(gate.checks.iter().cloned()).collect::<Vec<_>>().join(", "), new.join(", "));
-        Some(match left.is_empty() {
-            true => format!("opens the {what} of {name} ({new})"),
-            false => format!("the {what} of {name}: {new} is met, but the {what} still waits for {left}"),
-        })
-    };
-    let mut lines: Vec<String> = containers.iter().enumerate().filter_map(effect).collect();
-    if lines.is_empty() {
-        lines.push("opens nothing: no hook or gate waits for this state".to_owned());
-    }
-    let was = state(target).map_or("unknown", State::as_str);
-    lines.insert(0, format!("{target} was {was} until now (published state)"));
-    lines
+/// Describes the state of `target` before the change, and names the containers that waited for `target`.
+fn effect(view: &View, before: &Snapshot, target: &str) -> String {
+    let was = before.states.get(target).map_or("unknown", |state| state.as_str());
+    let held = view.containers.iter().find(|row| row.name == target).map(|row| row.holds_back.join(", "));
+    let held = held.filter(|held| !held.is_empty()).unwrap_or_else(|| "no container".to_owned());
+    format!("{target} was {was} until now (published state); it held back {held}")
 }

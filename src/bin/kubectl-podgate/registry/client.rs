@@ -1,6 +1,6 @@
 //! Looks up images in registries, with a time limit and credentials.
 
-use super::args::RegistryArgs;
+use super::RegistryArgs;
 use super::connection::{Connection, Error, build_http_client};
 use super::credentials::{Login, Logins};
 use oci_spec::distribution::Reference;

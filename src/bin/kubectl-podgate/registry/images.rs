@@ -1,9 +1,9 @@
 //! `--images` and `--resolve-images`: selects the images to look up, and turns the results into commands, edits and
 //! findings.
 
-use super::args::{ImageArgs, RegistryArgs};
 use super::client::RegistryClient;
 use super::credentials::Logins;
+use super::{ImageArgs, RegistryArgs};
 use crate::yaml::{Source, files};
 use futures::StreamExt;
 use podgate::core::text::error_chain;

@@ -1,6 +1,6 @@
 //! `status -w`: follows a Pod.
 
-use super::args::Status;
+use super::Status;
 use super::screen::{ChangeLines, LiveScreen};
 use super::text;
 use crate::cluster::Cluster;

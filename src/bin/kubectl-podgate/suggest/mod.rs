@@ -1,14 +1,11 @@
 //! `kubectl podgate suggest`: proposes an order for Pods that declare none.
 
-mod args;
-
-pub(crate) use args::Suggest;
-
 use crate::check::text::render_finding;
 use crate::inject::output::{FileChange, write_in_place};
 use crate::output::{fail, print_stderr, write_stdout};
 use crate::yaml::files::{check_readable, ignored_message};
-use crate::yaml::{Pieces, locate};
+use crate::yaml::{ManifestArgs, Pieces, locate};
+use clap::Args;
 use podgate::core::exit::Exit;
 use podgate::core::text::sanitize;
 use podgate::order::edit::{Editor, Place};
@@ -16,6 +13,34 @@ use podgate::order::finding::Level;
 use podgate::order::suggest::{Suggestion, config_maps, suggest};
 use podgate::order::{declare, inject, pod_templates};
 use std::process::ExitCode;
+
+const HELP: &str = "\
+A container needs another one if it names an address of that container: localhost:PORT, 127.0.0.1:PORT,
+[::1]:PORT, or a Unix socket on a shared volume. suggest reads the environment, the arguments, and the
+ConfigMaps that are in the same input. It shows each address with its place. An address is doubtful if
+several containers can listen on it, or if the name of its variable or argument says that the address is
+not needed at the start. A doubtful address is shown but not used. Check the result before you use it.
+
+Examples:
+  kubectl podgate suggest shop.yaml
+  helm template shop ./chart | kubectl podgate suggest -
+  kubectl podgate suggest --write shop.yaml && kubectl podgate check shop.yaml
+
+Exit codes:
+  0    success, also without a proposal
+  1    a file cannot be read or written
+  64   wrong flag or argument";
+
+/// Propose an order for Pods that declare none, from the addresses that their containers name
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Suggest {
+    #[command(flatten)]
+    pub(crate) manifests: ManifestArgs,
+    /// Write the annotation podgate.io/order into the files
+    #[arg(short, long)]
+    pub(crate) write: bool,
+}
 
 pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
     if args.write && args.manifests.has_standard_input() {

@@ -10,19 +10,17 @@ use std::time::Duration;
 
 const HELP: &str = "\
 Plans the Pod as `inject` does, then runs podgate's real sidecar and real gates as processes. It needs no
-root and no cluster. All containers share this machine's network. Each container is a stand-in: a small
-program that opens the declared ports, answers the declared probes and becomes Ready after --ready. No
-command of the manifest runs. A stand-in exits with 0 if another container waits for its exit. A
-container that has a hook in the cluster has a gate here; the output says so. With json and svg, events
-and logs go to standard error.
+root and no cluster. Each container is a stand-in: a small program that answers probes on a free local
+port and becomes Ready after --ready. No command of the manifest runs. A stand-in exits with 0 if another
+container waits for its exit. A container that has a hook in the cluster has a gate here; the output says
+so. With json and svg, events and logs go to standard error.
 
 Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second
 Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a directory in TMPDIR
 stays.
 
-Faults for --break (never and slow replace --ready):
+Faults for --break (never replaces --ready):
   db@never         db never becomes Ready
-  db@slow:20s      db becomes Ready after 20 s
   db@crash:3s      db exits with 1, 3 s after each of its starts
   db@kill:2s       db is killed once, 2 s after the Pod's start
   sidecar@kill:2s  podgate's sidecar is killed once, 2 s after the Pod's start (also: podgate@kill:2s)
@@ -35,10 +33,9 @@ Examples:
 
 Exit codes:
   0    all containers became Ready, in order
-  1    the Pod cannot be run here: wrong manifest, port in use, program missing
+  1    the Pod cannot be run here: wrong manifest, or program missing
   2    a container started before its conditions were met, or stopped too early (--stop)
   3    not all containers became Ready within --timeout or before Ctrl-C
-  4    a fault of --break did not occur, for example because the container had ended before
   64   wrong flag or argument";
 
 /// Preview a Pod's start on this machine, without a cluster, with faults on demand (Linux)
@@ -88,8 +85,6 @@ pub(crate) const SIDECAR_NAMES: [&str; 2] = [SIDECAR_NAME, "sidecar"];
 /// One fault of `--break`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The value of `--break`.
-    pub(crate) text: String,
     pub(crate) container: String,
     pub(crate) kind: FaultKind,
 }
@@ -98,7 +93,6 @@ pub(crate) struct Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     Never,
-    Slow(Duration),
     Crash(Duration),
     Kill(Duration),
 }
@@ -113,12 +107,11 @@ impl FromStr for Fault {
         let time = time.map(duration).transpose()?;
         let kind = match (word, time) {
             ("never", None) => FaultKind::Never,
-            ("slow", Some(time)) => FaultKind::Slow(time),
             ("crash", Some(time)) => FaultKind::Crash(time),
             ("kill", Some(time)) => FaultKind::Kill(time),
-            _ => return Err(format!("{fault:?} is not a fault; write never, slow:20s, crash:3s or kill:2s")),
+            _ => return Err(format!("{fault:?} is not a fault; write never, crash:3s or kill:2s")),
         };
-        Ok(Fault { text: text.to_owned(), container: name.to_owned(), kind })
+        Ok(Fault { container: name.to_owned(), kind })
     }
 }
 

@@ -11,18 +11,13 @@ pub(super) const TITLE: &str = "the built-in example";
 /// Delays until Ready, unless `--ready` sets others.
 pub(super) const READY: [(&str, Duration); 2] = [("db", Duration::from_secs(4)), ("api", Duration::from_secs(2))];
 
-/// Returns the example with ports that are free on this machine.
-pub(super) fn pod() -> std::io::Result<Value> {
-    // All listeners stay open until all ports are known. Otherwise the same port could be found twice.
-    let listeners = ["db", "api", "web"].map(|name| (name, open_free_port()));
-    let container = |(name, listener): &(&str, std::io::Result<TcpListener>)| {
-        let port = listener.as_ref().map_err(|error| error.kind())?.local_addr()?.port();
-        let probe = json!({"httpGet": {"path": "/ready", "port": port}});
-        Ok(json!({"name": name, "image": format!("example.com/{name}"), "command": [name], "readinessProbe": probe}))
-    };
-    let containers: Vec<Value> = listeners.iter().map(container).collect::<std::io::Result<_>>()?;
+pub(super) fn pod() -> Value {
+    let probe = json!({"httpGet": {"path": "/ready", "port": 8080}});
+    let containers = ["db", "api", "web"].map(|name| {
+        json!({"name": name, "image": format!("example.com/{name}"), "command": [name], "readinessProbe": probe})
+    });
     let metadata = json!({"name": "example", "annotations": {"podgate.io/order": "db, api, web", "podgate.io/stop-order": "reverse"}});
-    Ok(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}))
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
 }
 
 /// Opens a free port below the ephemeral ports. The kernel could give an ephemeral port to an outgoing connection

@@ -1,8 +1,6 @@
 //! History of each container, and the verdict on each container. No I/O.
 
 use super::script::Task;
-use super::stand_in::CRASH_CODE;
-use crate::try_run::args::{Fault, FaultKind};
 use podgate::core::until::WaitCondition;
 use podgate::core::until::WantedState::{self, Completed, Exited, Ready, Started};
 use std::fmt::Write as _;
@@ -44,7 +42,6 @@ pub(super) enum Outcome {
     InOrder = 0,
     Broken = 2,
     Incomplete = 3,
-    FaultMissing = 4,
 }
 
 impl History {
@@ -178,34 +175,6 @@ fn start_sentence(own: &History, all: &[History]) -> Option<String> {
     Some(text + ".")
 }
 
-/// Returns true if a fault of the container `own` has occurred. `killed` is the index of the run that was killed for
-/// this fault.
-pub(super) fn has_occurred(own: &History, fault: FaultKind, killed: Option<usize>) -> bool {
-    let has_ended = |run: &Incarnation, with: u8| run.ended.is_some_and(|(_, code)| code == with);
-    match fault {
-        FaultKind::Never => own.runs.iter().any(|run| run.started.is_some()),
-        // The delay has passed, or is the reason why the container is not complete.
-        FaultKind::Slow(_) => {
-            let is_pending = |run: &Incarnation| run.started.is_some() && run.ended.is_none() && !own.is_complete();
-            own.runs.iter().any(|run| run.passes.is_some()) || own.runs.last().is_some_and(is_pending)
-        }
-        FaultKind::Crash(_) => own.runs.iter().any(|run| has_ended(run, CRASH_CODE)),
-        FaultKind::Kill(_) => killed.and_then(|index| own.runs.get(index)).is_some_and(|run| has_ended(run, SIGKILLED)),
-    }
-}
-
-/// Returns a sentence about a fault of the container `own` that has not occurred.
-pub(super) fn missing_sentence(own: &History, fault: &Fault) -> String {
-    let name = &own.task.name;
-    let is_kill = matches!(fault.kind, FaultKind::Kill(_));
-    let why = match own.runs.last().map(|run| run.ended) {
-        Some(Some((_, code))) => format!("{name} had ended ({})", describe_exit(code)),
-        _ if !is_kill && own.runs.iter().all(|run| run.started.is_none()) => format!("{name} did not start"),
-        _ => "the run ended first".to_owned(),
-    };
-    format!("--break {} did not occur: {why}.", fault.text)
-}
-
 /// Returns a sentence about the restarts of a container, if any.
 fn restart_sentence(own: &History) -> Option<String> {
     let ends: Vec<String> = own.runs.iter().filter_map(|run| run.ended).map(|(_, code)| describe_exit(code)).collect();
@@ -269,39 +238,6 @@ mod tests {
             let end = |at| [Incarnation { ended: Some((at, 0)), ..Incarnation::default() }];
             let all = [history("db", &["api"], &end(db_at)), history("api", &[], &end(api_at))];
             assert_eq!(stop_sentences(&all, 900), expected, "{db_at} {api_at}");
-        }
-    }
-
-    #[test]
-    fn each_fault_has_its_own_evidence() {
-        let run = |started, passes, ended: Option<u8>| Incarnation {
-            started,
-            passes,
-            ended: ended.map(|code| (9, code)),
-            ..Incarnation::default()
-        };
-        let (never, slow) = (FaultKind::Never, FaultKind::Slow(std::time::Duration::ZERO));
-        let (crash, kill) = (FaultKind::Crash(std::time::Duration::ZERO), FaultKind::Kill(std::time::Duration::ZERO));
-        for (runs, killed, occurred) in [
-            (vec![], None, vec![]),
-            (vec![run(None, None, None)], None, vec![]),
-            // The gate times out.
-            (vec![run(None, None, Some(75))], None, vec![]),
-            (vec![run(Some(1), None, None)], None, vec![never, slow]),
-            (vec![run(Some(1), None, Some(0))], None, vec![never]),
-            (vec![run(Some(1), Some(2), Some(0))], None, vec![never, slow]),
-            (vec![run(Some(1), None, Some(1))], None, vec![never, crash]),
-            (vec![run(Some(1), None, Some(1)), run(None, None, None)], None, vec![never, crash]),
-            (vec![run(None, None, Some(137))], Some(0), vec![kill]),
-            // The container is killed for another fault, or ends by itself just before it is killed.
-            (vec![run(None, None, Some(137))], None, vec![]),
-            (vec![run(None, None, Some(0))], Some(0), vec![]),
-            (vec![run(None, None, Some(137)), run(None, None, None)], Some(1), vec![]),
-        ] {
-            let mut own = history("db", &[], &runs);
-            own.task.has_probe = true;
-            let found = [never, slow, crash, kill].into_iter().filter(|fault| has_occurred(&own, *fault, killed));
-            assert_eq!(found.collect::<Vec<_>>(), occurred, "{runs:?}");
         }
     }
 }

@@ -24,20 +24,14 @@ pub(super) struct RunResult<'a> {
     /// Time of the verdict (`judged_at`), and time at which the containers began to stop (`stopped_at`).
     pub(super) judged_at: i64,
     pub(super) stopped_at: i64,
-    /// A sentence for each fault that did not occur.
-    pub(super) missing_faults: Vec<String>,
 }
 
 /// Prints the report of a run. Returns the exit code.
 pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> {
-    let (title, missing) = (run.title, run.missing_faults);
+    let title = run.title;
     let start = outcome(&run.at_stop);
     let stops = if args.stop { stop_sentences(&run.stopped, run.stopped_at) } else { Vec::new() };
-    let outcome = match start {
-        _ if stops.iter().any(|(is_kept, _)| !is_kept) => Outcome::Broken,
-        Outcome::InOrder | Outcome::Incomplete if !missing.is_empty() => Outcome::FaultMissing,
-        other => other,
-    };
+    let outcome = if stops.iter().all(|(is_kept, _)| *is_kept) { start } else { Outcome::Broken };
     let (shown, to) = if args.stop { (&run.stopped[..], now_ms()) } else { (&run.at_stop[..], run.judged_at) };
     let mut timeline = timeline(title, shown, run.zero, to + ((to - run.zero) / 24).max(100));
     let took = format_seconds(run.judged_at - run.zero);
@@ -45,12 +39,11 @@ pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> 
         Outcome::InOrder => format!("The order was kept: {title} started in {took}."),
         Outcome::Broken => format!("The order of {title} was broken."),
         Outcome::Incomplete => format!("Not all containers of {title} were Ready after {took}."),
-        Outcome::FaultMissing => format!("Some faults of {title} did not happen: this run does not show their effect."),
     };
     timeline.started = start == Outcome::InOrder;
     let is_timeout = i64::try_from(args.timeout.as_millis()).is_ok_and(|limit| run.judged_at - run.zero >= limit);
     timeline.notes = sentences(&run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
-    timeline.notes.extend(stops.into_iter().map(|(_, text)| text).chain(missing));
+    timeline.notes.extend(stops.into_iter().map(|(_, text)| text));
     let separator = if args.output == Output::Text { "\n" } else { "" };
     write_stdout(&format!("{separator}{}", render(&timeline, args.output, None)))?;
     Ok(ExitCode::from(outcome as u8))

@@ -1,11 +1,12 @@
 //! The main loop: starts the sidecar and the containers, follows them, and stops them in order.
 
 use super::board::BoardReader;
-use super::history::{History, SIGKILLED, has_occurred, missing_sentence};
+use super::history::{History, SIGKILLED};
 use super::programs::Programs;
 use super::report::{self, RunResult};
 use super::screen::{self, Screen};
 use super::script::{self, Script};
+use super::stand_in::CRASH_CODE;
 use super::supervisor::{Message, Supervised};
 use super::{guard, now_ms, source};
 use crate::clock::now;
@@ -54,7 +55,6 @@ fn rehearse(args: &Try, programs: &Programs) -> Result<ExitCode, String> {
     run.screen.print(i64::MAX, None)?;
     followed?;
     run.result.stopped = run.histories();
-    run.result.missing_faults = run.missing_faults();
     report::print(args, run.result)
 }
 
@@ -239,13 +239,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns a sentence for each fault that had not occurred at the verdict.
-    fn missing_faults(&self) -> Vec<String> {
-        let own = |fault: &PendingFault<'_>| &self.result.at_stop[fault.container];
-        let missing = self.faults.iter().filter(|one| !has_occurred(own(one), one.fault.kind, one.killed));
-        missing.map(|one| missing_sentence(own(one), one.fault)).collect()
-    }
-
     /// Moves to the next phase if it is due. Returns true after the last phase.
     fn advance(&mut self, now: Instant) -> Result<bool, String> {
         let deadline = self.start + self.args.timeout;
@@ -281,12 +274,18 @@ impl<'a> Run<'a> {
         Ok(false)
     }
 
-    /// Returns true if the run is ready for the verdict: each fault has occurred, and each container has settled.
-    /// Containers that will not run again, and their faults, do not count.
+    /// Returns true if the run is ready for the verdict: each crash and kill has occurred, and each container has
+    /// settled. Containers that will not run again, and their faults, do not count.
     fn is_settled(&self) -> bool {
         let is_resolved = |one: &PendingFault<'_>| {
             let own = &self.containers[one.container];
-            own.is_over() || has_occurred(&own.history, one.fault.kind, one.killed)
+            let mut ends = own.history.runs.iter().map(|run| run.ended);
+            own.is_over()
+                || match one.fault.kind {
+                    FaultKind::Never => true,
+                    FaultKind::Crash(_) => ends.flatten().any(|(_, code)| code == CRASH_CODE),
+                    FaultKind::Kill(_) => one.killed.and_then(|run| ends.nth(run)).is_some_and(|end| end.is_some()),
+                }
         };
         self.faults.iter().all(is_resolved)
             && self.containers.iter().all(|own| own.is_over() || own.history.is_settled(now_ms()))

@@ -14,7 +14,7 @@ use podgate::order::lint::forecast::Forecast;
 use podgate::order::plan::{KnownFacts, Plan, PlannedMode};
 use podgate::order::{dollars, release};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,23 +50,14 @@ pub(super) struct Task {
     pub(super) required_end: Option<WantedState>,
 }
 
-/// Builds the script: rewrites the template, checks the ports, and injects.
+/// Builds the script: rewrites the template, and injects.
 pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch: &Path) -> Result<Script, String> {
     let Planned { title, template, plan, warnings, .. } = planned;
-    let mut stage = Stage {
-        args,
-        programs,
-        planned,
-        probed: BTreeSet::new(),
-        notes: warnings.clone(),
-        errors: Vec::new(),
-        ports: BTreeMap::new(),
-    };
-    let staged = stage.rewrite(template);
+    let mut stage =
+        Stage { args, programs, planned, probed: BTreeSet::new(), notes: warnings.clone(), ports: Vec::new() };
+    let staged = stage.rewrite(template).map_err(|error| format!("cannot open a local port: {error}"))?;
+    // The stand-ins open these ports.
     stage.ports.clear();
-    if !stage.errors.is_empty() {
-        return Err(stage.errors.join("\n"));
-    }
     let injected = inject::inject(&staged, &Options::new(release::sidecar_image()), &KnownFacts::default());
     let injected = injected.map_err(|findings| source::errors(&findings, |one| format!("{title}: {}", one.message)))?;
     let containers = injected.value["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);

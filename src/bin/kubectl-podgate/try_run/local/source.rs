@@ -2,10 +2,9 @@
 
 use super::example;
 use crate::output::print_stderr;
-use crate::try_run::args::{Fault, FaultKind, SIDECAR_NAMES, Try};
+use crate::try_run::args::{FaultKind, SIDECAR_NAMES, Try};
 use crate::yaml::files::{check_readable, display_name, ignored_message, read_sources};
 use crate::yaml::locate;
-use podgate::core::container::Container;
 use podgate::core::until::WantedState;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
@@ -33,30 +32,8 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// Returns a message about a flag that is wrong or would have no effect.
-    pub(super) fn wrong_flag(&self, args: &Try) -> Option<String> {
-        self.wrong_name(args).or_else(|| self.useless_delay(args)).or_else(|| contradiction(args))
-    }
-
-    /// Returns a message about a delay that has no effect, because the container is Ready once it runs.
-    fn useless_delay(&self, args: &Try) -> Option<String> {
-        let is_delay = |fault: &&Fault| matches!(fault.kind, FaultKind::Never | FaultKind::Slow(_));
-        let faults = args.faults.iter().filter(is_delay).map(|fault| ("--break", &fault.container, &fault.text));
-        let mut delays = args.ready.iter().map(|(name, _)| ("--ready", name, name)).chain(faults);
-        let all = ["containers", "initContainers"].map(|list| self.template["spec"][list].as_array());
-        let containers = || all.iter().copied().flatten().flatten();
-        let has_probe = |name: &str| {
-            let own = containers().find(|one| one["name"] == name).cloned().unwrap_or_default();
-            serde_json::from_value::<Container>(own).is_ok_and(|own| own.probes().next().is_some())
-        };
-        let (flag, name, text) =
-            delays.find(|(_, name, _)| !has_probe(name) && required_end(&self.plan, name).is_none())?;
-        let why = format!("{name} has no startupProbe and no readinessProbe, so it is Ready once it runs");
-        Some(format!("{flag} {text}: {why}; add a probe, or omit the flag"))
-    }
-
     /// Returns a message about a flag that names an unknown container, or a fault of the sidecar other than a kill.
-    fn wrong_name(&self, args: &Try) -> Option<String> {
+    pub(super) fn wrong_flag(&self, args: &Try) -> Option<String> {
         let planned = self.plan.containers.iter().map(|planned| &planned.name);
         let all: Vec<&str> = self.natives.iter().chain(planned).map(String::as_str).collect();
         let ready = args.ready.iter().map(|(name, _)| ("--ready", name));
@@ -69,19 +46,6 @@ impl Planned {
     }
 }
 
-/// Returns a message about two faults of which only one can occur.
-fn contradiction(args: &Try) -> Option<String> {
-    let is_delay = |fault: &Fault| matches!(fault.kind, FaultKind::Never | FaultKind::Slow(_));
-    let excludes = |one: &Fault, other: &Fault| {
-        let are_crashes = matches!((one.kind, other.kind), (FaultKind::Crash(_), FaultKind::Crash(_)));
-        one.container == other.container && (are_crashes || is_delay(one) && is_delay(other))
-    };
-    args.faults.iter().enumerate().find_map(|(at, one)| {
-        let other = args.faults[at + 1..].iter().find(|other| excludes(one, other))?;
-        Some(format!("--break {} and --break {} exclude each other; omit one", one.text, other.text))
-    })
-}
-
 pub(super) fn read(args: &Try) -> Result<Planned, String> {
     let given = args.file.as_ref().or(args.named.as_ref());
     let path = given.cloned().or_else(piped_input);
@@ -91,8 +55,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
         if args.workload.is_some() {
             return Err("--workload needs a manifest; pass FILE, or - for standard input".to_owned());
         }
-        let pod = example::pod().map_err(|error| format!("cannot open a local port: {error}"))?;
-        return plan(example::TITLE, &pod, |finding| finding.message.clone());
+        return plan(example::TITLE, &example::pod(), |finding| finding.message.clone());
     };
     check_readable(&sources, false).map_err(|lines| lines.join("\n"))?;
     ignored_message(&sources).iter().for_each(|line| print_stderr(Level::Note, line));

@@ -6,15 +6,13 @@ use super::programs::Programs;
 use super::source::{Planned, required_end};
 use super::stand_in::Role;
 use crate::try_run::args::{FaultKind, Try};
-use podgate::core::container::{Container, Handler, Mode};
-use podgate::core::text::error_chain;
+use podgate::core::container::{Container, Mode};
 use podgate::order::declare::keys;
 use podgate::order::inject::without_nulls;
 use podgate::order::plan::ContainerPlan;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
-use std::net::{Ipv4Addr, TcpListener};
+use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::time::Duration;
 
 /// Delay until a stand-in is Ready, without `--ready`.
@@ -32,15 +30,14 @@ pub(super) struct Stage<'a> {
     pub(super) probed: BTreeSet<String>,
     /// Notes on how this run differs from a start in a cluster.
     pub(super) notes: Vec<String>,
-    /// Reasons why the Pod cannot be run.
-    pub(super) errors: Vec<String>,
-    /// The containers' ports. All of them stay open until every port has been checked.
-    pub(super) ports: BTreeMap<u16, (String, TcpListener)>,
+    /// The stand-ins' ports. All of them stay open until every port is known. Otherwise the same port could be found
+    /// twice.
+    pub(super) ports: Vec<TcpListener>,
 }
 
 impl Stage<'_> {
-    /// Returns the template to inject.
-    pub(super) fn rewrite(&mut self, template: &Value) -> Value {
+    /// Returns the template to inject. Fails if no local port can be opened.
+    pub(super) fn rewrite(&mut self, template: &Value) -> std::io::Result<Value> {
         let mut template = without_nulls(template);
         if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
             let checks = annotations.keys().filter(|key| is_check(key));
@@ -62,7 +59,7 @@ impl Stage<'_> {
             annotations.extend(names.map(|name| (format!("{}{name}", keys::MODE_PREFIX), "entrypoint".into())));
             annotations.insert(keys::PUBLISH.to_owned(), "none".into());
         }
-        let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
+        let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(template) };
         let Planned { plan, natives, .. } = self.planned;
         let mut none = Vec::new();
         let init = spec.get_mut("initContainers").and_then(Value::as_array_mut).unwrap_or(&mut none);
@@ -77,36 +74,29 @@ impl Stage<'_> {
                     .to_owned(),
             );
         }
-        let Some(containers) = spec.get_mut("containers").and_then(Value::as_array_mut) else { return template };
+        let Some(containers) = spec.get_mut("containers").and_then(Value::as_array_mut) else { return Ok(template) };
         containers.splice(..0, moved);
         for container in containers {
             let name = container["name"].as_str().unwrap_or_default().to_owned();
             let planned = plan.get(&name);
             if let Some(fields) = container.as_object_mut() {
                 self.notes.extend(planned.and_then(mode_note));
-                self.rewrite_container(fields, &name);
+                self.rewrite_container(fields, &name)?;
             }
         }
-        template
+        Ok(template)
     }
 
     /// Makes the container a stand-in.
-    fn rewrite_container(&mut self, fields: &mut Fields, name: &str) {
+    fn rewrite_container(&mut self, fields: &mut Fields, name: &str) -> std::io::Result<()> {
         fields.retain(|key, _| key != "livenessProbe" && key != "terminationMessagePath");
         let has_startup = fields.contains_key("startupProbe");
         self.notes.extend(has_startup.then(|| format!("{name} does not restart here if its startupProbe fails")));
-        let parse = |fields: &Fields| serde_json::from_value::<Container>(json!(fields)).unwrap_or_default();
-        let container = parse(fields);
-        for port in all_ports(fields, &container) {
-            if let Some(other) = self.check_port(port, name) {
-                fields.values_mut().for_each(|value| move_port(value, port, other));
-            }
-        }
-        let container = parse(fields);
+        let container = serde_json::from_value::<Container>(json!(fields)).unwrap_or_default();
         if container.probes().next().is_some() {
             self.probed.insert(name.to_owned());
         }
-        let role = self.role(fields, &container);
+        let role = self.role(fields, name)?;
         let hooks = fields.remove("lifecycle").unwrap_or_default();
         let sleep = hooks.get("preStop").and_then(|hook| hook.get("sleep"));
         for hook in ["postStart", "preStop"] {
@@ -116,82 +106,28 @@ impl Stage<'_> {
         fields.extend(sleep.map(|sleep| ("lifecycle".to_owned(), json!({"preStop": {"sleep": sleep}}))));
         fields.retain(|key, _| !matches!(key.as_str(), "args" | "env" | "envFrom" | "workingDir"));
         fields.insert("command".to_owned(), json!([self.programs.own, "stand-in", json!(role).to_string()]));
+        Ok(())
     }
 
-    /// Checks that a container can open its port. Returns a free port if only root can open this one.
-    fn check_port(&mut self, port: u16, name: &str) -> Option<u16> {
-        if let Some((other, _)) = self.ports.get(&port) {
-            let what = format!("{other} and {name} both use port {port}, but a Pod's containers share the ports");
-            self.errors.push(what);
-            return None;
+    /// Returns the role of a stand-in, whose probes all ask one free port of this machine.
+    fn role(&mut self, fields: &mut Fields, name: &str) -> std::io::Result<Role> {
+        let mut role = Role::default();
+        if self.probed.contains(name) {
+            let listener = example::open_free_port()?;
+            role.port = Some(listener.local_addr()?.port());
+            self.ports.push(listener);
         }
-        match self.reserve_port(port, name) {
-            Ok(_) => None,
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                let other = self.reserve_port(0, name).ok()?;
-                self.notes.push(format!("port {port} of {name} is port {other} here, because port {port} needs root"));
-                Some(other)
-            }
-            Err(error) => {
-                let why = error_chain(&error);
-                self.errors.push(format!("port {port} of {name} cannot be opened here ({why}); free this port"));
-                None
+        for field in ["startupProbe", "readinessProbe"] {
+            if let Some(own) = fields.get_mut(field).and_then(Value::as_object_mut) {
+                own.retain(|key, _| !matches!(key.as_str(), "exec" | "httpGet" | "grpc" | "tcpSocket"));
+                own.insert("httpGet".to_owned(), json!({"path": "/", "port": role.port}));
             }
         }
-    }
-
-    /// Opens `port`, or any free port if `port` is 0. The port stays open until all ports are known. Returns the
-    /// number of the open port.
-    fn reserve_port(&mut self, port: u16, name: &str) -> std::io::Result<u16> {
-        let listener = match port {
-            0 => example::open_free_port()?,
-            port => TcpListener::bind((Ipv4Addr::LOCALHOST, port))?,
-        };
-        let port = listener.local_addr()?.port();
-        self.ports.insert(port, (name.to_owned(), listener));
-        Ok(port)
-    }
-
-    /// Returns the role of a stand-in. Replaces the probes that the stand-in cannot answer.
-    fn role(&mut self, fields: &mut Fields, container: &Container) -> Role {
-        let name = &container.name;
-        let (mut ports, mut http) = (all_ports(fields, container), BTreeSet::new());
-        let probes = [("startupProbe", &container.startup_probe), ("readinessProbe", &container.readiness_probe)];
-        for (field, probe) in probes {
-            let (Some(probe), Some(own)) = (probe, fields.get_mut(field).and_then(Value::as_object_mut)) else {
-                continue;
-            };
-            let mut port = container.probe_port(probe);
-            let unknown = match &probe.handler {
-                Handler::Exec(_) => {
-                    port = self.reserve_port(0, name).ok();
-                    None
-                }
-                Handler::HttpGet(get)
-                    if !get.is_http2() && get.scheme.as_deref().is_none_or(|scheme| scheme == "HTTP") =>
-                {
-                    own["httpGet"]["host"] = Value::Null;
-                    http.extend(port);
-                    continue;
-                }
-                Handler::HttpGet(get) => Some(if get.is_http2() { "HTTP/2" } else { "HTTPS" }),
-                Handler::Grpc(_) => Some("gRPC"),
-                Handler::TcpSocket(_) => None,
-            };
-            let why =
-                |kind| format!("the {field} of {name} is a TCP probe here, because stand-ins do not support {kind}");
-            self.notes.extend(unknown.map(why));
-            own.retain(|key, _| !matches!(key.as_str(), "exec" | "httpGet" | "grpc" | "tcpSocket"));
-            own.insert("tcpSocket".to_owned(), json!({"port": port}));
-            ports.extend(port);
-        }
-        let ports = ports.difference(&http).copied().collect();
-        let role = Role { ports, http: http.into_iter().collect(), ..Role::default() };
-        self.add_times(role, name, container.probes().next().is_some())
+        Ok(self.add_times(role, name))
     }
 
     /// Sets a role's times. `--ready` and `--break` determine Ready and the crash; the order determines the exit.
-    fn add_times(&self, mut role: Role, name: &str, has_probe: bool) -> Role {
+    fn add_times(&self, mut role: Role, name: &str) -> Role {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let given = self.args.ready.iter().rfind(|(ready, _)| ready == name).map(|(_, delay)| *delay);
         let example = example::READY.iter().find(|(ready, _)| self.planned.title == example::TITLE && *ready == name);
@@ -200,14 +136,13 @@ impl Stage<'_> {
         for fault in self.args.faults.iter().filter(|fault| fault.container == *name) {
             match fault.kind {
                 FaultKind::Never => role.ready_ms = None,
-                FaultKind::Slow(delay) => role.ready_ms = Some(ms(delay)),
-                FaultKind::Crash(delay) => role.crash = Some((ms(delay), fault.text.clone())),
+                FaultKind::Crash(delay) => role.crash_ms = Some(ms(delay)),
                 FaultKind::Kill(_) => {}
             }
         }
         role.exit_ms = required_end(&self.planned.plan, name).map(|_| EXIT_DELAY_MS);
         // Without probes, a container is Ready once it runs.
-        if !has_probe && role.exit_ms.is_none() {
+        if role.port.is_none() && role.exit_ms.is_none() {
             role.ready_ms = Some(0);
         }
         role
@@ -228,28 +163,4 @@ fn mode_note(planned: &ContainerPlan) -> Option<String> {
         Mode::Entrypoint | Mode::None => return None,
     };
     Some(format!("{} {how}", planned.name))
-}
-
-/// Replaces a port number in all ports and probes.
-fn move_port(value: &mut Value, from: u16, to: u16) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                match (key == "port" || key == "containerPort") && *value == json!(from) {
-                    true => *value = json!(to),
-                    false => move_port(value, from, to),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| move_port(item, from, to)),
-        _ => {}
-    }
-}
-
-/// Returns the TCP ports that a container declares or that its probes use.
-fn all_ports(fields: &Fields, container: &Container) -> BTreeSet<u16> {
-    let ports = fields.get("ports").and_then(Value::as_array).into_iter().flatten();
-    let tcp = ports.filter(|port| port.get("protocol").and_then(Value::as_str).is_none_or(|kind| kind == "TCP"));
-    let declared = tcp.filter_map(|port| u16::try_from(port.get("containerPort")?.as_u64()?).ok());
-    declared.chain(container.probes().filter_map(|probe| container.probe_port(probe))).collect()
 }

@@ -1,4 +1,4 @@
-//! `kubectl podgate stand-in`: plays a container. The stand-in opens ports, answers probes, and exits as its role says.
+//! `kubectl podgate stand-in`: plays a container. The stand-in answers probes, and exits as its role says.
 
 use super::now_ms;
 use crate::output::fail;
@@ -21,14 +21,12 @@ pub(super) struct Role {
     /// Command of podgate that this process runs instead: a gate, a hook or the sidecar. Like a stand-in, the command
     /// ends with the process that started it.
     pub(super) command: Vec<String>,
-    /// Ports on which the stand-in answers HTTP requests: 503 until Ready, then 200.
-    pub(super) http: Vec<u16>,
-    /// Ports that the stand-in opens once Ready.
-    pub(super) ports: Vec<u16>,
+    /// Port on which the stand-in answers HTTP requests: 503 until Ready, then 200.
+    pub(super) port: Option<u16>,
     /// Time until Ready; `None` for never.
     pub(super) ready_ms: Option<u64>,
-    /// Time until the stand-in exits with [`CRASH_CODE`], and the value of `--break` that requests this exit.
-    pub(super) crash: Option<(u64, String)>,
+    /// Time until the stand-in exits with [`CRASH_CODE`].
+    pub(super) crash_ms: Option<u64>,
     /// Time between Ready and the stand-in's exit with 0.
     pub(super) exit_ms: Option<u64>,
 }
@@ -79,24 +77,19 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
         return Exit::CannotExecute.into();
     }
     write_event("started");
-    if let Some((ms, fault)) = role.crash {
+    if role.crash_ms.is_some() {
         std::thread::spawn(move || {
-            sleep(Some(ms));
-            crash(CRASH_CODE, &format!("exiting with 1 (--break {fault})"));
+            sleep(role.crash_ms);
+            crash(CRASH_CODE, "exiting with 1 (--break)");
         });
     }
     let is_ready = Arc::new(AtomicBool::new(false));
-    for port in &role.http {
-        listen(*port, &is_ready, true);
-    }
+    role.port.into_iter().for_each(|port| listen(port, &is_ready));
     sleep(role.ready_ms);
     // Write the event before a probe can succeed. Otherwise a container that waits for this one could start before the
     // event.
     write_event("ready");
     is_ready.store(true, Ordering::SeqCst);
-    for port in &role.ports {
-        listen(*port, &is_ready, false);
-    }
     sleep(role.exit_ms);
     ExitCode::SUCCESS
 }
@@ -114,7 +107,7 @@ fn crash(code: u8, message: &str) -> ! {
 }
 
 /// Listens on a local port in a thread of its own.
-fn listen(port: u16, is_ready: &Arc<AtomicBool>, is_http: bool) {
+fn listen(port: u16, is_ready: &Arc<AtomicBool>) {
     let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Ok(listener) => listener,
         Err(error) => crash(PORT_CODE, &format!("port {port}: {error}")),
@@ -122,9 +115,7 @@ fn listen(port: u16, is_ready: &Arc<AtomicBool>, is_http: bool) {
     let is_ready = Arc::clone(is_ready);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            if is_http {
-                let _ = answer(stream, is_ready.load(Ordering::SeqCst));
-            }
+            let _ = answer(stream, is_ready.load(Ordering::SeqCst));
         }
     });
 }
