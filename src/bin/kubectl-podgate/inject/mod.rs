@@ -100,6 +100,10 @@ fn run(
         (_, _, true) => Ok(()),
         _ => output::print(&output::joined_stream(&changed)),
     }?;
+    if args.diff && any && !args.quiet {
+        let page = format!("{}/blob/main/docs/injected.md", release::REPOSITORY);
+        print_stderr(Level::Note, &format!("{page} explains each line that inject adds"));
+    }
     if args.quiet || args.check || args.diff {
         return Ok(code);
     }
