@@ -54,7 +54,7 @@ pub fn resolve_state(evidence: &Evidence) -> State {
     if gate_closed || !started {
         return State::Waiting;
     }
-    // The agent reports earlier than the kubelet that the probes pass, but the agent never withdraws its report. Once
+    // The agent reports earlier than the kubelet that the probes pass. Only a wrapped probe withdraws its report. Once
     // the kubelet has reported "ready" too, the kubelet's later "not ready" takes precedence over the agent's report.
     let inside =
         exec.map(|e| e.kubelet.current.unwrap_or(e.reported_passed) || e.reported_passed && !e.kubelet.was_ready);

@@ -35,8 +35,8 @@ words! {
     }
 }
 
-/// Decides whether a preStop hook waits. `pod_stops` is true if an earlier call found that the whole pod stops.
-/// `waited` is the time since the hook started.
+/// Decides whether a preStop hook waits. `pod_stops` is true if the whole pod stops ([`is_pod_stopping`]). `waited` is the
+/// time since the hook started.
 pub fn decide(view: &PodView, conditions: &[WaitCondition], pod_stops: bool, waited: Duration) -> Decision {
     let mut remaining = Vec::new();
     for until in conditions {
@@ -50,7 +50,7 @@ pub fn decide(view: &PodView, conditions: &[WaitCondition], pod_stops: bool, wai
     if remaining.is_empty() {
         return Decision::Release(ReleaseReason::AllGone);
     }
-    if pod_stops || is_pod_stopping(view, conditions) {
+    if pod_stops {
         return Decision::Wait(remaining);
     }
     if waited >= STOP_SIGN_TIMEOUT { Decision::Release(ReleaseReason::OnlyThisContainer) } else { Decision::Undecided }

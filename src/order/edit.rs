@@ -122,9 +122,7 @@ pub enum EditError {
     #[error("cannot edit {0}: it does not exist or has another type")]
     Mismatch(Place),
     /// The sum of all changes is too large.
-    #[error(
-        "podgate would add more than {JSON_MAX} bytes; shorten the probes, hooks, commands and variables in the Pod"
-    )]
+    #[error("podgate would add more than {JSON_MAX} bytes")]
     TooLarge,
 }
 

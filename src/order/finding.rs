@@ -93,9 +93,11 @@ impl From<EditError> for Vec<Finding> {
     fn from(error: EditError) -> Vec<Finding> {
         let (rule, at, fix) = match &error {
             EditError::Mismatch(at) => ("wrong-type", at.clone(), "write the field as the Pod API defines it"),
-            EditError::TooLarge => {
-                ("template-too-large", Place::root().to("spec"), "shorten the Pod's commands and lists")
-            }
+            EditError::TooLarge => (
+                "template-too-large",
+                Place::root().to("spec"),
+                "shorten the probes, hooks, commands and variables in the Pod",
+            ),
         };
         vec![Finding::error(rule, at, error.to_string()).fix(fix)]
     }

@@ -58,7 +58,7 @@ pub(crate) struct RunArgs {
     /// Read the agents' reports from this volume
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Read the Pod's annotations from this downward-API volume
+    /// Read the kubelet's annotation `config.seen` from this downward-API volume
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
     /// Install this agent; default: the one next to this program

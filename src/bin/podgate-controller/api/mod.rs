@@ -215,7 +215,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
                 api = Some(connected);
                 shared.metrics.record_patch("ok");
                 if is_release {
-                    info!("patched the Pod, so that the kubelet creates the released containers");
+                    info!("patched the Pod, so that the kubelet syncs it");
                 }
                 shared.on_success("patch");
                 pause = backoff();

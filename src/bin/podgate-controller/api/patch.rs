@@ -16,7 +16,7 @@ pub(super) fn merge_patch(known: &Annotations, desired: &Annotations) -> Option<
     (!patch.is_empty() && !desired.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Returns true if a patch releases a held container: such a patch makes the kubelet try again to create the container.
+/// Returns true if a patch makes the kubelet sync the Pod: to create a held container, or to repeat a lost probe.
 pub(super) fn is_release_patch(patch: &Value) -> bool {
     patch.get(names::SANDBOX_RELEASES).and_then(Value::as_str).is_some_and(|releases| !releases.ends_with(".0"))
 }

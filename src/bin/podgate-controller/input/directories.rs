@@ -100,8 +100,7 @@ impl Directories {
     }
 
     fn prepare(&mut self, path: PathBuf, report_size: usize) {
-        let made = if path.parent() == Some(&self.root) { make_directory(&path, report_size) } else { Ok(()) };
-        if let Err(error) = made.and_then(|()| self.watch(&path)) {
+        if let Err(error) = make_directory(&path, report_size).and_then(|()| self.watch(&path)) {
             if !std::mem::replace(&mut self.has_warned, true) {
                 warn!(%error, path = %path.display(), "cannot create or watch a directory; polling every 100 ms instead");
             }

@@ -70,7 +70,8 @@ impl Publisher {
     }
 
     /// Publishes the Pod's annotations in the API. Respects the rate limit of each container and the admission policy.
-    /// A patch with a new number of releases triggers a Pod sync, in which the kubelet creates the released container.
+    /// A patch with a new number of releases triggers a Pod sync, in which the kubelet creates a released container or
+    /// repeats a lost probe.
     pub(crate) fn publish_to_api(&mut self, pod: &PodModel) {
         let (Some(api), Some(snapshot)) = (&self.api, &pod.published) else { return };
         let limited = self.api_limiter.limit(snapshot, now());

@@ -33,8 +33,8 @@ impl Controller {
             return;
         }
         self.idling.api_wait_until = None;
-        let with_exec_probe = || self.pod.tracks.iter().filter(|track| track.spec.uses_kubelet_ready());
-        if with_exec_probe().next().is_none() {
+        let known_by_kubelet = || self.pod.tracks.iter().filter(|track| track.spec.uses_kubelet_ready());
+        if known_by_kubelet().next().is_none() {
             return;
         }
         let seen = self.config_seen();
@@ -42,7 +42,7 @@ impl Controller {
             debug!("no kubernetes.io/config.seen in the downward-API volume: the kubelet's ready status is ignored");
         }
         let resumed_at = self.pod.epoch.is_resumed.then(now);
-        for track in with_exec_probe() {
+        for track in known_by_kubelet() {
             if let Some(status) = &track.kubelet_status {
                 let has_startup = track.spec.startup_probe.is_some();
                 let filter = self.ready_filters.entry(track.spec.name.clone());

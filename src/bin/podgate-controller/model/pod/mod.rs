@@ -51,7 +51,7 @@ pub(crate) struct PodModel {
     is_deleting: bool,
     pub(crate) tracks: Vec<ContainerTrack>,
     pub(crate) published: Option<Snapshot>,
-    /// Number of patches so far that release held containers.
+    /// Number of patches so far that release held containers or make the kubelet repeat a probe.
     releases: u64,
 }
 
@@ -119,8 +119,9 @@ impl PodModel {
             let is_final = status.stuck_reason.as_deref() == Some(REASON_ENDED);
             let ended = status.termination.as_ref().filter(|_| is_first && is_from_earlier_sandbox && !is_final);
             ended.into_iter().for_each(|(id, _)| track.ignore_end_of(id));
-            // After an idle time, the agent's report may be old. A "not ready" of the kubelet counts at once.
-            if was_stale && !status.is_ready {
+            // After an idle time, the agent's report may be old. A "not ready" of the kubelet counts at once. A wrapped
+            // probe reports each result itself.
+            if was_stale && !status.is_ready && track.spec.uses_kubelet_ready() {
                 track.answers.kubelet = KubeletReady { current: Some(false), was_ready: track.answers.was_ready };
             }
             track.on_kubelet_status(status, now);

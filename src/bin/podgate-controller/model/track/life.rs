@@ -1,5 +1,6 @@
 //! The life of a container's current incarnation. No I/O.
 
+use podgate::core::container::Mode;
 use std::time::{Duration, Instant};
 
 /// Time after the opening of a gate in which a released tether does not count as the container's end. Some programs
@@ -33,11 +34,10 @@ pub(super) const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Life {
     pub(super) phase: Phase,
-    /// True if the container has a gate, whose tickets identify the incarnations.
-    pub(super) has_gate: bool,
-    /// True if the container has a hook that reports each start, so a status of the kubelet is never the first sign of
-    /// an incarnation. The status can be so late that the incarnation which it shows has already ended.
-    pub(super) has_hook: bool,
+    /// Mode of the container. The tickets of a gate identify the incarnations. A hook reports each start. In both cases,
+    /// a status of the kubelet is never the first sign of an incarnation: it can be so late that the incarnation which
+    /// it shows has already ended.
+    pub(super) mode: Mode,
     /// Id of the container that the kubelet shows running, and the time since which it has been shown in this phase.
     shown: Option<(String, Instant)>,
     /// Container id of an earlier incarnation, whose end is ignored.
@@ -136,7 +136,8 @@ impl Life {
             }
             _ => {}
         }
-        let reports_start = self.has_gate || self.has_hook;
+        let has_gate = self.mode == Mode::Entrypoint;
+        let begins_with_report = has_gate || self.mode == Mode::PostStart;
         match (&mut self.phase, event) {
             // The end may be that of the gate with this ticket. If it is not, the kubelet shows another id running.
             (Phase::Ended(end), Event::Ticket { may_have_ended: true, .. }) if !end.by_agent => Effect::Nothing,
@@ -147,7 +148,7 @@ impl Life {
 
             (Phase::Free | Phase::Untethered, Event::TetherHeld) => self.enter(Phase::Held, now),
             // The next incarnation of a container with a gate starts with a new ticket. A hook has only the tether.
-            (Phase::Ended(_), Event::TetherHeld) if !self.has_gate => self.restart(Phase::Held, before, now),
+            (Phase::Ended(_), Event::TetherHeld) if !has_gate => self.restart(Phase::Held, before, now),
 
             (Phase::Held, Event::GateClosed | Event::RunsWithoutTether | Event::TetherDropped)
                 if self.shown_end.is_some() =>
@@ -199,15 +200,17 @@ impl Life {
             }
             // Only a report starts the next incarnation, so the end belongs to an earlier one. Usually the new report
             // has already cleared the end.
-            (Phase::Ended(end), Event::KubeletRunning(id)) if reports_start && !end.by_agent && !end.may_be(&id) => {
+            (Phase::Ended(end), Event::KubeletRunning(id))
+                if begins_with_report && !end.by_agent && !end.may_be(&id) =>
+            {
                 self.enter(Phase::Free, now)
             }
-            (Phase::Ended(_), Event::KubeletRunning(_)) if !reports_start => {
+            (Phase::Ended(_), Event::KubeletRunning(_)) if !begins_with_report => {
                 self.enter(Phase::Free, now);
                 Effect::Restarted
             }
             (_, Event::KubeletRunning(id))
-                if !reports_start
+                if !begins_with_report
                     && before.is_some_and(|old| old != id && self.superseded_id.as_ref() != Some(&old)) =>
             {
                 Effect::Restarted

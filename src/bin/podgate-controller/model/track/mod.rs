@@ -110,8 +110,7 @@ impl ContainerTrack {
 
     /// Applies an event to the container's life, and forgets the evidence that no longer counts.
     fn apply(&mut self, event: Event, now: Instant) -> Effect {
-        (self.life.has_gate, self.life.has_hook) =
-            (self.spec.mode == Mode::Entrypoint, self.spec.mode == Mode::PostStart);
+        self.life.mode = self.spec.mode;
         let effect = self.life.apply(event, now);
         match effect {
             Effect::Nothing => return effect,

@@ -41,6 +41,18 @@ fn failing_probe_withdraws_its_pass() {
     }
 }
 
+/// The kubelet shows "not ready" when the sidecar wakes. The probe itself reports each result, so this is not the last word.
+#[test]
+fn wrapped_probe_decides_after_an_idle_time() {
+    let list = WRAPPED.replace(r#""name":"db","#, r#""name":"db","reportsStart":true,"#);
+    let mut pod = new_pod(false, &list);
+    pod.receive_report("db", Some(probe(1, true)));
+    assert_eq!(pod.state_of("db"), State::Ready);
+    pod.is_pod_stale = true;
+    pod.receive_status("db", running("d1", false));
+    assert_eq!(pod.state_of("db"), State::Ready);
+}
+
 #[test]
 fn lost_first_run_of_a_wrapped_probe_is_repeated_once() {
     let list = WRAPPED.replace(r#""name":"db","#, r#""name":"db","reportsStart":true,"#);

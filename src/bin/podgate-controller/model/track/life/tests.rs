@@ -20,6 +20,10 @@ fn name(phase: &Phase) -> String {
     }
 }
 
+fn mode(has_gate: bool) -> Mode {
+    if has_gate { Mode::Entrypoint } else { Mode::None }
+}
+
 fn ticket(is_first: bool, may_have_ended: bool) -> Event {
     Event::Ticket { is_first, may_have_ended }
 }
@@ -54,7 +58,7 @@ fn table() {
         for (phase, expected) in phases.into_iter().zip(results) {
             let before = name(&phase);
             let (shown, superseded_id) = (Some(("c1".to_owned(), now())), Some("c0".to_owned()));
-            let mut life = Life { phase, has_gate, shown, superseded_id, ..Life::default() };
+            let mut life = Life { phase, mode: mode(has_gate), shown, superseded_id, ..Life::default() };
             let effect = life.apply(event.clone(), now());
             let after = name(&life.phase);
             let found = if after == before { "-" } else { &after };
@@ -82,7 +86,7 @@ fn ends_are_matched_by_id_and_code() {
         (ended(Some("c1"), Some(1), false), true, ticket(true, true), "c1 1 by kubelet"),
         (ended(Some("c1"), Some(1), false), true, ticket(false, true), "c1 1 by kubelet"),
     ] {
-        let mut life = Life { phase, has_gate, ..Life::default() };
+        let mut life = Life { phase, mode: mode(has_gate), ..Life::default() };
         life.apply(event.clone(), now());
         assert_eq!(name(&life.phase), expected, "{event:?}");
     }
@@ -107,7 +111,7 @@ fn end_of_an_earlier_incarnation_is_ignored() {
 #[test]
 fn end_counts_only_if_the_tether_is_free() {
     for drop in [Event::GateClosed, Event::RunsWithoutTether, Event::TetherDropped] {
-        let mut life = Life { phase: Phase::Held, has_gate: true, ..Life::default() };
+        let mut life = Life { phase: Phase::Held, mode: Mode::Entrypoint, ..Life::default() };
         life.apply(Event::KubeletRunning("c1".to_owned()), now());
         assert_eq!(life.apply(Event::KubeletEnded("c1".to_owned(), 7), now()), Effect::Nothing);
         assert_eq!(life.apply(drop, now()), Effect::Ended);
