@@ -121,6 +121,13 @@ fn options_reach_the_sidecar() {
 }
 
 #[test]
+fn second_injection_keeps_the_target_of_the_states() {
+    let without = run(&["inject", "-q", "-", "--publish", "none"], POD).out;
+    assert_eq!(run(&["inject", "-q", "-"], &without).out, without);
+    assert_eq!(run(&["inject", "-q", "-", "--publish", "api"], &without).out, run(&["inject", "-q", "-"], POD).out);
+}
+
+#[test]
 fn inject_reads_an_openkruise_order() {
     let text =
         POD.replace("    podgate.io/order: db, api\n", "    apps.kruise.io/container-launch-priority: Ordered\n");

@@ -76,9 +76,9 @@ pub(crate) struct Inject {
     /// Set the log, metrics and probes of the sidecar, separated by commas, such as log=debug,metrics=9090
     #[arg(long, value_name = "SETTINGS", value_parser = sidecar_settings::parse)]
     pub(crate) sidecar: Option<SidecarSettings>,
-    /// Publish states as annotations of the Pod (api), or add no token (none); podgate.io/publish overrides this
-    #[arg(long, value_name = "WHERE", default_value = "api")]
-    pub(crate) publish: Publish,
+    /// Publish states as annotations (api; the default of a first injection), or add no token (none)
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) publish: Option<Publish>,
     /// Convert the order of this tool: kruise
     #[arg(long, value_name = "TOOL", value_parser = ["kruise"], hide_possible_values = true)]
     pub(crate) from: Option<String>,

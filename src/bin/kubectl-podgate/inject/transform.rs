@@ -14,7 +14,8 @@ use serde_json::Value;
 pub(super) enum Action {
     Inject {
         options: Box<Options>,
-        publish: Publish,
+        /// Target of Pods without `podgate.io/publish`; `None` for that of the last injection.
+        publish: Option<Publish>,
         /// True if `options` has an image that the user has passed.
         sets_image: bool,
         /// True if the user has passed `--from kruise`.
@@ -127,7 +128,7 @@ fn template_edits(
         _ if !inject::is_requested(template) && !is_injected => return None,
         _ => Injected::unchanged(template),
     };
-    let mut known = KnownFacts { publish: Some(*publish), ..KnownFacts::default() };
+    let mut known = KnownFacts { publish: *publish, ..KnownFacts::default() };
     let Injected { mut value, mut edits, mut findings, .. } = before;
     if let Some(images) = images {
         let resolved = match inject::strip(template) {
