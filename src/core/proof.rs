@@ -29,7 +29,8 @@ impl Container {
     /// no wrapped probe reports each result. The sidecar then needs the annotation that shows a restart of the kubelet.
     pub fn uses_kubelet_ready(&self) -> bool {
         let has_gate_or_hook = matches!(self.mode, Mode::Entrypoint | Mode::PostStart);
-        self.probes().any(Probe::is_exec) && (has_gate_or_hook || self.needs_status(WantedState::Ready))
+        let is_unwrapped = has_gate_or_hook && !self.reports_start || self.needs_status(WantedState::Ready);
+        self.probes().any(Probe::is_exec) && is_unwrapped
     }
 
     /// Returns true if only the kubelet's status proves that this container has restarted.

@@ -1,6 +1,7 @@
 //! Tests of `podgate probe`, which wraps the command of an exec readinessProbe.
 
 use crate::support::{Agent, Scene, wait_until};
+use podgate::core::report::{GateState, Report};
 use podgate::core::state::State;
 use rustix::process::Signal;
 use std::fs;
@@ -60,6 +61,32 @@ fn probe_waits_until_its_command_passes_and_reports_that() {
     assert!(waiting.is_running());
     waiting.signal(Signal::KILL);
     waiting.wait();
+}
+
+/// A gate that has become the command cannot report any more. The probe adds its result to the gate's report.
+#[test]
+fn probe_keeps_the_report_of_a_gate() {
+    let mut scene = Scene::with_sidecar();
+    let (agent, file) = probe(&scene, &[]);
+    fs::write(&file, "").unwrap();
+    let waiting = agent.spawn();
+    wait_until("the probe reports", || scene.report().is_some_and(|report| report.check_passed));
+    scene.set_state("db", State::Ready);
+    waiting.wait().assert_released();
+
+    let process = scene.report().unwrap().process;
+    let gate = |gate| Report { gate: Some(gate), ticket: Some("t1".to_owned()), process, ..scene.report().unwrap() };
+    let write = |report: &Report| fs::write(scene.self_directory.join("report"), report.to_text()).unwrap();
+    write(&gate(GateState::Waiting));
+    let run = probe(&scene, &[]).0.run();
+    assert_eq!((run.code, run.stderr.contains("the gate has not opened")), (69, true), "{run:?}");
+    let opened = Report { check_passed: false, opened_at: Some(1), ..gate(GateState::Opened) };
+    write(&opened);
+    assert_eq!(probe(&scene, &[]).0.run().code, 0);
+    assert_eq!(scene.report().unwrap(), Report { check_passed: true, ..opened.clone() });
+    fs::remove_file(&file).unwrap();
+    assert_eq!(probe(&scene, &[]).0.run().code, 69);
+    assert_eq!(scene.report().unwrap(), Report { check_fails: true, ..opened });
 }
 
 #[test]

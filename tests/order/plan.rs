@@ -195,6 +195,26 @@ fn hooked_container_makes_its_dependencies_use_hooks() {
     assert_eq!(plan.get("db").unwrap().mode_reason, "web, which comes later, is in post-start mode");
 }
 
+/// The gate of `db` becomes the command, and the kubelet's own probe reports, so the database remains process 1.
+#[test]
+fn gate_that_waits_for_nothing_is_no_parent_for_an_exec_probe() {
+    let stop = [("podgate.io/order", "db, api"), ("podgate.io/stop-order", "reverse")];
+    let mut template = template(&["db", "api"], &stop);
+    for own in template["spec"]["containers"].as_array_mut().unwrap() {
+        own["readinessProbe"] = json!({"exec": {"command": ["pg_isready"]}});
+    }
+    let is_wrapped = |plan: &Plan, name: &str| {
+        let planned = plan.get(name).unwrap();
+        (planned.gate().unwrap().needs_parent, planned.wrapped_probe.is_some())
+    };
+    assert_eq!(is_wrapped(&plan_of(&template), "db"), (false, true));
+    let mut waits = template.clone();
+    waits["metadata"]["annotations"]["check.podgate.io/db"] = json!("tcp://db.example:1");
+    assert_eq!(is_wrapped(&plan_of(&waits), "db"), (true, false), "after a wait, the kubelet's next run is late");
+    template["spec"]["shareProcessNamespace"] = json!(true);
+    assert_eq!(is_wrapped(&plan_of(&template), "db"), (true, false));
+}
+
 #[test]
 fn hook_before_gates_only_reports_the_start() {
     let hook = [("podgate.io/order", "db, api"), ("mode.podgate.io/db", "post-start")];

@@ -26,10 +26,16 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let process = process::identify(1);
     let state = |view: &PodView| view.snapshot()?.states.get(&args.container).copied();
     let is_ready = |view: &PodView| state(view) == Some(State::Ready);
+    let is_of_this_run = |report: &Report| report.is_from_sandbox(&sources.sandbox) && report.process == process;
+    let found = read_report(&args.self_dir).ok().filter(is_of_this_run);
+    // A gate that has become this container's command cannot report any more, so the probe adds its result.
+    let gate = found.clone().filter(|report| report.ticket.is_some());
+    if gate.as_ref().is_some_and(|report| !report.has_gate_opened()) {
+        return Err(Failure::new(Exit::NeverMet, "the gate has not opened"));
+    }
     // If the probe has passed before in this run of the container, the kubelet may show the container as ready. The
     // kubelet and the sidecar must then learn of a failure at once.
-    let has_passed = |report: &Report| report.process == process && (report.check_passed || report.check_fails);
-    let before = read_report(&args.self_dir).ok().filter(has_passed);
+    let before = found.filter(|report| report.check_passed || report.check_fails);
     let view = sources.view();
     // Without a sidecar, no container waits for this container's report.
     let is_alone = view.snapshot().is_none();
@@ -52,7 +58,8 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let deadline = since + args.limit + args.times.passing_for;
     let start = since.checked_sub(process.map_or(Duration::ZERO, process::age)).unwrap_or(since);
     let mut checks = Checks::new([check], args.check_timeout, since).in_sequence(&args.times, start);
-    let report = Report { started: true, process, ..new_report(sources.sandbox.clone(), &[]) };
+    let own = || Report { started: true, process, ..new_report(sources.sandbox.clone(), &[]) };
+    let report = gate.map_or_else(own, |report| Report { check_fails: false, ..report });
     let mut reporter = Reporter::new(args.self_dir, Some(args.container.clone()), report);
     let mut watch = sources.watch();
     let mut answer_due = None;

@@ -210,18 +210,35 @@ impl Planner<'_> {
         let is_waited_for = self.graph.waiters_with_needs(name).next().is_some();
         self.graph.waiters_with_needs(name).any(|(_, need)| need.until.want.is_exit())
             || !self.sidecars.is_empty()
-            || is_waited_for && self.has_inside_probe(own)
+            || is_waited_for && self.has_inside_probe(own) && !self.may_wrap(own)
+    }
+
+    /// Returns true if the kubelet's own run of the exec readinessProbe can report for a gate, so that the gate need not
+    /// remain the command's parent. The gate must open at once: after a wait, the kubelet's next run is late.
+    fn may_wrap(&self, own: &ContainerRef<'_>) -> bool {
+        let opens_at_once = self.graph.needs(own.name).is_empty() && !self.declared.checks.contains_key(own.name);
+        // In a shared process namespace, the probe cannot tell the gate's report from that of an earlier run.
+        opens_at_once && !shares_processes(self.spec.value) && self.exec_probe(own).is_some()
+    }
+
+    /// Returns the exec readinessProbe of a container that no check replaces.
+    fn exec_probe(&self, own: &ContainerRef<'_>) -> Option<Probe> {
+        let has_check = modes::ready_check(self.declared, self.graph, own.name).is_some();
+        own.probe("readinessProbe")
+            .filter(|probe| !has_check && matches!(&probe.handler, Handler::Exec(exec) if !exec.command.is_empty()))
     }
 
     /// Returns the exec readinessProbe of a container, if another container waits until this one is Ready. Returns
     /// `None` in modes in which a gate or hook runs the probe's command itself.
     fn wrapped_probe(&self, own: &ContainerRef<'_>, mode: &PlannedMode) -> Option<Probe> {
         let mut wanted = self.graph.waiters_with_needs(own.name);
-        let is_wrapped = matches!(mode, PlannedMode::None | PlannedMode::Hold)
-            && wanted.any(|(_, need)| need.until.want == WantedState::Ready)
-            && modes::ready_check(self.declared, self.graph, own.name).is_none();
-        own.probe("readinessProbe")
-            .filter(|probe| is_wrapped && matches!(&probe.handler, Handler::Exec(exec) if !exec.command.is_empty()))
+        let runs_itself = match mode {
+            PlannedMode::None | PlannedMode::Hold => false,
+            PlannedMode::Gate(gate) => gate.needs_parent,
+            PlannedMode::Hook => true,
+        };
+        let is_wrapped = !runs_itself && wanted.any(|(_, need)| need.until.want == WantedState::Ready);
+        self.exec_probe(own).filter(|_| is_wrapped)
     }
 
     /// Returns true if only the agent inside the container can check that the container is Ready.

@@ -12,7 +12,8 @@ fn decide_at(waited: Duration, pod_stops: bool, change: impl FnOnce(&mut Snapsho
     snapshot.stage = Stage::Started;
     change(&mut snapshot);
     let view = PodView::Snapshot(snapshot, Source::Board);
-    decide(&view, &["api=Exited".parse().unwrap()], pod_stops, waited)
+    let until = ["api=Exited".parse().unwrap()];
+    decide(&view, &until, pod_stops || is_pod_stopping(&view, &until), waited)
 }
 
 #[test]

@@ -118,9 +118,9 @@ impl Life {
         if let Phase::Ended(end) = &self.phase { Some(end) } else { None }
     }
 
-    /// Returns the time since which the kubelet shows a container running whose tether is free.
+    /// Returns the time since which the kubelet shows the container running in this phase.
     pub(super) fn shown_since(&self) -> Option<Instant> {
-        self.shown.as_ref().filter(|_| self.phase == Phase::Free).map(|(_, since)| *since)
+        self.shown.as_ref().map(|(_, since)| *since)
     }
 
     /// Applies an event. The table at [`Life`] has a row for each event.

@@ -177,8 +177,11 @@ impl ContainerTrack {
     /// whole `periodSeconds`. `None` if the probe has run, or is not wrapped.
     pub(super) fn lost_probe_due(&self) -> Option<Instant> {
         let is_wrapped = self.spec.reports_start && self.spec.readiness_probe.as_ref().is_some_and(Probe::is_exec);
-        let has_run = self.raw_report.as_ref().is_some_and(|report| report.process.is_some());
-        let may_be_lost = is_wrapped && !has_run && self.spec.startup_probe.is_none();
+        // The report of a gate names the process too, so only a result shows that the probe has run.
+        let has_run = self.raw_report.as_ref().is_some_and(|report| {
+            report.check_passed || report.check_fails || report.ticket.is_none() && report.process.is_some()
+        });
+        let may_be_lost = is_wrapped && !has_run && self.spec.startup_probe.is_none() && !self.has_ended();
         let since = self.life.shown_since().filter(|_| may_be_lost && self.repeated_probe_of != self.running_id());
         since.map(|since| since + LOST_PROBE_AFTER)
     }

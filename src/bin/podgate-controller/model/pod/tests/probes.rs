@@ -53,14 +53,40 @@ fn wrapped_probe_decides_after_an_idle_time() {
     assert_eq!(pod.state_of("db"), State::Ready);
 }
 
+/// The gate has become the command, so the probe adds its results to the gate's report.
+#[test]
+fn wrapped_probe_reports_for_a_gate() {
+    let mut pod =
+        new_pod(false, &WRAPPED.replace(r#""name":"db","#, r#""name":"db","mode":"entrypoint","reportsStart":true,"#));
+    let report = |check_passed, check_fails| Report { check_passed, check_fails, ..opened("t1") };
+    for (passed, fails, state) in [
+        (false, false, State::Started),
+        (true, false, State::Ready),
+        (false, true, State::NotReady),
+        (true, false, State::Ready),
+    ] {
+        pod.receive_report("db", Some(report(passed, fails)));
+        assert_eq!(pod.state_of("db"), state);
+    }
+}
+
 #[test]
 fn lost_first_run_of_a_wrapped_probe_is_repeated_once() {
     let list = WRAPPED.replace(r#""name":"db","#, r#""name":"db","reportsStart":true,"#);
-    for has_run in [false, true] {
-        let mut pod = new_pod(false, &list);
+    let of_gate = list.replace(r#""name":"db","#, r#""name":"db","mode":"entrypoint","#);
+    for (list, has_run) in [(&list, false), (&list, true), (&of_gate, false), (&of_gate, true)] {
+        let mut pod = new_pod(false, list);
+        if list == &of_gate {
+            pod.receive_report(
+                "db",
+                Some(Report { process: Some(Process { pid: 1, start_ticks: 1 }), ..opened("t1") }),
+            );
+        }
         pod.receive_status("db", running("d1", false));
         assert!(!pod.take_probe_request(now()));
-        if has_run {
+        if has_run && list == &of_gate {
+            pod.receive_report("db", Some(Report { check_passed: true, ..opened("t1") }));
+        } else if has_run {
             pod.receive_report("db", Some(probe(1, false)));
         }
         let at = now() + Duration::from_secs(1);
