@@ -9,6 +9,7 @@ use crate::incarnation_log::{IncarnationLog, summary};
 use crate::node_logs::NodeLogs;
 use crate::scene::{FollowedPod, Scene};
 use crate::watch::ObservedPod;
+use std::fs;
 use std::process::Command;
 
 /// Returns the output of `kubectl podgate inject` for a manifest, or the error messages.
@@ -105,6 +106,9 @@ fn injected_deployment_starts_and_stops_in_order() {
         assert_edges(run, &["db", "api", "cache", "web"], &edges);
     }
     if cluster::is_test_cluster() {
+        // The gate of the stop order has become the command: the kubelet's own run of the exec probe reports for it.
+        let first = fs::read_to_string(format!("/proc/{}/comm", runs[0].pid("db").expect("a process")));
+        assert_eq!(first.expect("a process").trim(), "testserver");
         // Delete one of the two Pods. The Deployment then creates another Pod.
         let logs = NodeLogs::follow(&scene.namespace, &names[0]);
         eventually("the Pod's logs are found", 20, || (logs.incarnation_logs().len() > 3).then_some(()));
