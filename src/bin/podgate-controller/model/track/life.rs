@@ -26,17 +26,14 @@ pub(super) const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 /// | `KubeletEnded`, never shown running | *end* | earlier | *end* | as the next row |
 /// | `KubeletEnded` | *end* | *end* when the tether is free | *end* | same or first id: adds id and code, unless the agent has reported another code; other id: *end* |
 /// | `KubeletRunning`, same id or first id | | | | by the agent: keeps the id |
-/// | `KubeletRunning`, other id, neither gate nor hook | **new**, same | **new**, same | **new**, same | **new** `Free` |
-/// | `KubeletRunning`, other id, gate or hook | | | | by the kubelet: `Free` |
+/// | `KubeletRunning`, other id | no gate: **new**, same | no gate: **new**, same | no gate: **new**, same | gate: `Free`, if by the kubelet; hook: nothing, if by the agent; else **new** `Free` |
 ///
 /// An empty cell changes nothing. **new** counts a restart; *end* is the state `Ended`; "earlier" remembers the id as
 /// that of an earlier incarnation, whose end is then ignored.
 #[derive(Debug, Default)]
 pub(super) struct Life {
     pub(super) phase: Phase,
-    /// Mode of the container. The tickets of a gate identify the incarnations. A hook reports each start. In both cases,
-    /// a status of the kubelet is never the first sign of an incarnation: it can be so late that the incarnation which
-    /// it shows has already ended.
+    /// Mode of the container. The tickets of a gate identify the incarnations, and a hook reports each start.
     pub(super) mode: Mode,
     /// Id of the container that the kubelet shows running, and the time since which it has been shown in this phase.
     shown: Option<(String, Instant)>,
@@ -137,7 +134,7 @@ impl Life {
             _ => {}
         }
         let has_gate = self.mode == Mode::Entrypoint;
-        let begins_with_report = has_gate || self.mode == Mode::PostStart;
+        let has_hook = self.mode == Mode::PostStart;
         match (&mut self.phase, event) {
             // The end may be that of the gate with this ticket. If it is not, the kubelet shows another id running.
             (Phase::Ended(end), Event::Ticket { may_have_ended: true, .. }) if !end.by_agent => Effect::Nothing,
@@ -198,20 +195,19 @@ impl Life {
                 end.container_id = Some(id);
                 Effect::Nothing
             }
-            // Only a report starts the next incarnation, so the end belongs to an earlier one. Usually the new report
-            // has already cleared the end.
-            (Phase::Ended(end), Event::KubeletRunning(id))
-                if begins_with_report && !end.by_agent && !end.may_be(&id) =>
-            {
+            // In a container with a gate, only a new ticket starts the next incarnation, so the end belongs to an
+            // earlier one. Usually the new gate's report has already cleared the end.
+            (Phase::Ended(end), Event::KubeletRunning(id)) if has_gate && !end.by_agent && !end.may_be(&id) => {
                 self.enter(Phase::Free, now)
             }
-            (Phase::Ended(_), Event::KubeletRunning(_)) if !begins_with_report => {
+            // A hook reports each start. Its tether has shown this end, so the status can be that of an earlier run.
+            (Phase::Ended(end), Event::KubeletRunning(_)) if has_hook && end.by_agent => Effect::Nothing,
+            (Phase::Ended(_), Event::KubeletRunning(_)) if !has_gate => {
                 self.enter(Phase::Free, now);
                 Effect::Restarted
             }
             (_, Event::KubeletRunning(id))
-                if !begins_with_report
-                    && before.is_some_and(|old| old != id && self.superseded_id.as_ref() != Some(&old)) =>
+                if !has_gate && before.is_some_and(|old| old != id && self.superseded_id.as_ref() != Some(&old)) =>
             {
                 Effect::Restarted
             }
