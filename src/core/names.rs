@@ -48,7 +48,7 @@ pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
 pub const SANDBOX_SINCE: &str = "sandbox.podgate.io/since";
 
 /// Key of the annotation with the number of patches that release held containers or make the kubelet repeat a probe.
-/// Changes make the kubelet sync the Pod.
+/// A new value makes the kubelet sync the Pod.
 pub const SANDBOX_RELEASES: &str = "sandbox.podgate.io/releases";
 
 /// Key of the annotation that the kubelet adds to the downward-API file. A new value means a restart of the kubelet.

@@ -267,7 +267,7 @@ proptest! {
     }
 }
 
-/// Sequences in which statuses of the kubelet came later than the container's next run.
+/// Sequences that found defects: in each of them, a status of an earlier run comes after the container's next start.
 #[test]
 fn late_statuses_are_those_of_an_earlier_run() {
     for (shape, steps) in [

@@ -3,6 +3,8 @@
 use super::*;
 use crate::clock::now;
 
+const GATE: Mode = Mode::Entrypoint;
+
 fn ended(id: Option<&str>, code: Option<i32>, by_agent: bool) -> Phase {
     Phase::Ended(End { container_id: id.map(str::to_owned), exit_code: code, by_agent, at: now() })
 }
@@ -20,10 +22,6 @@ fn name(phase: &Phase) -> String {
     }
 }
 
-fn mode(has_gate: bool) -> Mode {
-    if has_gate { Mode::Entrypoint } else { Mode::None }
-}
-
 fn ticket(is_first: bool, may_have_ended: bool) -> Event {
     Event::Ticket { is_first, may_have_ended }
 }
@@ -34,31 +32,32 @@ fn ticket(is_first: bool, may_have_ended: bool) -> Event {
 fn table() {
     let (running, ended_as) =
         (|id: &str| Event::KubeletRunning(id.to_owned()), |id: &str, code| Event::KubeletEnded(id.to_owned(), code));
-    for (has_gate, event, results) in [
-        (true, ticket(true, false), ["-", "free", "free", "free*"]),
-        (true, ticket(false, false), ["-*", "free*", "free*", "free*"]),
-        (true, ticket(true, true), ["-", "free", "free", "free*"]),
-        (true, Event::TetherHeld, ["held", "-", "held", "-"]),
-        (false, Event::TetherHeld, ["held", "-", "held", "held*"]),
-        (true, Event::GateClosed, ["-", "free", "-", "-"]),
-        (true, Event::RunsWithoutTether, ["untethered", "untethered", "-", "-"]),
-        (true, Event::TetherDropped, ["-", "c1 -1 by agent", "-", "-"]),
-        (true, Event::ExitReported(3), ["c1 3 by agent", "c1 3 by agent", "c1 3 by agent", "c1 3 by agent"]),
-        (false, Event::OtherProcess, ["-*", "-*", "free*", "-"]),
-        (false, Event::ReportAfterEnd, ["-", "-", "-", "free*"]),
-        (true, ended_as("c0", 3), ["-", "-", "-", "-"]),
-        (true, ended_as("c9", 3), ["c9 3 by kubelet", "-", "c9 3 by kubelet", "c9 3 by kubelet"]),
-        (true, ended_as("c1", 3), ["c1 3 by kubelet", "-", "c1 3 by kubelet", "c1 3 by agent"]),
-        (true, running("c1"), ["-", "-", "-", "-"]),
-        (true, running("c2"), ["-", "-", "-", "-"]),
-        (false, running("c2"), ["-*", "-*", "-*", "free*"]),
-        (true, Event::KubeletShowsNothing, ["-", "-", "-", "-"]),
+    for (mode, event, results) in [
+        (GATE, ticket(true, false), ["-", "free", "free", "free*"]),
+        (GATE, ticket(false, false), ["-*", "free*", "free*", "free*"]),
+        (GATE, ticket(true, true), ["-", "free", "free", "free*"]),
+        (GATE, Event::TetherHeld, ["held", "-", "held", "-"]),
+        (Mode::None, Event::TetherHeld, ["held", "-", "held", "held*"]),
+        (GATE, Event::GateClosed, ["-", "free", "-", "-"]),
+        (GATE, Event::RunsWithoutTether, ["untethered", "untethered", "-", "-"]),
+        (GATE, Event::TetherDropped, ["-", "c1 -1 by agent", "-", "-"]),
+        (GATE, Event::ExitReported(3), ["c1 3 by agent", "c1 3 by agent", "c1 3 by agent", "c1 3 by agent"]),
+        (Mode::None, Event::OtherProcess, ["-*", "-*", "free*", "-"]),
+        (Mode::None, Event::ReportAfterEnd, ["-", "-", "-", "free*"]),
+        (GATE, ended_as("c0", 3), ["-", "-", "-", "-"]),
+        (GATE, ended_as("c9", 3), ["c9 3 by kubelet", "-", "c9 3 by kubelet", "c9 3 by kubelet"]),
+        (GATE, ended_as("c1", 3), ["c1 3 by kubelet", "-", "c1 3 by kubelet", "c1 3 by agent"]),
+        (GATE, running("c1"), ["-", "-", "-", "-"]),
+        (GATE, running("c2"), ["-", "-", "-", "-"]),
+        (Mode::None, running("c2"), ["-*", "-*", "-*", "free*"]),
+        (Mode::PostStart, running("c2"), ["-*", "-*", "-*", "-"]),
+        (GATE, Event::KubeletShowsNothing, ["-", "-", "-", "-"]),
     ] {
         let phases = [Phase::Free, Phase::Held, Phase::Untethered, ended(Some("c1"), None, true)];
         for (phase, expected) in phases.into_iter().zip(results) {
             let before = name(&phase);
             let (shown, superseded_id) = (Some(("c1".to_owned(), now())), Some("c0".to_owned()));
-            let mut life = Life { phase, mode: mode(has_gate), shown, superseded_id, ..Life::default() };
+            let mut life = Life { phase, mode, shown, superseded_id, ..Life::default() };
             let effect = life.apply(event.clone(), now());
             let after = name(&life.phase);
             let found = if after == before { "-" } else { &after };
@@ -75,28 +74,30 @@ fn table() {
 fn ends_are_matched_by_id_and_code() {
     let running = |id: &str| Event::KubeletRunning(id.to_owned());
     let ended_as = |id: &str, code| Event::KubeletEnded(id.to_owned(), code);
-    for (phase, has_gate, event, expected) in [
-        (ended(None, None, true), true, running("c1"), "c1 -1 by agent"),
-        (ended(None, Some(0), true), true, ended_as("c1", 0), "c1 0 by agent"),
+    for (phase, mode, event, expected) in [
+        (ended(None, None, true), GATE, running("c1"), "c1 -1 by agent"),
+        (ended(None, Some(0), true), GATE, ended_as("c1", 0), "c1 0 by agent"),
         // The agent has reported another code, so the kubelet shows the end of another incarnation.
-        (ended(None, Some(0), true), true, ended_as("c1", 75), "? 0 by agent"),
-        (ended(Some("c1"), Some(1), false), true, ended_as("c2", 2), "c2 2 by kubelet"),
-        (ended(Some("c1"), Some(1), false), true, running("c2"), "free"),
-        (ended(Some("c1"), Some(1), false), true, running("c1"), "c1 1 by kubelet"),
-        (ended(Some("c1"), Some(1), false), true, ticket(true, true), "c1 1 by kubelet"),
-        (ended(Some("c1"), Some(1), false), true, ticket(false, true), "c1 1 by kubelet"),
+        (ended(None, Some(0), true), GATE, ended_as("c1", 75), "? 0 by agent"),
+        (ended(Some("c1"), Some(1), false), GATE, ended_as("c2", 2), "c2 2 by kubelet"),
+        (ended(Some("c1"), Some(1), false), GATE, running("c2"), "free"),
+        // The tether has not shown this end, so the status is the first sign of the next start.
+        (ended(Some("c1"), Some(1), false), Mode::PostStart, running("c2"), "free"),
+        (ended(Some("c1"), Some(1), false), GATE, running("c1"), "c1 1 by kubelet"),
+        (ended(Some("c1"), Some(1), false), GATE, ticket(true, true), "c1 1 by kubelet"),
+        (ended(Some("c1"), Some(1), false), GATE, ticket(false, true), "c1 1 by kubelet"),
     ] {
-        let mut life = Life { phase, mode: mode(has_gate), ..Life::default() };
+        let mut life = Life { phase, mode, ..Life::default() };
         life.apply(event.clone(), now());
         assert_eq!(name(&life.phase), expected, "{event:?}");
     }
 }
 
-/// A later incarnation has reported, so the end of the earlier one counts no more. The tether of the running one is
-/// held, so the end of an id that never ran is that of an earlier one too.
+/// A later incarnation has reported, so the end of the earlier one no longer counts. The later one holds its tether, so
+/// it runs. The end of an id that the kubelet never showed running must then belong to an earlier incarnation.
 #[test]
 fn end_of_an_earlier_incarnation_is_ignored() {
-    let mut life = Life::default();
+    let mut life = Life { mode: GATE, ..Life::default() };
     life.apply(ticket(true, false), now());
     life.apply(Event::KubeletRunning("c1".to_owned()), now());
     life.apply(ticket(false, false), now());
@@ -111,7 +112,7 @@ fn end_of_an_earlier_incarnation_is_ignored() {
 #[test]
 fn end_counts_only_if_the_tether_is_free() {
     for drop in [Event::GateClosed, Event::RunsWithoutTether, Event::TetherDropped] {
-        let mut life = Life { phase: Phase::Held, mode: Mode::Entrypoint, ..Life::default() };
+        let mut life = Life { phase: Phase::Held, mode: GATE, ..Life::default() };
         life.apply(Event::KubeletRunning("c1".to_owned()), now());
         assert_eq!(life.apply(Event::KubeletEnded("c1".to_owned(), 7), now()), Effect::Nothing);
         assert_eq!(life.apply(drop, now()), Effect::Ended);
