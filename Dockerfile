@@ -59,7 +59,7 @@ FROM build AS build-sidecar
 RUN set -eu; \
     . /target.env; \
     programs=$(tools/build podgate podgate-controller); \
-    install -D -m 0755 -t /image/usr/bin $programs
+    install -D -m 0755 -t /image/bin $programs
 
 FROM build AS build-webhook
 # The registry of the sidecar's image, if it differs from the registry in src/order/release.rs.
@@ -67,7 +67,7 @@ ARG PODGATE_IMAGE_REGISTRY
 RUN set -eu; \
     . /target.env; \
     program=$(tools/build podgate-webhook); \
-    install -D -m 0755 -t /image/usr/bin "$program"
+    install -D -m 0755 -t /image/bin "$program"
 
 FROM scratch AS webhook
 ARG VERSION=dev
@@ -85,7 +85,7 @@ LABEL org.opencontainers.image.title="podgate-webhook" \
       org.opencontainers.image.vendor="podgate"
 COPY --from=build-webhook /image/ /
 USER 65532:65532
-ENTRYPOINT ["/usr/bin/podgate-webhook"]
+ENTRYPOINT ["/bin/podgate-webhook"]
 
 FROM scratch AS sidecar
 ARG VERSION=dev
@@ -103,4 +103,4 @@ LABEL org.opencontainers.image.title="podgate" \
       org.opencontainers.image.vendor="podgate"
 COPY --from=build-sidecar /image/ /
 USER 65532:65532
-ENTRYPOINT ["/usr/bin/podgate-controller"]
+ENTRYPOINT ["/bin/podgate-controller"]

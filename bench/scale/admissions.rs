@@ -69,7 +69,7 @@ pub(crate) fn measure(count: usize) -> Results {
             let answers = api.send(&requests);
             for answer in &answers {
                 assert!(answer.status == 201, "{}: {}", answer.status, answer.body);
-                injected += usize::from(n == 2 && answer.body.contains("/usr/bin/podgate-controller"));
+                injected += usize::from(n == 2 && answer.body.contains("/bin/podgate-controller"));
             }
             form.requests.extend(answers.iter().map(|answer| answer.took.as_secs_f64() * 1000.0));
             // Wait for KWOK too, because its requests are part of a Pod's cost for the API server. While KWOK waits for

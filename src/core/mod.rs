@@ -2,6 +2,8 @@
 
 pub mod annotations;
 pub mod argv;
+pub mod ask;
+pub mod checks;
 pub mod command;
 pub mod container;
 pub mod container_list;
@@ -12,6 +14,7 @@ pub mod gate;
 pub mod graph;
 pub mod http;
 pub mod http_response;
+pub mod lane;
 pub mod names;
 pub mod pod;
 pub mod pre_stop;

@@ -70,6 +70,8 @@ pub const HOLD_CANARY_DIR: &str = "/podgate-hold-canary";
 pub const HOLD_CANARY: &str = ".canary";
 /// Name of the environment variable of a held container. The kubelet reads the value from the container's gate file.
 pub const HOLD_VARIABLE: &str = "PODGATE_HOLD";
+/// Name of the environment variable with the Pod's IP address, for the gates of a Pod without a sidecar.
+pub const POD_IP_VARIABLE: &str = "PODGATE_POD_IP";
 /// Key in the gate file of an open gate.
 pub const HOLD_KEY: &str = "OPEN";
 /// Value of [`HOLD_KEY`] in a gate file. The value is also the name of the directory that a held container mounts.

@@ -10,6 +10,7 @@ pub mod lock;
 pub mod log;
 pub mod process;
 pub mod sandbox;
+pub mod sock_diag;
 pub mod source;
 pub mod sys;
 pub mod tether;

@@ -73,6 +73,11 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Creates a watch over nothing, which only waits for other descriptors.
+    pub fn of_nothing() -> Watch {
+        Watch { directories: Vec::new(), ..Watch::new(PathBuf::new(), None) }
+    }
+
     /// Creates a watch over the board at `board` and, if given, the volume at `volume`.
     pub fn new(board: PathBuf, volume: Option<PathBuf>) -> Watch {
         let paths = [board.clone()].into_iter().chain(volume);
@@ -164,8 +169,8 @@ impl Watch {
             self.close_inotify();
         }
         let most = match self.method {
-            WatchMethod::Polling => POLL_INTERVAL,
-            WatchMethod::Bell | WatchMethod::Inotify => reread_interval(self.since.elapsed()),
+            WatchMethod::Polling if !self.directories.is_empty() => POLL_INTERVAL,
+            _ => reread_interval(self.since.elapsed()),
         };
         let timeout = Timespec::try_from(limit.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let count = others.len();
@@ -194,7 +199,7 @@ impl Watch {
 
     /// Watches each directory that exists. Returns false if no directory could be watched.
     fn watch_directories(&mut self) -> bool {
-        if self.inotify.is_none() {
+        if self.inotify.is_none() && !self.directories.is_empty() {
             self.inotify = Inotify::init().ok();
         }
         let Some(inotify) = &mut self.inotify else { return false };

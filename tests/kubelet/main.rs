@@ -54,3 +54,4 @@ mod scenario_strict;
 mod scenario_tethers;
 mod scenario_try;
 mod scenario_view;
+mod scenario_without_sidecar;

@@ -2,6 +2,7 @@
 //! users copy.
 
 use crate::cluster::{CLOCK_IMAGE, IMAGE, ROOT, TESTSERVER_IMAGE};
+use podgate::core::ask::Ask;
 use serde_json::{Map, Value, json};
 
 /// Returns the parsed content of a file in `manifests/`.
@@ -41,6 +42,11 @@ enum OrderMode {
     Gate {
         flags: Vec<String>,
         has_startup_probe: bool,
+    },
+    /// A gate without a sidecar, which runs the probes of these containers itself, with these further flags.
+    Asking {
+        asked: Vec<String>,
+        flags: Vec<String>,
     },
     /// Hold mode: the kubelet holds the container. The strings are `--until` and `--timeout` flags, as for a gate.
     Held(Vec<String>),
@@ -123,6 +129,21 @@ impl Container {
         self
     }
 
+    /// Adds podgate's gate without a sidecar. The gate runs the probes of `asked`, each of which waits for those before
+    /// it. `flags` are further flags of the gate.
+    pub(crate) fn asking(mut self, asked: &[&Container], flags: &[&str]) -> Self {
+        let entry = |(number, one): (usize, &&Container)| {
+            let until: Vec<&str> = asked[..number].iter().map(|before| before.name.as_str()).collect();
+            let container = json!({"name": one.name, "until": until, "readinessProbe": one.probe,
+                "startupProbe": one.patch["startupProbe"]});
+            let container = serde_json::from_value(container).expect("a container");
+            Ask::of(&container).expect("probes that a gate can run")
+        };
+        let asked = asked.iter().enumerate().flat_map(entry).map(|ask| ask.to_string()).collect();
+        self.mode = OrderMode::Asking { asked, flags: to_strings(flags).collect() };
+        self
+    }
+
     /// Makes the kubelet hold the container until the conditions of `--until` hold.
     pub(crate) fn held(mut self, flags: &[&str]) -> Self {
         self.mode = OrderMode::Held(to_strings(flags).collect());
@@ -181,6 +202,18 @@ impl Container {
         let hook = |command, flags| json!({"exec": {"command": podgate(&[command, "--container", &self.name], flags)}});
         match &self.mode {
             OrderMode::Unordered => {}
+            OrderMode::Asking { asked, flags } => {
+                let asked = asked.iter().flat_map(|one| ["--ask".to_owned(), one.clone()]);
+                let flags: Vec<String> = asked.chain(flags.iter().cloned()).chain(["--".to_owned()]).collect();
+                let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
+                spec["command"] = json!(podgate(&gate, &flags));
+                spec["args"] = to_strings(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
+                spec["startupProbe"] = json!({"exec": {"command": podgate(&["opened", "--wait"], &[])},
+                    "periodSeconds": 1, "timeoutSeconds": 335, "failureThreshold": 1});
+                spec["env"] = json!([{"name": "PODGATE_POD_IP",
+                    "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]);
+                spec["volumeMounts"].as_array_mut().expect("mounts").truncate(1);
+            }
             OrderMode::Held(_) => {
                 let from = json!({"volumeName": "podgate-hold", "path": format!("keys/{}", self.name), "key": "OPEN"});
                 spec["env"] = json!([{"name": "PODGATE_HOLD", "valueFrom": {"fileKeyRef": from}}]);
@@ -219,7 +252,7 @@ impl Container {
     fn declaration(&self) -> Value {
         let mut listed = json!({"name": self.name});
         match &self.mode {
-            OrderMode::Unordered => {}
+            OrderMode::Unordered | OrderMode::Asking { .. } => {}
             OrderMode::Hook(_) => listed["mode"] = "post-start".into(),
             OrderMode::Gate { flags, .. } => {
                 listed["mode"] = "entrypoint".into();
@@ -368,6 +401,14 @@ impl Pod {
             }
         }
         pod["spec"]["initContainers"] = json!([sidecar]);
+        if self.containers.iter().any(|container| matches!(container.mode, OrderMode::Asking { .. })) {
+            pod["spec"]["initContainers"] = json!([]);
+            let volume = json!({"name": "podgate", "image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}});
+            pod["spec"]["volumes"] = json!([volume]);
+            let unordered =
+                self.containers.iter().zip(&mut containers).filter(|(one, _)| matches!(one.mode, OrderMode::Unordered));
+            unordered.for_each(|(_, spec)| spec["volumeMounts"] = json!([]));
+        }
         pod["spec"]["containers"] = containers.into();
         pod["spec"]["terminationGracePeriodSeconds"] = 5.into();
         merge(&mut pod, self.patch.clone());

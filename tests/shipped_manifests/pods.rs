@@ -63,8 +63,8 @@ fn sidecar_runs_the_expected_commands() {
     for file in PODS {
         let pod = pod(file);
         let (sidecar, _) = parts(&pod);
-        assert_eq!(hook(sidecar)[..2], ["/usr/bin/podgate-controller", "ready"], "{file}");
-        assert_eq!(strings(&sidecar["command"]), ["/usr/bin/podgate-controller"], "{file}");
+        assert_eq!(hook(sidecar)[..2], ["/bin/podgate-controller", "ready"], "{file}");
+        assert_eq!(strings(&sidecar["command"]), ["/bin/podgate-controller"], "{file}");
     }
 }
 

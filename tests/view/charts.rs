@@ -22,7 +22,7 @@ fn pod() -> Value {
             "status.podgate.io/db": "Ready", "status.podgate.io/api": "Ready", "status.podgate.io/web": "Ready"}},
         "spec": {
             "nodeName": "n",
-            "initContainers": [{"name": "podgate", "restartPolicy": "Always", "command": ["/usr/bin/podgate-controller"]}],
+            "initContainers": [{"name": "podgate", "restartPolicy": "Always", "command": ["/bin/podgate-controller"]}],
             "containers": [
                 hook("db", &[]), gate("api", &["db"]), gate("web", &["api"])]},
         "status": {

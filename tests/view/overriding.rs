@@ -95,7 +95,7 @@ fn hooks_and_gates() -> Value {
             "status.podgate.io/web": "Waiting", "status.podgate.io/worker": "Waiting"}},
         "spec": {
             "nodeName": "n",
-            "initContainers": [{"name": "once"}, {"name": "podgate", "restartPolicy": "Always", "command": ["/usr/bin/podgate-controller"]}],
+            "initContainers": [{"name": "once"}, {"name": "podgate", "restartPolicy": "Always", "command": ["/bin/podgate-controller"]}],
             "containers": [hook("db", &[]), hook("api", &[]), gate("web", &["db", "api"]), gate("worker", &["db=Started", "db=Completed"])]},
         "status": {"initContainerStatuses": [{"name": "podgate", "state": {"running": {"startedAt": "2026-11-21T14:00:05Z"}}}]}
     })

@@ -32,7 +32,7 @@ pub(crate) fn chain() -> Value {
         "metadata": {"name": "ordered", "uid": "u1", "creationTimestamp": "2026-11-21T14:00:04Z"},
         "spec": {
             "nodeName": "node-1",
-            "initContainers": [{"name": "podgate", "restartPolicy": "Always", "command": ["/usr/bin/podgate-controller"]}],
+            "initContainers": [{"name": "podgate", "restartPolicy": "Always", "command": ["/bin/podgate-controller"]}],
             "containers": [db, hook("api", &[]), {"name": "web"}],
         },
         "status": {

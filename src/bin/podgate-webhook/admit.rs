@@ -131,6 +131,7 @@ fn review(state: &State, body: &[u8], reservation: Reservation) -> OutcomeReply 
         // An injected Pod keeps the modes, commands and token of its injection, whatever the flags say now.
         if !inject::is_injected(pod) {
             let is_listed = state.namespaces.iter().any(|listed| listed == "*" || listed == namespace);
+            known.sidecar = Some(state.sidecar);
             known.publish = Some(if is_listed { Publish::Api } else { Publish::None });
             known.images = image_map::commands(&state.images.borrow(), pod);
         }

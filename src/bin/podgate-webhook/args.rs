@@ -3,6 +3,7 @@
 use clap::{Parser, ValueEnum};
 use podgate::edge::listen;
 use podgate::edge::log::Format;
+use podgate::order::declare::SidecarUse;
 use podgate::order::sidecar_settings::{self, SidecarSettings};
 use podgate::order::{release, resources};
 use serde_json::Value;
@@ -83,8 +84,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR_RESOURCES", default_value = resources::DEFAULT, value_parser = resources::parse)]
     pub(crate) sidecar_resources: Value,
     /// Set the log, metrics and probes of the sidecar, separated by commas, such as log=debug,metrics=9090
-    #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR", value_parser = sidecar_settings::parse)]
-    pub(crate) sidecar: Option<SidecarSettings>,
+    #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR_SETTINGS", value_parser = sidecar_settings::parse)]
+    pub(crate) sidecar_settings: Option<SidecarSettings>,
+    /// Add the sidecar always, only to Pods whose order needs it (auto), or never (none)
+    #[arg(long, value_name = "WHEN", env = "PODGATE_SIDECAR", default_value = "always")]
+    pub(crate) sidecar: SidecarUse,
     /// Continue to answer this long after SIGTERM
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_delay: Duration,

@@ -43,9 +43,9 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
     options.image_pull_policy.clone_from(&args.image_pull_policy);
     options.has_fixed_user = !args.no_fixed_user;
     options.sidecar_resources = args.sidecar_resources.clone();
-    options.sidecar_settings = args.sidecar.clone().unwrap_or_default();
+    options.sidecar_settings = args.sidecar_settings.clone().unwrap_or_default();
     options.is_from_api = true;
-    let state = Arc::new(State::new(options, args.namespaces.clone()));
+    let state = Arc::new(State::new(options, args.namespaces.clone(), args.sidecar));
     let config = tls::server_config(&state.served_cert)?;
     let source = tls::CertSource::open(args, &state).await?;
     if let Some(path) = &args.images {

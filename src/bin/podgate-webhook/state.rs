@@ -4,6 +4,7 @@ use crate::body_budget::BodyBudget;
 use crate::certificate::{ServedCert, Validity};
 use crate::clock::wall_clock;
 use crate::metrics::Metrics;
+use podgate::order::declare::SidecarUse;
 use podgate::order::image_map::ImageMap;
 use podgate::order::inject::Options;
 use podgate::order::plan::KnownFacts;
@@ -17,6 +18,8 @@ pub(crate) struct State {
     pub(crate) options: Options,
     /// Namespaces whose Pods publish states, from --namespaces; `*` for all.
     pub(crate) namespaces: Vec<String>,
+    /// Use of the sidecar in Pods without `podgate.io/sidecar`.
+    pub(crate) sidecar: SidecarUse,
     pub(crate) metrics: Metrics,
     pub(crate) served_cert: Arc<ServedCert>,
     pub(crate) body_budget: Arc<BodyBudget>,
@@ -32,10 +35,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(options: Options, namespaces: Vec<String>) -> State {
+    pub(crate) fn new(options: Options, namespaces: Vec<String>, sidecar: SidecarUse) -> State {
         State {
             options,
             namespaces,
+            sidecar,
             metrics: Metrics::default(),
             served_cert: Arc::default(),
             body_budget: Arc::default(),

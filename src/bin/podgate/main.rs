@@ -10,6 +10,7 @@ mod gate;
 mod opened;
 mod post_start;
 mod pre_stop;
+mod predecessors;
 mod probe;
 mod signals;
 mod tether_process;

@@ -9,17 +9,26 @@ use crate::gate::report;
 use podgate::core::exit::Exit;
 use podgate::core::names;
 use podgate::core::report::{GateState, Report};
-use podgate::core::sources::PodView;
+use podgate::core::snapshot::Snapshot;
+use podgate::core::sources::{PodView, Source};
 use podgate::core::state::State;
 use podgate::core::until::WaitCondition;
 use podgate::edge::process;
-use podgate::edge::watch::Watch;
-use std::fs;
+use podgate::edge::watch::{WakeReason, Watch};
+use rustix::event::{PollFd, PollFlags};
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Time limit for the first report of a container's gate.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Interval of the looks at process 1 without a pipe.
+const EXECUTION_POLL: Duration = Duration::from_millis(50);
+/// Number of descriptors of process 1 among which the gate's pipe is searched.
+const FDS_MAX: u32 = 16;
 
 enum Gate {
     Open(Report),
@@ -38,7 +47,7 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
         Gate::Waiting(_) if args.or_waiting => return Ok(()),
         Gate::Waiting(why) | Gate::Exited(why) => return Err(Failure::new(Exit::NeverMet, why)),
     }
-    let view = || PodSources::new(args.board.clone(), None).view();
+    let view = || view(&PodSources::new(args.board.clone(), None), args.pod_ip.as_deref());
     let run = |check| check::run_once(check, args.check_timeout, false, &view).err();
     match args.check.iter().find_map(|check| Some((check, run(check)?))) {
         Some((check, why)) => Err(Failure::new(Exit::NeverMet, format!("{check} {why}"))),
@@ -51,7 +60,9 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
 fn wait(args: Opened) -> Result<(), Failure> {
     let since = now();
     // Only this container's gate writes into the directory, so the watch needs no bell.
-    let mut watch = Watch::new(args.self_dir.clone(), None);
+    let mut watch = if args.pod_ip.is_some() { Watch::of_nothing() } else { Watch::new(args.self_dir.clone(), None) };
+    let mut pipe = args.pod_ip.as_ref().and_then(|_| gate_pipe());
+    let mut poll_interval = args.pod_ip.as_ref().map_or(Duration::MAX, |_| EXECUTION_POLL);
     let report = loop {
         watch.arm();
         match read_gate(&args) {
@@ -59,7 +70,12 @@ fn wait(args: Opened) -> Result<(), Failure> {
             Err(failure) if since.elapsed() > REPORT_TIMEOUT => return Err(failure),
             Ok(Gate::Waiting(_) | Gate::Exited(_)) | Err(_) => {}
         }
-        watch.wait(Duration::MAX, Vec::new()).map_err(Failure::setup_error("cannot wait"))?;
+        let limit = if pipe.is_some() { Duration::MAX } else { poll_interval };
+        let fds = pipe.iter().map(|pipe| PollFd::new(pipe, PollFlags::empty())).collect();
+        if watch.wait(limit, fds).map_err(Failure::setup_error("cannot wait"))? == WakeReason::Other {
+            // The gate has closed the pipe, so it executes the command now.
+            (pipe, poll_interval) = (None, Duration::from_millis(1));
+        }
     };
     // Count the delays from the gate's opening, because an earlier run of this probe can have used a part of them.
     let opened_at = report.opened_at.map_or_else(process::time_since_boot, Duration::from_millis);
@@ -77,7 +93,7 @@ fn wait(args: Opened) -> Result<(), Failure> {
         watch = sources.watch();
     }
     loop {
-        let view = watch.read(|| sources.view());
+        let view = watch.read(|| view(&sources, args.pod_ip.as_deref()));
         let startup = if args.sidecar_check { startup_result(&view, &report) } else { Some(true) };
         let at = now();
         checks.run_due(at, &|| view.pod_ip());
@@ -110,7 +126,37 @@ fn startup_result(view: &PodView, report: &Report) -> Option<bool> {
     Some(*has_passed)
 }
 
+/// Returns the board, or only the Pod's IP in a Pod without a sidecar.
+fn view(sources: &PodSources, pod_ip: Option<&str>) -> PodView {
+    let pod_ip = pod_ip.map(|ip| Snapshot { pod_ip: Some(ip.into()), ..Snapshot::default() });
+    pod_ip.map_or_else(|| sources.view(), |alone| PodView::Snapshot(alone, Source::Board))
+}
+
+/// Returns the pipe that a gate without a report holds until it executes the command. `None` if process 1 has no such
+/// pipe, or runs as another user.
+fn gate_pipe() -> Option<File> {
+    let is_pipe = |path: &PathBuf| fs::read_link(path).is_ok_and(|to| to.as_os_str().as_bytes().starts_with(b"pipe:"));
+    let mut pipes = (3..FDS_MAX).map(|fd| PathBuf::from(format!("/proc/1/fd/{fd}"))).filter(is_pipe);
+    File::open(pipes.next()?).ok()
+}
+
+/// Returns true if process 1 has not yet executed the container's command: it is the gate, or the container runtime
+/// before the gate. Every user can read the command line of process 1, even after a change of its user.
+fn is_gate(command_line: &[u8]) -> bool {
+    let mut words = command_line.split(|byte| *byte == 0).map(|word| word.rsplit(|byte| *byte == b'/').next());
+    match words.next().flatten() {
+        Some(b"podgate") => words.next().flatten() == Some(b"entrypoint"),
+        // A process without a command line has ended, or runs execve.
+        program => matches!(program, None | Some(b"" | b"runc" | b"crun" | b"youki")),
+    }
+}
+
 fn read_gate(args: &Opened) -> Result<Gate, Failure> {
+    if args.pod_ip.is_some() {
+        let is_closed = is_gate(&fs::read("/proc/1/cmdline").unwrap_or_default());
+        let waiting = || Gate::Waiting("the gate is still waiting".to_owned());
+        return Ok(if is_closed { waiting() } else { Gate::Open(Report::default()) });
+    }
     let own = args.self_dir.display();
     let missing = |fix| Failure::new(Exit::BadSetup, format!("no gate has reported in {own}; {fix}"));
     let report = report::read_report(&args.self_dir).map_err(|error| match error.kind() {

@@ -79,5 +79,5 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     };
     let checks = Checks::new(waits.check, waits.check_timeout, since).in_sequence(&times, since);
     let fallback = Checks::new(fallback_check, waits.check_timeout, since);
-    wait.run(checks, fallback, &mut reporter, messenger)
+    wait.run(None, checks, fallback, &mut reporter, messenger)
 }

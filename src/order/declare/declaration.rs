@@ -67,6 +67,20 @@ words! {
     }
 }
 
+words! {
+    /// Use of podgate's sidecar.
+    #[derive(Default)]
+    SidecarUse {
+        /// The Pod has a sidecar.
+        #[default]
+        Always = "always",
+        /// The Pod has a sidecar only if its order needs one.
+        Auto = "auto",
+        /// The Pod has no sidecar. An order that needs one is an error.
+        None = "none",
+    }
+}
+
 /// A setting with a value for the whole Pod, and values for single containers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Setting<T> {
@@ -122,8 +136,10 @@ pub struct Declaration {
     pub sidecars: Vec<Item>,
     /// Value of `podgate.io/sidecar-resources`, as the container field `resources`.
     pub sidecar_resources: Option<Value>,
-    /// Value of `podgate.io/sidecar`.
+    /// Value of `podgate.io/sidecar-settings`.
     pub sidecar_settings: SidecarSettings,
+    /// Value of `podgate.io/sidecar`.
+    pub sidecar: Option<SidecarUse>,
     /// Value of `podgate.io/publish`.
     pub publish: Option<Publish>,
 }

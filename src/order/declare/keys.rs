@@ -22,6 +22,8 @@ pub const JOB_SIDECARS: &str = "podgate.io/job-sidecars";
 /// Requests and limits of podgate's sidecar, such as `requests.cpu=10m, limits.memory=32Mi`.
 pub const SIDECAR_RESOURCES: &str = "podgate.io/sidecar-resources";
 /// Log, metrics and probes of podgate's sidecar, such as `log=debug, metrics=9090`.
+pub const SIDECAR_SETTINGS: &str = "podgate.io/sidecar-settings";
+/// Use of podgate's sidecar: `always`, `auto` or `none`.
 pub const SIDECAR: &str = "podgate.io/sidecar";
 /// Target for published states: `api` or `none`.
 pub const PUBLISH: &str = "podgate.io/publish";
@@ -56,7 +58,7 @@ pub const FAIL_FAST_PREFIX: &str = "fail-fast.podgate.io/";
 pub const ON_DEPENDENCY_RESTART_PREFIX: &str = "on-dependency-restart.podgate.io/";
 
 /// Keys that apply to the whole Pod.
-pub const POD_KEYS: [&str; 12] = [
+pub const POD_KEYS: [&str; 13] = [
     ORDER,
     MODE,
     TIMEOUT,
@@ -66,6 +68,7 @@ pub const POD_KEYS: [&str; 12] = [
     STOP_ORDER,
     JOB_SIDECARS,
     SIDECAR_RESOURCES,
+    SIDECAR_SETTINGS,
     SIDECAR,
     PUBLISH,
     INJECTED,

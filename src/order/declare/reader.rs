@@ -146,7 +146,8 @@ impl Reader<'_, '_> {
                 declaration.sidecars = values.list(text, &at, grammar::SIDECARS).into_iter().flatten().collect();
             }
             keys::SIDECAR_RESOURCES => declaration.sidecar_resources = values.sidecar_resources(text, &at),
-            keys::SIDECAR => declaration.sidecar_settings = values.sidecar_settings(text, &at),
+            keys::SIDECAR_SETTINGS => declaration.sidecar_settings = values.sidecar_settings(text, &at),
+            keys::SIDECAR => declaration.sidecar = Some(values.word(text, &at)),
             keys::PUBLISH => declaration.publish = Some(values.word(text, &at)),
             // Only `inject` and `uninject` read `podgate.io/injected`.
             _ => {}

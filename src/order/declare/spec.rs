@@ -1,6 +1,6 @@
 //! Reads the containers in the `spec` of a template.
 
-use crate::core::container::Probe;
+use crate::core::container::{Container, Probe};
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;
 use crate::order::declare::grammar::quoted;
@@ -66,6 +66,22 @@ impl<'a> ContainerRef<'a> {
     /// Returns true if the container declares this port.
     pub fn declares_port(&self, port: u16) -> bool {
         self.value["ports"].as_array().into_iter().flatten().any(|one| one["containerPort"] == port)
+    }
+
+    /// Returns the container's name, ports and network or exec probes.
+    pub(crate) fn with_probes(&self) -> Container {
+        let ports = self.value["ports"].as_array().into_iter().flatten();
+        let ports = ports.filter_map(|port| serde_json::from_value(without_nulls(port)).ok()).collect();
+        let [startup_probe, readiness_probe] = ["startupProbe", "readinessProbe"].map(|field| self.probe(field));
+        Container { name: self.name.to_owned(), ports, startup_probe, readiness_probe, ..Container::default() }
+    }
+
+    /// Returns the ports that the container declares or probes.
+    pub(crate) fn used_ports(&self) -> Vec<u16> {
+        let own = self.with_probes();
+        let liveness = self.probe("livenessProbe");
+        let probed = own.probes().chain(&liveness).filter_map(|probe| own.probe_port(probe));
+        probed.chain(own.ports.iter().map(|port| port.container_port)).collect()
     }
 
     /// Returns the place of this container in the template.

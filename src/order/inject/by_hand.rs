@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Flags that `inject` writes. A flag with a field's name in front, such as `preStop--grace`, belongs only to that
 /// field. A person has added all other flags in a command line.
-const WRITTEN: &str = "--container --until --check --check-timeout --wait --timeout --on-timeout --fail-fast \
+const WRITTEN: &str = "--container --ask --until --check --check-timeout --wait --timeout --on-timeout --fail-fast \
     --tether --ready-check --fallback-check --restart-with --stop-after --stop-signal --log-level --termination-log --then \
     --then-timeout --initial-delay --passing-for readinessProbe--limit startupProbe--or-waiting startupProbe--sidecar-check \
     startupProbe--check-delay startupProbe--check-period startupProbe--failure-threshold preStop--grace preStop--log-to";

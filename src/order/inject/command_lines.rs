@@ -1,5 +1,7 @@
 //! Builds the agent's command lines for a container.
 
+use crate::core::ask::Ask;
+use crate::core::checks;
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Probe};
 use crate::core::defaults::{CHECK_TIMEOUT, PROBE_LIMIT, THEN_TIMEOUT};
@@ -7,7 +9,6 @@ use crate::core::names;
 use crate::core::until::WantedState;
 use crate::order::dollars;
 use crate::order::inject::by_hand::with_added_flags;
-use crate::order::inject::checks;
 use crate::order::inject::parts::without_nulls;
 use crate::order::plan::{ContainerPlan, GatePlan};
 use crate::order::sidecar_settings::SidecarSettings;
@@ -30,6 +31,8 @@ pub(super) struct ContainerLines<'a> {
     /// The container with the parts of an earlier injection, if any.
     pub(super) found: Option<&'a Value>,
     pub(super) settings: &'a SidecarSettings,
+    /// The containers that the gate asks itself, if the Pod has no sidecar.
+    pub(super) asked: Option<&'a [Container]>,
 }
 
 /// Formats a duration without spaces, such as `2m30s`, so that a shell needs no quotes.
@@ -43,7 +46,10 @@ impl ContainerLines<'_> {
         let ContainerPlan { name, after, stop_after, .. } = self.planned;
         let mut line = AgentCommand::new("entrypoint");
         line.add_flag("--container", name);
-        for until in after {
+        for ask in self.asked.into_iter().flatten().filter_map(Ask::of).flatten() {
+            line.add_flag("--ask", dollars::escape(&ask.to_string()));
+        }
+        for until in after.iter().filter(|_| self.asked.is_none()) {
             // Omit the state Ready, which is the agent's default.
             let is_ready = until.want == WantedState::Ready;
             line.add_flag("--until", if is_ready { until.container.clone() } else { until.to_string() });
@@ -171,7 +177,7 @@ impl ContainerLines<'_> {
         line.add_switch("--wait");
         let own = self.container.startup_probe.as_ref();
         match own {
-            Some(probe) if probe.is_exec() => {
+            Some(probe) if probe.is_exec() || self.asked.is_some() => {
                 if let Some(check) = checks::agent_check(self.container, probe) {
                     line.add_flag("--check", dollars::escape(&check.to_string()));
                 }
@@ -193,7 +199,10 @@ impl ContainerLines<'_> {
         }
         let delay = self.probes_delay();
         if delay > 0 {
-            line.add_flag("--container", &self.planned.name);
+            // Without a sidecar, nothing tells the probe that the container is Ready.
+            if self.asked.is_none() {
+                line.add_flag("--container", &self.planned.name);
+            }
             line.add_flag("--initial-delay", compact_duration(Duration::from_secs(delay)));
         }
         // Podgate counts the failures. This limit is only needed if the sidecar does not come back.
@@ -212,6 +221,8 @@ impl ContainerLines<'_> {
             "periodSeconds": 1,
             "timeoutSeconds": limit,
             "terminationGracePeriodSeconds": grace,
+            // Without a report, podgate does not know when the gate has opened, so one failure ends the container.
+            "failureThreshold": self.asked.map(|_| 1),
         }))
     }
 

@@ -1,7 +1,7 @@
 //! The injection that a template already has.
 
 use crate::core::container::{Container, Mode};
-use crate::order::declare::{Publish, keys};
+use crate::order::declare::{Publish, SidecarUse, keys};
 use crate::order::dollars;
 use crate::order::edit::{Editor, Place};
 use crate::order::finding::Finding;
@@ -34,6 +34,9 @@ impl<'a> Existing<'a> {
             Finding::error("injected-changed", at, what)
                 .fix("make the change in the manifest from before the injection")
         };
+        if parts::find_image(self.template).is_some() {
+            return self.manual_changes_without_sidecar();
+        }
         let Some(listed) = self.sidecar.as_ref().and_then(|(_, sidecar)| container_list::from_sidecar(sidecar)) else {
             let at =
                 self.sidecar.as_ref().map_or_else(|| parts::annotation_place(keys::INJECTED), |(at, _)| at.clone());
@@ -63,6 +66,23 @@ impl<'a> Existing<'a> {
         findings
     }
 
+    /// Reports missing gates in a Pod without a sidecar: each container that mounts podgate's image has a gate.
+    fn manual_changes_without_sidecar(&self) -> Vec<Finding> {
+        let list = Place::spec("containers");
+        let items = list.items(self.template).iter().enumerate();
+        let is_broken = |item: &Value| {
+            let mut mounts = Place::root().to("volumeMounts").items(item).iter();
+            mounts.any(parts::is_own_item) && parts::find_gate(item).is_none()
+        };
+        let broken = items.filter(|(_, item)| is_broken(item)).map(|(at, item)| {
+            let name = parts::item_name(item).unwrap_or_default();
+            let what = format!("podgate's gate in the command of {name} is missing or was changed");
+            let fix = "make the change in the manifest from before the injection";
+            Finding::error("injected-changed", list.to(at).to("command"), what).fix(fix)
+        });
+        broken.collect()
+    }
+
     /// Removes the injected parts that the template still has, and restores the original fields.
     pub(super) fn remove_parts(&self) -> Result<Editor, Finding> {
         undo::restore(&self.record, self.sidecar.as_ref(), self.template).map_err(|error| {
@@ -79,6 +99,8 @@ impl<'a> Existing<'a> {
         let arguments = self.sidecar.as_ref().and_then(|(_, sidecar)| sidecar["args"].as_array());
         let is_off = arguments.is_some_and(|list| list.starts_with(&parts::PUBLISH_NONE.map(Value::from)));
         known.publish = known.publish.or(is_off.then_some(Publish::None));
+        let is_lean = parts::find_image(self.template).is_some();
+        known.sidecar = known.sidecar.or(is_lean.then_some(SidecarUse::None));
         for item in Place::spec("containers").items(self.template) {
             let Some(name) = parts::item_name(item) else { continue };
             let Some(image) = self.record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };
@@ -96,8 +118,16 @@ impl<'a> Existing<'a> {
     /// Returns the image of the sidecar, which another webhook may have changed, for example to a mirror. Returns
     /// `None` if another version of podgate has injected the template.
     pub(super) fn sidecar_image(&self) -> Option<&str> {
-        let (_, sidecar) = self.sidecar.as_ref().filter(|_| self.record.version == VERSION)?;
-        sidecar.get("image")?.as_str()
+        self.image().filter(|_| self.record.version == VERSION).map(|(image, _)| image)
+    }
+
+    /// Returns the image of the sidecar or of the image volume, and its pull policy.
+    pub(super) fn image(&self) -> Option<(&str, Option<&str>)> {
+        let of_sidecar = self
+            .sidecar
+            .as_ref()
+            .and_then(|(_, sidecar)| Some((sidecar.get("image")?.as_str()?, sidecar["imagePullPolicy"].as_str())));
+        of_sidecar.or_else(|| parts::find_image(self.template))
     }
 }
 

@@ -2,7 +2,6 @@
 //! this module.
 
 mod by_hand;
-mod checks;
 mod command_lines;
 mod container_list;
 mod existing;
@@ -87,11 +86,11 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
 /// `options`, returns a message about the image in use.
 pub fn keep_settings(template: &Value, options: &mut Options, sets_image: bool) -> Option<String> {
     let existing = Existing::read(template).ok()??;
-    let (_, sidecar) = existing.sidecar.as_ref()?;
-    let policy = sidecar["imagePullPolicy"].as_str().map(str::to_owned);
-    options.image_pull_policy = options.image_pull_policy.take().or(policy);
-    options.has_fixed_user &= sidecar.pointer("/securityContext/runAsUser").is_some();
-    let image = sidecar["image"].as_str().filter(|image| !sets_image && *image != options.image)?;
+    let (image, policy) = existing.image()?;
+    options.image_pull_policy = options.image_pull_policy.take().or_else(|| policy.map(str::to_owned));
+    let sidecar = existing.sidecar.as_ref().map(|(_, sidecar)| sidecar);
+    options.has_fixed_user &= sidecar.is_none_or(|sidecar| sidecar.pointer("/securityContext/runAsUser").is_some());
+    let image = Some(image).filter(|image| !sets_image && *image != options.image)?;
     if existing.sidecar_image().is_none() {
         return Some(format!("replaces image {image} of another version"));
     }

@@ -21,7 +21,7 @@ pub(super) use crate::order::declare::spec::{find_container, string_list};
 pub(super) const PUBLISH_NONE: [&str; 2] = ["--publish", "none"];
 /// Environment variable with the sidecar's list of containers.
 pub(super) const CONTAINERS_VARIABLE: &str = "PODGATE_CONTAINERS";
-const CONTROLLER_PATH: &str = "/usr/bin/podgate-controller";
+const CONTROLLER_PATH: &str = "/bin/podgate-controller";
 /// Directory in which Kubernetes clients expect the token.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -85,7 +85,8 @@ pub(super) fn find_gate(container: &Value) -> Option<(&'static str, usize)> {
 /// Returns true if `item` is one of podgate's volumes, a mount of such a volume, or podgate's environment variable.
 pub(super) fn is_own_item(item: &Value) -> bool {
     let is_variable = item.get("value").or(item.get("valueFrom")).is_some();
-    item_name(item).is_some_and(|name| if is_variable { name == names::HOLD_VARIABLE } else { VOLUMES.contains(&name) })
+    let variables = [names::HOLD_VARIABLE, names::POD_IP_VARIABLE];
+    item_name(item).is_some_and(|name| if is_variable { variables.contains(&name) } else { VOLUMES.contains(&name) })
 }
 
 /// Returns the command of the `exec` action in a hook or probe.
@@ -105,6 +106,30 @@ pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
 /// status is then not reliable.
 pub(super) fn sidecar_needs_info(plan: &Plan, list: &[Container]) -> bool {
     plan.publish == Publish::Api && list.iter().any(Container::uses_kubelet_ready)
+}
+
+/// Returns the volume with podgate's image, for a Pod without a sidecar. The kubelet looks up the image at each start of
+/// any container of the Pod, so the policy is never `Always`.
+pub(super) fn image_volume(options: &Options) -> Value {
+    let policy = options.image_pull_policy.as_deref().filter(|policy| *policy != "Always").unwrap_or("IfNotPresent");
+    json!({"name": BOARD_VOLUME, "image": {"reference": options.image, "pullPolicy": policy}})
+}
+
+/// Returns the image of the volume of [`image_volume`], and its pull policy.
+pub(super) fn find_image(template: &Value) -> Option<(&str, Option<&str>)> {
+    let mut volumes = Place::spec("volumes").items(template).iter();
+    let image = volumes.find(|volume| item_name(volume) == Some(BOARD_VOLUME))?.get("image")?;
+    Some((image["reference"].as_str()?, image["pullPolicy"].as_str()))
+}
+
+/// Returns the mount of the image volume. It has the agent at the same path as the board.
+pub(super) fn image_mount() -> Value {
+    json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true})
+}
+
+/// Returns the variable with the Pod's IP address, for a gate without a sidecar.
+pub(super) fn pod_ip_variable() -> Value {
+    json!({"name": names::POD_IP_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
 }
 
 /// Returns the volumes that podgate adds, in list order. `needs_info` is the result of [`sidecar_needs_info`].

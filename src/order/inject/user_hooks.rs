@@ -1,11 +1,11 @@
 //! Runs a container's own lifecycle hooks from podgate's hooks.
 
 use crate::core::argv::Argv;
+use crate::core::checks;
 use crate::core::command::{AgentCommand, agent_path};
 use crate::core::container::{Container, HttpGet, is_http};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::checks;
 use crate::order::inject::parts;
 use crate::order::limits::parse_json;
 use serde_json::{Value, json};

@@ -60,6 +60,7 @@ pub const RULES: &[Rule] = &[
     rule("native-would-do", &[Note], "Native sidecars can keep this order without podgate"),
     inject_rule("needs-process-1", &[Warning], "The command may refuse to run unless it is process 1"),
     rule("no-grace", &[Warning], "A grace period of 0 leaves no time for a stop order"),
+    rule("needs-sidecar", &[Error], "An order without a sidecar is declared, but needs one"),
     inject_rule("no-readiness-probe", &[Warning], "Containers wait until a container without probes is Ready"),
     rule("not-a-label", &[Error], "An annotation is written as a label"),
     rule("not-an-annotation", &[Error], "A label is written as an annotation"),

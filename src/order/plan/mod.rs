@@ -12,6 +12,7 @@ mod proof;
 mod stop_order;
 mod types;
 mod waiters;
+mod without_sidecar;
 
 pub use planner::plan;
 pub use stop_order::late_stop;

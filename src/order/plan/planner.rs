@@ -3,11 +3,12 @@
 use super::graph::Graph;
 use super::modes::{self, HookReason, ModeResolver};
 use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
+use super::without_sidecar::Candidate;
 use super::{findings, init_containers, list_order, stop_order};
 use crate::core::container::{Handler, Probe};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec, shares_processes};
-use crate::order::declare::{self, Declaration, RequestedMode};
+use crate::order::declare::{self, Declaration, RequestedMode, SidecarUse};
 use crate::order::finding::{Finding, has_errors};
 use crate::order::limits;
 use serde_json::Value;
@@ -26,7 +27,6 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         return Err(findings);
     }
     let mut declared = declare::read_annotations(template, &spec, &mut findings);
-    declared.publish = declared.publish.or(known.publish);
     let waiters = declared.edges.iter().map(|edge| edge.waiter.clone()).collect();
     let init = init_containers::resolve(&spec, &mut declared, &mut findings);
     let graph = Graph::new(&declared.edges, &mut findings);
@@ -37,12 +37,27 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         let words = modes::effective_command(own, &declared, known.images.get(own.name))?;
         Some((own.name.to_owned(), words))
     };
+    let commands = spec.containers.iter().filter_map(command).collect();
+    let candidate = Candidate { spec: &spec, declared: &declared, graph: &graph, commands: &commands, known };
+    let reasons = candidate.reasons();
+    let sidecar_reason = reasons.first().map(|finding| finding.message.clone());
+    let has_sidecar = match declared.sidecar.or(known.sidecar).unwrap_or_default() {
+        SidecarUse::Always => true,
+        SidecarUse::Auto => !reasons.is_empty(),
+        SidecarUse::None if reasons.is_empty() => false,
+        SidecarUse::None => {
+            findings.extend(reasons);
+            return Err(findings);
+        }
+    };
+    declared.publish = declared.publish.or(known.publish);
     let outlives = stop_order::outlives(&spec, &declared, &graph, &mut findings);
     let planner = Planner {
         spec: &spec,
         declared: &declared,
         graph: &graph,
-        commands: spec.containers.iter().filter_map(command).collect(),
+        commands,
+        has_sidecar,
         outlived: outlives.values().flatten().cloned().collect(),
         pre_stop_limits: stop_order::pre_stop_limits(&outlives, spec.grace_period(), &mut findings),
         outlives,
@@ -57,7 +72,18 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     let grace = spec.grace_period();
     let Declaration { sidecar_resources, sidecar_settings, publish, .. } = declared;
     let publish = publish.unwrap_or_default();
-    Ok(Plan { containers, init, sidecar_resources, sidecar_settings, publish, grace, needs_role, findings })
+    Ok(Plan {
+        containers,
+        init,
+        sidecar_resources,
+        sidecar_settings,
+        has_sidecar,
+        sidecar_reason,
+        publish,
+        grace,
+        needs_role,
+        findings,
+    })
 }
 
 struct Planner<'a> {
@@ -65,6 +91,7 @@ struct Planner<'a> {
     declared: &'a Declaration,
     graph: &'a Graph,
     commands: BTreeMap<String, Vec<String>>,
+    has_sidecar: bool,
     outlives: BTreeMap<String, Vec<String>>,
     /// Containers that another container must outlive.
     outlived: BTreeSet<String>,
@@ -175,6 +202,9 @@ impl Planner<'_> {
     /// because nothing else proves a condition of a waiter as well.
     fn needs_gate(&self, own: &ContainerRef<'_>, modes: &ModeResolver<'_>) -> bool {
         let name = own.name;
+        if !self.has_sidecar {
+            return self.declared.checks.contains_key(name);
+        }
         self.declared.checks.contains_key(name)
             || self.declared.mode.own.get(name) == Some(&RequestedMode::Entrypoint)
             || self.outlives.contains_key(name)

@@ -104,8 +104,7 @@ impl ModeResolver<'_> {
 /// Returns a container's entry in the sidecar's list, with the fields that determine its proofs. `planned` is `None`
 /// for a native sidecar.
 fn listed(own: &ContainerRef<'_>, planned: Option<&ContainerPlan>) -> Container {
-    let [startup_probe, readiness_probe] = ["startupProbe", "readinessProbe"].map(|field| own.probe(field));
-    let mut entry = Container { startup_probe, readiness_probe, ..Container::default() };
+    let mut entry = own.with_probes();
     planned.into_iter().for_each(|planned| planned.set_fields(&mut entry));
     entry
 }

@@ -3,8 +3,8 @@
 use crate::core::argv::Check;
 use crate::core::container::{Container, Mode, Probe};
 use crate::core::until::{WaitCondition, WantedState};
-use crate::order::declare::Publish;
 use crate::order::declare::ready::Ready;
+use crate::order::declare::{Publish, SidecarUse};
 use crate::order::dollars;
 use crate::order::finding::Finding;
 use crate::order::kubernetes_version::Version;
@@ -25,6 +25,10 @@ pub struct Plan {
     pub sidecar_resources: Option<Value>,
     /// Settings of podgate's programs in this Pod.
     pub sidecar_settings: SidecarSettings,
+    /// True if the Pod gets podgate's sidecar. Otherwise, each gate runs the probes of its predecessors itself.
+    pub has_sidecar: bool,
+    /// First reason why the order needs the sidecar; `None` if it needs none.
+    pub sidecar_reason: Option<String>,
     /// Target to which the sidecar publishes states: the API server, or the board alone.
     pub publish: Publish,
     /// The Pod's grace period: `terminationGracePeriodSeconds`, 30 s by default.
@@ -126,6 +130,8 @@ pub struct KnownFacts {
     /// True if the API server rejects a variable from a file (`fileKeyRef`), which hold mode needs. The feature gate
     /// `EnvFiles` is on by default since Kubernetes 1.35, and can be switched off until 1.37.
     pub lacks_env_files: bool,
+    /// Use of the sidecar in templates without `podgate.io/sidecar`; `None` for that of the last injection, or `always`.
+    pub sidecar: Option<SidecarUse>,
     /// Target of templates without `podgate.io/publish`; `None` for that of the last injection, or the API server.
     pub publish: Option<Publish>,
 }
@@ -152,12 +158,21 @@ impl ImageCommand {
 }
 
 impl Plan {
+    /// What an order without a sidecar needs.
+    pub const LEAN_NEEDS: &str = "needs image volumes: Kubernetes 1.35 and containerd 2.1";
+
     /// Returns a message about the Kubernetes version that hold mode needs; `None` if no container is held.
     pub fn hold_requirement(&self) -> Option<String> {
         let held = self.containers.iter().filter(|planned| planned.mode == PlannedMode::Hold);
         let held: Vec<&str> = held.map(|planned| planned.name.as_str()).collect();
         let what = || format!("needs Kubernetes {} or newer to hold {}", Version::WITH_HOLD, held.join(", "));
         (!held.is_empty()).then(what)
+    }
+
+    /// Returns a message about what the Pod needs if it has no sidecar.
+    pub fn lean_requirement(&self) -> Option<String> {
+        (!self.has_sidecar && self.containers.iter().any(ContainerPlan::is_modified))
+            .then(|| Self::LEAN_NEEDS.to_owned())
     }
 
     /// Returns the plan of the container `name`.

@@ -251,6 +251,11 @@ load_image() {
     [[ -f $1 ]] || die "no such file: $1"
     # Without this option, ctr 2 prints names with blanks instead of dashes. ctr 1.6 does not have the option.
     [[ $containerd_bin == /usr/bin ]] || options=(--local)
+    # containerd records an image's id only when it first sees the image's name, and an image volume needs the id. So
+    # remove the names first.
+    tar -xOf "$1" index.json | jq -r '.manifests[].annotations["io.containerd.image.name"] // empty' |
+        xargs -r -n 1 env CONTAINERD_SUPPRESS_DEPRECATION_WARNINGS=true "$containerd_bin/ctr" -a "$containerd_socket" \
+            -n k8s.io images rm >>"$logs/import.log" 2>&1 || true
     ctr_ours images import "${options[@]}" "$1" >"$logs/import.log" 2>&1 ||
         die "containerd cannot import $1: $(tail -n 1 "$logs/import.log")"
     # One line for each image: "unpacking NAME (sha256:...)...done"

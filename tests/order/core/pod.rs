@@ -47,8 +47,8 @@ fn gate_is_found_in_command_args_and_hook() {
 #[test]
 fn sidecar_is_recognized_by_command_hook_or_environment() {
     for value in [
-        json!({"name": "x", "command": ["/usr/bin/podgate-controller"]}),
-        json!({"name": "x", "lifecycle": {"postStart": {"exec": {"command": ["/usr/bin/podgate-controller", "ready"]}}}}),
+        json!({"name": "x", "command": ["/bin/podgate-controller"]}),
+        json!({"name": "x", "lifecycle": {"postStart": {"exec": {"command": ["/bin/podgate-controller", "ready"]}}}}),
         json!({"name": "x", "env": [{"name": "PODGATE_CONTAINERS", "value": "[]"}]}),
     ] {
         assert!(container(value.clone()).is_sidecar(), "{value}");

@@ -102,7 +102,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
                 (_, 0) => "then".to_owned(),
                 _ => "with it".to_owned(),
             };
-            let how = plan.get(name).map(start_description).unwrap_or_default();
+            let how = plan.get(name).map(|planned| start_description(planned, plan.has_sidecar)).unwrap_or_default();
             let _ = writeln!(out, "  {head:<8} {name:<widest$}  {how}");
         }
     }
@@ -121,6 +121,11 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     if !plan.needs_role.is_empty() {
         let needs = Vec::from_iter(plan.needs_role.iter().map(String::as_str)).join(", ");
         let _ = writeln!(out, "  role     needed for {needs}: only the kubelet's status shows it");
+    }
+    if let Some(need) = plan.lean_requirement() {
+        let _ = writeln!(out, "  sidecar  none, and no permissions; {need}");
+    } else if plan.sidecar_reason.is_none() {
+        let _ = writeln!(out, "  sidecar  not needed: podgate.io/sidecar: none removes it ({})", Plan::LEAN_NEEDS);
     }
     if let Some(need) = plan.hold_requirement().filter(|_| template.kubernetes.is_none()) {
         let _ = writeln!(out, "  version  {need}");
@@ -172,7 +177,7 @@ fn timeout_lines(plan: &Plan) -> Vec<String> {
     lines
 }
 
-fn start_description(planned: &ContainerPlan) -> String {
+fn start_description(planned: &ContainerPlan, has_sidecar: bool) -> String {
     let list = |conditions: &[WaitCondition]| conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);
     let until = list(&planned.until());
@@ -196,7 +201,11 @@ fn start_description(planned: &ContainerPlan) -> String {
         let _ = write!(how, "; checks in the container before its command: {}", checks.join(", "));
     }
     if let Some(check) = &planned.ready {
-        let place = if check.is_network() { "podgate's sidecar" } else { "the container" };
+        let place = match (check.is_network(), has_sidecar) {
+            (false, _) => "the container",
+            (_, true) => "podgate's sidecar",
+            (_, false) => "the gates that wait for it",
+        };
         let _ = write!(how, "; Ready by {}, checked in {place}", check.text);
     }
     if !planned.restarts_with().is_empty() {

@@ -4,7 +4,7 @@ use crate::common_args::FindingArgs;
 use crate::registry::ImageArgs;
 use crate::yaml::ManifestArgs;
 use clap::Args;
-use podgate::order::declare::Publish;
+use podgate::order::declare::{Publish, SidecarUse};
 use podgate::order::sidecar_settings::{self, SidecarSettings};
 use podgate::order::{release, resources};
 use serde_json::Value;
@@ -75,7 +75,10 @@ pub(crate) struct Inject {
     pub(crate) sidecar_resources: Value,
     /// Set the log, metrics and probes of the sidecar, separated by commas, such as log=debug,metrics=9090
     #[arg(long, value_name = "SETTINGS", value_parser = sidecar_settings::parse)]
-    pub(crate) sidecar: Option<SidecarSettings>,
+    pub(crate) sidecar_settings: Option<SidecarSettings>,
+    /// Add the sidecar always (the default of a first injection), only if the order needs it (auto), or never (none)
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) sidecar: Option<SidecarUse>,
     /// Publish states as annotations (api; the default of a first injection), or add no token (none)
     #[arg(long, value_name = "WHERE")]
     pub(crate) publish: Option<Publish>,

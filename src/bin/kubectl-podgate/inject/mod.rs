@@ -28,13 +28,13 @@ pub(crate) fn inject(args: &Inject) -> Result<ExitCode, Vec<String>> {
         image_pull_policy: args.image_pull_policy.clone(),
         has_fixed_user: !args.no_fixed_user,
         sidecar_resources: args.sidecar_resources.clone(),
-        sidecar_settings: args.sidecar.clone().unwrap_or_default(),
+        sidecar_settings: args.sidecar_settings.clone().unwrap_or_default(),
         ..Options::new(args.image.clone().unwrap_or_else(release::sidecar_image))
     });
     let action = |sources: &[Source]| {
         let images = resolve_images(sources, &args.images)?;
         let (sets_image, is_migrating) = (args.image.is_some(), args.from.is_some());
-        Ok(Action::Inject { options, publish: args.publish, sets_image, is_migrating, images })
+        Ok(Action::Inject { options, publish: args.publish, sidecar: args.sidecar, sets_image, is_migrating, images })
     };
     run(&args.files, &args.findings, args.from.is_some(), action)
 }

@@ -2,7 +2,7 @@
 
 use crate::registry::images::{ResolvedImages, TemplateImages};
 use crate::yaml::{Document, LocatedFinding, Pieces, Source, locate};
-use podgate::order::declare::Publish;
+use podgate::order::declare::{Publish, SidecarUse};
 use podgate::order::edit::{Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
@@ -16,6 +16,8 @@ pub(super) enum Action {
         options: Box<Options>,
         /// Target of Pods without `podgate.io/publish`; `None` for that of the last injection.
         publish: Option<Publish>,
+        /// Use of the sidecar in Pods without `podgate.io/sidecar`; `None` for that of the last injection.
+        sidecar: Option<SidecarUse>,
         /// True if `options` has an image that the user has passed.
         sets_image: bool,
         /// True if the user has passed `--from kruise`.
@@ -83,7 +85,8 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
         done.findings.extend(at_place(&at.place, injected.findings));
         if !injected.edits.is_empty() {
             pieces.add(&at.place, injected.edits, &injected.value);
-            changed.push((at, image, injected.plan.and_then(|plan| plan.hold_requirement())));
+            let needs = injected.plan.and_then(|plan| plan.hold_requirement().or_else(|| plan.lean_requirement()));
+            changed.push((at, image, needs));
         }
     }
     if changed.is_empty() || done.findings.iter().any(|located| located.finding.level == Level::Error) {
@@ -117,7 +120,7 @@ fn template_edits(
     action: &Action,
     image: &mut Option<String>,
 ) -> Option<Result<Injected, Vec<Finding>>> {
-    let Action::Inject { options, publish, sets_image, is_migrating, images } = action else {
+    let Action::Inject { options, publish, sidecar, sets_image, is_migrating, images } = action else {
         return inject::is_injected(template).then(|| inject::uninject(template));
     };
     let (is_declared, is_injected) = (declare::is_declared(template), inject::is_injected(template));
@@ -128,7 +131,7 @@ fn template_edits(
         _ if !inject::is_requested(template) && !is_injected => return None,
         _ => Injected::unchanged(template),
     };
-    let mut known = KnownFacts { publish: *publish, ..KnownFacts::default() };
+    let mut known = KnownFacts { publish: *publish, sidecar: *sidecar, ..KnownFacts::default() };
     let Injected { mut value, mut edits, mut findings, .. } = before;
     if let Some(images) = images {
         let resolved = match inject::strip(template) {

@@ -14,7 +14,6 @@ mod http;
 pub(crate) mod precise_timer;
 pub(crate) mod prober;
 pub(crate) mod quit;
-pub(crate) mod sock_diag;
 mod tls;
 
 #[cfg(test)]

@@ -108,6 +108,12 @@ pub(crate) struct Entrypoint {
     pub(crate) container: Option<String>,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
+    /// Wait until this container is Ready, and run its probes in this gate (see below); repeatable
+    #[arg(long, value_name = "'CONTAINER CHECK'", requires = "pod_ip", conflicts_with = "until")]
+    pub(crate) ask: Vec<String>,
+    /// Run without a sidecar, in the Pod with this IP address
+    #[arg(long, value_name = "IP", env = names::POD_IP_VARIABLE)]
+    pub(crate) pod_ip: Option<String>,
     /// Report this container's end by exec, parent or none (see below)
     #[arg(long, value_name = "MODE", default_value = "exec")]
     pub(crate) tether: TetherMode,
@@ -213,7 +219,7 @@ pub(crate) struct Opened {
     #[arg(long)]
     pub(crate) sidecar_check: bool,
     /// With --wait: pass only when this container is Ready, or this long after the gate has opened
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration, requires = "container")]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) initial_delay: Duration,
     /// Name this container, for --initial-delay
     #[arg(long, value_name = "NAME", value_parser = container_name)]
@@ -230,6 +236,9 @@ pub(crate) struct Opened {
     /// Also pass while the gate is waiting, for use as a livenessProbe; ignored with --wait
     #[arg(long)]
     pub(crate) or_waiting: bool,
+    /// Watch process 1 instead of the gate's report: the gate runs without a sidecar, in the Pod with this IP address
+    #[arg(long, value_name = "IP", env = names::POD_IP_VARIABLE, conflicts_with = "sidecar_check")]
+    pub(crate) pod_ip: Option<String>,
     /// Read the board, the sidecar's volume, at this path, for --sidecar-check and checks of the Pod's IP
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,

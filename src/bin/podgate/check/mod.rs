@@ -1,7 +1,7 @@
 //! Implements `--check`: the agent runs these checks inside its container. This file schedules the checks.
 
 mod exec;
-mod net;
+pub(crate) mod net;
 
 use crate::args::{self, ProbeTimes};
 use crate::clock;

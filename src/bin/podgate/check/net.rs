@@ -88,8 +88,8 @@ fn check_mount(path: &str) -> Result<(), String> {
 
 /// One attempt of a `tcp://` or `http://` check, which does not block.
 #[derive(Debug)]
-pub(super) struct NetAttempt {
-    pub(super) exchange: Exchange,
+pub(crate) struct NetAttempt {
+    pub(crate) exchange: Exchange,
     http: Option<HttpAttempt>,
     /// True if every response is a success, as for a lifecycle hook.
     is_hook: bool,
@@ -97,7 +97,7 @@ pub(super) struct NetAttempt {
 
 impl NetAttempt {
     /// Starts an attempt. Blocks only to look up a host name.
-    pub(super) fn start(
+    pub(crate) fn start(
         check: &Check,
         is_hook: bool,
         pod_ip: Option<String>,
@@ -129,7 +129,7 @@ impl NetAttempt {
     }
 
     /// Continues without blocking. Returns the outcome at the end of the attempt.
-    pub(super) fn advance(&mut self, now: Instant) -> Option<Result<(), String>> {
+    pub(crate) fn advance(&mut self, now: Instant) -> Option<Result<(), String>> {
         loop {
             let response = self.exchange.advance(now)?;
             let Some(http) = &mut self.http else { return Some(response.map(drop)) };
@@ -144,7 +144,7 @@ impl NetAttempt {
         }
     }
 
-    pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
+    pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
         self.exchange.socket().map(|(socket, events)| PollFd::from_borrowed_fd(socket, events))
     }
 

@@ -12,6 +12,7 @@ use crate::gate::messenger::Messenger;
 use crate::gate::pod_sources::PodSources;
 use crate::gate::report::{Reporter, new_report};
 use crate::gate::wait::Wait;
+use crate::predecessors::Predecessors;
 use crate::signals;
 use podgate::core::gate::{GateKind, GateSpec};
 use podgate::core::report::{GateState, Report};
@@ -51,13 +52,26 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
         ..new_report(sources.sandbox.clone(), &args.waits.until)
     };
     let mut reporter = Reporter::new(args.waits.self_dir.clone(), None, report);
-    // Report before taking the tether: a held tether would make the report of an earlier incarnation valid.
-    reporter.refresh(&sources.view(), false);
+    let mut predecessors = None;
+    if let Some(ip) = &args.pod_ip {
+        let asked = Predecessors::new(&args.ask, ip, ticket.clone(), since)?;
+        args.waits.until = asked.conditions();
+        predecessors = Some(asked);
+    } else {
+        // Report before taking the tether: a held tether would make the report of an earlier incarnation valid.
+        reporter.refresh(&sources.view(), false);
+    }
+    // `podgate opened` waits until this pipe closes, which happens when this process executes the command.
+    let _pipe = predecessors.is_some().then(std::io::pipe);
     let tether = match args.tether {
-        TetherMode::Exec | TetherMode::Parent if reporter.error.is_none() => Tether::take(&args.waits.self_dir)
-            // A failure is not fatal: without a tether, the sidecar relies on the kubelet's status.
-            .inspect_err(|error| warn!(%error, directory = %args.waits.self_dir.display(), "cannot take the tether"))
-            .ok(),
+        TetherMode::Exec | TetherMode::Parent if predecessors.is_none() && reporter.error.is_none() => {
+            Tether::take(&args.waits.self_dir)
+                // A failure is not fatal: without a tether, the sidecar relies on the kubelet's status.
+                .inspect_err(
+                    |error| warn!(%error, directory = %args.waits.self_dir.display(), "cannot take the tether"),
+                )
+                .ok()
+        }
         _ => None,
     };
     let wait = Wait {
@@ -74,12 +88,15 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     };
     let checks = Checks::new(std::mem::take(&mut args.waits.check), args.waits.check_timeout, since);
     let none = Checks::new([], args.waits.check_timeout, since);
-    wait.run(checks, none, &mut reporter, messenger)?;
+    let is_alone = predecessors.is_some();
+    wait.run(predecessors, checks, none, &mut reporter, messenger)?;
     messenger.clear_message();
     if args.needs_parent() {
         drop(signals);
         return parent::run(args, sources, reporter, tether, messenger);
     }
-    reporter.report_opened(None);
+    if !is_alone {
+        reporter.report_opened(None);
+    }
     exec::exec_command(&args.command, tether.as_ref(), &signals)
 }

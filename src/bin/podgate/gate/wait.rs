@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::gate::messenger::{Messenger, join_obstacles};
 use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
+use crate::predecessors::Predecessors;
 use crate::signals;
 use podgate::core::exit::Exit;
 use podgate::core::gate::{self, Decision, GateSpec, Observations, Obstacle, OnTimeout, SETTLE_TIME, SidecarHealth};
@@ -33,28 +34,37 @@ pub(crate) struct Wait<'a> {
 
 impl Wait<'_> {
     /// Waits until the gate opens. Publishes the reasons for waiting whenever they change.
+    ///
+    /// With `predecessors`, the Pod has no sidecar: the gate asks these containers itself, and reads no board.
     pub(crate) fn run(
         &self,
+        mut predecessors: Option<Predecessors>,
         mut checks: Checks,
         mut fallback: Checks,
         reporter: &mut Reporter,
         messenger: &Messenger,
     ) -> Result<(), Failure> {
         let deadline = self.since + self.timeout;
-        let mut watch = self.sources.watch();
+        let mut watch = if predecessors.is_some() { Watch::of_nothing() } else { self.sources.watch() };
         let mut method = None;
         let mut reason = Vec::new();
         let mut message_due: Option<Instant> = None;
         loop {
-            let view = watch.read(|| self.sources.view());
-            reporter.adopt_epoch(&view);
-            if method.replace(watch.method()) != Some(watch.method()) {
-                info!(by = watch.method().as_str(), "waiting");
-            }
-
-            let at = now();
+            let mut at = now();
+            let view = if let Some(asked) = &mut predecessors {
+                asked.run_due(at);
+                asked.view()
+            } else {
+                let view = watch.read(|| self.sources.view());
+                reporter.adopt_epoch(&view);
+                if method.replace(watch.method()) != Some(watch.method()) {
+                    info!(by = watch.method().as_str(), "waiting");
+                }
+                at = now();
+                view
+            };
             checks.run_due(at, &|| view.pod_ip());
-            let dead = self.is_sidecar_dead(&watch, at);
+            let dead = predecessors.is_none() && self.is_sidecar_dead(&watch, at);
             let sidecar = if dead {
                 fallback.run_due(at, &|| view.pod_ip());
                 let given = || fallback.pending().pop().map_or(Ok(()), Err);
@@ -64,7 +74,7 @@ impl Wait<'_> {
                 SidecarHealth::Alive
             };
             let observed = Observations {
-                pending_checks: checks.pending(),
+                pending_checks: predecessors.iter().flat_map(Predecessors::pending).chain(checks.pending()).collect(),
                 impossible_check: checks.impossible_reason(),
                 sidecar,
                 waited: at.saturating_duration_since(self.since),
@@ -79,7 +89,7 @@ impl Wait<'_> {
                 Decision::Closed(mut obstacles) => {
                     // Report only while waiting: a restarted container that is released at once must not wake an idle
                     // sidecar.
-                    if view.snapshot().is_some() {
+                    if predecessors.is_none() && view.snapshot().is_some() {
                         let passed = !checks.is_empty() && observed.pending_checks.is_empty();
                         reporter.refresh(&view, passed);
                         obstacles.extend(reporter.error.clone().map(Obstacle::ReportFailed));
@@ -107,12 +117,14 @@ impl Wait<'_> {
                 return Err(Failure::new(Exit::TimedOut, why));
             }
             // The release of a dead sidecar's lock causes no event, so read again later.
-            let reread = (!watch.is_controller_alive()).then(|| at + SLOW_REREAD);
+            let reread = (predecessors.is_none() && !watch.is_controller_alive()).then(|| at + SLOW_REREAD);
             let fallback_due = fallback.next_due().filter(|_| dead);
-            let next = [checks.next_due(), fallback_due, message_due, reread].into_iter().flatten().min();
+            let asked_due = predecessors.as_ref().and_then(Predecessors::next_due);
+            let next = [checks.next_due(), fallback_due, message_due, reread, asked_due].into_iter().flatten().min();
             let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
             let signals = self.signals.map(|signals| PollFd::new(signals, PollFlags::IN));
             let others = checks.poll_fds().chain(fallback.poll_fds()).chain(signals);
+            let others = others.chain(predecessors.iter().flat_map(Predecessors::poll_fds));
             watch.wait(pause, others.collect()).map_err(Failure::setup_error("cannot wait"))?;
             if let Some(signal) = self.signals.and_then(SignalFd::next_signal) {
                 let when = format!("{} while waiting; the command was not run", signals::name(signal));

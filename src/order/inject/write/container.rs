@@ -22,6 +22,7 @@ impl Writer<'_> {
         &mut self,
         planned: &ContainerPlan,
         container: &Container,
+        asked: Option<&[Container]>,
     ) -> Result<Container, Vec<Finding>> {
         let place = Self::container_place(planned);
         let spec = place.of(self.template).unwrap_or(&Value::Null);
@@ -31,12 +32,17 @@ impl Writer<'_> {
         let readiness_probe = self.expand(container.readiness_probe.clone(), spec)?;
         let own_container = Container { startup_probe, readiness_probe, ..container.clone() };
         let settings = self.settings.clone();
-        let own = ContainerLines { planned, container: &own_container, spec, found, settings: &settings };
+        let own = ContainerLines { planned, container: &own_container, spec, found, settings: &settings, asked };
         let mut entry = container.clone();
         planned.set_fields(&mut entry);
         match &planned.mode {
             PlannedMode::Gate(gate) => {
                 self.write_gate(&own, gate, &place)?;
+                if asked.is_some() {
+                    self.push(&place.to("env"), parts::pod_ip_variable())?;
+                    self.push(&place.to("volumeMounts"), parts::image_mount())?;
+                    return Ok(entry);
+                }
                 // The sidecar runs the startupProbe for the gate.
                 let startup_probe = container.startup_probe.as_ref().filter(|probe| !probe.is_exec());
                 let startup_probe = startup_probe.filter(|_| planned.waits_in_gate());

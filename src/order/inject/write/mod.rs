@@ -5,7 +5,7 @@ mod writer;
 
 use crate::core::container::Container;
 use crate::core::container_list::parse_list;
-use crate::core::until::WantedState;
+use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::keys;
 use crate::order::declare::spec::Spec;
 use crate::order::dollars;
@@ -51,8 +51,15 @@ impl Writer<'_> {
         let field = Place::spec("initContainers");
         let natives = self.plan.init.iter().filter(|init| init.is_probed);
         let mut list = self.read_all(natives.map(|init| (&*init.name, field.to(init.index))).collect(), None)?;
+        if !self.plan.has_sidecar {
+            list.extend(containers.iter().cloned());
+            for (planned, container) in self.plan.containers.iter().zip(&containers) {
+                self.write_container(planned, container, Some(&self.asked(planned, &list)))?;
+            }
+            return Ok(self.push(&Place::spec("volumes"), parts::image_volume(self.options))?);
+        }
         for (planned, container) in self.plan.containers.iter().zip(&containers) {
-            list.push(self.write_container(planned, container)?);
+            list.push(self.write_container(planned, container, None)?);
         }
         self.write_order()?;
         let needs_info = parts::sidecar_needs_info(self.plan, &list);
@@ -78,6 +85,24 @@ impl Writer<'_> {
         Ok(self.insert(&Place::spec("initContainers"), Some(0), sidecar)?)
     }
 
+    /// Returns the entries of the containers in `list` that the gate of `planned` asks, each with the containers that it
+    /// waits for itself.
+    fn asked(&self, planned: &ContainerPlan, list: &[Container]) -> Vec<Container> {
+        let after = |name: &str| self.plan.get(name).map_or(&[][..], |planned| &planned.after);
+        let waits_for = |name: &str, other: &str| after(name).iter().any(|until| until.container == other);
+        let entry = |until: &WaitCondition| {
+            let found = list.iter().find(|one| one.name == until.container)?;
+            let mut entry = found.clone();
+            let ready = self.plan.get(&entry.name).and_then(|planned| planned.ready.as_ref());
+            ready.iter().for_each(|ready| ready.replace_probes(&mut entry));
+            let own = after(&entry.name);
+            let is_direct = |one: &&WaitCondition| !own.iter().any(|other| waits_for(&other.container, &one.container));
+            entry.until = own.iter().filter(is_direct).cloned().collect();
+            Some(entry)
+        };
+        planned.after.iter().filter_map(entry).collect()
+    }
+
     /// Returns the settings of podgate's programs. Removes the port for metrics with a warning if another container uses
     /// it.
     fn sidecar_settings(&mut self) -> SidecarSettings {
@@ -86,7 +111,7 @@ impl Writer<'_> {
         if let Some(own) = settings.metrics_port_owner(&spec) {
             let (what, at) = (format!("because container {} uses the same port", own.name), own.place().to("ports"));
             let what = format!("podgate ignores the setting metrics, {what}");
-            let fix = format!("remove the setting from {}, or write a free port", keys::SIDECAR);
+            let fix = format!("remove the setting from {}, or write a free port", keys::SIDECAR_SETTINGS);
             self.findings.push(Finding::warning("unused-annotation", at, what).fix(fix));
             settings.remove_metrics();
         }

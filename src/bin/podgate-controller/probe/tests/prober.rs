@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::clock::now;
-use crate::probe::prober::{ProbeEvent, Prober, listen_check_interval};
+use crate::probe::prober::{ProbeEvent, Prober};
+use podgate::core::lane::listen_check_interval;
 use std::cell::Cell;
 
 /// Time limit for a test that would otherwise hang.

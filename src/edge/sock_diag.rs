@@ -35,7 +35,7 @@ const BUFFER_LEN: usize = 256;
 
 /// Client that sends requests to the kernel on one socket. The first request opens the socket.
 #[derive(Default)]
-pub(crate) struct SockDiag {
+pub struct SockDiag {
     socket: Option<OwnedFd>,
 }
 
@@ -43,7 +43,7 @@ impl SockDiag {
     /// Returns true if a socket listens on `address`, or on its port on all addresses. Never blocks. If the request
     /// fails (no `inet_diag`, a seccomp profile, gVisor) or the response is invalid, the port may still be open. The
     /// next call then uses a new socket.
-    pub(crate) fn has_listener(&mut self, address: SocketAddr) -> io::Result<bool> {
+    pub fn has_listener(&mut self, address: SocketAddr) -> io::Result<bool> {
         if address.port() == 0 {
             return Ok(false);
         }

@@ -5,7 +5,7 @@ use crate::core::container::{Container, Handler, HttpGet, Probe, is_http};
 use crate::core::url::Url;
 
 /// Returns the agent's check that has the same result as the probe; `None` if the agent cannot run the probe.
-pub(super) fn agent_check(container: &Container, probe: &Probe) -> Option<Check> {
+pub fn agent_check(container: &Container, probe: &Probe) -> Option<Check> {
     let port = container.probe_port(probe).filter(|port| *port != 0);
     let check = match &probe.handler {
         Handler::Exec(exec) => return Argv::new(exec.command.clone()).map(Check::Exec).ok(),
@@ -17,13 +17,13 @@ pub(super) fn agent_check(container: &Container, probe: &Probe) -> Option<Check>
 }
 
 /// Converts an `httpGet` to a check of `port`, without its scheme. A check without a host asks the Pod's IP.
-pub(super) fn http_check(get: &HttpGet, port: u16) -> Check {
+pub fn http_check(get: &HttpGet, port: u16) -> Check {
     let host = get.host.clone().unwrap_or_default();
     let path = Url::for_probe("http", &host, port, get.path.as_deref().unwrap_or_default()).target();
     Check::Http { host, port, path, headers: get.http_headers.clone() }
 }
 
 /// Returns true if the agent can parse the check. The API does not validate the host of a probe.
-pub(super) fn is_valid(check: &Check) -> bool {
+pub fn is_valid(check: &Check) -> bool {
     check.to_string().parse().as_ref() == Ok(check)
 }

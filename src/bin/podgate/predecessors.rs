@@ -1,0 +1,237 @@
+//! The predecessors of a gate without a sidecar. The gate runs their own probes, as the kubelet does, but sooner: the
+//! containers of a Pod share its network.
+//!
+//! A predecessor is asked only while all containers that it waits for itself are Ready, because its gate is closed
+//! before. When all are Ready, one more probe of each confirms the decision. A probe that fails then makes its container
+//! pending again.
+
+use crate::check::net::NetAttempt;
+use crate::failure::Failure;
+use podgate::core::argv::Check;
+use podgate::core::ask::Ask;
+use podgate::core::checks::agent_check;
+use podgate::core::container::Probe;
+use podgate::core::exit::Exit;
+use podgate::core::lane::Lane;
+use podgate::core::probe::{MIN_INTERVAL, ProbeVerdict};
+use podgate::core::snapshot::Snapshot;
+use podgate::core::sources::{PodView, Source};
+use podgate::core::state::State;
+use podgate::core::until::{WaitCondition, WantedState};
+use podgate::edge::sock_diag::SockDiag;
+use rustix::event::PollFd;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// All predecessors of a gate.
+pub(crate) struct Predecessors {
+    list: Vec<Predecessor>,
+    pod_ip: IpAddr,
+    /// Ticket of the gate.
+    ticket: String,
+    kernel: SockDiag,
+    /// True since all predecessors were Ready, until one fails.
+    is_confirming: bool,
+    /// Time of the next call of [`run_due`](Predecessors::run_due).
+    due: Option<Instant>,
+}
+
+struct Predecessor {
+    lane: Lane,
+    /// True since a socket was found on the probe's port, or an attempt has passed. `initialDelaySeconds` counts from
+    /// then, so it never ends earlier than the kubelet's.
+    is_heard: bool,
+    /// The running attempt, with its start.
+    attempt: Option<(Instant, NetAttempt)>,
+    /// Result of the last attempt or search.
+    result: String,
+}
+
+impl Predecessors {
+    /// Parses the values of `--ask` and `--pod-ip`.
+    pub(crate) fn new(asks: &[String], pod_ip: &str, ticket: String, now: Instant) -> Result<Predecessors, Failure> {
+        let wrong = |flag: &str, value: &str, why: &str| Failure::new(Exit::Usage, format!("{flag} {value:?}: {why}"));
+        let pod_ip = pod_ip.parse().map_err(|_| wrong("--pod-ip", pod_ip, "not an IP address"))?;
+        let mut containers = Vec::new();
+        for text in asks {
+            let ask: Ask = text.parse().map_err(|why: String| wrong("--ask", text, &why))?;
+            ask.add_to(&mut containers);
+        }
+        let lanes = containers.into_iter().filter_map(|container| Lane::new(container, now, MIN_INTERVAL, false));
+        let new = |lane| Predecessor { lane, is_heard: false, attempt: None, result: "not asked yet".to_owned() };
+        let list = lanes.map(new).collect();
+        Ok(Predecessors { list, pod_ip, ticket, kernel: SockDiag::default(), is_confirming: false, due: None })
+    }
+
+    /// Returns the conditions that the predecessors must meet.
+    pub(crate) fn conditions(&self) -> Vec<WaitCondition> {
+        let ready = |name: &str| WaitCondition { container: name.to_owned(), want: WantedState::Ready };
+        self.list.iter().map(|one| ready(one.name())).collect()
+    }
+
+    /// Runs the probes and searches that are due, without blocking.
+    pub(crate) fn run_due(&mut self, now: Instant) {
+        let late = self.due.map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
+        loop {
+            let may_run = |one: &Predecessor| {
+                let is_awaited =
+                    |other: &&Predecessor| one.lane.container.until.iter().any(|it| it.container == other.name());
+                self.list.iter().filter(is_awaited).all(|before| self.state(before) == State::Ready)
+            };
+            let runs: Vec<bool> = self.list.iter().map(|one| may_run(one) && !self.is_idle(one)).collect();
+            self.due = None;
+            for (one, runs) in self.list.iter_mut().zip(runs) {
+                if !runs {
+                    one.attempt = None;
+                    continue;
+                }
+                if one.advance(now, late, self.pod_ip, &mut self.kernel) == Some(false) {
+                    self.is_confirming = false;
+                }
+                self.due = self.due.into_iter().chain(one.next_due()).min();
+            }
+            if self.is_confirming || !self.list.iter().all(|one| self.state(one) == State::Ready) {
+                break;
+            }
+            self.is_confirming = true;
+            self.list.iter_mut().for_each(|one| one.lane.confirm(now));
+        }
+    }
+
+    /// Returns true if no probe of a predecessor is needed now.
+    fn is_idle(&self, one: &Predecessor) -> bool {
+        one.lane.progress.verdict() == ProbeVerdict::Passed && !one.lane.is_confirming()
+    }
+
+    fn state(&self, one: &Predecessor) -> State {
+        match one.lane.progress.verdict() {
+            // Since an attempt to confirm has failed, the container must pass again.
+            ProbeVerdict::Passed if self.is_confirming || !one.lane.is_confirming() => State::Ready,
+            ProbeVerdict::Passed | ProbeVerdict::Failing => State::NotReady,
+            _ if one.is_heard => State::Started,
+            _ => State::Waiting,
+        }
+    }
+
+    /// Returns the states as the gate knows them. They are confirmed when each predecessor has passed a probe that began
+    /// after all were Ready.
+    pub(crate) fn view(&self) -> PodView {
+        let is_confirmed = self.is_confirming && self.list.iter().all(|one| !one.lane.is_confirming());
+        let snapshot = Snapshot {
+            states: self.list.iter().map(|one| (one.name().to_owned(), self.state(one))).collect(),
+            confirmed_tickets: is_confirmed.then(|| (String::new(), self.ticket.clone())).into_iter().collect(),
+            pod_ip: Some(self.pod_ip.to_string().into()),
+            ..Snapshot::default()
+        };
+        PodView::Snapshot(snapshot, Source::Board)
+    }
+
+    /// Returns the probes that have not passed, each with its last result.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = String> {
+        let is_asked = |one: &&Predecessor| self.state(one) != State::Ready && one.next_due().is_some();
+        let asked = self.list.iter().filter(is_asked);
+        asked.filter_map(|one| Some(format!("{} ({})", one.check(one.lane.progress.probe())?, one.result)))
+    }
+
+    /// Returns the time of the next call of [`run_due`](Predecessors::run_due).
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Returns the sockets of the running attempts.
+    pub(crate) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
+        self.list.iter().filter_map(|one| one.attempt.as_ref()?.1.poll_fd())
+    }
+}
+
+impl Predecessor {
+    fn name(&self) -> &str {
+        &self.lane.container.name
+    }
+
+    fn check(&self, probe: &Probe) -> Option<Check> {
+        agent_check(&self.lane.container, probe)
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        match &self.attempt {
+            Some((_, attempt)) => Some(attempt.exchange.due),
+            None => self.lane.due().into_iter().chain(self.lane.listen_check_at).min(),
+        }
+    }
+
+    /// Continues without blocking. Returns the result of an attempt that has ended.
+    fn advance(&mut self, now: Instant, late: Duration, pod_ip: IpAddr, kernel: &mut SockDiag) -> Option<bool> {
+        if self.attempt.is_none() {
+            self.search(now, late, pod_ip, kernel);
+            if self.lane.due().is_none_or(|due| due > now) {
+                return None;
+            }
+            let probe = self.lane.start_attempt().clone();
+            let deadline = now + Duration::from_secs(probe.timeout_seconds.into());
+            match NetAttempt::start(&self.check(&probe)?, false, Some(pod_ip.to_string()), deadline) {
+                Ok(attempt) => self.attempt = Some((now, attempt)),
+                Err(why) => return Some(self.end_attempt(now, now, Err(why), pod_ip, kernel)),
+            }
+        }
+        let (started, attempt) = self.attempt.as_mut()?;
+        let (started, outcome) = (*started, attempt.advance(now)?);
+        Some(self.end_attempt(started, now, outcome, pod_ip, kernel))
+    }
+
+    /// Looks for a socket on the probe's port, if that is due.
+    fn search(&mut self, now: Instant, late: Duration, pod_ip: IpAddr, kernel: &mut SockDiag) {
+        if self.lane.listen_check_at.is_none_or(|at| at > now) {
+            return;
+        }
+        match self.has_listener(pod_ip, kernel) {
+            Some(true) => {
+                if !self.is_heard {
+                    self.lane.restart(now);
+                }
+                self.is_heard = true;
+                self.lane.on_listening();
+            }
+            Some(false) => {
+                self.lane.on_silence(now, late);
+                "no socket listens".clone_into(&mut self.result);
+            }
+            None => self.lane.listen_check_at = None,
+        }
+    }
+
+    /// Returns true if a socket listens on the probe's port; `None` if the kernel does not answer.
+    fn has_listener(&self, pod_ip: IpAddr, kernel: &mut SockDiag) -> Option<bool> {
+        let mut answers = self.lane.addresses(pod_ip).into_iter().map(|address| kernel.has_listener(address));
+        answers.find(|answer| !matches!(answer, Ok(false))).map_or(Some(false), Result::ok)
+    }
+
+    fn end_attempt(
+        &mut self,
+        started: Instant,
+        now: Instant,
+        outcome: Result<(), String>,
+        pod_ip: IpAddr,
+        kernel: &mut SockDiag,
+    ) -> bool {
+        self.attempt = None;
+        let success = outcome.is_ok();
+        self.result = outcome.err().unwrap_or_else(|| "must pass again".to_owned());
+        if success && !self.is_heard {
+            // The connection was redirected, or the kernel has not answered: the container may have started just now.
+            self.is_heard = true;
+            if self.lane.progress.probe().initial_delay_seconds > 0 {
+                self.lane.restart(now);
+                self.lane.listen_check_at = None;
+                return success;
+            }
+        }
+        self.lane.end_attempt(started, now, Some(success));
+        if !success && self.is_heard && self.has_listener(pod_ip, kernel) == Some(false) {
+            // The program has ended.
+            self.is_heard = false;
+            self.lane.restart(now);
+        }
+        success
+    }
+}

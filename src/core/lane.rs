@@ -1,0 +1,147 @@
+//! Schedule of the probes of one container: attempts at the times of [`ProbeProgress`], at once when a socket begins to
+//! listen on the probe's port, and until one passes while a gate waits for a confirmation.
+//!
+//! The sidecar has a lane for each container. A gate without a sidecar has a lane for each container that it waits for.
+
+use crate::core::container::{Container, Probe};
+use crate::core::probe::{ProbeProgress, ProbeVerdict, interval};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// Longest interval between attempts while a gate waits for a confirmation.
+const MAX_CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Returns the time until the next check for a listening socket: 0.1 % of the time since the start of probing, but at
+/// least 1 ms. If the process woke up over 0.2 ms late, the node is busy. The time is then at least 30 times the delay
+/// beyond 0.2 ms. It is never longer than 100 ms.
+pub fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
+    let unusual = late.saturating_sub(Duration::from_micros(200));
+    (elapsed / 1000).max(unusual * 30).clamp(Duration::from_millis(1), Duration::from_millis(100))
+}
+
+/// Schedule of the probes of one container.
+#[derive(Debug)]
+pub struct Lane {
+    /// The container, with the probes to run.
+    pub container: Container,
+    /// Results of the attempts so far.
+    pub progress: ProbeProgress,
+    /// Start of probing, which can be in the future.
+    pub since: Instant,
+    /// Time of the next check for a listening socket; `None` if no further check is needed, the check has failed, or the
+    /// lane has no address to check.
+    pub listen_check_at: Option<Instant>,
+    min_interval: Duration,
+    /// True if a socket has begun to listen, so that the next attempt is due at once.
+    is_expedited: bool,
+    /// Schedule for the attempts while a gate waits for one more success; otherwise `None`.
+    confirmation: Option<Confirmation>,
+}
+
+/// Schedule of attempts at growing intervals, until an attempt succeeds.
+#[derive(Debug, Clone, Copy)]
+struct Confirmation {
+    since: Instant,
+    due: Instant,
+}
+
+impl Lane {
+    /// Creates a lane for the network probes of `container`; `None` if the container has no such probe. `has_passed`
+    /// means that the container has already passed its probes in this incarnation.
+    pub fn new(container: Container, since: Instant, min_interval: Duration, has_passed: bool) -> Option<Lane> {
+        let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
+        let progress = ProbeProgress::new(startup, readiness, min_interval)?;
+        let progress = if has_passed { progress.resumed() } else { progress };
+        let (is_expedited, confirmation) = (false, None);
+        Some(Lane {
+            container,
+            progress,
+            since,
+            listen_check_at: Some(since),
+            min_interval,
+            is_expedited,
+            confirmation,
+        })
+    }
+
+    /// Starts again for another incarnation of the container, whose probing starts at `since`.
+    pub fn restart(&mut self, since: Instant) {
+        if let Some(new) = Lane::new(self.container.clone(), since, self.min_interval, false) {
+            *self = new;
+        }
+    }
+
+    /// Returns the addresses in the Pod to which the next attempt may connect. The list is empty if the port is unknown
+    /// or the host may be outside the Pod.
+    pub fn addresses(&self, pod_ip: IpAddr) -> Vec<SocketAddr> {
+        let probe = self.progress.probe();
+        let Some(port) = self.container.probe_port(probe) else { return Vec::new() };
+        let ips = match probe.handler.host() {
+            None => vec![pod_ip],
+            Some("localhost") => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+            Some(host) => host.parse().into_iter().filter(|ip: &IpAddr| ip.is_loopback() || *ip == pod_ip).collect(),
+        };
+        ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
+    }
+
+    /// Returns the time of the next attempt; `None` if no attempt is needed. The caller runs one attempt at a time.
+    pub fn due(&self) -> Option<Instant> {
+        if self.progress.is_finished() && self.confirmation.is_none() {
+            return None;
+        }
+        let is_listening = self.listen_check_at.is_none();
+        let wait =
+            if self.is_expedited { self.progress.earliest_attempt() } else { self.progress.next_due(is_listening) };
+        let regular = self.since + wait;
+        Some(self.confirmation.map_or(regular, |confirming| confirming.due.max(self.since).min(regular)))
+    }
+
+    /// Plans an attempt now, and again until an attempt succeeds.
+    pub fn confirm(&mut self, now: Instant) {
+        self.confirmation.get_or_insert(Confirmation { since: now, due: now });
+    }
+
+    /// Returns true if no attempt has succeeded since [`confirm`](Lane::confirm).
+    pub fn is_confirming(&self) -> bool {
+        self.confirmation.is_some()
+    }
+
+    /// Plans an attempt at once, because a socket has begun to listen.
+    pub fn on_listening(&mut self) {
+        (self.listen_check_at, self.is_expedited) = (None, true);
+    }
+
+    /// Plans the next check for a listening socket, after a check at `now` has found none. `late` is the delay of the
+    /// caller's last wake-up.
+    pub fn on_silence(&mut self, now: Instant, late: Duration) {
+        let elapsed = now.saturating_duration_since(self.since);
+        self.listen_check_at = Some(now + listen_check_interval(elapsed, late));
+    }
+
+    /// Returns the probe to attempt now.
+    pub fn start_attempt(&mut self) -> &Probe {
+        self.is_expedited = false;
+        self.progress.probe()
+    }
+
+    /// Records an attempt from `started` to `now`. `success` is `None` if the kubelet would discard the result. Returns
+    /// the new verdict on the container.
+    pub fn end_attempt(&mut self, started: Instant, now: Instant, success: Option<bool>) -> ProbeVerdict {
+        if let Some(confirming) = &mut self.confirmation
+            && confirming.since <= started
+        {
+            let elapsed = now.saturating_duration_since(confirming.since);
+            confirming.due = now + interval(elapsed, MAX_CONFIRM_INTERVAL, self.min_interval);
+            if success == Some(true) {
+                self.confirmation = None;
+            }
+        }
+        let elapsed = |at: Instant| at.saturating_duration_since(self.since);
+        self.progress.record(elapsed(started), elapsed(now), success);
+        // If no check has found a socket, the connection was redirected, so further checks would find nothing.
+        if self.progress.verdict().has_started() {
+            self.listen_check_at = None;
+        }
+        self.progress.verdict()
+    }
+}
