@@ -6,10 +6,8 @@
 //! - the memory and processor time of an idle sidecar
 //!
 //! ```text
-//! tests/kubelet/prepare && cargo bench --bench pod-start [-- ROUNDS [--image-volume]]
+//! tests/kubelet/prepare && cargo bench --bench pod-start [-- ROUNDS]
 //! ```
-//!
-//! `--image-volume` adds a row with the agent from an image volume, which needs Kubernetes 1.36 and containerd 2.1.
 
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/clock.rs"]
@@ -99,27 +97,18 @@ fn variants() -> Vec<(&'static str, Value)> {
     let mut hooked = idle.clone();
     hooked["spec"]["initContainers"][0]["lifecycle"] =
         json!({"postStart": {"exec": {"command": ["/testserver", "check", "/testserver"]}}});
+    let by_image = Pod::new("app", [server("app").asking(&[], &[])]).json();
     let mut without_hook = native.clone();
     without_hook["spec"]["initContainers"][0]["lifecycle"].take();
-    // The image contains the agent, so no hook has to wait until the agent is installed.
-    let mut by_image = without_hook.clone();
-    let image = by_image["spec"]["initContainers"][0]["image"].clone();
-    let volumes = by_image["spec"]["volumes"].as_array_mut().expect("volumes");
-    volumes.push(json!({"name": "agent", "image": {"reference": image, "pullPolicy": "Never"}}));
-    let mounts = by_image["spec"]["containers"][0]["volumeMounts"].as_array_mut().expect("mounts");
-    mounts.push(json!({"name": "agent", "mountPath": "/agent", "readOnly": true}));
-    let mut variants = vec![
+    vec![
         (PLAIN, plain),
         ("the same with a token volume", with_token),
         ("with an idle native sidecar", idle),
         ("with an idle native sidecar that has an exec postStart hook", hooked),
         ("with podgate's sidecar as a native sidecar", native),
         ("the same without its hook", without_hook),
-    ];
-    if std::env::args().any(|word| word == "--image-volume") {
-        variants.push(("without its hook, with an image volume", by_image));
-    }
-    variants
+        ("without a sidecar: an image volume and a gate that waits for nothing", by_image),
+    ]
 }
 
 /// Returns the time from the request to the application's first instruction, in milliseconds.

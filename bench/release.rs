@@ -101,9 +101,11 @@ struct Times {
     own: Option<f64>,
 }
 
-static WAYS: [Way; 18] = [
+static WAYS: [Way; 20] = [
     Way::podgate("podgate, entrypoint: the server is Ready when it listens", "app", |ms| gates(ready_on_listen(ms))),
     Way::podgate("podgate, entrypoint: the server answers 503 at first", "app", |ms| gates(answers_503_first(ms))),
+    Way::other("podgate, no sidecar: the server is Ready when it listens", |ms| asks(ready_on_listen(ms))),
+    Way::other("podgate, no sidecar: the server answers 503 at first", |ms| asks(answers_503_first(ms))),
     Way::podgate("podgate, entrypoint: the server answers each request after 200 ms", "app", |ms| {
         gates(ready_on_listen(ms).args(&["--answer-after", "200ms"]))
     }),
@@ -221,6 +223,11 @@ fn exec_probe(ms: u64, period: u32) -> Container {
     let db = server("db").ready_after(&format!("{ms}ms")).args(&["--touch", SELF_READY_FILE]);
     db.wrapped_probe(&["/testserver", "check", SELF_READY_FILE])
         .with(json!({"readinessProbe": {"periodSeconds": period}}))
+}
+
+fn asks(db: Container) -> Value {
+    let app = server("app").asking(&[&db], &[]);
+    Pod::new("pod", [db, app]).json()
 }
 
 fn gates(db: Container) -> Value {

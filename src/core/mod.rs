@@ -14,7 +14,6 @@ pub mod gate;
 pub mod graph;
 pub mod http;
 pub mod http_response;
-pub mod lane;
 pub mod names;
 pub mod pod;
 pub mod pre_stop;

@@ -1,10 +1,11 @@
-//! Light I/O that the agent and the sidecar share, based on std and rustix. This module uses no async runtime and no
-//! threads, and makes no decisions.
+//! Light I/O that the agent and the sidecar share, based on std and rustix, and the schedule of their probes. This module
+//! uses no async runtime and no threads.
 
 pub mod bell;
 pub mod exchange;
 pub mod files;
 pub mod install;
+pub mod lane;
 pub mod listen;
 pub mod lock;
 pub mod log;

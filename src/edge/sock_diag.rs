@@ -159,6 +159,12 @@ mod tests {
                 let client = TcpStream::connect(address).unwrap();
                 let _server = listener.accept().unwrap();
                 drop(listener);
+                // A process that another test has just started keeps the listener until its execve.
+                for _ in 0..1000 {
+                    if kernel.has_listener(address).unwrap() {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                }
                 // Connected sockets do not listen.
                 for closed in [address, client.local_addr().unwrap(), (ip, 0).into()] {
                     assert!(!kernel.has_listener(closed).unwrap(), "{closed}, bound to {bound}");

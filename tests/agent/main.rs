@@ -21,6 +21,7 @@ mod parent;
 mod parent_follow;
 mod post_file;
 mod pre_stop;
+mod predecessors;
 mod probe;
 mod process_tree;
 mod rungs;

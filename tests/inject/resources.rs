@@ -133,7 +133,8 @@ fn annotation_sets_log_metrics_and_probes() {
     assert_eq!(sidecar["ports"], Value::Null);
 
     // The annotation overrides single settings. The log level also applies to gates and hooks.
-    template["metadata"]["annotations"]["podgate.io/sidecar"] = "metrics = 9090, log=debug,\nprobe-floor=500ms".into();
+    template["metadata"]["annotations"]["podgate.io/sidecar-settings"] =
+        "metrics = 9090, log=debug,\nprobe-floor=500ms".into();
     template["metadata"]["annotations"]["podgate.io/publish"] = "none".into();
     let injected = injected(&template);
     let sidecar = &injected["spec"]["initContainers"][0];
@@ -166,13 +167,13 @@ fn wrong_settings_are_explained() {
         assert!(sidecar_settings::parse(text).unwrap_err().contains(expected), "{text}");
     }
     let mut template = pod([json!({}), json!({})]);
-    template["metadata"]["annotations"]["podgate.io/sidecar"] = "metrics=9090".into();
+    template["metadata"]["annotations"]["podgate.io/sidecar-settings"] = "metrics=9090".into();
     template["spec"]["containers"][1]["ports"] = json!([{"containerPort": 9090}]);
     let findings = podgate::order::inject::inject(&template, &options(), &KnownFacts::default()).unwrap_err();
     assert!(findings.len() == 1 && findings[0].message == "container b uses the port of metrics too", "{findings:#?}");
     // A default for the whole cluster must not take the port of a container.
     let default = Options { sidecar_settings: sidecar_settings::parse("metrics=9090,log=debug").unwrap(), ..options() };
-    template["metadata"]["annotations"].as_object_mut().unwrap().remove("podgate.io/sidecar");
+    template["metadata"]["annotations"].as_object_mut().unwrap().remove("podgate.io/sidecar-settings");
     let injected = inject_with(&template, &default);
     assert_eq!(injected.value["spec"]["initContainers"][0]["args"], json!(["--log-level", "debug"]));
     assert!(injected.findings.iter().any(|finding| {

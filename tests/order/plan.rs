@@ -1,5 +1,6 @@
 mod properties;
 mod states;
+mod without_sidecar;
 
 use podgate::core::container::Mode;
 use podgate::order::declare::{Publish, annotation_place};

@@ -19,7 +19,7 @@ pub(crate) fn patched(object: &Value, response: &Value) -> Value {
 fn pod_is_injected_only_once() {
     let files = Files::new();
     let flags = ["--image=registry.example/podgate:1", "--image-pull-policy=Never", "--sidecar-resources=limits.cpu=1"];
-    let webhook = Webhook::with_files(&files, &[&flags[..], &["--sidecar=log=debug"]].concat());
+    let webhook = Webhook::with_files(&files, &[&flags[..], &["--sidecar-settings=log=debug"]].concat());
     let client = webhook.client(&files.ca);
     let pod = pod("db, api");
     let response = client.review(&review("one", &pod));

@@ -199,10 +199,7 @@ impl ContainerLines<'_> {
         }
         let delay = self.probes_delay();
         if delay > 0 {
-            // Without a sidecar, nothing tells the probe that the container is Ready.
-            if self.asked.is_none() {
-                line.add_flag("--container", &self.planned.name);
-            }
+            line.add_flag("--container", &self.planned.name);
             line.add_flag("--initial-delay", compact_duration(Duration::from_secs(delay)));
         }
         // Podgate counts the failures. This limit is only needed if the sidecar does not come back.

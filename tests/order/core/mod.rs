@@ -2,6 +2,7 @@
 
 mod annotations;
 mod argv;
+mod ask;
 mod command;
 mod container_list;
 mod evidence;

@@ -219,7 +219,7 @@ pub(crate) struct Opened {
     #[arg(long)]
     pub(crate) sidecar_check: bool,
     /// With --wait: pass only when this container is Ready, or this long after the gate has opened
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration, requires = "container")]
     pub(crate) initial_delay: Duration,
     /// Name this container, for --initial-delay
     #[arg(long, value_name = "NAME", value_parser = container_name)]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::now;
 use crate::probe::prober::{ProbeEvent, Prober};
-use podgate::core::lane::listen_check_interval;
+use podgate::edge::lane::listen_check_interval;
 use std::cell::Cell;
 
 /// Time limit for a test that would otherwise hang.
