@@ -5,6 +5,7 @@ use crate::core::argv::Check;
 use crate::core::checks::agent_check;
 use crate::core::container::{Container, Handler, Probe};
 use crate::core::names;
+use crate::core::quit::is_local;
 use crate::core::until::{WaitCondition, WantedState};
 use std::fmt;
 use std::str::FromStr;
@@ -73,6 +74,9 @@ impl FromStr for Ask {
         }
         let check: Check = rest.parse().map_err(|error| format!("{error}"))?;
         let handler = Handler::from_check(check.clone()).filter(|_| check.is_network()).ok_or(FORM)?;
+        if !is_local(handler.host()) {
+            return Err(format!("{rest} is not in this Pod; {FORM}"));
+        }
         let [initial_delay_seconds, timeout_seconds, period_seconds, success_threshold] = numbers;
         let probe = Probe {
             handler,

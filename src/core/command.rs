@@ -4,6 +4,7 @@
 //! `--flag=VALUE`; only the second form accepts a value that begins with `-`. The flags end at `--`, which precedes the
 //! container's own command.
 
+use crate::core::ask::Ask;
 use crate::core::container::Mode;
 use crate::core::defaults;
 use crate::core::names;
@@ -96,6 +97,8 @@ pub struct Gate {
     pub mode: Mode,
     /// Conditions to wait for.
     pub until: Vec<WaitCondition>,
+    /// True if the gate runs the probes of its predecessors itself, because the Pod has no sidecar.
+    pub asks: bool,
     /// Additional checks to wait for, as written in the spec.
     pub checks: Vec<String>,
     /// Time limit of the wait, as written in the spec.
@@ -112,6 +115,10 @@ impl Gate {
         };
         let listed = line.values("--until").into_iter().flat_map(|list| list.split(','));
         let mut until: Vec<WaitCondition> = listed.filter_map(|one| one.parse().ok()).collect();
+        let asked: Vec<Ask> = line.values("--ask").into_iter().filter_map(|text| text.parse().ok()).collect();
+        let ready = |ask: &Ask| WaitCondition { container: ask.container.clone(), want: WantedState::Ready };
+        until.extend(asked.iter().map(ready));
+        until.dedup();
         if until.is_empty() && mode == Mode::PostStart {
             let own = line.values("--container").pop();
             until.extend(own.map(|name| WaitCondition { container: name.to_owned(), want: WantedState::Ready }));
@@ -120,6 +127,7 @@ impl Gate {
         Some(Gate {
             mode,
             until,
+            asks: !asked.is_empty(),
             checks: line.values("--check").into_iter().map(str::to_owned).collect(),
             timeout: line.values("--timeout").pop().map_or_else(default_timeout, str::to_owned),
         })

@@ -134,8 +134,8 @@ pub enum Obstacle {
     /// Error of the downward-API volume, in a hook.
     #[error("the downward-API volume {0}")]
     VolumeError(SourceError),
-    /// The conditions are met, but the sidecar has not confirmed them since: it must observe each container once more.
-    #[error("the sidecar to check the conditions again")]
+    /// The conditions are met, but not confirmed since: each container must be observed once more.
+    #[error("one more check of the conditions")]
     Unconfirmed,
     /// The only source is the downward-API volume, which the kubelet does not update while a hook runs.
     #[error("no board, and the kubelet does not update the downward-API volume while a hook runs")]

@@ -34,15 +34,8 @@ pub struct Lane {
     min_interval: Duration,
     /// True if a socket has begun to listen, so that the next attempt is due at once.
     is_expedited: bool,
-    /// Schedule for the attempts while a gate waits for one more success; otherwise `None`.
-    confirmation: Option<Confirmation>,
-}
-
-/// Schedule of attempts at growing intervals, until an attempt succeeds.
-#[derive(Debug, Clone, Copy)]
-struct Confirmation {
-    since: Instant,
-    due: Instant,
+    /// While a gate waits for one more success: the start of that wait, and the time of the next attempt.
+    confirmation: Option<(Instant, Instant)>,
 }
 
 impl Lane {
@@ -93,12 +86,12 @@ impl Lane {
         let wait =
             if self.is_expedited { self.progress.earliest_attempt() } else { self.progress.next_due(is_listening) };
         let regular = self.since + wait;
-        Some(self.confirmation.map_or(regular, |confirming| confirming.due.max(self.since).min(regular)))
+        Some(self.confirmation.map_or(regular, |(_, due)| due.max(self.since).min(regular)))
     }
 
     /// Plans an attempt now, and again until an attempt succeeds.
     pub fn confirm(&mut self, now: Instant) {
-        self.confirmation.get_or_insert(Confirmation { since: now, due: now });
+        self.confirmation.get_or_insert((now, now));
     }
 
     /// Returns true if no attempt has succeeded since [`confirm`](Lane::confirm).
@@ -127,11 +120,11 @@ impl Lane {
     /// Records an attempt from `started` to `now`. `success` is `None` if the kubelet would discard the result. Returns
     /// the new verdict on the container.
     pub fn end_attempt(&mut self, started: Instant, now: Instant, success: Option<bool>) -> ProbeVerdict {
-        if let Some(confirming) = &mut self.confirmation
-            && confirming.since <= started
+        if let Some((since, due)) = &mut self.confirmation
+            && *since <= started
         {
-            let elapsed = now.saturating_duration_since(confirming.since);
-            confirming.due = now + interval(elapsed, MAX_CONFIRM_INTERVAL, self.min_interval);
+            let elapsed = now.saturating_duration_since(*since);
+            *due = now + interval(elapsed, MAX_CONFIRM_INTERVAL, self.min_interval);
             if success == Some(true) {
                 self.confirmation = None;
             }

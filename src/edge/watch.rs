@@ -139,6 +139,7 @@ impl Watch {
     }
 
     fn open_bell(&self) -> Option<Bell> {
+        self.directories.first()?;
         let path = self.board.join(names::BELL_FILE);
         let mut bell = Bell::open(&path)?;
         for _ in 0..3 {

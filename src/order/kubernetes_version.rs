@@ -16,11 +16,9 @@ pub struct Version {
 impl Version {
     /// First version with hold mode: the kubelet reads environment variables from files
     /// (<https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/>).
-    pub const WITH_HOLD: Version = Version { major: 1, minor: 35 };
-
-    /// First version with image volumes on by default
+    /// First version with image volumes on by default, too
     /// (<https://kubernetes.io/docs/tasks/configure-pod-container/image-volumes/>).
-    pub const WITH_IMAGE_VOLUMES: Version = Version { major: 1, minor: 35 };
+    pub const WITH_HOLD: Version = Version { major: 1, minor: 35 };
 }
 
 /// Returns the spec of a Pod with a variable from a file, for a dry run. An API server that cannot hold containers

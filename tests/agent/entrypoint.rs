@@ -43,7 +43,7 @@ fn gate_opens_only_after_the_sidecar_acknowledges_its_report() {
     // The gate must not rely on states that were published before the gate's own report.
     scene.set_state("db", State::Ready);
     wait_until("the gate names the missing acknowledgement", || {
-        scene.termination_message().ends_with("waiting for the sidecar to check the conditions again")
+        scene.termination_message().ends_with("waiting for one more check of the conditions")
     });
     scene.publish(|s| s.confirmed_tickets = [("api".to_owned(), "00000000".to_owned())].into());
     std::thread::sleep(Duration::from_millis(50));

@@ -59,7 +59,7 @@ spec:
     assert_eq!(code, 0, "{out}");
     for line in [
         "dind    at once (gate; its command is known); Ready by unix:///run/docker.sock, checked in the container",
-        "proxy   at once (no gate; it waits for nothing; podgate's postStart hook reports its start); Ready by http://localhost:9090/ready, checked in podgate's sidecar",
+        "proxy   at once (no gate; it waits for nothing; podgate's postStart hook reports its start); Ready by http://localhost:9090/ready, checked over the network",
         "other   when its checks pass, waits at most 5m (gate; its command is known); \
          checks in the container before its command: mount:///data",
         "runner  when dind=Ready, proxy=Ready, waits at most 5m (gate; its command is known); \

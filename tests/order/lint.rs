@@ -295,9 +295,6 @@ fn handwritten_commands_are_checked() {
     let mut killed = gate("api", "db");
     killed["livenessProbe"] = json!({"tcpSocket": {"port": 1}});
     assert_eq!(names(&pod(json!({"name": "db"}), killed)), ["liveness-kills"]);
-    let waiting = json!({"name": "db", "lifecycle": {"preStop": {"exec": {"command": ["/podgate/bin/podgate", "pre-stop", "--until", "api"]}}}});
-    let findings = check_handwritten(&pod(waiting, json!({"name": "api"}))).unwrap();
-    assert!(findings[0].rule == "pre-stop-too-long" && findings[0].message.contains("up to 25s"), "{findings:#?}");
     let hook = json!({"name": "api", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "post-start", "--container", "db"]}}}});
     assert_eq!(names(&pod(gate("db", "api"), hook)), ["unknown-container", "order-broken"]);
     assert_eq!(check_handwritten(&pod(json!({"name": "db"}), json!({"name": "api"}))), None);
@@ -371,33 +368,6 @@ fn states_that_only_the_kubelet_knows_give_a_note() {
     assert_eq!(chain("db=Started, api", &exec), [] as [&str; 0]);
     assert_eq!(chain("db=Exited, api", &json!({"command": null})), ["exit-not-final", "known-by-kubelet"]);
     assert_eq!(chain("db=Exited, api", &json!({})), ["exit-not-final"]);
-}
-
-#[test]
-fn handwritten_parts_of_hold_mode_must_match() {
-    let variable = |name: &str| {
-        let from =
-            json!({"volumeName": "podgate-hold", "path": format!("keys/{name}"), "key": "OPEN", "optional": false});
-        json!([{"name": "PODGATE_HOLD", "valueFrom": {"fileKeyRef": from}}])
-    };
-    let check = |list: Value, env: Value| {
-        let list = json!([{"name": "PODGATE_CONTAINERS", "value": list.to_string()}]);
-        let pod = json!({"spec": {"initContainers": [{"name": "podgate", "env": list}],
-            "containers": [{"name": "db"}, {"name": "api", "env": env}]}});
-        check_handwritten(&pod).map(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-    };
-    let held = json!([{"name": "db"}, {"name": "api", "mode": "hold", "until": ["db"]}]);
-    assert_eq!(check(held.clone(), variable("api")).as_deref(), Some(""));
-    assert_eq!(check(json!([{"name": "db"}, {"name": "api"}]), json!([])), None);
-    for (list, env, expected) in [
-        (json!([{"name": "db"}, {"name": "api"}]), variable("api"), "no entry with mode hold in PODGATE_CONTAINERS"),
-        (held.clone(), variable("db"), "is not read from the gate file of api"),
-        (held, json!([]), "is never held: it has mode hold in PODGATE_CONTAINERS"),
-    ] {
-        let found = check(list, env).unwrap();
-        assert!(found.starts_with("spec.containers[1].env: ") && found.contains(expected), "{found}");
-        assert_eq!(found.lines().count(), 1, "{found}");
-    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A fake API server with one Secret and one MutatingWebhookConfiguration. It answers dry runs of PodTemplates.
+//! A fake API server with one Secret and one MutatingWebhookConfiguration.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -10,7 +10,6 @@ use tempfile::TempDir;
 
 const SECRET: &str = "/api/v1/namespaces/podgate/secrets/podgate-webhook-tls";
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-podgate-webhook";
-const TEMPLATES: &str = "/api/v1/namespaces/podgate/podtemplates in a dry run";
 
 #[derive(Debug)]
 struct Held {
@@ -22,8 +21,6 @@ struct Held {
     writes: usize,
     /// Minor version of Kubernetes. With `None`, the request for the version fails.
     minor: Option<u32>,
-    /// Status code of the answer to a PodTemplate with a variable from a file.
-    template_code: u16,
     wrong: Vec<String>,
 }
 
@@ -54,7 +51,6 @@ impl Api {
             conflicts: 0,
             writes: 0,
             minor: Some(36),
-            template_code: 201,
             wrong: Vec::new(),
         }));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -113,10 +109,6 @@ impl Api {
 
     pub(crate) fn set_minor_version(&self, minor: Option<u32>) {
         self.held.lock().unwrap().minor = minor;
-    }
-
-    pub(crate) fn set_template_code(&self, code: u16) {
-        self.held.lock().unwrap().template_code = code;
     }
 
     pub(crate) fn writes(&self) -> usize {
@@ -178,16 +170,6 @@ fn answer(held: &mut Held, method: &str, path: &str, head: &str, body: &[u8]) ->
             },
         ),
         ("GET", CONFIGURATION) => (200, held.configuration.clone()),
-        ("POST", TEMPLATES) => match held.template_code {
-            201 => (201, serde_json::from_slice(body).unwrap()),
-            // The answer of Kubernetes 1.36.3 without the feature gate EnvFiles.
-            422 => failure(
-                422,
-                "PodTemplate \"podgate-env-files\" is invalid: template.spec.containers[0].env[0].valueFrom: Invalid value: \"\": \
-                 must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
-            ),
-            code => failure(code, "podtemplates is forbidden"),
-        },
         ("PUT" | "PATCH", SECRET | CONFIGURATION) => {
             let sent: Value = serde_json::from_slice(body).unwrap();
             if held.conflicts > 0 {

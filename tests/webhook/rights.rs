@@ -11,7 +11,6 @@ fn webhook_has_minimal_permissions() {
         object(&objects, "Role")["rules"],
         json!([
             {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [default("secret")], "verbs": ["get", "update"]},
-            {"apiGroups": [""], "resources": ["podtemplates"], "verbs": ["create"]},
         ])
     );
     assert_eq!(

@@ -19,13 +19,14 @@ use rustix::event::{PollFd, PollFlags};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Time limit for the first report of a container's gate.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Interval of the looks at process 1 without a pipe.
+/// Interval of the reads of `/proc/1/cmdline` if there is no pipe.
 const EXECUTION_POLL: Duration = Duration::from_millis(50);
 /// Number of descriptors of process 1 among which the gate's pipe is searched.
 const FDS_MAX: u32 = 16;
@@ -137,7 +138,8 @@ fn view(sources: &PodSources, pod_ip: Option<&str>) -> PodView {
 fn gate_pipe() -> Option<File> {
     let is_pipe = |path: &PathBuf| fs::read_link(path).is_ok_and(|to| to.as_os_str().as_bytes().starts_with(b"pipe:"));
     let mut pipes = (3..FDS_MAX).map(|fd| PathBuf::from(format!("/proc/1/fd/{fd}"))).filter(is_pipe);
-    File::open(pipes.next()?).ok()
+    // Without the flag, this call could wait for a writer if the gate closes the pipe now.
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(pipes.next()?).ok()
 }
 
 /// Returns true if process 1 has not yet executed the container's command: it is the gate, or the container runtime
@@ -182,4 +184,25 @@ fn read_gate(args: &Opened) -> Result<Gate, Failure> {
         }
         GateState::Opened => Gate::Open(report),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_gate;
+
+    #[test]
+    fn only_the_gate_and_the_runtime_before_it_are_closed() {
+        for (command_line, expected) in [
+            (&b"/podgate/bin/podgate\0entrypoint\0--ask\0db tcp://:1\0"[..], true),
+            (b"/usr/bin/runc\0init\0", true),
+            (b"runc\0init\0", true),
+            (b"", true),
+            (b"/podgate/bin/podgate\0sleep\x005s\0", false),
+            (b"postgres: checkpointer \0\0\0", false),
+            (b"/bin/sh\0/podgate\0entrypoint\0", false),
+            (b"podgated\0entrypoint\0", false),
+        ] {
+            assert_eq!(is_gate(command_line), expected, "{}", String::from_utf8_lossy(command_line));
+        }
+    }
 }

@@ -20,27 +20,39 @@ use podgate::core::until::{WaitCondition, WantedState};
 use podgate::edge::lane::Lane;
 use podgate::edge::sock_diag::SockDiag;
 use rustix::event::PollFd;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// All predecessors of a gate.
 pub(crate) struct Predecessors {
     list: Vec<Predecessor>,
-    pod_ip: IpAddr,
+    network: Network,
     /// Ticket of the gate.
     ticket: String,
-    kernel: SockDiag,
     /// True since all predecessors were Ready, until one fails.
     is_confirming: bool,
     /// Time of the next call of [`run_due`](Predecessors::run_due).
-    due: Option<Instant>,
+    pub(crate) due: Option<Instant>,
+}
+
+struct Network {
+    pod_ip: IpAddr,
+    kernel: SockDiag,
+}
+
+impl Network {
+    /// Returns true if a socket listens on one of `addresses`; `None` if the kernel does not answer.
+    fn has_listener(&mut self, addresses: &[SocketAddr]) -> Option<bool> {
+        let mut answers = addresses.iter().map(|address| self.kernel.has_listener(*address));
+        answers.find(|answer| !matches!(answer, Ok(false))).map_or(Some(false), Result::ok)
+    }
 }
 
 struct Predecessor {
     lane: Lane,
-    /// True since a socket was found on the probe's port, or an attempt has passed. `initialDelaySeconds` counts from
-    /// then, so it never ends earlier than the kubelet's.
-    is_heard: bool,
+    /// Addresses of the probe that was running when its container was found: when a socket was found on one of them, or
+    /// when the probe passed. `initialDelaySeconds` counts from then, so it never ends earlier than the kubelet's.
+    found: Option<Vec<SocketAddr>>,
     /// The running attempt, with its start.
     attempt: Option<(Instant, NetAttempt)>,
     /// Result of the last attempt or search.
@@ -58,9 +70,9 @@ impl Predecessors {
             ask.add_to(&mut containers);
         }
         let lanes = containers.into_iter().filter_map(|container| Lane::new(container, now, MIN_INTERVAL, false));
-        let new = |lane| Predecessor { lane, is_heard: false, attempt: None, result: "not asked yet".to_owned() };
-        let list = lanes.map(new).collect();
-        Ok(Predecessors { list, pod_ip, ticket, kernel: SockDiag::default(), is_confirming: false, due: None })
+        let new = |lane| Predecessor { lane, found: None, attempt: None, result: "not asked yet".to_owned() };
+        let network = Network { pod_ip, kernel: SockDiag::default() };
+        Ok(Predecessors { list: lanes.map(new).collect(), network, ticket, is_confirming: false, due: None })
     }
 
     /// Returns the conditions that the predecessors must meet.
@@ -73,19 +85,18 @@ impl Predecessors {
     pub(crate) fn run_due(&mut self, now: Instant) {
         let late = self.due.map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
         loop {
-            let may_run = |one: &Predecessor| {
-                let is_awaited =
-                    |other: &&Predecessor| one.lane.container.until.iter().any(|it| it.container == other.name());
-                self.list.iter().filter(is_awaited).all(|before| self.state(before) == State::Ready)
-            };
-            let runs: Vec<bool> = self.list.iter().map(|one| may_run(one) && !self.is_idle(one)).collect();
+            let runs: Vec<bool> = self.list.iter().map(|one| self.is_asked(one)).collect();
             self.due = None;
             for (one, runs) in self.list.iter_mut().zip(runs) {
                 if !runs {
                     one.attempt = None;
+                    if one.found.is_none() {
+                        // The pauses between two searches grow with the time since the start of the lane.
+                        one.lane.since = now;
+                    }
                     continue;
                 }
-                if one.advance(now, late, self.pod_ip, &mut self.kernel) == Some(false) {
+                if one.advance(now, late, &mut self.network) == Some(false) {
                     self.is_confirming = false;
                 }
                 self.due = self.due.into_iter().chain(one.next_due()).min();
@@ -98,9 +109,11 @@ impl Predecessors {
         }
     }
 
-    /// Returns true if no probe of a predecessor is needed now.
-    fn is_idle(&self, one: &Predecessor) -> bool {
-        one.lane.progress.verdict() == ProbeVerdict::Passed && !one.lane.is_confirming()
+    /// Returns true if the gate needs a probe of `one` now, and all containers that it waits for are Ready.
+    fn is_asked(&self, one: &Predecessor) -> bool {
+        let is_before = |other: &&Predecessor| one.lane.container.until.iter().any(|it| it.container == other.name());
+        let is_needed = one.lane.progress.verdict() != ProbeVerdict::Passed || one.lane.is_confirming();
+        is_needed && self.list.iter().filter(is_before).all(|before| self.state(before) == State::Ready)
     }
 
     fn state(&self, one: &Predecessor) -> State {
@@ -108,7 +121,7 @@ impl Predecessors {
             // Since an attempt to confirm has failed, the container must pass again.
             ProbeVerdict::Passed if self.is_confirming || !one.lane.is_confirming() => State::Ready,
             ProbeVerdict::Passed | ProbeVerdict::Failing => State::NotReady,
-            _ if one.is_heard => State::Started,
+            _ if one.found.is_some() => State::Started,
             _ => State::Waiting,
         }
     }
@@ -120,22 +133,16 @@ impl Predecessors {
         let snapshot = Snapshot {
             states: self.list.iter().map(|one| (one.name().to_owned(), self.state(one))).collect(),
             confirmed_tickets: is_confirmed.then(|| (String::new(), self.ticket.clone())).into_iter().collect(),
-            pod_ip: Some(self.pod_ip.to_string().into()),
+            pod_ip: Some(self.network.pod_ip.to_string().into()),
             ..Snapshot::default()
         };
         PodView::Snapshot(snapshot, Source::Board)
     }
 
-    /// Returns the probes that have not passed, each with its last result.
+    /// Returns the probes that the gate runs now and that have not passed, each with its last result.
     pub(crate) fn pending(&self) -> impl Iterator<Item = String> {
-        let is_asked = |one: &&Predecessor| self.state(one) != State::Ready && one.next_due().is_some();
-        let asked = self.list.iter().filter(is_asked);
+        let asked = self.list.iter().filter(|one| self.state(one) != State::Ready && self.is_asked(one));
         asked.filter_map(|one| Some(format!("{} ({})", one.check(one.lane.progress.probe())?, one.result)))
-    }
-
-    /// Returns the time of the next call of [`run_due`](Predecessors::run_due).
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.due
     }
 
     /// Returns the sockets of the running attempts.
@@ -161,35 +168,36 @@ impl Predecessor {
     }
 
     /// Continues without blocking. Returns the result of an attempt that has ended.
-    fn advance(&mut self, now: Instant, late: Duration, pod_ip: IpAddr, kernel: &mut SockDiag) -> Option<bool> {
+    fn advance(&mut self, now: Instant, late: Duration, network: &mut Network) -> Option<bool> {
         if self.attempt.is_none() {
-            self.search(now, late, pod_ip, kernel);
+            self.search(now, late, network);
             if self.lane.due().is_none_or(|due| due > now) {
                 return None;
             }
             let probe = self.lane.start_attempt().clone();
             let deadline = now + Duration::from_secs(probe.timeout_seconds.into());
-            match NetAttempt::start(&self.check(&probe)?, false, Some(pod_ip.to_string()), deadline) {
+            match NetAttempt::start(&self.check(&probe)?, false, Some(network.pod_ip.to_string()), deadline) {
                 Ok(attempt) => self.attempt = Some((now, attempt)),
-                Err(why) => return Some(self.end_attempt(now, now, Err(why), pod_ip, kernel)),
+                Err(why) => return Some(self.end_attempt(now, now, Err(why), network)),
             }
         }
         let (started, attempt) = self.attempt.as_mut()?;
         let (started, outcome) = (*started, attempt.advance(now)?);
-        Some(self.end_attempt(started, now, outcome, pod_ip, kernel))
+        Some(self.end_attempt(started, now, outcome, network))
     }
 
     /// Looks for a socket on the probe's port, if that is due.
-    fn search(&mut self, now: Instant, late: Duration, pod_ip: IpAddr, kernel: &mut SockDiag) {
+    fn search(&mut self, now: Instant, late: Duration, network: &mut Network) {
         if self.lane.listen_check_at.is_none_or(|at| at > now) {
             return;
         }
-        match self.has_listener(pod_ip, kernel) {
+        let addresses = self.lane.addresses(network.pod_ip);
+        match network.has_listener(&addresses) {
             Some(true) => {
-                if !self.is_heard {
+                if self.found.is_none() {
                     self.lane.restart(now);
+                    self.found = Some(addresses);
                 }
-                self.is_heard = true;
                 self.lane.on_listening();
             }
             Some(false) => {
@@ -200,26 +208,19 @@ impl Predecessor {
         }
     }
 
-    /// Returns true if a socket listens on the probe's port; `None` if the kernel does not answer.
-    fn has_listener(&self, pod_ip: IpAddr, kernel: &mut SockDiag) -> Option<bool> {
-        let mut answers = self.lane.addresses(pod_ip).into_iter().map(|address| kernel.has_listener(address));
-        answers.find(|answer| !matches!(answer, Ok(false))).map_or(Some(false), Result::ok)
-    }
-
     fn end_attempt(
         &mut self,
         started: Instant,
         now: Instant,
         outcome: Result<(), String>,
-        pod_ip: IpAddr,
-        kernel: &mut SockDiag,
+        network: &mut Network,
     ) -> bool {
         self.attempt = None;
         let success = outcome.is_ok();
         self.result = outcome.err().unwrap_or_else(|| "must pass again".to_owned());
-        if success && !self.is_heard {
+        if success && self.found.is_none() {
             // The connection was redirected, or the kernel has not answered: the container may have started just now.
-            self.is_heard = true;
+            self.found = Some(Vec::new());
             if self.lane.progress.probe().initial_delay_seconds > 0 {
                 self.lane.restart(now);
                 self.lane.listen_check_at = None;
@@ -227,9 +228,10 @@ impl Predecessor {
             }
         }
         self.lane.end_attempt(started, now, Some(success));
-        if !success && self.is_heard && self.has_listener(pod_ip, kernel) == Some(false) {
+        let known = self.found.as_deref().filter(|addresses| !success && !addresses.is_empty());
+        if known.is_some_and(|addresses| network.has_listener(addresses) == Some(false)) {
             // The program has ended.
-            self.is_heard = false;
+            self.found = None;
             self.lane.restart(now);
         }
         success

@@ -60,7 +60,7 @@ impl<'a> ContainerRef<'a> {
 
     /// Returns true if the startupProbe or the readinessProbe runs a command in the container.
     pub fn has_exec_probe(&self) -> bool {
-        ["startupProbe", "readinessProbe"].iter().any(|field| self.probe(field).is_some_and(|probe| probe.is_exec()))
+        self.with_probes().probes().any(Probe::is_exec)
     }
 
     /// Returns true if the container declares this port.

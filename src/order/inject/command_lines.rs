@@ -271,9 +271,10 @@ impl ContainerLines<'_> {
     fn probes_delay(&self) -> u64 {
         let Some(readiness) = &self.container.readiness_probe else { return 0 };
         // If only the kubelet can detect Ready, the longer delay would make the Pod Ready too late.
-        let is_reported = !readiness.is_exec()
-            || self.planned.ready.is_some()
-            || self.planned.gate().is_some_and(|gate| gate.needs_parent);
+        let is_reported = self.asked.is_none()
+            && (!readiness.is_exec()
+                || self.planned.ready.is_some()
+                || self.planned.gate().is_some_and(|gate| gate.needs_parent));
         let liveness = self.spec.pointer("/livenessProbe/initialDelaySeconds").and_then(Value::as_u64);
         liveness.filter(|_| is_reported).unwrap_or_default().max(readiness.initial_delay_seconds.into())
     }

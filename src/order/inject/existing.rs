@@ -35,7 +35,13 @@ impl<'a> Existing<'a> {
                 .fix("make the change in the manifest from before the injection")
         };
         if parts::find_image(self.template).is_some() {
-            return self.manual_changes_without_sidecar();
+            // Each container that mounts podgate's image has a gate.
+            let list = Place::spec("containers");
+            let items = list.items(self.template).iter().enumerate();
+            let has_mount = |item: &Value| Place::root().to("volumeMounts").items(item).iter().any(parts::is_own_item);
+            let broken = items.filter(|(_, item)| has_mount(item) && parts::find_gate(item).is_none());
+            let what = "podgate's gate in the command is missing or was changed";
+            return broken.map(|(at, _)| error(list.to(at).to("command"), what.to_owned())).collect();
         }
         let Some(listed) = self.sidecar.as_ref().and_then(|(_, sidecar)| container_list::from_sidecar(sidecar)) else {
             let at =
@@ -66,23 +72,6 @@ impl<'a> Existing<'a> {
         findings
     }
 
-    /// Reports missing gates in a Pod without a sidecar: each container that mounts podgate's image has a gate.
-    fn manual_changes_without_sidecar(&self) -> Vec<Finding> {
-        let list = Place::spec("containers");
-        let items = list.items(self.template).iter().enumerate();
-        let is_broken = |item: &Value| {
-            let mut mounts = Place::root().to("volumeMounts").items(item).iter();
-            mounts.any(parts::is_own_item) && parts::find_gate(item).is_none()
-        };
-        let broken = items.filter(|(_, item)| is_broken(item)).map(|(at, item)| {
-            let name = parts::item_name(item).unwrap_or_default();
-            let what = format!("podgate's gate in the command of {name} is missing or was changed");
-            let fix = "make the change in the manifest from before the injection";
-            Finding::error("injected-changed", list.to(at).to("command"), what).fix(fix)
-        });
-        broken.collect()
-    }
-
     /// Removes the injected parts that the template still has, and restores the original fields.
     pub(super) fn remove_parts(&self) -> Result<Editor, Finding> {
         undo::restore(&self.record, self.sidecar.as_ref(), self.template).map_err(|error| {
@@ -100,7 +89,7 @@ impl<'a> Existing<'a> {
         let is_off = arguments.is_some_and(|list| list.starts_with(&parts::PUBLISH_NONE.map(Value::from)));
         known.publish = known.publish.or(is_off.then_some(Publish::None));
         let is_lean = parts::find_image(self.template).is_some();
-        known.sidecar = known.sidecar.or(is_lean.then_some(SidecarUse::None));
+        known.sidecar = known.sidecar.or(is_lean.then_some(SidecarUse::Auto));
         for item in Place::spec("containers").items(self.template) {
             let Some(name) = parts::item_name(item) else { continue };
             let Some(image) = self.record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };
@@ -133,7 +122,7 @@ impl<'a> Existing<'a> {
 
 /// Returns true if the container `name` has the variable that makes the kubelet hold it. Accepts additional fields of
 /// the variable, because the API server adds defaults.
-pub(crate) fn is_held(container: &Value, name: &str) -> bool {
+fn is_held(container: &Value, name: &str) -> bool {
     let wanted = parts::hold_variable(name);
     Place::root().to("env").items(container).iter().any(|one| merge::covers(one, &wanted))
 }

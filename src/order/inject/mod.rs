@@ -17,7 +17,6 @@ mod user_hooks;
 mod write;
 
 pub(crate) use container_list::sidecar_list;
-pub(crate) use existing::is_held;
 pub(crate) use istio::REWRITTEN_PATH;
 pub use outcome::{Injected, Options};
 pub use parts::without_nulls;
@@ -50,6 +49,11 @@ pub fn inject_label(template: &Value) -> Option<&str> {
 /// Returns true if a template has podgate's record of an injection.
 pub fn is_injected(template: &Value) -> bool {
     parts::annotation_place(keys::INJECTED).of(template).is_some()
+}
+
+/// Returns true if a template has the parts of an order without a sidecar.
+pub fn is_lean(template: &Value) -> bool {
+    is_injected(template) && parts::find_image(template).is_some()
 }
 
 /// Injects into `template`, an object with `metadata` and `spec`. Updates an earlier injection, or removes the

@@ -18,7 +18,7 @@ pub struct Options {
     pub has_fixed_user: bool,
     /// The sidecar's `resources` in Pods without the annotation `podgate.io/sidecar-resources`.
     pub sidecar_resources: Value,
-    /// Settings of podgate's programs, unless the annotation `podgate.io/sidecar` sets them.
+    /// Settings of podgate's programs, unless the annotation `podgate.io/sidecar-settings` sets them.
     pub sidecar_settings: SidecarSettings,
     /// True if the template comes from the API server. The injection then keeps additions to injected parts by the API
     /// server or other webhooks. Such additions alone do not cause a new injection.

@@ -3,7 +3,6 @@
 use crate::core::command::{AgentCommand, Gate};
 use crate::core::container::{Container, Mode};
 use crate::core::container_list::{self, OrderError};
-use crate::core::defaults;
 use crate::core::names;
 use crate::core::pod;
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -12,7 +11,6 @@ use crate::order::finding::Finding;
 use crate::order::inject;
 use crate::order::limits;
 use serde_json::Value;
-use std::time::Duration;
 
 /// Checks podgate's commands in a template that declares no order. Returns `None` if the template has no such commands.
 pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
@@ -21,7 +19,7 @@ pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     let lines: Vec<AgentLines> = spec.containers.iter().map(AgentLines::of).collect();
     let mut listed = inject::sidecar_list(template).unwrap_or_default();
     listed.retain(|entry| entry.mode == Mode::Hold);
-    let is_unused = |lines: &AgentLines| lines.gate.is_none() && lines.pre_stop.is_none() && !lines.has_hold_variable();
+    let is_unused = |lines: &AgentLines| lines.gate.is_none() && lines.pre_stop.is_none();
     if listed.is_empty() && lines.iter().all(is_unused) {
         return None;
     }
@@ -29,8 +27,7 @@ pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
         return Some(finding.into());
     }
     for (own, lines) in spec.containers.iter().zip(&lines) {
-        lines.check(own, &spec, spec.grace_period(), &mut findings);
-        lines.check_hold(own, listed.iter().any(|entry| entry.name == own.name), &mut findings);
+        lines.check(own, &spec, &mut findings);
     }
     findings.extend(super::check_sidecar_position(template));
     let held = |name: &str| listed.iter().find(|entry| entry.name == name).cloned();
@@ -66,7 +63,7 @@ impl AgentLines {
         }
     }
 
-    fn check(&self, own: &ContainerRef<'_>, spec: &Spec<'_>, grace: Duration, findings: &mut Vec<Finding>) {
+    fn check(&self, own: &ContainerRef<'_>, spec: &Spec<'_>, findings: &mut Vec<Finding>) {
         let hook = |name: &str| own.place().to("lifecycle").to(name).to("exec").to("command");
         if let Some((gate, line)) = &self.gate {
             let is_gate = gate.mode == Mode::Entrypoint;
@@ -82,52 +79,7 @@ impl AgentLines {
         }
         if let Some(line) = &self.pre_stop {
             self.check_names(line, &hook("preStop"), own, spec, findings);
-            let given = line.values("--grace").pop();
-            let longest =
-                given.and_then(|text| humantime::parse_duration(text).ok()).unwrap_or(defaults::PRE_STOP_GRACE);
-            if longest >= grace {
-                let (longest, grace) = (humantime::format_duration(longest), grace.as_secs());
-                let what = format!(
-                    "the preStop hook of {} may take up to {longest}, but the kubelet kills the container after {grace}s",
-                    own.name
-                );
-                let fix = "shorten --grace to leave the container time to exit";
-                findings.push(Finding::warning("pre-stop-too-long", hook("preStop"), what).fix(fix));
-            }
         }
-    }
-
-    fn has_hold_variable(&self) -> bool {
-        self.container.env.iter().any(|one| one.name == names::HOLD_VARIABLE)
-    }
-
-    /// Checks that a container has podgate's variable if and only if its entry in the sidecar's list has the mode
-    /// `hold`.
-    fn check_hold(&self, own: &ContainerRef<'_>, is_listed: bool, findings: &mut Vec<Finding>) {
-        let (name, has_variable) = (own.name, self.has_hold_variable());
-        let (what, fix) = if has_variable && !is_listed {
-            (
-                format!(
-                    "{name} stays held forever: it has the variable PODGATE_HOLD, but no entry with mode hold in PODGATE_CONTAINERS"
-                ),
-                format!("add {name} with \"mode\": \"hold\" to PODGATE_CONTAINERS, or remove the variable"),
-            )
-        } else if has_variable && !inject::is_held(own.value, name) {
-            (
-                format!(
-                    "{name} stays held forever: its variable PODGATE_HOLD is not read from the gate file of {name}"
-                ),
-                format!("write fileKeyRef: {{volumeName: podgate-hold, path: keys/{name}, key: OPEN}}"),
-            )
-        } else if is_listed && !has_variable {
-            (
-                format!("{name} is never held: it has mode hold in PODGATE_CONTAINERS, but no variable PODGATE_HOLD"),
-                "add the variable and the mount as in manifests/pod-hold.yaml".to_owned(),
-            )
-        } else {
-            return;
-        };
-        findings.push(Finding::error("hold-mismatch", own.place().to("env"), what).fix(fix));
     }
 
     /// Checks the container names in the command line `line` at the place `at`.

@@ -36,7 +36,6 @@ pub const RULES: &[Rule] = &[
     inject_rule("hold-fails-workflow", &[Warning], "A workflow tool fails a Pod while a container is held"),
     rule("hold-impossible", &[Error], "A container must be held, but this Pod or cluster cannot hold containers"),
     inject_rule("hold-may-be-late", &[Warning], "Without the API server, a held container may start up to 90 s late"),
-    rule("hold-mismatch", &[Error], "The parts of hold mode do not match in a handwritten manifest"),
     rule("hold-pulls", &[Warning], "Each attempt to create a held container queries the registry"),
     rule("hold-without-deadline", &[Error], "A held container may keep a Job from ever ending"),
     rule("hook-holds-deletion", &[Warning], "A waiting hook delays the deletion of the Pod"),

@@ -121,8 +121,6 @@ impl ModeResolver<'_> {
             return;
         } else if let Some(version) = is_old {
             format!("needs Kubernetes {}, but this is {version}", Version::WITH_HOLD)
-        } else if self.known.lacks_env_files {
-            "needs the feature gate EnvFiles, which is off at this cluster's API server".to_owned()
         } else if let Some(hook) = hooked.keys().next() {
             format!("cannot be combined with post-start mode, which {} has", root_cause(hook, hooked))
         } else {

@@ -40,11 +40,11 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     let commands = spec.containers.iter().filter_map(command).collect();
     let candidate = Candidate { spec: &spec, declared: &declared, graph: &graph, commands: &commands, known };
     let reasons = candidate.reasons();
-    let sidecar_reason = reasons.first().map(|finding| finding.message.clone());
+    let needs_sidecar = !reasons.is_empty();
     let has_sidecar = match declared.sidecar.or(known.sidecar).unwrap_or_default() {
         SidecarUse::Always => true,
-        SidecarUse::Auto => !reasons.is_empty(),
-        SidecarUse::None if reasons.is_empty() => false,
+        SidecarUse::Auto => needs_sidecar,
+        SidecarUse::None if !needs_sidecar => false,
         SidecarUse::None => {
             findings.extend(reasons);
             return Err(findings);
@@ -78,7 +78,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         sidecar_resources,
         sidecar_settings,
         has_sidecar,
-        sidecar_reason,
+        needs_sidecar,
         publish,
         grace,
         needs_role,

@@ -27,8 +27,8 @@ pub struct Plan {
     pub sidecar_settings: SidecarSettings,
     /// True if the Pod gets podgate's sidecar. Otherwise, each gate runs the probes of its predecessors itself.
     pub has_sidecar: bool,
-    /// First reason why the order needs the sidecar; `None` if it needs none.
-    pub sidecar_reason: Option<String>,
+    /// True if the order needs the sidecar.
+    pub needs_sidecar: bool,
     /// Target to which the sidecar publishes states: the API server, or the board alone.
     pub publish: Publish,
     /// The Pod's grace period: `terminationGracePeriodSeconds`, 30 s by default.
@@ -127,9 +127,6 @@ pub struct KnownFacts {
     pub images: BTreeMap<String, ImageCommand>,
     /// Version of the cluster's API server; `None` if not known.
     pub kubernetes: Option<Version>,
-    /// True if the API server rejects a variable from a file (`fileKeyRef`), which hold mode needs. The feature gate
-    /// `EnvFiles` is on by default since Kubernetes 1.35, and can be switched off until 1.37.
-    pub lacks_env_files: bool,
     /// Use of the sidecar in templates without `podgate.io/sidecar`; `None` for that of the last injection, or `always`.
     pub sidecar: Option<SidecarUse>,
     /// Target of templates without `podgate.io/publish`; `None` for that of the last injection, or the API server.
@@ -158,7 +155,7 @@ impl ImageCommand {
 }
 
 impl Plan {
-    /// What an order without a sidecar needs.
+    /// Requirements of an order without a sidecar.
     pub const LEAN_NEEDS: &str = "needs image volumes: Kubernetes 1.35 and containerd 2.1";
 
     /// Returns a message about the Kubernetes version that hold mode needs; `None` if no container is held.

@@ -4,10 +4,11 @@
 use super::graph::Graph;
 use super::modes::{command_advice, ready_check};
 use super::types::KnownFacts;
+use crate::core::ask::Ask;
 use crate::core::checks::agent_check;
-use crate::core::container::{Container, Probe};
+use crate::core::container::Container;
 use crate::core::until::WantedState;
-use crate::order::declare::spec::{ContainerRef, Spec, shares_processes};
+use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{
     Declaration, Publish, RequestedMode, StopOrder, annotation_place, container_annotation_place, keys,
 };
@@ -15,11 +16,6 @@ use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::kubernetes_version::Version;
 use std::collections::BTreeMap;
-
-/// Returns true if a gate can run the network probe `probe` of `container`: `httpGet` without TLS, or `tcpSocket`.
-fn can_ask(container: &Container, probe: &Probe) -> bool {
-    !probe.is_exec() && agent_check(container, probe).is_some()
-}
 
 /// An order that may not need a sidecar.
 pub(super) struct Candidate<'a> {
@@ -54,34 +50,27 @@ impl Candidate<'_> {
     }
 
     fn pod_reasons(&self) -> Vec<Finding> {
-        let (spec, declared) = (self.spec, self.declared);
-        let mut found = Vec::new();
-        let mut add = |key: &str, what: &str, way_out: &str| {
-            found.push(Self::reason(annotation_place(key), what, way_out));
-        };
-        if declared.stop_order != StopOrder::None {
-            let what = "a stop order needs a sidecar: only it knows if one container stops or the whole Pod";
-            add(keys::STOP_ORDER, what, "remove the stop order");
-        }
-        if !declared.sidecars.is_empty() {
-            add(keys::JOB_SIDECARS, "only a sidecar sees that the containers of a Job have exited", "");
-        }
-        if let Some(name) = declared.quits.keys().next() {
-            add(&format!("{}{name}", keys::QUIT_PREFIX), "only a sidecar can ask a container to exit", "");
-        }
-        if declared.publish == Some(Publish::Api) {
-            add(keys::PUBLISH, "only a sidecar publishes states", &format!("remove {}", keys::PUBLISH));
-        }
-        let is_shared = shares_processes(spec.value) || spec.value["hostPID"] == true;
-        if is_shared {
-            let at = Place::spec(if spec.value["hostPID"] == true { "hostPID" } else { "shareProcessNamespace" });
-            found.push(Self::reason(at, "process 1 is not the gate, so its startupProbe sees nothing", ""));
-        }
-        if let Some(version) = self.known.kubernetes.filter(|version| *version < Version::WITH_IMAGE_VOLUMES) {
-            let what = format!("image volumes need Kubernetes {}, but this is {version}", Version::WITH_IMAGE_VOLUMES);
-            found.push(Self::reason(annotation_place(keys::SIDECAR), what, ""));
-        }
-        found
+        let (spec, declared) = (self.spec.value, self.declared);
+        let key = |key: &str| annotation_place(key);
+        let quit = declared.quits.keys().next().map(|name| container_annotation_place(keys::QUIT_PREFIX, name));
+        let shared = ["shareProcessNamespace", "hostPID"].into_iter().find(|field| spec[*field] == true);
+        let old = self.known.kubernetes.filter(|version| *version < Version::WITH_HOLD);
+        let old =
+            old.map(|version| format!("image volumes need Kubernetes {}, but this is {version}", Version::WITH_HOLD));
+        let (publish, is_job) = (declared.publish == Some(Publish::Api), !declared.sidecars.is_empty());
+        let has_stop_order = declared.stop_order != StopOrder::None;
+        let stop = "a stop order needs a sidecar: without it, a preStop hook cannot tell if one container stops or the whole Pod";
+        let process_1 = "process 1 is not the gate, so the gate's startupProbe cannot tell when the gate opens";
+        let found = [
+            has_stop_order.then(|| (key(keys::STOP_ORDER), stop, "remove the stop order")),
+            is_job
+                .then(|| (key(keys::JOB_SIDECARS), "only a sidecar sees that the containers of a Job have exited", "")),
+            quit.map(|at| (at, "only a sidecar can ask a container to exit", "")),
+            publish.then(|| (key(keys::PUBLISH), "only a sidecar publishes states", "remove this annotation")),
+            shared.map(|field| (Place::spec(field), process_1, "")),
+            old.as_deref().map(|old| (key(keys::SIDECAR), old, "")),
+        ];
+        found.into_iter().flatten().map(|(at, what, way_out)| Self::reason(at, what, way_out)).collect()
     }
 
     /// Returns the reason why the container `own`, which waits, cannot have a gate without a sidecar.
@@ -106,9 +95,11 @@ impl Candidate<'_> {
             }
         }
         let entry = own.with_probes();
-        let probe = entry.startup_probe.as_ref().filter(|probe| !probe.is_exec() && !can_ask(&entry, probe))?;
-        let what = format!("the gate of {name} must run its startupProbe, but cannot run {}", kind(probe));
-        Some(Self::reason(own.place().to("startupProbe"), what, "use httpGet without TLS, tcpSocket or exec"))
+        entry.startup_probe.as_ref().filter(|probe| agent_check(&entry, probe).is_none())?;
+        let what = format!(
+            "the gate of {name} must run its startupProbe: it runs only exec, httpGet without TLS and tcpSocket"
+        );
+        Some(Self::reason(own.place().to("startupProbe"), what, "use one of these"))
     }
 
     /// Returns the reason why a gate cannot know that the container `own` is in the state that others wait for.
@@ -133,21 +124,23 @@ impl Candidate<'_> {
             Some(_) => container_annotation_place(keys::READY_PREFIX, name),
             None => own.place(),
         };
-        let has_host = |probe: &&Probe| ready.is_none() && probe.handler.host().is_some();
-        let refused = entry.probes().find(|probe| !can_ask(&entry, probe) || has_host(probe));
-        if let Some(probe) = refused {
-            let probe = if has_host(&probe) { "a probe of another host" } else { kind(probe) };
-            let what = format!("the gate of {waiter} must run the probes of {name}, but cannot run {probe}");
-            return Some(Self::reason(at, what, &advice));
-        }
-        if entry.probes().next().is_none() {
-            let what = format!("{name} has no probe that the gate of {waiter} can run");
-            return Some(Self::reason(at, what, &advice));
-        }
-        let (port, other) = self.shared_port(&entry)?;
-        let what =
-            format!("{other} may answer on port {port} too, so the gate of {waiter} cannot tell that {name} does");
-        Some(Self::reason(at, what, &format!("probe {name} on a port of its own")))
+        let has_host = ready.is_none() && entry.probes().any(|probe| probe.handler.host().is_some());
+        let what = match Ask::of(&entry) {
+            None => format!(
+                "the gate of {waiter} must run the probes of {name}: it runs only httpGet without TLS and tcpSocket"
+            ),
+            Some(_) if has_host => {
+                format!("the gate of {waiter} must run the probes of {name}, but one asks another host")
+            }
+            Some(asks) if asks.is_empty() => format!("{name} has no probe that the gate of {waiter} can run"),
+            Some(_) => {
+                let (port, other) = self.shared_port(&entry)?;
+                let what =
+                    format!("{other} may answer on port {port} too, so an answer does not prove that {name} is Ready");
+                return Some(Self::reason(at, what, &format!("probe {name} on a port of its own")));
+            }
+        };
+        Some(Self::reason(at, what, &advice))
     }
 
     /// Returns a port of the probes in `entry` that another container declares or probes, and that container.
@@ -157,14 +150,5 @@ impl Candidate<'_> {
         others
             .flat_map(|own| own.used_ports().into_iter().map(|port| (port, own.name)))
             .find(|(port, _)| ports.contains(port))
-    }
-}
-
-fn kind(probe: &Probe) -> &'static str {
-    match &probe.handler {
-        crate::core::container::Handler::Exec(_) => "exec",
-        crate::core::container::Handler::HttpGet(_) => "this httpGet",
-        crate::core::container::Handler::TcpSocket(_) => "this tcpSocket",
-        crate::core::container::Handler::Grpc(_) => "grpc",
     }
 }

@@ -237,12 +237,6 @@ fn addresses(line: &str, locate: impl Fn(&str) -> Option<(String, String)>) -> V
     found
 }
 
-pub(super) fn probes_port(own: &ContainerRef<'_>, port: u16) -> bool {
-    let probes = ["startupProbe", "readinessProbe", "livenessProbe"].map(|field| &own.value[field]);
-    let ports = probes.into_iter().flat_map(|probe| ["httpGet", "tcpSocket", "grpc"].map(|kind| &probe[kind]["port"]));
-    ports.into_iter().any(|one| *one == port || one.as_str() == Some(&port.to_string()))
-}
-
 /// Returns true if an argument opens `port`: `--port=5432`, `:5432`, `0.0.0.0:5432`, or `=tcp:5432` (Cloud SQL Proxy).
 pub(super) fn has_port_argument(own: &ContainerRef<'_>, port: u16) -> bool {
     let port = port.to_string();

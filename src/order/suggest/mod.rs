@@ -126,7 +126,7 @@ fn port_servers<'a>(own: &ContainerRef<'_>, port: u16, all: &Named<'a>) -> (Vec<
     let listens = |mention: &Mention| mention.listens && mention.address == Address::Port(port);
     let ways: [(&IsServer<'_>, _); 4] = [
         (&|other, _| other.declares_port(port), "declares this port"),
-        (&|other, _| mentions::probes_port(other, port), "has a probe of this port"),
+        (&|other, _| other.used_ports().contains(&port), "has a probe of this port"),
         (&|_, named| named.iter().any(listens), "listens on it"),
         (&|other, _| mentions::has_port_argument(other, port), "has this port in its arguments"),
     ];

@@ -10,9 +10,12 @@ pub(crate) enum Mode {
     PostStart,
     Entrypoint,
     Hold,
+    /// Entrypoint mode in a Pod without a sidecar.
+    Lean,
 }
 
 impl Mode {
+    /// All modes with a sidecar.
     pub(crate) const ALL: [Mode; 3] = [Mode::Entrypoint, Mode::Hold, Mode::PostStart];
 
     pub(crate) fn name(self) -> &'static str {
@@ -20,6 +23,7 @@ impl Mode {
             Mode::PostStart => "post-start",
             Mode::Entrypoint => "entrypoint",
             Mode::Hold => "hold",
+            Mode::Lean => "without-sidecar",
         }
     }
 }

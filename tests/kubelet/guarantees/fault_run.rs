@@ -47,6 +47,11 @@ impl CellSetup<'_> {
                 // As `inject` writes it: `db` waits for nothing, so it stays as it is.
                 [db, api, web.gate(&["--until", "db", "--until", "api"])]
             }
+            Mode::Lean => {
+                let web = web.asking(&[&db, &api], &[]);
+                let api = api.asking(&[&db], flags);
+                [db, api, web]
+            }
             Mode::Hold => {
                 let api = api.held(&[&["--until", "db"], flags].concat());
                 [db, api, web.held(&["--until", "db", "--until", "api"])]
@@ -102,7 +107,7 @@ impl FaultRun<'_> {
     pub(super) fn waiter(&self) -> &'static str {
         match self.mode {
             Mode::PostStart => "db",
-            Mode::Entrypoint | Mode::Hold => "api",
+            Mode::Entrypoint | Mode::Hold | Mode::Lean => "api",
         }
     }
 
@@ -194,7 +199,7 @@ impl FaultRun<'_> {
     /// Waits until the containers and the kubelet report that the Pod has started. If the cell expects that the order
     /// is kept, podgate must report the start too.
     pub(super) fn wait_until_up(&self) -> ObservedPod {
-        eventually("the pod is up", 150, || {
+        let ready = eventually("the pod is up", 150, || {
             let up = self.run.watch.last().filter(ObservedPod::is_ready)?;
             let lives = self.logs.logs_with_ends();
             let last = |name: &str| lives.iter().rfind(|life| life.name == name);
@@ -202,6 +207,10 @@ impl FaultRun<'_> {
                 |name: &str| last(name).is_some_and(|life| life.time_of("ready").is_some() && life.end.is_none());
             ["db", "api", "web"].into_iter().all(ready).then_some(up)
         });
+        // Without a sidecar, there are no annotations.
+        if self.mode == Mode::Lean {
+            return ready;
+        }
         let annotated = |seconds| {
             let end = now() + Duration::from_secs(seconds);
             while now() < end {

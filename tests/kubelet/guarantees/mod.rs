@@ -13,6 +13,7 @@ mod stop;
 mod table;
 
 use crate::cluster::minor_version;
+use crate::scenario_without_sidecar::has_image_volumes;
 use crate::scene::Scene;
 pub(crate) use cell::Mode;
 use cell::{Cell, Order};
@@ -41,7 +42,12 @@ impl Row {
 fn measure(id: &str, mode: Mode) {
     let row = START_ROWS.iter().chain(STOP_ROWS).find(|row| row.id == id).expect("a row of the table");
     let name = format!("{}-{}", id.replace('_', "-"), &mode.name()[..1]);
-    if mode == Mode::Hold && minor_version() < 35 {
+    let is_possible = match mode {
+        Mode::Hold => minor_version() >= 35,
+        Mode::Lean => has_image_volumes(&name),
+        Mode::Entrypoint | Mode::PostStart => true,
+    };
+    if !is_possible {
         return Cell::not_here().save(minor_version(), id, mode);
     }
     if !Scene::can_inject_faults(&name) {
@@ -130,6 +136,44 @@ rows! { START_ROWS:
     tampered: "A container that runs as root tampers with the bell and the reports", alone: false, lost_in: [], sidecar::tampered;
     clock_steps: "The wall clock steps forward and back by an hour", alone: false, lost_in: [], clock::clock_steps;
     deleted: "The Pod is deleted, at each stage of the start", alone: false, lost_in: [PostStart], deletion::deleted_at_each_stage;
+}
+
+/// Faults of Pods without a sidecar. The other rows break the sidecar or its volumes.
+mod without_sidecar {
+    macro_rules! lean_cells {
+        ($($id:ident),*) => {
+            pub(in crate::guarantees) const ROWS: &[&str] = &[$(stringify!($id)),*];
+            $(
+                #[test]
+                #[ignore = "needs a cluster: make e2e"]
+                fn $id() {
+                    crate::guarantees::measure(stringify!($id), crate::guarantees::Mode::Lean);
+                }
+            )*
+        };
+    }
+
+    lean_cells!(
+        crash_before_ready,
+        crash_after_ready,
+        waiter_killed,
+        time_limit,
+        sandbox_killed,
+        host_network,
+        restart_all,
+        deleted
+    );
+
+    // The script `run` finds these tests by the name of this module.
+    pub(in crate::guarantees) mod alone {
+        lean_cells!(kubelet_restarted, containerd_restarted, api_away, reboot);
+    }
+}
+
+/// Returns the rows of the table for Pods without a sidecar.
+fn lean_rows() -> Vec<&'static Row> {
+    let is_lean = |row: &&Row| without_sidecar::ROWS.iter().chain(without_sidecar::alone::ROWS).any(|id| *id == row.id);
+    START_ROWS.iter().filter(is_lean).collect()
 }
 
 rows! { STOP_ROWS:

@@ -41,7 +41,7 @@ pub(super) fn containerd_restarted(setup: &CellSetup<'_>) -> Cell {
 /// order.
 pub(super) fn api_away(setup: &CellSetup<'_>) -> Cell {
     let fault_run = setup.begin(&Pod::new("chain", setup.chain(&[], 8000)));
-    fault_run.run.wait_for_start("podgate", 1);
+    fault_run.run.wait_for_start(if setup.mode == Mode::Lean { "db" } else { "podgate" }, 1);
     let since = wall_ms();
     let away = ApiServerStopped::stop();
     match setup.mode {
@@ -54,7 +54,8 @@ pub(super) fn api_away(setup: &CellSetup<'_>) -> Cell {
     let web = fault_run.wait_for_event("web", 0, "ready");
     assert!(since < web.start_time(), "the API server was stopped too late for this test");
     drop(away);
-    fault_run.finish(since, "the annotations are updated once the API server is back")
+    let annotations = "the annotations are updated once the API server is back";
+    fault_run.finish(since, if setup.mode == Mode::Lean { "" } else { annotations })
 }
 
 /// Simulates a power loss of the node: all processes die, the memory volumes are empty, and the annotations remain.
@@ -74,10 +75,14 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     fault_run.wait_until_db_is_awaited(0);
     // The Pod now has the annotations of the previous boot, but no processes.
     let since = wall_ms();
-    let board = PathBuf::from(format!("/proc/{}/root", fault_run.run.pid("podgate").expect("the sidecar runs")));
-    let directories = [names::BOARD_DIR, names::SELF_DIR, names::HOLD_DIR].into_iter();
-    let directories = directories.filter(|directory| setup.mode == Mode::Hold || *directory != names::HOLD_DIR);
-    let volumes: Vec<PathBuf> = directories.map(|directory| board.join(&directory[1..])).collect();
+    let directories: &[&str] = match setup.mode {
+        Mode::Lean => &[],
+        Mode::Hold => &[names::BOARD_DIR, names::SELF_DIR, names::HOLD_DIR],
+        Mode::Entrypoint | Mode::PostStart => &[names::BOARD_DIR, names::SELF_DIR],
+    };
+    let root = fault_run.run.pid(if setup.mode == Mode::Lean { "db" } else { "podgate" }).expect("a container runs");
+    let root = PathBuf::from(format!("/proc/{root}/root"));
+    let volumes: Vec<PathBuf> = directories.iter().map(|directory| root.join(&directory[1..])).collect();
     run_script(&["stop-kubelet", "--kill"]);
     let open = |volume: &PathBuf| fs::File::open(volume).expect("the volume");
     let volumes: Vec<fs::File> = volumes.iter().map(open).collect();
@@ -96,7 +101,7 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     fault_run.settle();
     let message = match setup.mode {
         Mode::PostStart => String::new(),
-        Mode::Entrypoint | Mode::Hold => format!("`{}`", fault_run.waiter_message()),
+        Mode::Entrypoint | Mode::Hold | Mode::Lean => format!("`{}`", fault_run.waiter_message()),
     };
     fault_run.make_ready("db");
     fault_run.finish(since, &message)

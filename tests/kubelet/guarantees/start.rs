@@ -42,7 +42,7 @@ pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
             let hook = i32::try_from(hook).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
             rustix::process::kill_process(hook, rustix::process::Signal::KILL).expect("the hook can be killed");
         }
-        Mode::Entrypoint => {
+        Mode::Entrypoint | Mode::Lean => {
             fault_run.run.signal("api", "KILL");
             fault_run.run.wait_for_start("api", 2);
         }

@@ -5,7 +5,7 @@
 //! check the page.
 
 use super::cell::{Cell, Mode, Order, VERSIONS};
-use super::{Row, START_ROWS, STOP_ROWS};
+use super::{Row, START_ROWS, STOP_ROWS, lean_rows};
 use crate::cluster::ROOT;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -126,7 +126,7 @@ impl Cells {
     fn with_measured(self) -> Cells {
         let mut cells = Vec::new();
         for row in START_ROWS.iter().chain(STOP_ROWS) {
-            for (mode, minor) in columns(&Mode::ALL) {
+            for (mode, minor) in columns(&[&Mode::ALL[..], &[Mode::Lean]].concat()) {
                 let measured = Cell::load(minor, row.id, mode);
                 cells.extend(measured.or_else(|| self.get(row.id, (mode, minor)).cloned()).map(|cell| StoredCell {
                     row: row.id.to_owned(),
@@ -147,14 +147,16 @@ impl Cells {
 
     /// Asserts that each cell has the outcome that its test requires, and that each mode is measured on a version of
     /// Kubernetes that has the features of every row.
-    fn assert_expected(&self, rows: &[Row], columns: &[Column]) {
+    fn assert_expected(&self, rows: &[&Row], columns: &[Column]) {
         for row in rows {
             for column in columns {
                 let order = self.get(row.id, *column).expect("a complete column").order;
                 let expected = row.expected_order(column.0);
                 assert!([expected, Order::NotHere].contains(&order), "{}, {column:?}: {order:?}", row.id);
             }
-            for mode in Mode::ALL.into_iter().filter(|mode| columns.iter().any(|column| column.0 == *mode)) {
+            for mode in
+                Mode::ALL.into_iter().chain([Mode::Lean]).filter(|mode| columns.iter().any(|column| column.0 == *mode))
+            {
                 let newest = columns.iter().rfind(|column| column.0 == mode).expect("a column");
                 let order = self.get(row.id, *newest).map(|cell| cell.order);
                 assert_ne!(order, Some(Order::NotHere), "{}, {mode:?}", row.id);
@@ -171,7 +173,7 @@ impl Cells {
     }
 
     /// Returns the columns of a table: the versions for which each row has a cell in each of the modes.
-    fn columns(&self, rows: &[Row], modes: &[Mode]) -> Vec<Column> {
+    fn columns(&self, rows: &[&Row], modes: &[Mode]) -> Vec<Column> {
         let is_complete =
             |minor: u32| modes.iter().all(|mode| rows.iter().all(|row| self.get(row.id, (*mode, minor)).is_some()));
         columns(modes).filter(|(_, minor)| is_complete(*minor)).collect()
@@ -196,7 +198,7 @@ fn symbol(order: Order) -> &'static str {
 }
 
 /// Formats a table with these columns, followed by the list of details.
-fn section(cells: &Cells, rows: &[Row], columns: &[Column]) -> String {
+fn section(cells: &Cells, rows: &[&Row], columns: &[Column]) -> String {
     let titles = columns.iter().map(|column| title(*column, columns)).collect::<Vec<_>>().join(" | ");
     let mut table = format!("| what breaks | {titles} |\n|---|{}\n", ":---:|".repeat(columns.len()));
     let mut details = String::new();
@@ -263,12 +265,14 @@ fn the_page_shows_the_stored_cells() {
     let cells = if measured { stored.with_measured() } else { stored };
     let path = format!("{ROOT}/docs/guarantees.md");
     let mut page = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let tables = Mode::ALL.map(|mode| (mode.name(), START_ROWS, vec![mode]));
-    for (name, rows, modes) in tables.into_iter().chain([("stop", STOP_ROWS, Mode::ALL.to_vec())]) {
-        let columns = cells.columns(rows, &modes);
+    let (start, stop): (Vec<&Row>, Vec<&Row>) = (START_ROWS.iter().collect(), STOP_ROWS.iter().collect());
+    let tables = Mode::ALL.map(|mode| (mode.name(), start.clone(), vec![mode]));
+    let others = [(Mode::Lean.name(), lean_rows(), vec![Mode::Lean]), ("stop", stop, Mode::ALL.to_vec())];
+    for (name, rows, modes) in tables.into_iter().chain(others) {
+        let columns = cells.columns(&rows, &modes);
         assert!(!columns.is_empty(), "{name}: no version of Kubernetes has all cells; run 'make guarantees'");
-        cells.assert_expected(rows, &columns);
-        let expected = section(&cells, rows, &columns);
+        cells.assert_expected(&rows, &columns);
+        let expected = section(&cells, &rows, &columns);
         let (begin, end) = markers(name);
         let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
         let (before, (found, after)) = parts.unwrap_or_else(|| panic!("{path}: no part between {begin:?} and {end:?}"));

@@ -7,6 +7,7 @@ use crate::clock::{eventually, wall_ms};
 use crate::cluster::{self, IMAGE, ROOT, kubectl, kubectl_json};
 use crate::incarnation_log::{IncarnationLog, summary};
 use crate::node_logs::NodeLogs;
+use crate::scenario_without_sidecar::has_image_volumes;
 use crate::scene::{FollowedPod, Scene};
 use crate::watch::ObservedPod;
 use std::fs;
@@ -227,5 +228,26 @@ fn injected_guaranteed_pods_stay_guaranteed() {
         let up = run.wait_until_up();
         assert_eq!(up.pod["status"]["qosClass"], "Guaranteed", "{name}: {:#}", up.pod["spec"]["initContainers"]);
         run.assert_order(&["db", "api"]);
+    }
+}
+
+/// Without a sidecar, the Pod needs no token and no permission. Podgate asks the probes that the user wrote.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn injected_order_without_a_sidecar_starts_in_order() {
+    if !has_image_volumes("inj-lean") {
+        return;
+    }
+    let scene = Scene::shared("inj-lean");
+    kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
+    create_injected(&scene, &format!("{ROOT}/tests/kubelet/injected/lean.yaml"), &[]);
+    let names = wait_for_pods(&scene, "app=lean", 1);
+    let run = scene.follow(&names[0]);
+    run.watch.wait_until("the Pod is Ready", 90, ObservedPod::is_ready);
+    let edges = [("db", "api"), ("cache", "api"), ("db", "web"), ("cache", "web"), ("api", "web")];
+    assert_edges(&run, &["db", "cache", "api", "web"], &edges);
+    let seen = run.watch.last().expect("the Pod");
+    for name in ["db", "cache", "api", "web"] {
+        assert_eq!(seen.kubelet_status(name)["restartCount"], 0, "{name}");
     }
 }

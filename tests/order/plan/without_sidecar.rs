@@ -36,7 +36,7 @@ fn annotate(template: &mut Value, key: &str, value: &str) {
 fn reasons(template: &Value, known: &KnownFacts) -> Vec<String> {
     match plan(template, known) {
         Ok(plan) => {
-            assert!(!plan.has_sidecar && plan.sidecar_reason.is_none());
+            assert!(!plan.has_sidecar && !plan.needs_sidecar);
             Vec::new()
         }
         Err(findings) => {
@@ -107,23 +107,20 @@ fn each_obstacle_is_an_error_with_the_way_out() {
         (annotated("podgate.io/publish", "api"), "only a sidecar publishes states"),
         (annotated("mode.podgate.io/web", "hold"), "hold mode needs a sidecar"),
         (annotated("podgate.io/mode", "post-start"), "post-start mode needs a sidecar"),
-        (
-            annotated("ready.podgate.io/db", "https://127.0.0.1:8443/"),
-            "must run the probes of db, but cannot run this httpGet",
-        ),
-        (annotated("ready.podgate.io/db", "grpc://127.0.0.1:8443"), "cannot run grpc"),
+        (annotated("ready.podgate.io/db", "https://127.0.0.1:8443/"), "it runs only httpGet without TLS and tcpSocket"),
+        (annotated("ready.podgate.io/db", "grpc://127.0.0.1:8443"), "it runs only httpGet without TLS and tcpSocket"),
         (annotated("ready.podgate.io/db", "file:///tmp/ready"), "db has no probe that the gate of api can run"),
+        (with(db, json!({"exec": {"command": ["true"]}})), "the gate of api must run the probes of db: it runs only"),
+        (with(db, json!({"grpc": {"port": 9000}})), "it runs only httpGet without TLS and tcpSocket"),
         (
-            with(db, json!({"exec": {"command": ["true"]}})),
-            "the gate of api must run the probes of db, but cannot run exec",
+            with(db, json!({"httpGet": {"port": 443, "scheme": "HTTPS"}})),
+            "it runs only httpGet without TLS and tcpSocket",
         ),
-        (with(db, json!({"grpc": {"port": 9000}})), "cannot run grpc"),
-        (with(db, json!({"httpGet": {"port": 443, "scheme": "HTTPS"}})), "cannot run this httpGet"),
-        (with(db, json!({"httpGet": {"port": 80, "host": "10.1.1.1"}})), "cannot run a probe of another host"),
+        (with(db, json!({"httpGet": {"port": 80, "host": "10.1.1.1"}})), "but one asks another host"),
         (with(db, Value::Null), "db has no probe that the gate of api can run"),
         (
             with("/spec/containers/1/startupProbe", json!({"grpc": {"port": 9000}})),
-            "the gate of api must run its startupProbe, but cannot run grpc",
+            "the gate of api must run its startupProbe: it runs only",
         ),
         (with("/spec/containers/2/ports", json!([{"containerPort": 8001}])), "web may answer on port 8001 too"),
         (
@@ -150,13 +147,13 @@ fn auto_has_a_sidecar_only_where_the_order_needs_one() {
     assert!(!plan_of(&template).has_sidecar);
     annotate(&mut template, "podgate.io/stop-order", "reverse");
     let plan = plan_of(&template);
-    assert!(plan.has_sidecar && plan.sidecar_reason.is_some());
+    assert!(plan.has_sidecar && plan.needs_sidecar);
     // The default of an installation applies unless the Pod says otherwise.
     let auto = KnownFacts { sidecar: Some(SidecarUse::Auto), ..KnownFacts::default() };
     template = shop();
     annotate(&mut template, "podgate.io/sidecar", "always");
     let with = |template: &Value| super::plan(template, &auto).unwrap();
-    assert!(with(&template).has_sidecar && with(&template).sidecar_reason.is_none());
+    assert!(with(&template).has_sidecar && !with(&template).needs_sidecar);
     template["metadata"]["annotations"].as_object_mut().unwrap().remove("podgate.io/sidecar");
     assert!(!with(&template).has_sidecar);
     assert!(plan_of(&template).has_sidecar, "the default is a sidecar");

@@ -102,7 +102,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
                 (_, 0) => "then".to_owned(),
                 _ => "with it".to_owned(),
             };
-            let how = plan.get(name).map(|planned| start_description(planned, plan.has_sidecar)).unwrap_or_default();
+            let how = plan.get(name).map(start_description).unwrap_or_default();
             let _ = writeln!(out, "  {head:<8} {name:<widest$}  {how}");
         }
     }
@@ -124,7 +124,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     }
     if let Some(need) = plan.lean_requirement() {
         let _ = writeln!(out, "  sidecar  none, and no permissions; {need}");
-    } else if plan.sidecar_reason.is_none() {
+    } else if !plan.needs_sidecar && plan.containers.iter().any(ContainerPlan::is_modified) {
         let _ = writeln!(out, "  sidecar  not needed: podgate.io/sidecar: none removes it ({})", Plan::LEAN_NEEDS);
     }
     if let Some(need) = plan.hold_requirement().filter(|_| template.kubernetes.is_none()) {
@@ -177,7 +177,7 @@ fn timeout_lines(plan: &Plan) -> Vec<String> {
     lines
 }
 
-fn start_description(planned: &ContainerPlan, has_sidecar: bool) -> String {
+fn start_description(planned: &ContainerPlan) -> String {
     let list = |conditions: &[WaitCondition]| conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);
     let until = list(&planned.until());
@@ -201,12 +201,8 @@ fn start_description(planned: &ContainerPlan, has_sidecar: bool) -> String {
         let _ = write!(how, "; checks in the container before its command: {}", checks.join(", "));
     }
     if let Some(check) = &planned.ready {
-        let place = match (check.is_network(), has_sidecar) {
-            (false, _) => "the container",
-            (_, true) => "podgate's sidecar",
-            (_, false) => "the gates that wait for it",
-        };
-        let _ = write!(how, "; Ready by {}, checked in {place}", check.text);
+        let place = if check.is_network() { "over the network" } else { "in the container" };
+        let _ = write!(how, "; Ready by {}, checked {place}", check.text);
     }
     if !planned.restarts_with().is_empty() {
         let _ = write!(how, "; restarts with {}", planned.restarts_with().join(", "));

@@ -4,7 +4,7 @@ use crate::common_args::duration;
 use crate::pod::Pod;
 use clap::Args;
 use k8s_openapi::api::core::v1;
-use kube::api::{Api, ApiResource, ListParams, PostParams};
+use kube::api::{Api, ApiResource, ListParams, LogParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Request;
 use kube::{Client, Config};
@@ -142,6 +142,13 @@ impl Cluster {
     /// Returns the Pod `name` in the selected namespace.
     pub(crate) async fn get_pod(&self, name: &str) -> Result<Pod, String> {
         self.wait_for(self.pods().get(name)).await.map_err(|error| self.pod_error(&error, name))
+    }
+
+    /// Returns the last line in the log of a container.
+    pub(crate) async fn last_log_line(&self, pod: &str, container: &str) -> Result<String, ClusterError> {
+        let parameters =
+            LogParams { container: Some(container.to_owned()), tail_lines: Some(1), ..LogParams::default() };
+        self.wait_for(Api::<v1::Pod>::namespaced(self.client.clone(), &self.namespace).logs(pod, &parameters)).await
     }
 
     /// Waits for the server's response to a request, but not longer than the time limit for one request.

@@ -76,7 +76,7 @@ pub(crate) struct Inject {
     /// Set the log, metrics and probes of the sidecar, separated by commas, such as log=debug,metrics=9090
     #[arg(long, value_name = "SETTINGS", value_parser = sidecar_settings::parse)]
     pub(crate) sidecar_settings: Option<SidecarSettings>,
-    /// Add the sidecar always (the default of a first injection), only if the order needs it (auto), or never (none)
+    /// Add the sidecar always, if the order needs it (auto) or never (none) [default: always]
     #[arg(long, value_name = "WHEN")]
     pub(crate) sidecar: Option<SidecarUse>,
     /// Publish states as annotations (api; the default of a first injection), or add no token (none)

@@ -40,13 +40,6 @@ impl Action {
             Action::Uninject => "nothing to remove: no Pod or pod template is injected",
         }
     }
-
-    fn past_tense(&self) -> &'static str {
-        match self {
-            Action::Inject { .. } => "injected",
-            Action::Uninject => "uninjected",
-        }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -102,7 +95,7 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
                 done.changes.push(format!(
                     "{}: {name}: {}{image}{needs}",
                     at.in_file(&source.name),
-                    action.past_tense()
+                    if matches!(action, Action::Uninject) { "uninjected" } else { "injected" }
                 ));
             }
             done.new_text = Some(text);

@@ -105,9 +105,6 @@ fn validate(args: &Override) -> Result<(), String> {
     Ok(())
 }
 
-/// Name that `metadata.managedFields` records for changes by this plugin.
-const FIELD_MANAGER: &str = "kubectl-podgate";
-
 pub(crate) async fn run(args: &Override) -> Result<ExitCode, String> {
     if let Err(error) = validate(args) {
         fail(&error);
@@ -130,7 +127,7 @@ pub(crate) async fn run(args: &Override) -> Result<ExitCode, String> {
         let annotations: Map<String, Value> = values.collect();
         // The patch contains the uid, so that the server rejects the patch if a new Pod has the same name.
         let patch = Patch::Merge(serde_json::json!({"metadata": {"uid": uid, "annotations": annotations}}));
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = PatchParams { field_manager: Some("kubectl-podgate".to_owned()), ..PatchParams::default() };
         let answer = cluster.wait_for(cluster.pods().patch_metadata(&args.pod, &params, &patch)).await;
         answer.map_err(|error| patch_error(&cluster, &error, &args.pod))?;
     }

@@ -125,6 +125,10 @@ fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
     }
     let view = facts.view;
     let Some(sidecar) = view.containers.iter().find(|row| row.role == Role::Sidecar) else {
+        if view.containers.iter().any(|row| row.asks) {
+            let why = "The Pod has no sidecar: its gates ask the containers themselves, and the states come from the kubelet.";
+            return Some(why.to_owned());
+        }
         return Some("The Pod has no sidecar: its hooks run their own checks (--check). The containers' termination messages show the results.".to_owned());
     };
     let name = &sidecar.name;

@@ -61,6 +61,9 @@ pub(crate) struct Row {
     pub(crate) stuck: Option<String>,
     /// The timeout of the container's hook or gate.
     pub(crate) timeout: Option<String>,
+    /// True if the container's gate runs the probes of its predecessors itself.
+    #[serde(skip)]
+    pub(crate) asks: bool,
     /// True if the sidecar has opened the gate of a held container, and no condition blocks the container.
     #[serde(skip)]
     pub(crate) is_released: bool,

@@ -26,7 +26,9 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     let read = Snapshot::from_annotations(&annotations);
     let seen = annotations.get(names::SANDBOX_SEEN);
     let stale = read.as_ref().ok().and_then(|_| notes::stale_reason(pod, &containers, seen.map(String::as_str)));
-    let snapshot = read.as_ref().ok().filter(|_| stale.is_none());
+    let is_lean = containers.iter().any(|one| one.gate.as_ref().is_some_and(|gate| gate.asks));
+    let by_kubelet = is_lean.then(|| snapshot_from_kubelet(&containers));
+    let snapshot = by_kubelet.as_ref().or_else(|| read.as_ref().ok().filter(|_| stale.is_none()));
     let deleting = pod.metadata.deletion_timestamp.is_some();
 
     let times = snapshot.map(|_| Times::parse(annotations.get(names::SANDBOX_TIMES).map_or("", String::as_str)));
@@ -76,6 +78,24 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     view
 }
 
+/// Returns the states of the containers in a Pod without a sidecar, as the kubelet reports them.
+fn snapshot_from_kubelet(containers: &[PodContainer<'_>]) -> Snapshot {
+    let ordered = || containers.iter().filter(|container| container.role == Role::Container);
+    let state = |KubeletStatus { state, is_in_gate, ready, exit_code, .. }: &KubeletStatus| match state {
+        Some("terminated") if *exit_code == Some(0) => State::Completed,
+        Some("terminated") => State::Failed,
+        Some("running") if *ready => State::Ready,
+        Some("running") if !*is_in_gate => State::Started,
+        _ => State::Waiting,
+    };
+    Snapshot {
+        stage: if ordered().all(|one| one.kubelet.has_started()) { Stage::Started } else { Stage::Starting },
+        states: ordered().map(|one| (one.spec.name.clone(), state(&one.kubelet))).collect(),
+        order: ordered().map(|one| one.spec.name.clone()).collect(),
+        ..Snapshot::default()
+    }
+}
+
 struct RowInputs<'a> {
     containers: &'a [PodContainer<'a>],
     /// The published state, unless it is stale.
@@ -118,6 +138,7 @@ fn hold_gate(declared: &Declared) -> Option<Gate> {
     (declared.mode == Mode::Hold).then(|| Gate {
         mode: Mode::Hold,
         until: declared.until.clone(),
+        asks: false,
         checks: Vec::new(),
         timeout: declared.timeout_seconds.map(limit).unwrap_or_default().replace(' ', ""),
     })
@@ -139,6 +160,7 @@ fn row(inputs: &RowInputs<'_>, at: usize) -> Row {
         state: state.map(State::as_str),
         since: since(own, state, inputs.times.as_ref(), sidecar, inputs.now),
         kubelet: kubelet.clone(),
+        asks: gate.as_ref().is_some_and(|gate| gate.asks),
         is_released: has_opened && waits_for.is_empty() && own.is_hold(),
         waits_for,
         holds_back: Vec::new(),

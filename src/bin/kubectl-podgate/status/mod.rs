@@ -65,7 +65,13 @@ pub(crate) async fn run(args: &Status) -> Result<ExitCode, String> {
     if args.watch || args.until_started {
         return watch::watch(args, cluster, pod).await;
     }
-    let view = view::view(&pod, &cluster.namespace, clock::wall_clock());
+    let mut view = view::view(&pod, &cluster.namespace, clock::wall_clock());
+    // Without a sidecar, only the gate's log has the last result of each probe.
+    for row in view.containers.iter().filter(|row| row.asks && !row.waits_for.is_empty()) {
+        let line = cluster.last_log_line(&args.pod, &row.name).await.unwrap_or_default();
+        let reason = line.split_once(": waiting for ").map(|(_, reason)| reason);
+        view.notes.extend(reason.map(|reason| format!("{} waits for {reason}.", row.name)));
+    }
     let text = match args.output {
         OutputFormat::Text => text::render(&view),
         OutputFormat::Json => to_json(&view),

@@ -20,7 +20,7 @@ use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level, has_errors};
 use podgate::order::inject::{is_injected, strip};
-use podgate::order::kubernetes_version::{Version, held_spec, rejects_env_files};
+use podgate::order::kubernetes_version::{held_spec, rejects_env_files};
 use podgate::order::lint::check_sidecar_position;
 use policy::{OWN_POD, UNKNOWN_CONTAINERS, check_policy};
 use rbac::{lacks_verbs, missing_verbs};
@@ -105,6 +105,9 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         findings.extend(lacks_verbs(namespace, account, &missing, needs_role));
     }
     add_finding("hold mode", check_hold_mode(cluster).await, &mut findings);
+    if pods.is_some_and(|pods| pods.lean > 0) {
+        add_finding("image volumes", check_image_volumes(cluster).await, &mut findings);
+    }
     Ok(findings)
 }
 
@@ -122,17 +125,32 @@ async fn check_hold_mode(cluster: &Cluster) -> Result<Option<Finding>, ClusterEr
         let what = "hold mode is not possible: the API server does not support fileKeyRef";
         return warning("hold-not-possible", what.to_owned());
     }
+    let Some(old) = old_nodes(cluster, ("kubeletVersion", (1, 35))).await? else { return Ok(None) };
+    warning("old-kubelet", format!("hold mode is not possible on nodes with a kubelet older than 1.35: {old}"))
+}
+
+/// Returns the first node whose `nodeInfo` field has a version before this one, and the number of such nodes.
+async fn old_nodes(cluster: &Cluster, (field, first): (&str, (u32, u32))) -> Result<Option<String>, ClusterError> {
     let mut old = Vec::new();
     let add = |node: &Value| {
-        let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str().unwrap_or_default().parse::<Version>();
-        let name = node["metadata"]["name"].as_str().unwrap_or_default();
-        old.extend(version.is_ok_and(|version| version < Version::WITH_HOLD).then(|| name.to_owned()));
+        let version = node["status"]["nodeInfo"][field].as_str().unwrap_or_default();
+        let mut parts = version.trim_start_matches("containerd://").trim_start_matches('v').split('.').map(str::parse);
+        let is_old =
+            parts.next().zip(parts.next()).is_some_and(|version| matches!(version, (Ok(a), Ok(b)) if (a, b) < first));
+        old.extend(is_old.then(|| node["metadata"]["name"].as_str().unwrap_or_default().to_owned()));
     };
     cluster.for_each("/api/v1/nodes", ListParams::default(), add).await?;
-    let Some(first) = old.first() else { return Ok(None) };
-    let what =
-        format!("hold mode is not possible on nodes with a kubelet older than 1.35: {first} (nodes: {})", old.len());
-    warning("old-kubelet", what)
+    Ok(old.first().map(|first| format!("{first} (nodes: {})", old.len())))
+}
+
+/// Returns a warning if a node cannot run Pods without a sidecar, because its kubelet or containerd has no image volumes.
+async fn check_image_volumes(cluster: &Cluster) -> Result<Option<Finding>, ClusterError> {
+    let kubelet = old_nodes(cluster, ("kubeletVersion", (1, 35))).await?;
+    let old = if kubelet.is_some() { kubelet } else { old_nodes(cluster, ("containerRuntimeVersion", (2, 1))).await? };
+    let Some(old) = old else { return Ok(None) };
+    let what = format!("Pods without a sidecar cannot start on nodes without image volumes: {old}");
+    let fix = "use Kubernetes 1.35 and containerd 2.1 on each node, or remove podgate.io/sidecar: none";
+    Ok(Some(finding(Level::Warning, "no-image-volumes", what, fix)))
 }
 
 /// Returns an error if the API server does not trust the CA of the webhook's certificate.
@@ -165,7 +183,7 @@ async fn check_injection(cluster: &Cluster) -> Result<Vec<Finding>, ClusterError
     };
     let security = json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
     let pod = json!({
-        "metadata": {"generateName": "podgate-verify-", "annotations": {keys::ORDER: "first=Started, second"}},
+        "metadata": {"generateName": "podgate-verify-", "annotations": {keys::ORDER: "first=Started, second", keys::SIDECAR: "always"}},
         "spec": {"securityContext": security, "containers": [container("first"), container("second")]},
     });
     let found = match cluster.create(&pods_path(cluster), true, &pod).await {

@@ -5,7 +5,7 @@ use kube::api::ListParams;
 use podgate::core::text::command_line;
 use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
 use podgate::order::declare::{Publish, is_declared};
-use podgate::order::inject::{Options, inject, inject_label, is_injected};
+use podgate::order::inject::{Options, inject, inject_label, is_injected, is_lean};
 use podgate::order::plan::KnownFacts;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +16,8 @@ pub(super) struct Pods {
     pub(super) ready_webhooks: usize,
     /// Namespaces and service accounts of the sidecars that use the API, with the conditions that need podgate's role.
     pub(super) accounts: BTreeMap<(String, String), BTreeSet<String>>,
+    /// Number of Pods with an order without a sidecar.
+    pub(super) lean: usize,
     /// Number of Pods without their sidecar, by workload and by the instruction that creates its Pods again.
     pub(super) unordered: BTreeMap<(String, String), usize>,
 }
@@ -54,6 +56,10 @@ impl Pods {
                 let of = workload(metadata).0;
                 self.accounts.entry(account).or_default().extend(needs.map(|need| format!("{need} of {of}")));
             }
+            return;
+        }
+        if is_lean(pod) {
+            self.lean += 1;
             return;
         }
         // An order that Kubernetes keeps by itself needs no sidecar.

@@ -96,14 +96,8 @@ impl HoldGate {
     /// even if its conditions are not met.
     pub(super) fn wanted(&self, is_met: bool, is_confirmed: bool, limit: Option<Duration>, now: Instant) -> HoldState {
         match self.state {
-            HoldState::Skipped(_) => self.state,
-            HoldState::Open(_) => {
-                if is_met {
-                    self.state
-                } else {
-                    HoldState::Waiting
-                }
-            }
+            HoldState::Open(_) if !is_met => HoldState::Waiting,
+            HoldState::Open(_) | HoldState::Skipped(_) => self.state,
             _ if limit.and_then(|limit| self.deadline(limit)).is_some_and(|at| at <= now) => HoldState::Skipped(now),
             _ if is_met && is_confirmed => HoldState::Open(now),
             closed => closed,

@@ -114,7 +114,6 @@ impl Prober {
         }
         self.stop(&container.name);
         let here = now();
-        let Some(mut schedule) = Lane::new(container.clone(), here, self.min_interval, has_passed) else { return };
         let start = self.starts.entry(container.name.clone()).or_insert_with(|| ProbeStart {
             run,
             earliest: here,
@@ -127,10 +126,9 @@ impl Prober {
                 start.earliest = start.limit.reserve(here);
             }
         }
-        schedule.since = start.earliest.max(here);
-        schedule.listen_check_at = Some(schedule.since);
-        let lane = ProbeLane { schedule, run, attempt: None };
-        self.lanes.insert(container.name.clone(), lane);
+        let schedule = Lane::new(container.clone(), start.earliest.max(here), self.min_interval, has_passed);
+        let lane = schedule.map(|schedule| ProbeLane { schedule, run, attempt: None });
+        self.lanes.extend(lane.map(|lane| (container.name.clone(), lane)));
     }
 
     /// Probes a container now, and again until an attempt succeeds. Does nothing if the container is not being probed.

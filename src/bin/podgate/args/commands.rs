@@ -112,7 +112,7 @@ pub(crate) struct Entrypoint {
     #[arg(long, value_name = "'CONTAINER CHECK'", requires = "pod_ip", conflicts_with = "until")]
     pub(crate) ask: Vec<String>,
     /// Run without a sidecar, in the Pod with this IP address
-    #[arg(long, value_name = "IP", env = names::POD_IP_VARIABLE)]
+    #[arg(long, value_name = "IP", env = names::POD_IP_VARIABLE, conflicts_with = "until")]
     pub(crate) pod_ip: Option<String>,
     /// Report this container's end by exec, parent or none (see below)
     #[arg(long, value_name = "MODE", default_value = "exec")]
@@ -236,7 +236,7 @@ pub(crate) struct Opened {
     /// Also pass while the gate is waiting, for use as a livenessProbe; ignored with --wait
     #[arg(long)]
     pub(crate) or_waiting: bool,
-    /// Watch process 1 instead of the gate's report: the gate runs without a sidecar, in the Pod with this IP address
+    /// Without a sidecar: watch process 1, and send checks to this IP address of the Pod
     #[arg(long, value_name = "IP", env = names::POD_IP_VARIABLE, conflicts_with = "sidecar_check")]
     pub(crate) pod_ip: Option<String>,
     /// Read the board, the sidecar's volume, at this path, for --sidecar-check and checks of the Pod's IP

@@ -62,6 +62,11 @@ States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate
 dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
 no condition or check makes the gate fail early: it waits until its time limit.
 
+Without a sidecar, --ask has a probe of another container: \"NAME [SETTING=NUMBER...] CHECK\", such as
+\"db initialDelaySeconds=5 http://:8080/ready\". The settings are initialDelaySeconds, timeoutSeconds,
+periodSeconds and successThreshold. after=NAME,NAME lists the containers that must be Ready first. The
+gate probes each once more when all are Ready, and opens if all pass.
+
 The kubelet considers a waiting container running. Use `podgate opened --wait` as its startupProbe,
 so that its other probes start only after the command.
 
@@ -112,6 +117,9 @@ probe, use --check instead of --sidecar-check. timeoutSeconds must be longer tha
       command: [/podgate/bin/podgate, opened, --wait, --sidecar-check]
     periodSeconds: 1
     timeoutSeconds: 368
+
+In a Pod without a sidecar, --pod-ip makes the probe watch process 1: the gate has opened when process 1
+is no longer podgate. Use failureThreshold 1, because this probe counts no failures across its own runs.
 
 After a kubelet restart, Kubernetes may treat a startupProbe as passed although the probe never passed
 (kubernetes#142305). If you use `podgate opened` as a livenessProbe, add --or-waiting.

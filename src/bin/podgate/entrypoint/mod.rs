@@ -14,6 +14,7 @@ use crate::gate::report::{Reporter, new_report};
 use crate::gate::wait::Wait;
 use crate::predecessors::Predecessors;
 use crate::signals;
+use podgate::core::exit::Exit;
 use podgate::core::gate::{GateKind, GateSpec};
 use podgate::core::report::{GateState, Report};
 use podgate::edge::log::Target;
@@ -54,6 +55,10 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let mut reporter = Reporter::new(args.waits.self_dir.clone(), None, report);
     let mut predecessors = None;
     if let Some(ip) = &args.pod_ip {
+        if args.needs_parent() {
+            let why = "without a sidecar (--pod-ip), podgate cannot remain the command's parent";
+            return Err(Failure::new(Exit::Usage, why));
+        }
         let asked = Predecessors::new(&args.ask, ip, ticket.clone(), since)?;
         args.waits.until = asked.conditions();
         predecessors = Some(asked);

@@ -119,7 +119,7 @@ impl Wait<'_> {
             // The release of a dead sidecar's lock causes no event, so read again later.
             let reread = (predecessors.is_none() && !watch.is_controller_alive()).then(|| at + SLOW_REREAD);
             let fallback_due = fallback.next_due().filter(|_| dead);
-            let asked_due = predecessors.as_ref().and_then(Predecessors::next_due);
+            let asked_due = predecessors.as_ref().and_then(|asked| asked.due);
             let next = [checks.next_due(), fallback_due, message_due, reread, asked_due].into_iter().flatten().min();
             let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
             let signals = self.signals.map(|signals| PollFd::new(signals, PollFlags::IN));

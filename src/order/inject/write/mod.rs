@@ -43,7 +43,9 @@ pub(super) fn write(
 
 impl Writer<'_> {
     fn write_all(&mut self) -> Result<(), Vec<Finding>> {
-        self.settings = self.sidecar_settings();
+        if self.plan.has_sidecar {
+            self.settings = self.sidecar_settings();
+        }
         let policy = Place::spec("restartPolicy").of(self.template).and_then(Value::as_str);
         let regular = self.plan.containers.iter();
         let regular = regular.map(|planned| (&*planned.name, Self::container_place(planned))).collect();
@@ -52,9 +54,15 @@ impl Writer<'_> {
         let natives = self.plan.init.iter().filter(|init| init.is_probed);
         let mut list = self.read_all(natives.map(|init| (&*init.name, field.to(init.index))).collect(), None)?;
         if !self.plan.has_sidecar {
-            list.extend(containers.iter().cloned());
             for (planned, container) in self.plan.containers.iter().zip(&containers) {
-                self.write_container(planned, container, Some(&self.asked(planned, &list)))?;
+                let mut entry = container.clone();
+                planned.set_fields(&mut entry);
+                list.push(entry);
+            }
+            for (planned, container) in self.plan.containers.iter().zip(&containers) {
+                let entry = |until: &WaitCondition| list.iter().find(|one| one.name == until.container).cloned();
+                let asked: Vec<Container> = planned.after.iter().filter_map(entry).collect();
+                self.write_container(planned, container, Some(&asked))?;
             }
             return Ok(self.push(&Place::spec("volumes"), parts::image_volume(self.options))?);
         }
@@ -83,24 +91,6 @@ impl Writer<'_> {
         let resources = self.plan.sidecar_resources.clone().unwrap_or_else(default);
         let sidecar = parts::sidecar(self.plan, &text, needs_info, resources, &self.settings, self.options);
         Ok(self.insert(&Place::spec("initContainers"), Some(0), sidecar)?)
-    }
-
-    /// Returns the entries of the containers in `list` that the gate of `planned` asks, each with the containers that it
-    /// waits for itself.
-    fn asked(&self, planned: &ContainerPlan, list: &[Container]) -> Vec<Container> {
-        let after = |name: &str| self.plan.get(name).map_or(&[][..], |planned| &planned.after);
-        let waits_for = |name: &str, other: &str| after(name).iter().any(|until| until.container == other);
-        let entry = |until: &WaitCondition| {
-            let found = list.iter().find(|one| one.name == until.container)?;
-            let mut entry = found.clone();
-            let ready = self.plan.get(&entry.name).and_then(|planned| planned.ready.as_ref());
-            ready.iter().for_each(|ready| ready.replace_probes(&mut entry));
-            let own = after(&entry.name);
-            let is_direct = |one: &&WaitCondition| !own.iter().any(|other| waits_for(&other.container, &one.container));
-            entry.until = own.iter().filter(is_direct).cloned().collect();
-            Some(entry)
-        };
-        planned.after.iter().filter_map(entry).collect()
     }
 
     /// Returns the settings of podgate's programs. Removes the port for metrics with a warning if another container uses

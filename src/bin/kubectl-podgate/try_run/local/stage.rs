@@ -58,6 +58,10 @@ impl Stage<'_> {
             let names = self.planned.plan.containers.iter().map(|planned| &planned.name);
             annotations.extend(names.map(|name| (format!("{}{name}", keys::MODE_PREFIX), "entrypoint".into())));
             annotations.insert(keys::PUBLISH.to_owned(), "none".into());
+            if annotations.remove(keys::SIDECAR).is_some() && !self.planned.plan.has_sidecar {
+                self.notes
+                    .push("this run has a sidecar; the Pod has none, and its gates keep the same order".to_owned());
+            }
         }
         let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(template) };
         let Planned { plan, natives, .. } = self.planned;
