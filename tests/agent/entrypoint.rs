@@ -81,7 +81,11 @@ fn restarted_gate_needs_a_new_acknowledgement() {
     scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_ran(&gate.wait());
     let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
-    assert!(scene.termination_message().contains("check the conditions again"), "{}", scene.termination_message());
+    assert!(
+        scene.termination_message().contains("one more check of the conditions"),
+        "{}",
+        scene.termination_message()
+    );
     scene.acknowledge_report(|_| {});
     assert_ran(&gate.wait());
 }

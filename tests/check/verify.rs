@@ -278,6 +278,17 @@ fn pods_without_their_sidecar_are_listed_with_the_command_that_restarts_them() {
 }
 
 /// Returns broken clusters, each with its findings: level, rule and a part of the message.
+/// Returns a Pod with an order without a sidecar.
+fn lean_pod() -> Value {
+    let container = |name: &str| json!({"name": name, "image": "x", "command": ["/x"], "readinessProbe": {"tcpSocket": {"port": 1}}});
+    let mut api = container("api");
+    api["readinessProbe"]["tcpSocket"]["port"] = 2.into();
+    let annotations = json!({"podgate.io/order": "db, api", "podgate.io/sidecar": "none"});
+    let pod = json!({"metadata": {"name": "lean", "namespace": "shop", "annotations": annotations},
+        "spec": {"containers": [container("db"), api]}});
+    injected(&pod)
+}
+
 fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
     let ok = Cluster::default;
     let mut foreign = configuration();
@@ -408,6 +419,17 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
                 "old-kubelet",
                 "hold mode is not possible on nodes with a kubelet older than 1.35: other (nodes: 1)",
             ]],
+        ),
+        (
+            Cluster { pods: vec![lean_pod()], kubelet: "v1.34.9-gke.1", ..ok() },
+            vec![
+                ["warning", "old-kubelet", "hold mode is not possible"],
+                [
+                    "warning",
+                    "no-image-volumes",
+                    "Pods without a sidecar cannot start on nodes without image volumes: other (nodes: 1)",
+                ],
+            ],
         ),
         (
             Cluster { denied: &["/api/v1/nodes"], ..ok() },

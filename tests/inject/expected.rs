@@ -6,7 +6,8 @@ use podgate::order::inject::inject;
 use podgate::order::plan::KnownFacts;
 use std::fs;
 
-const SHOWN: [&str; 7] = [
+const SHOWN: [&str; 8] = [
+    "without-sidecar.yaml",
     "deployment-three-tiers.yaml",
     "deployment-images-alone.yaml",
     "job-with-a-proxy.yaml",

@@ -20,7 +20,10 @@ fn documents(text: &str) -> Vec<Value> {
 fn needs_newer_kubernetes(template: &Value) -> bool {
     // An API server before Kubernetes 1.35 rejects a restartPolicy on regular containers.
     let containers = template["spec"]["containers"].as_array().into_iter().flatten();
-    containers.into_iter().any(|container| container["restartPolicy"].is_string())
+    let mut volumes = template["spec"]["volumes"].as_array().into_iter().flatten();
+    // It also drops an image volume.
+    volumes.any(|volume| volume["image"].is_object())
+        || containers.into_iter().any(|container| container["restartPolicy"].is_string())
 }
 
 #[test]
