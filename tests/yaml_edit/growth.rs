@@ -8,6 +8,8 @@ use std::path::PathBuf;
 const ENTRYPOINT_MAX: usize = 45;
 /// The same in hold mode.
 const HOLD_MAX: usize = 50;
+/// The same without a sidecar.
+const LEAN_MAX: usize = 18;
 /// Maximum of the median over all manifests of the repository.
 const MEDIAN_MAX: usize = 50;
 const LINE_WIDTH: usize = 100;
@@ -74,7 +76,9 @@ fn manifests() -> Vec<(String, String, String)> {
 
 #[test]
 fn inject_adds_few_lines() {
-    for (old, limit) in [(EXAMPLE, ENTRYPOINT_MAX), (&held_example(), HOLD_MAX)] {
+    let order = "podgate.io/order: \"db, api, web\"\n";
+    let lean = EXAMPLE.replace(order, &format!("{order}        podgate.io/sidecar: none\n"));
+    for (old, limit) in [(EXAMPLE, ENTRYPOINT_MAX), (&held_example(), HOLD_MAX), (&lean, LEAN_MAX)] {
         let new = done(&["inject", "-q", "-"], old);
         assert!(growth(old, &new).unwrap() <= limit, "{:?} lines, but the limit is {limit}:\n{new}", growth(old, &new));
         assert_eq!(done(&["inject", "-q", "-"], &new), new);
