@@ -134,7 +134,7 @@ pub enum Obstacle {
     /// Error of the downward-API volume, in a hook.
     #[error("the downward-API volume {0}")]
     VolumeError(SourceError),
-    /// The conditions are met, but not confirmed since: each container must be observed once more.
+    /// The conditions are met. Before the gate opens, each container must be observed once more.
     #[error("one more check of the conditions")]
     Unconfirmed,
     /// The only source is the downward-API volume, which the kubelet does not update while a hook runs.

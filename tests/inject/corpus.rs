@@ -3,8 +3,9 @@
 //! `tests/yaml_edit` reads `corpus/` too. The lists below contain the files that are not injected.
 
 use super::{check_injection, lines, options};
-use podgate::order::inject::{inject, is_requested};
-use podgate::order::plan::KnownFacts;
+use podgate::order::declare::SidecarUse;
+use podgate::order::inject::{inject, is_lean, is_requested};
+use podgate::order::plan::{ImageCommand, KnownFacts};
 use podgate::order::pod_templates;
 use serde_json::Value;
 use std::fs;
@@ -81,4 +82,47 @@ fn every_manifest_is_injected_or_rejected_as_listed() {
         injected += usize::from(touched > 0);
     }
     assert!(injected >= 40, "only {injected} manifests were injected");
+}
+
+/// Returns true if `template` can be injected without a sidecar. With `knows_commands`, the commands of all images are
+/// known.
+fn needs_no_sidecar(template: &Value, knows_commands: bool) -> bool {
+    let mut known = KnownFacts { sidecar: Some(SidecarUse::None), ..KnownFacts::default() };
+    let containers = template["spec"]["containers"].as_array().into_iter().flatten();
+    let names = containers.filter(|_| knows_commands).filter_map(|one| one["name"].as_str());
+    let command = ImageCommand { entrypoint: vec!["/program".to_owned()], ..ImageCommand::default() };
+    known.images.extend(names.map(|name| (name.to_owned(), command.clone())));
+    inject(template, &options(), &known).is_ok_and(|done| is_lean(&done.value))
+}
+
+/// The page on performance says how many orders need no sidecar: as they are, with the commands of all images, and with a
+/// `ready.podgate.io` check for each container without a network probe.
+#[test]
+fn page_shows_how_many_orders_need_no_sidecar() {
+    let mut counts = [0; 4];
+    each_injected(|_, original, _| {
+        let mut template = original.clone();
+        template["metadata"]["annotations"].as_object_mut().expect("annotations").remove("podgate.io/sidecar");
+        let (as_it_is, with_commands) = (needs_no_sidecar(&template, false), needs_no_sidecar(&template, true));
+        let containers = original["spec"]["containers"].as_array().expect("containers");
+        for (number, container) in containers.iter().enumerate() {
+            let is_network = |probe: &Value| probe["httpGet"].is_object() || probe["tcpSocket"].is_object();
+            let probes = ["startupProbe", "readinessProbe"].map(|field| &container[field]);
+            if probes.iter().all(|probe| probe.is_null())
+                || probes.iter().any(|probe| !probe.is_null() && !is_network(probe))
+            {
+                let key = format!("ready.podgate.io/{}", container["name"].as_str().expect("a name"));
+                template["metadata"]["annotations"][key] = format!("tcp://127.0.0.1:{}", 20_000 + number).into();
+            }
+        }
+        let with_checks = needs_no_sidecar(&template, true);
+        for (count, counts_here) in counts.iter_mut().zip([true, as_it_is, with_commands, with_checks]) {
+            *count += usize::from(counts_here);
+        }
+    });
+    let [all, as_they_are, with_commands, with_checks] = counts;
+    let row =
+        format!("| the {all} Pods of podgate's test manifests | {as_they_are} | {with_commands} | {with_checks} |");
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/performance.md")).expect("the page");
+    assert!(page.contains(&row), "docs/performance.md should contain {row}");
 }

@@ -18,6 +18,11 @@ pub(crate) fn has_image_volumes(name: &str) -> bool {
     found
 }
 
+/// Creates a scene; `None` if the node has no image volumes.
+pub(crate) fn lean_scene(name: &str) -> Option<Scene> {
+    has_image_volumes(name).then(|| Scene::shared(name))
+}
+
 /// Returns the chain `db`, `api`, `web` without a sidecar. `db` is ready after `after`.
 pub(crate) fn lean_chain(after: &str, ports: u16) -> [Container; 3] {
     let db = server("db").http(ports + 1).ready_after(after);
@@ -41,10 +46,7 @@ fn assert_started(run: &FollowedPod<'_>) {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn lean_chain_starts_in_order_without_permissions() {
-    if !has_image_volumes("lean") {
-        return;
-    }
-    let scene = Scene::shared("lean");
+    let Some(scene) = lean_scene("lean") else { return };
     let run = scene.create(&Pod::new("lean", lean_chain("1500ms", 8000)));
     assert_started(&run);
     let pod = kubectl_json(&["-n", &scene.namespace, "get", "pod", "lean"]);
@@ -54,10 +56,7 @@ fn lean_chain_starts_in_order_without_permissions() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn lean_chain_starts_on_the_host_network() {
-    if !has_image_volumes("lean-host") {
-        return;
-    }
-    let scene = Scene::shared("lean-host");
+    let Some(scene) = lean_scene("lean-host") else { return };
     let pod = Pod::new("lean", lean_chain("1500ms", 28_700)).with(json!({"spec": {"hostNetwork": true}}));
     assert_started(&scene.create(&pod));
 }
@@ -66,10 +65,7 @@ fn lean_chain_starts_on_the_host_network() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn thirty_lean_containers_start_in_order() {
-    if !has_image_volumes("lean-thirty") {
-        return;
-    }
-    let scene = Scene::shared("lean-thirty");
+    let Some(scene) = lean_scene("lean-thirty") else { return };
     let mut chain: Vec<Container> = Vec::new();
     for number in 0..30 {
         let own = server(&format!("c{number:02}")).http(8000 + number);
@@ -88,10 +84,7 @@ fn thirty_lean_containers_start_in_order() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn opened_passes_after_a_change_of_the_user() {
-    if !has_image_volumes("lean-users") {
-        return;
-    }
-    let scene = Scene::shared("lean-users");
+    let Some(scene) = lean_scene("lean-users") else { return };
     let [db, api, web] = lean_chain("1s", 8000);
     let api = api.running_as_root();
     let web = web.with(json!({"securityContext": {"readOnlyRootFilesystem": true, "runAsUser": 4711}}));

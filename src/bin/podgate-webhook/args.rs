@@ -86,7 +86,7 @@ pub(crate) struct Args {
     /// Set the log, metrics and probes of the sidecar, separated by commas, such as log=debug,metrics=9090
     #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR_SETTINGS", value_parser = sidecar_settings::parse)]
     pub(crate) sidecar_settings: Option<SidecarSettings>,
-    /// Add the sidecar always, only to Pods whose order needs it (auto), or never (none)
+    /// Add the sidecar to each Pod, to Pods whose order needs it (auto) or to no Pod (none)
     #[arg(long, value_name = "WHEN", env = "PODGATE_SIDECAR", default_value = "always")]
     pub(crate) sidecar: SidecarUse,
     /// Continue to answer this long after SIGTERM

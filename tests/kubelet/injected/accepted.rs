@@ -21,7 +21,7 @@ fn needs_newer_kubernetes(template: &Value) -> bool {
     // An API server before Kubernetes 1.35 rejects a restartPolicy on regular containers.
     let containers = template["spec"]["containers"].as_array().into_iter().flatten();
     let mut volumes = template["spec"]["volumes"].as_array().into_iter().flatten();
-    // It also drops an image volume.
+    // It also drops the image of a volume, and then rejects the volume.
     volumes.any(|volume| volume["image"].is_object())
         || containers.into_iter().any(|container| container["restartPolicy"].is_string())
 }

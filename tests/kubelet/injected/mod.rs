@@ -7,7 +7,7 @@ use crate::clock::{eventually, wall_ms};
 use crate::cluster::{self, IMAGE, ROOT, kubectl, kubectl_json};
 use crate::incarnation_log::{IncarnationLog, summary};
 use crate::node_logs::NodeLogs;
-use crate::scenario_without_sidecar::has_image_volumes;
+use crate::scenario_without_sidecar::lean_scene;
 use crate::scene::{FollowedPod, Scene};
 use crate::watch::ObservedPod;
 use std::fs;
@@ -235,10 +235,7 @@ fn injected_guaranteed_pods_stay_guaranteed() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_order_without_a_sidecar_starts_in_order() {
-    if !has_image_volumes("inj-lean") {
-        return;
-    }
-    let scene = Scene::shared("inj-lean");
+    let Some(scene) = lean_scene("inj-lean") else { return };
     kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
     create_injected(&scene, &format!("{ROOT}/tests/kubelet/injected/lean.yaml"), &[]);
     let names = wait_for_pods(&scene, "app=lean", 1);
