@@ -4,6 +4,7 @@ use super::pods::{
     Change, assert_fields_in_docs, chain, docs, gate, hook, joined, notes, running, serve, status_json, status_text,
     with_published,
 };
+use crate::api_server::{Answer, FakeApiServer, Request};
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
@@ -293,4 +294,38 @@ fn json_has_the_documented_fields() {
         (&json!("container"), &json!("post-start"), &json!("ContainerCreating"))
     );
     assert_fields_in_docs(&json, &["", "/containers/1", "/containers/1/kubelet"]);
+}
+
+/// Without a sidecar, the states come from the kubelet's status, and the reason of a wait from the gate's log.
+#[test]
+fn states_of_a_pod_without_a_sidecar_come_from_the_kubelet() {
+    let opened = json!({"exec": {"command": ["/podgate/bin/podgate", "opened", "--wait"]}});
+    let gate = ["/podgate/bin/podgate", "entrypoint", "--ask", "db http://:80/", "--", "/api"];
+    let server = FakeApiServer::new(move |request: &Request| {
+        if request.path.contains("/log") {
+            return Answer::Text(200, "podgate entrypoint: api: waiting for db=Ready (now Started)\n".to_owned());
+        }
+        let mut waiting = running("api", false);
+        waiting["started"] = false.into();
+        Answer::Json(
+            200,
+            json!({"metadata": {"name": "ordered"},
+                "spec": {"nodeName": "n", "containers": [
+                    {"name": "db", "readinessProbe": {"httpGet": {"port": 80}}},
+                    {"name": "api", "command": gate, "startupProbe": opened}]},
+                "status": {"phase": "Running", "containerStatuses": [running("db", false), waiting]}}),
+        )
+    });
+    let (code, out, err) = server.run(&["status", "ordered"]);
+    assert_eq!((code, err.as_str()), (3, ""), "{out}");
+    for expected in [
+        "is starting: db holds back api.",
+        "db         Started",
+        "api        Waiting         running, not ready  db=Ready",
+        "needed     db=Ready: db must pass its readinessProbe (httpGet :80/)",
+        "- The Pod has no sidecar: its gates ask the containers themselves, and the states come from the kubelet.",
+        "- api waits for db=Ready (now Started).\n",
+    ] {
+        assert!(out.contains(expected), "{expected}: {out}");
+    }
 }

@@ -69,7 +69,7 @@ pub(crate) async fn run(args: &Status) -> Result<ExitCode, String> {
     // Without a sidecar, only the gate's log has the last result of each probe.
     for row in view.containers.iter().filter(|row| row.asks && !row.waits_for.is_empty()) {
         let line = cluster.last_log_line(&args.pod, &row.name).await.unwrap_or_default();
-        let reason = line.split_once(": waiting for ").map(|(_, reason)| reason);
+        let reason = line.trim_end().split_once(": waiting for ").map(|(_, reason)| reason);
         view.notes.extend(reason.map(|reason| format!("{} waits for {reason}.", row.name)));
     }
     let text = match args.output {
