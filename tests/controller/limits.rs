@@ -21,7 +21,7 @@ fn opened(ticket: &str) -> Report {
 }
 
 #[test]
-fn one_container_cannot_flood_the_api_server_or_delay_others() {
+fn one_container_cannot_flood_the_api_server() {
     let (pod, api) = (Pod::new(), Api::new(gated()));
     let Some(sidecar) = api.sidecar(&pod, "true") else { return };
     until("the directories exist", || pod.path("self/db").is_dir());
@@ -37,10 +37,11 @@ fn one_container_cannot_flood_the_api_server_or_delay_others() {
         pod.report("evil", Report { stopping: PreStopState::Begun, ..opened(&format!("t{round}")) });
         std::thread::sleep(Duration::from_millis(20));
     }
-    let tokens = 11 + start.elapsed().as_secs() as usize / 10;
+    // One patch for the changes of each second.
+    let patches_max = 2 + start.elapsed().as_secs() as usize;
+    let watches_max = 11 + start.elapsed().as_secs() as usize / 10;
     let (patches, watches) = (api.count("PATCH") - patches, api.count("GET") - watches);
-    let is_limited = |requests: usize| (1..=tokens).contains(&requests);
-    assert!(is_limited(patches) && is_limited(watches), "{patches} patches, {watches} watches");
+    assert!((1..=patches_max).contains(&patches) && (1..=watches_max).contains(&watches), "{patches}, {watches}");
     pod.report("db", Report { stopping: PreStopState::Begun, ..opened("t") });
     let is_stopping =
         || api.annotation(names::SANDBOX_STOPPING).is_some_and(|list| list.split(',').any(|name| name == "db"));

@@ -8,6 +8,7 @@ pub(crate) mod task;
 use crate::api::patch::{is_minor, is_release_patch, merge_patch};
 use crate::clock::now;
 use crate::input::pod_facts::{Pod, PodFacts, extract_facts};
+use crate::model::rate_limit::TokenBucket;
 use crate::output::metrics::Metrics;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
@@ -35,9 +36,12 @@ const BATCH_WINDOW: Duration = Duration::from_secs(1);
 const FIRST_BATCH_WINDOW: Duration = Duration::from_millis(400);
 /// Time during which minor changes are collected. A minor change only reports started containers, so it is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
-/// Time during which all changes are collected while a container is held. Each patch makes the kubelet sync the Pod,
-/// and such a sync can delay the release of the container by up to 1 s.
-const HELD_BATCH_WINDOW: Duration = Duration::from_secs(30);
+/// Time during which all changes are collected while a container is held, except for the first patch. Each patch makes
+/// the kubelet sync the Pod, and such a sync can delay the release of the container by up to 1 s.
+const HELD_BATCH_WINDOW: Duration = Duration::from_secs(10);
+/// Limits the patches of a Pod: at first 30, later one in ten seconds, however often a container changes its state.
+/// Patches that release a container are not delayed.
+type PatchBucket = TokenBucket<30, 10>;
 /// Longest pause after a failed patch that releases a held container.
 const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Time limit for every request except the watch. The API server ends a watch after `WATCH_TIMEOUT_SECONDS`.
@@ -71,6 +75,7 @@ pub(crate) struct ApiState {
     actual: RefCell<Annotations>,
     actual_version: Cell<Option<u64>>,
     actual_changed: Notify,
+    patches: RefCell<PatchBucket>,
 }
 
 impl ApiState {
@@ -83,6 +88,7 @@ impl ApiState {
             actual: RefCell::default(),
             actual_version: Cell::default(),
             actual_changed: Notify::new(),
+            patches: RefCell::default(),
         })
     }
 
@@ -205,6 +211,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
             continue;
         }
         let Some(patch) = batch_changes(&shared, &mut desired).await else { continue };
+        shared.patches.borrow_mut().reserve(now());
         let is_release = is_release_patch(&patch);
         let sent = async {
             let connected = api.take().map_or_else(|| shared.connect(), Ok)?;
@@ -240,22 +247,22 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
 /// Waits for further changes and returns the patch for all of them; `None` if no change is left.
 async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
     let since = now();
-    let mut until = since + HELD_BATCH_WINDOW;
+    let mut until = None;
     loop {
         let patch = shared.patch(&desired.borrow_and_update())?;
         if is_release_patch(&patch) {
             return Some(patch);
         }
-        if !shared.has_held_container.get() {
-            let window = match shared.actual.borrow().contains_key(names::SANDBOX_STAGE) {
-                false => now() + FIRST_BATCH_WINDOW,
-                true if is_minor(&patch) => since + MINOR_BATCH_WINDOW,
-                true => now() + BATCH_WINDOW,
-            };
-            until = until.min(window);
-        }
-        let more = tokio::time::timeout_at(until.into(), desired.changed()).await;
-        if more.is_err() || now() >= until {
+        let end = match shared.actual.borrow().contains_key(names::SANDBOX_STAGE) {
+            false => since + FIRST_BATCH_WINDOW,
+            true if shared.has_held_container.get() => since + HELD_BATCH_WINDOW,
+            true if is_minor(&patch) => since + MINOR_BATCH_WINDOW,
+            true => now() + BATCH_WINDOW,
+        };
+        let end = end.min(until.unwrap_or(end)).max(shared.patches.borrow().ready_at().unwrap_or(end));
+        until = Some(end);
+        let more = tokio::time::timeout_at(end.into(), desired.changed()).await;
+        if more.is_err() || now() >= end {
             return shared.patch(&desired.borrow());
         }
     }

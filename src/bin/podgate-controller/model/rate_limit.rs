@@ -1,8 +1,6 @@
 //! Limits the load that one container can cause: requests to the API server, restarts of its probes, changes of the
 //! board, and CPU time for events. Also limits how often parts of the sidecar restart after a panic. No I/O.
 
-use podgate::core::snapshot::Snapshot;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Pause before the first restart after a panic.
@@ -72,54 +70,10 @@ impl CpuBucket {
     }
 }
 
-/// Limits how often the sidecar publishes each container's changes in the API. If a container has no token left, the
-/// API keeps that container's last published facts. Changes of other containers are never delayed.
-#[derive(Debug, Default)]
-pub(crate) struct SnapshotLimiter {
-    buckets: BTreeMap<String, TokenBucket>,
-    last: Option<Snapshot>,
-    /// Time at which delayed changes can be published; `None` if no change is delayed.
-    pub(crate) retry_at: Option<Instant>,
-}
-
-impl SnapshotLimiter {
-    /// Returns the version of `snapshot` to publish at `now`: containers without a token keep their last published
-    /// facts.
-    pub(crate) fn limit(&mut self, snapshot: &Snapshot, now: Instant) -> Snapshot {
-        fn keep<T: Clone>(map: &mut BTreeMap<String, T>, last: &BTreeMap<String, T>, name: &str) {
-            map.remove(name);
-            map.extend(last.get_key_value(name).map(|(name, value)| (name.clone(), value.clone())));
-        }
-        let facts = |of: &Snapshot, name: &str| {
-            let (state, restarts) = (of.states.get(name).copied(), of.restarts.get(name).copied());
-            (state, restarts, of.stuck.get(name).cloned(), of.stopping.contains(name))
-        };
-        let mut limited = snapshot.clone();
-        self.retry_at = None;
-        for name in snapshot.states.keys() {
-            let Some(last) = self.last.as_ref().filter(|last| last.states.contains_key(name)) else { continue };
-            if facts(last, name) == facts(snapshot, name) {
-                continue;
-            }
-            if let Err(at) = self.buckets.entry(name.clone()).or_default().take(now) {
-                self.retry_at = Some(self.retry_at.map_or(at, |known| known.min(at)));
-                keep(&mut limited.states, &last.states, name);
-                keep(&mut limited.stuck, &last.stuck, name);
-                keep(&mut limited.restarts, &last.restarts, name);
-                limited.stopping.remove(name);
-                limited.stopping.extend(last.stopping.get(name).cloned());
-            }
-        }
-        self.last = Some(limited.clone());
-        limited
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::now;
-    use podgate::core::state::State;
 
     #[test]
     fn bucket_allows_a_burst_and_then_one_token_per_interval() {
@@ -156,24 +110,5 @@ mod tests {
         let delays: Vec<_> = delays.skip(1).take(9).map(|delay| delay.as_millis()).collect();
         assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000]);
         assert_eq!(restart_delay(MAX_RESTART_DELAY, Duration::from_secs(60)), RESTART_DELAY);
-    }
-
-    #[test]
-    fn flapping_container_is_held_back_alone() {
-        let snapshot = |evil, db| {
-            let mut snapshot = Snapshot::new("0-0-0".parse().unwrap(), "e", &[("evil", evil), ("db", db)]);
-            snapshot.stopping.extend((evil == State::Ready).then(|| "evil".to_owned()));
-            snapshot
-        };
-        let (mut limiter, start) = (SnapshotLimiter::default(), now());
-        let flap = [State::Ready, State::Waiting].into_iter().cycle().take(12);
-        let published: Vec<_> = flap.map(|state| limiter.limit(&snapshot(state, State::Waiting), start)).collect();
-        assert_eq!(published[9], snapshot(State::Waiting, State::Waiting));
-        assert!(published[10..].iter().all(|last| *last == snapshot(State::Ready, State::Waiting)));
-        let limited = limiter.limit(&snapshot(State::Waiting, State::Ready), start);
-        assert_eq!(limited, snapshot(State::Ready, State::Ready), "the change of db must be published at once");
-        let due = limiter.retry_at.unwrap();
-        assert_eq!(limiter.limit(&snapshot(State::Waiting, State::Ready), due), snapshot(State::Waiting, State::Ready));
-        assert_eq!(limiter.retry_at, None);
     }
 }

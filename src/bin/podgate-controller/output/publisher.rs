@@ -1,10 +1,9 @@
 //! Publishes states: on the board, in the API, in the log and as metrics.
 
 use crate::api::task::ApiTask;
-use crate::clock::{now, wall_clock};
+use crate::clock::wall_clock;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::PodModel;
-use crate::model::rate_limit::SnapshotLimiter;
 use crate::output::board::Board;
 use crate::output::metrics::Metrics;
 use podgate::core::annotations::{self, Annotations};
@@ -21,7 +20,6 @@ pub(crate) struct Publisher {
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) milestones: MilestoneRecorder,
     last: Option<Snapshot>,
-    pub(crate) api_limiter: SnapshotLimiter,
     /// Annotations last sent to the API, without those that change with every publication, such as the revision.
     sent_annotations: Annotations,
 }
@@ -33,8 +31,7 @@ impl Publisher {
         metrics: Rc<Metrics>,
         milestones: MilestoneRecorder,
     ) -> Publisher {
-        let (api_limiter, sent_annotations) = (SnapshotLimiter::default(), Annotations::new());
-        Publisher { board, api, metrics, milestones, last: None, api_limiter, sent_annotations }
+        Publisher { board, api, metrics, milestones, last: None, sent_annotations: Annotations::new() }
     }
 
     /// Publishes the Pod's snapshot on the board, in the log and as metrics.
@@ -69,13 +66,11 @@ impl Publisher {
         self.board.publish(&annotations);
     }
 
-    /// Publishes the Pod's annotations in the API. Respects the rate limit of each container and the admission policy.
-    /// A patch with a new number of releases triggers a Pod sync, in which the kubelet creates a released container or
+    /// Publishes the Pod's annotations in the API, as the admission policy allows them. A patch with a new number of releases triggers a Pod sync, in which the kubelet creates a released container or
     /// repeats a lost probe.
     pub(crate) fn publish_to_api(&mut self, pod: &PodModel) {
         let (Some(api), Some(snapshot)) = (&self.api, &pod.published) else { return };
-        let limited = self.api_limiter.limit(snapshot, now());
-        let mut annotations = self.annotations(&limited);
+        let mut annotations = self.annotations(snapshot);
         for key in [names::SANDBOX_CONFIRMED, names::SANDBOX_STARTUP, names::SANDBOX_IP, names::SANDBOX_RESTARTING] {
             annotations.remove(key);
         }

@@ -228,10 +228,9 @@ impl Controller {
         }
     }
 
-    fn timers(&self) -> [Timer; 7] {
+    fn timers(&self) -> [Timer; 6] {
         [
             (self.idling.delayed.as_ref().map(|(at, _)| *at), Controller::retry_wake_up),
-            (self.publisher.api_limiter.retry_at, |this| this.publisher.publish_to_api(&this.pod)),
             (self.publisher.board.retry_at, |this| this.publisher.write_board(&this.pod)),
             (self.status_trust.due(), Controller::recheck_outdated_facts),
             (self.ready_filters.values().filter_map(ReadyFilter::due).min(), Controller::recheck_ready_filters),

@@ -34,6 +34,21 @@ fn pod_has_started_without_the_api_when_the_last_port_is_open() {
     assert_eq!(pod.stage(), Stage::Started);
 }
 
+/// The gate of api has timed out, and the kubelet restarts it: api itself has never started.
+#[test]
+fn pod_has_started_only_when_each_gate_has_opened_once() {
+    let mut pod = new_pod(false, r#"[{"name":"db"},{"name":"api","mode":"entrypoint","until":["db=Ready"]}]"#);
+    pod.receive_status("db", running("d1", false));
+    pod.receive_report("api", Some(waiting("t1", &["db=Ready"])));
+    pod.receive_status("api", running("a1", false));
+    pod.on_report("api", directory_state(waiting("t1", &["db=Ready"]), false), now());
+    pod.receive_status("db", ended("d1", 1));
+    pod.receive_status("api", ended("a1", 75));
+    assert_eq!((pod.state_of("api"), pod.stage()), (State::Waiting, Stage::Starting));
+    pod.receive_report("api", Some(opened("t2")));
+    assert_eq!(pod.stage(), Stage::Started, "db has started once, and api's gate has opened");
+}
+
 #[test]
 fn only_a_changed_report_of_this_sandbox_and_epoch_counts() {
     let mut pod = new_pod(false, CHAIN);
