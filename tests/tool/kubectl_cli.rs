@@ -119,7 +119,7 @@ fn usage_error_exits_with_64_and_explains() {
         (&["status", "a", "-o", "yaml"], "[possible values: text, json]"),
         (&["status", "a", "-n"], "a value is required for '--namespace <NAME>'"),
     ];
-    let names = ["", "pod/", "a/b", "sts/a", "deployment/x", "../x", "A", "a b", "a?x=1", "a%2f"];
+    let names = ["", "pod/", "a/b", "sts/", "service/x", "../x", "A", "a b", "a?x=1", "a%2f"];
     let names = names.map(|name| (vec!["status", name], "not a Pod name"));
     let times = ["0s", "2days"].map(|time| (time, "between 1ms and 1day")).into_iter();
     let times = times.chain(["", "soon", "1", "99999999999999999999s"].map(|time| (time, "write a duration such as")));
@@ -228,6 +228,6 @@ fn habits_of_kubectl_work_or_get_a_hint() {
         let (code, _, err) = run(&[command, "--unknown", "-"], "");
         assert!(code == 64 && err.contains("unexpected argument") && !err.contains("as a value"), "{err}");
     }
-    let (_, _, err) = run(&["status", "deployment/shop"], "");
+    let (_, _, err) = run(&["timeline", "deployment/shop"], "");
     assert!(err.contains("kubectl get pods -l"), "{err}");
 }

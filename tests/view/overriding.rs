@@ -139,7 +139,7 @@ fn impossible_overrides_fail_with_one_line() {
         ("podgate", "the sidecar does not track podgate", |_| {}),
         ("once", "the sidecar does not track once", |_| {}),
         ("db", "is being deleted", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z")),
-        ("db", "sandbox is unknown, so no state can be set. The sidecar runs, but has published nothing", |pod| {
+        ("db", "sandbox is unknown, so no state can be set. The sidecar has published nothing yet", |pod| {
             pod["metadata"]["annotations"] = json!({});
         }),
         (

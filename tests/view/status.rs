@@ -86,7 +86,7 @@ fn checks_and_unpublished_conditions_are_unknown() {
     let unknown = "db=Ready (unknown)";
     assert_eq!(waits(&view)[..2], [format!("db: {unknown} | api, web"), format!("api: {unknown} | web")]);
     assert_eq!(view["started"], false);
-    assert!(notes(&view)[0].starts_with("The sidecar runs, but has published nothing"), "{view:#}");
+    assert!(notes(&view)[0].starts_with("The sidecar has published nothing yet"), "{view:#}");
 }
 
 #[test]
@@ -294,6 +294,65 @@ fn json_has_the_documented_fields() {
         (&json!("container"), &json!("post-start"), &json!("ContainerCreating"))
     );
     assert_fields_in_docs(&json, &["", "/containers/1", "/containers/1/kubelet"]);
+}
+
+#[test]
+fn first_line_names_what_is_wrong() {
+    let mut pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
+    pod["status"]["containerStatuses"][0]["state"] = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    let expected =
+        "Pod shop/ordered is starting: db is stuck: CrashLoopBackOff; db holds back api, web until db=Ready.";
+    assert_eq!(status_json(&pod)["summary"], expected);
+    let pod = with_published(chain(), "started", ["NotReady", "Ready", "Failed"]);
+    assert_eq!(status_json(&pod)["summary"], "Pod shop/ordered has started, but db is NotReady, and web is Failed.");
+}
+
+#[test]
+fn workload_shows_each_pod_or_why_there_is_none() {
+    let pods = |names: &[&str]| -> Value {
+        let named = |name: &&str| {
+            let mut pod = with_published(chain(), "started", ["Ready", "Ready", "Started"]);
+            pod["metadata"]["name"] = json!(name);
+            pod
+        };
+        json!({"items": names.iter().map(named).collect::<Vec<_>>()})
+    };
+    let run = |list: Value, conditions: Value, replicas: u32, words: &[&str]| {
+        let server = FakeApiServer::new(move |request: &Request| {
+            let path = &request.path;
+            Answer::Json(
+                200,
+                match () {
+                    () if path.contains("/pods?") => {
+                        assert!(path.contains("labelSelector=app%3Dshop"), "{path}");
+                        list.clone()
+                    }
+                    () if path.contains("/events?") => json!({"items": [
+                    {"message": "old", "lastTimestamp": "2026-11-21T14:00:00Z"},
+                    {"message": "denied by podgate", "lastTimestamp": "2026-11-21T14:00:01Z"}]}),
+                    () => json!({"metadata": {"uid": "u"}, "status": {"conditions": conditions},
+                    "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "shop"}}}}),
+                },
+            )
+        });
+        server.run(&[&["status"], words].concat())
+    };
+    let (code, out, err) = run(pods(&["shop-1", "shop-2"]), json!([]), 2, &["deployment/shop"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains("Pod shop/shop-1 has started.") && out.contains("Pod shop/shop-2 has started."), "{out}");
+    let (_, out, _) = run(pods(&["shop-1"]), json!([]), 2, &["deploy/shop", "-o", "json"]);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()[0]["pod"], "shop-1");
+
+    let failed = json!([{"type": "ReplicaFailure", "message": "there is no container apii"}]);
+    for (conditions, replicas, expected) in [
+        (failed, 2, "deployments/shop has no Pods: there is no container apii"),
+        (json!([]), 2, "deployments/shop has no Pods: denied by podgate"),
+    ] {
+        let (code, _, err) = run(pods(&[]), conditions, replicas, &["deploy/shop"]);
+        assert!(code == 1 && err.contains(expected), "{err}");
+    }
+    let (code, _, err) = run(pods(&["shop-1"]), json!([]), 1, &["deploy/shop", "-w"]);
+    assert!(code == 1 && err.contains("follow one Pod"), "{err}");
 }
 
 /// Without a sidecar, the states come from the kubelet's status, and the reason of a wait from the gate's log.

@@ -46,8 +46,15 @@ pub(crate) fn summary(view: &View) -> String {
     if !uses_podgate(view) {
         return format!("{name} does not use podgate.");
     }
+    let is_wrong = |row: &Row| {
+        let state = row.state.filter(|state| ["Failed", "Violated", "NotReady", "TimedOut"].contains(state))?;
+        Some(format!("{} is {state}", row.name))
+    };
+    let wrong: Vec<String> =
+        view.containers.iter().filter_map(|row| stuck(view, row).or_else(|| is_wrong(row))).collect();
     if view.started {
-        return format!("{name} has started.");
+        let but = if wrong.is_empty() { String::new() } else { format!(", but {}", wrong.join(", and ")) };
+        return format!("{name} has started{but}.");
     }
     // True for a container that holds back others, and does not wait for another container's hook.
     let blocks_others = |row: &&Row| !row.holds_back.is_empty() && row.waits_for.iter().all(|c| c.gate_of == row.name);
@@ -56,12 +63,9 @@ pub(crate) fn summary(view: &View) -> String {
         let until = if conditions.is_empty() { String::new() } else { format!(" until {}", conditions.join(", ")) };
         format!("{} holds back {}{until}", row.name, row.holds_back.join(", "))
     };
-    let holding: Vec<String> = view.containers.iter().filter(blocks_others).map(describe).collect();
-    if holding.is_empty() {
-        format!("{name} is starting.")
-    } else {
-        format!("{name} is starting: {}.", holding.join("; "))
-    }
+    let holding = view.containers.iter().filter(blocks_others).map(describe);
+    let all: Vec<String> = wrong.into_iter().chain(holding).collect();
+    if all.is_empty() { format!("{name} is starting.") } else { format!("{name} is starting: {}.", all.join("; ")) }
 }
 
 fn uses_podgate(view: &View) -> bool {
@@ -141,8 +145,7 @@ fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
         ),
         _ if view.node.is_none() => "Nothing is published yet: the Pod has no node.".to_owned(),
         Some("running") => format!(
-            "The sidecar runs, but has published nothing. Either it has no permission to patch this Pod ({install}), or cannot reach \
-             the API server. See its log: {}",
+            "The sidecar has published nothing yet. If this lasts longer than some seconds, its log has the reason: {}",
             command_line(&["kubectl", "logs", "-n", &view.namespace, &view.pod, "-c", name])
         ),
         _ => format!("Nothing is published yet: the sidecar {name} is not running ({}).", sidecar.kubelet.describe()),
@@ -159,21 +162,35 @@ fn frozen_status_note(view: &View) -> Option<String> {
     ))
 }
 
-fn stuck_note(view: &View, row: &Row) -> Option<String> {
+/// Returns the problem of a container that the kubelet cannot start, or will not start again.
+fn stuck(view: &View, row: &Row) -> Option<String> {
     let fatal_reasons =
         ["CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", CONFIG_ERROR];
-    let is_stuck = |reason: &&str| fatal_reasons.contains(reason) && !row.kubelet.is_held;
+    let lacks_image_volume = row.asks && row.kubelet.lacks_image_volume();
+    let is_stuck = |reason: &&str| lacks_image_volume || fatal_reasons.contains(reason) && !row.kubelet.is_held;
     let of_kubelet = row.kubelet.reason.as_deref().filter(is_stuck);
-    let problem = match row.stuck.as_deref().or(of_kubelet)? {
-        REASON_ENDED => "has ended, and the kubelet will not restart it".to_owned(),
+    let (name, node) = (&row.name, view.node.as_deref().unwrap_or_default());
+    Some(match row.stuck.as_deref().or(of_kubelet)? {
+        _ if lacks_image_volume => format!("{name} cannot start on node {node}, which has no image volumes"),
+        REASON_ENDED => format!("{name} has ended, and the kubelet will not restart it"),
         CONFIG_ERROR if row.kubelet.knows_no_env_files() => format!(
-            "cannot start on node {}: its kubelet is older than 1.35, or has the feature gate EnvFiles off",
-            view.node.as_deref().unwrap_or_default()
+            "{name} cannot start on node {node}: its kubelet is older than 1.35, or has the feature gate EnvFiles off"
         ),
-        reason => format!("is stuck: {reason}"),
-    };
+        reason => format!("{name} is stuck: {reason}"),
+    })
+}
+
+/// Returns a note with the kubelet's message about a container that is stuck, and with the way out if it is known.
+fn stuck_note(view: &View, row: &Row) -> Option<String> {
+    let problem = stuck(view, row)?;
     let message = row.kubelet.message.as_deref().map(|message| format!(" ({})", message.trim())).unwrap_or_default();
-    Some(format!("{} {problem}{message}.", row.name))
+    let fix = match row.asks && row.kubelet.lacks_image_volume() {
+        true => {
+            " Upgrade the node to Kubernetes 1.35 and containerd 2.1, or set podgate.io/sidecar: always and inject again."
+        }
+        false => "",
+    };
+    Some(format!("{problem}{message}.{fix}"))
 }
 
 /// Returns a note for each state that an operator has set by hand.

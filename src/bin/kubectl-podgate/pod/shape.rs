@@ -168,6 +168,14 @@ impl KubeletStatus {
         self.message.as_ref().is_some_and(|message| message.contains(&text))
     }
 
+    /// Returns true if the gate's program is missing, because the node has no volumes of images.
+    pub(super) fn lacks_image_volume(&self) -> bool {
+        // The messages of containerd before 2.1, of a kubelet without the feature, and of runc if the API server has
+        // dropped the volume.
+        let texts = ["failed to mkdir \"\"", "path is empty", "/podgate/bin/podgate: no such file or directory"];
+        self.message.as_ref().is_some_and(|message| texts.iter().any(|text| message.contains(text)))
+    }
+
     /// Describes the status in a few words, such as `running, ready`.
     pub(crate) fn describe(&self) -> String {
         let mut text = match self.state {

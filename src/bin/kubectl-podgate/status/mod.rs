@@ -3,12 +3,15 @@
 pub(crate) mod screen;
 mod text;
 mod watch;
+mod workload;
 
+use self::workload::Target;
 use crate::clock;
-use crate::cluster::{Cluster, ConnectionArgs, pod_name};
+use crate::cluster::{Cluster, ConnectionArgs};
 use crate::common_args::{OutputFormat, duration};
 use crate::output::{to_json, write_stdout};
-use crate::pod::view;
+use crate::pod::shape::View;
+use crate::pod::{Pod, view};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,8 +26,12 @@ With -w, a terminal shows the table and updates it in place. Other outputs get o
 The command runs until you stop it (Ctrl-C) or the Pod is gone. With --until-started it ends when all
 containers have started or cannot start any more. It retries if the API server does not answer.
 
+Of a workload (deployment, statefulset, daemonset, replicaset, job), the command shows each Pod, or
+the reason why there is none.
+
 Examples:
   kubectl podgate status ordered
+  kubectl podgate status deployment/shop
   kubectl podgate status ordered -n shop --context test
   kubectl podgate status ordered -w
   kubectl podgate status ordered --until-started --timeout 2m
@@ -40,9 +47,9 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Status {
-    /// The Pod's name
-    #[arg(value_name = "POD", value_parser = pod_name)]
-    pub(crate) pod: String,
+    /// The Pod's name, or a workload as KIND/NAME
+    #[arg(value_name = "POD", value_parser = workload::target)]
+    pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     /// Print in this format; json with -w: one object per change
@@ -61,21 +68,40 @@ pub(crate) struct Status {
 
 pub(crate) async fn run(args: &Status) -> Result<ExitCode, String> {
     let cluster = Cluster::from_args(&args.connection).await?;
-    let pod = cluster.get_pod(&args.pod).await?;
-    if args.watch || args.until_started {
-        return watch::watch(args, cluster, pod).await;
+    let pods = match &args.target {
+        Target::Pod(name) => {
+            let pod = cluster.get_pod(name).await?;
+            if args.watch || args.until_started {
+                return watch::watch(args, name, cluster, pod).await;
+            }
+            vec![pod]
+        }
+        Target::Workload { .. } if args.watch || args.until_started => {
+            return Err("-w and --until-started follow one Pod; pass the name of a Pod".to_owned());
+        }
+        Target::Workload { group, resource, name } => workload::pods(&cluster, group, resource, name).await?,
+    };
+    let mut views = Vec::new();
+    for pod in &pods {
+        views.push(view_with_log(&cluster, pod).await);
     }
-    let mut view = view::view(&pod, &cluster.namespace, clock::wall_clock());
-    // Without a sidecar, only the gate's log has the last result of each probe.
+    let text = match (args.output, &args.target) {
+        (OutputFormat::Text, _) => views.iter().map(text::render).collect::<Vec<_>>().join("\n"),
+        (OutputFormat::Json, Target::Pod(_)) => to_json(&views[0]),
+        (OutputFormat::Json, Target::Workload { .. }) => to_json(&views),
+    };
+    write_stdout(&text)?;
+    Ok(watch::exit_code(views.iter().all(|view| view.started)))
+}
+
+/// Returns the view of a Pod, with the reasons from the logs of its gates: without a sidecar, only the gate's log has
+/// the last result of each probe.
+async fn view_with_log(cluster: &Cluster, pod: &Pod) -> View {
+    let mut view = view::view(pod, &cluster.namespace, clock::wall_clock());
     for row in view.containers.iter().filter(|row| row.asks && !row.waits_for.is_empty()) {
-        let line = cluster.last_log_line(&args.pod, &row.name).await.unwrap_or_default();
+        let line = cluster.last_log_line(&view.pod, &row.name).await.unwrap_or_default();
         let reason = line.trim_end().split_once(": waiting for ").map(|(_, reason)| reason);
         view.notes.extend(reason.map(|reason| format!("{} waits for {reason}.", row.name)));
     }
-    let text = match args.output {
-        OutputFormat::Text => text::render(&view),
-        OutputFormat::Json => to_json(&view),
-    };
-    write_stdout(&text)?;
-    Ok(watch::exit_code(&view))
+    view
 }

@@ -29,7 +29,7 @@ enum StatusPrinter {
     Json(String),
 }
 
-pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result<ExitCode, String> {
+pub(crate) async fn watch(args: &Status, name: &str, cluster: Cluster, first: Pod) -> Result<ExitCode, String> {
     let mut printer = match args.output {
         OutputFormat::Json => StatusPrinter::Json(String::new()),
         OutputFormat::Text if terminal::size().is_some() => StatusPrinter::Live(LiveScreen::default()),
@@ -45,16 +45,16 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
         // In these phases, all containers have exited, and no container will start again.
         let has_ended = matches!(view.pod_phase.as_deref(), Some("Succeeded" | "Failed"));
         if !has_reader || args.until_started && (view.started || view.deleting || has_ended) {
-            return Ok(exit_code(&view));
+            return Ok(exit_code(view.started));
         }
         let next = async {
             tokio::time::sleep(READ_INTERVAL).await;
-            cluster.wait_for(cluster.pods().get_opt(&args.pod)).await
+            cluster.wait_for(cluster.pods().get_opt(name)).await
         };
         let left = args.timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(begin.elapsed()));
         let Ok(answer) = tokio::time::timeout(left, next).await else {
             let timeout = humantime::format_duration(args.timeout.unwrap_or_default());
-            fail(&format!("the Pod {:?} has not started within {timeout}", args.pod));
+            fail(&format!("the Pod {name:?} has not started within {timeout}"));
             return Ok(NOT_STARTED.into());
         };
         match answer {
@@ -66,11 +66,11 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
                 pod = new;
             }
             Ok(_) => {
-                fail(&format!("the Pod {:?} is gone", args.pod));
+                fail(&format!("the Pod {name:?} is gone"));
                 return Ok(NOT_STARTED.into());
             }
             Err(error) => {
-                let error = cluster.pod_error(&error, &args.pod);
+                let error = cluster.pod_error(&error, name);
                 if outage.is_none() && !is_live {
                     print_stderr(Level::Warning, &format!("{error}; retrying"));
                 }
@@ -81,9 +81,9 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
     }
 }
 
-/// Returns the exit code for the current state of a Pod.
-pub(super) fn exit_code(view: &View) -> ExitCode {
-    if view.started { ExitCode::SUCCESS } else { NOT_STARTED.into() }
+/// Returns the exit code. `started` is true if all containers have started.
+pub(super) fn exit_code(started: bool) -> ExitCode {
+    if started { ExitCode::SUCCESS } else { NOT_STARTED.into() }
 }
 
 impl StatusPrinter {

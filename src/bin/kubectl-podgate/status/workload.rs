@@ -1,0 +1,119 @@
+//! `status deployment/shop`: finds the Pods of a workload.
+
+use crate::cluster::{Cluster, ClusterError, pod_name};
+use crate::pod::Pod;
+use kube::api::ListParams;
+use podgate::core::text::command_line;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Kinds of workloads: the names that kubectl accepts, and the path of their API.
+const KINDS: [(&[&str], &str, &str); 5] = [
+    (&["deployment", "deploy"], "apis/apps/v1", "deployments"),
+    (&["statefulset", "sts"], "apis/apps/v1", "statefulsets"),
+    (&["daemonset", "ds"], "apis/apps/v1", "daemonsets"),
+    (&["replicaset", "rs"], "apis/apps/v1", "replicasets"),
+    (&["job"], "apis/batch/v1", "jobs"),
+];
+
+/// Argument of `status`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    Pod(String),
+    Workload { group: &'static str, resource: &'static str, name: String },
+}
+
+/// Parses `NAME`, `pod/NAME` or `KIND/NAME`, as kubectl accepts them.
+pub(crate) fn target(text: &str) -> Result<Target, &'static str> {
+    let of_kind = text.split_once('/').and_then(|(kind, name)| {
+        let (kind, _) = kind.split_once('.').unwrap_or((kind, ""));
+        let (_, group, resource) =
+            KINDS.into_iter().find(|(names, _, resource)| names.contains(&kind) || *resource == kind)?;
+        Some((group, resource, name))
+    });
+    let Some((group, resource, name)) = of_kind else { return pod_name(text).map(Target::Pod) };
+    Ok(Target::Workload { group, resource, name: pod_name(name)? })
+}
+
+/// Returns the Pods of a workload. If there are none, fails with the reason that the cluster gives.
+pub(super) async fn pods(cluster: &Cluster, group: &str, resource: &str, name: &str) -> Result<Vec<Pod>, String> {
+    let namespace = &cluster.namespace;
+    let get = |path: String| async move {
+        let request = hyper::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError);
+        cluster.wait_for(async { cluster.client.request::<Value>(request?).await }).await
+    };
+    let what = format!("{resource}/{name}");
+    let workload =
+        get(format!("/{group}/namespaces/{namespace}/{resource}/{name}")).await.map_err(|error| match error {
+            ClusterError::Rejected { code: 404, .. } => {
+                format!("no {what} in namespace {namespace:?}; pass another namespace with -n")
+            }
+            error => error.to_string(),
+        })?;
+    let labels = selector(&workload["spec"]["selector"]);
+    let mut pods = Vec::new();
+    let mut add = |pod: &Value| pods.extend(Pod::deserialize(pod).ok());
+    let list = format!("/api/v1/namespaces/{namespace}/pods");
+    cluster.for_each(&list, ListParams::default().labels(&labels), &mut add).await?;
+    if !pods.is_empty() {
+        return Ok(pods);
+    }
+    let conditions = workload["status"]["conditions"].as_array().into_iter().flatten();
+    let failed = conditions.filter(|it| it["type"] == "ReplicaFailure").find_map(|it| it["message"].as_str());
+    let uid = workload["metadata"]["uid"].as_str().unwrap_or_default();
+    let events =
+        format!("/api/v1/namespaces/{namespace}/events?fieldSelector=type%3DWarning%2CinvolvedObject.uid%3D{uid}");
+    let events: Value = if failed.is_none() { get(events).await.unwrap_or_default() } else { Value::Null };
+    let events = events["items"].as_array().into_iter().flatten();
+    let last = events.max_by_key(|event| event["lastTimestamp"].as_str()).and_then(|event| event["message"].as_str());
+    Err(match failed.or(last) {
+        Some(why) => format!("{what} has no Pods: {why}"),
+        None if workload["spec"]["replicas"] == 0 => format!("{what} has no Pods: it is scaled to 0"),
+        None => {
+            let describe = command_line(&["kubectl", "-n", namespace, "describe", &what]);
+            format!("{what} has no Pods yet; see {describe}")
+        }
+    })
+}
+
+/// Converts a label selector to the text of a request's parameter.
+fn selector(selector: &Value) -> String {
+    let labels = selector["matchLabels"].as_object().into_iter().flatten();
+    let labels = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    let expressions = selector["matchExpressions"].as_array().into_iter().flatten().map(|it| {
+        let values: Vec<&str> = it["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let (key, values) = (it["key"].as_str().unwrap_or_default(), values.join(","));
+        match it["operator"].as_str() {
+            Some("In") => format!("{key} in ({values})"),
+            Some("NotIn") => format!("{key} notin ({values})"),
+            Some("DoesNotExist") => format!("!{key}"),
+            _ => key.to_owned(),
+        }
+    });
+    labels.chain(expressions).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn workloads_are_named_as_in_kubectl() {
+        for text in ["deploy/shop", "deployments/shop", "deployment.apps/shop"] {
+            let Ok(Target::Workload { resource, name, .. }) = target(text) else { panic!("{text}") };
+            assert_eq!((resource, name.as_str()), ("deployments", "shop"));
+        }
+        for pod in ["shop-0", "pod/shop-0"] {
+            assert_eq!(target(pod), Ok(Target::Pod("shop-0".to_owned())));
+        }
+        assert!(target("service/shop").is_err() && target("deploy/").is_err() && target("deploy/a/b").is_err());
+    }
+
+    #[test]
+    fn selector_has_all_requirements() {
+        let given = json!({"matchLabels": {"app": "shop"}, "matchExpressions": [
+            {"key": "tier", "operator": "In", "values": ["a", "b"]}, {"key": "x", "operator": "DoesNotExist"}]});
+        assert_eq!(selector(&given), "app=shop,tier in (a,b),!x");
+    }
+}
