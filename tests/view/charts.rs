@@ -134,6 +134,27 @@ fn notes_name_missing_sources() {
     assert!(!row(&timeline, "db")["ready"].is_null());
 }
 
+/// Without a sidecar, only the kubelet's `started` shows that a gate waits.
+#[test]
+fn waiting_gate_without_a_sidecar_is_shown() {
+    let mut lean = pod();
+    lean["metadata"]["annotations"] = json!({});
+    lean["spec"]["initContainers"] = json!([]);
+    lean["status"]["initContainerStatuses"] = json!([]);
+    for (at, has_started) in [(1, true), (2, false)] {
+        let container = &mut lean["spec"]["containers"][at];
+        container["command"] = json!(["/podgate/bin/podgate", "entrypoint", "--ask", "db http://:80/", "--", "/api"]);
+        container["startupProbe"] = json!({"exec": {"command": ["/podgate/bin/podgate", "opened", "--wait"]}});
+        lean["status"]["containerStatuses"][at]["started"] = has_started.into();
+    }
+    let timeline = timeline_of(&lean);
+    for (name, expected) in [("api", "run 4000-"), ("web", "gate 4000-")] {
+        let bars = bars(&timeline, name);
+        assert!(bars.last().unwrap().starts_with(expected), "{name}: {bars:?}");
+    }
+    assert!(has_note(&timeline, "a gate that has opened counts as running since its start"), "{:#}", timeline["notes"]);
+}
+
 #[test]
 fn held_interval_ends_with_the_opening() {
     let mut pod = pod();

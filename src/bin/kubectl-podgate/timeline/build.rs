@@ -146,7 +146,9 @@ impl Evidence<'_> {
         let first = self.first_event(Some(name), "Started");
         let kubelet_start = by_kubelet(&kubelet.started_at).filter(|_| kubelet.restarts == 0).or(first);
         let mode = container.gate.as_ref().map_or(Mode::None, |gate| gate.mode);
-        let (gate, opened) = (by_podgate(Milestone::GateWaiting), by_podgate(Milestone::GateOpened));
+        // Without a sidecar, only the kubelet shows that a gate waits.
+        let gate = by_podgate(Milestone::GateWaiting).or(kubelet_start.filter(|_| kubelet.is_in_gate));
+        let opened = by_podgate(Milestone::GateOpened);
         let sidecar_start = by_podgate(Milestone::Started);
         let (created, started) = match mode {
             // The kubelet starts the gate, and the gate starts the program.

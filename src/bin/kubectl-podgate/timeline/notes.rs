@@ -36,7 +36,7 @@ pub(crate) fn notes(timeline: &Timeline, view: &View, events: Option<&[Event]>, 
     if let Some(why) = &view.stale_reason {
         notes.push(format!("The sidecar's published times are ignored: {why}."));
     } else if timeline.containers.iter().all(|row| row.role != Role::Sidecar) {
-        notes.push("The Pod has no podgate sidecar, so no times of readiness are recorded.".to_owned());
+        notes.push("The Pod has no podgate sidecar, so no times of readiness are recorded, and a gate that has opened counts as running since its start.".to_owned());
     } else if !has_times {
         notes.push("The sidecar has recorded no times: readiness and gate waits are not shown.".to_owned());
     }
