@@ -162,7 +162,7 @@ spec:
     let (_, out, _) = check(&directory, &["pod.yaml"]);
     assert!(
         out.contains("warning[known-by-kubelet]: only the kubelet's status shows mesh=Ready: podgate learns it")
-            && out.contains("role     needed for mesh=Ready: only the kubelet's status shows it")
+            && out.contains("role     mesh=Ready is never met without podgate's role: kubectl podgate install --namespaces NAMESPACE")
             && out.contains("give mesh an httpGet"),
         "{out}"
     );

@@ -60,9 +60,9 @@ fn declared_stop_order_shows_the_shutdown_time_of_each_container() {
     let (directory, _) = file(&CHAIN.replace(key, &format!("        podgate.io/stop-order: reverse\n{key}")));
     let (code, out, _) = check(&directory, &["pod.yaml"]);
     let expected = "  stops    web, then api and cache, then db; within 30s
-           db gets SIGTERM after at most 25s, and then has 5s
-           api gets SIGTERM after at most 20s, and then has 10s
-           cache gets SIGTERM after at most 20s, and then has 10s
+  late     db gets SIGTERM after at most 25s, and then has 5s
+  late     api gets SIGTERM after at most 20s, and then has 10s
+  late     cache gets SIGTERM after at most 20s, and then has 10s
 ";
     assert!(code == 0 && out.contains(expected), "{out}");
     // Only db keeps less than a third of the grace period.
@@ -86,6 +86,8 @@ Deployment/shop (pod.yaml:2)
   then     web    when db=Ready, api=Ready, cache=Ready, waits at most 5m (gate; its command is known)
   waits    at most 5m until the last container starts or a gate times out
   timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again
+  role     status shows no states without podgate's role: kubectl podgate install --namespaces NAMESPACE
+  token    each container mounts the account's token, so it has this role too and can read all Pods of the namespace; automountServiceAccountToken: false prevents that
   sidecar  not needed: podgate.io/sidecar: none removes it (needs image volumes: Kubernetes 1.35 and containerd 2.1)
 
 1 template checked: 0 errors, 0 warnings, 0 notes
@@ -147,7 +149,7 @@ fn cycle_is_shown_completely() {
 fn warnings_fail_only_with_strict() {
     let (directory, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
     let (code, out, _) = check(&directory, &["pod.yaml"]);
-    assert!(code == 0 && out.contains("warning[no-readiness-probe]: api waits until db is Ready"), "{out}");
+    assert!(code == 0 && out.contains("warning[no-readiness-probe]: api, cache, web wait until db is Ready"), "{out}");
     assert_eq!(check(&directory, &["pod.yaml", "--strict"]).0, 1);
 }
 

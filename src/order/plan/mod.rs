@@ -2,6 +2,7 @@
 //!
 //! `inject` writes a plan into a manifest; `check` explains the plan.
 
+mod costs;
 mod findings;
 mod graph;
 mod init_containers;
@@ -15,6 +16,5 @@ mod waiters;
 mod without_sidecar;
 
 pub use planner::plan;
-pub use stop_order::late_stop;
 pub use types::{ContainerPlan, GatePlan, ImageCommand, InitPlan, KnownFacts, Plan, PlannedMode};
 pub(crate) use waiters::Waiters;

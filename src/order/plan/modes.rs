@@ -14,6 +14,7 @@ use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::helpers::quit_annotation;
 use crate::order::kubernetes_version::Version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -285,7 +286,8 @@ pub(super) fn required_gates(
         let name = &item.until.container;
         let reason = format!("{name} must stop when the other containers have exited");
         let (at, span) = (annotation_place(keys::JOB_SIDECARS), Some(item.span.clone()));
-        gates.insert(name.clone(), GateRequirement { span, ..of_command(reason, at) });
+        let quit = spec.get(name).and_then(quit_annotation).map(|line| format!(", or replace it by {line}"));
+        gates.insert(name.clone(), GateRequirement { span, or: quit.unwrap_or_default(), ..of_command(reason, at) });
     }
     gates
 }

@@ -73,6 +73,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     let Declaration { sidecar_resources, sidecar_settings, publish, .. } = declared;
     let publish = publish.unwrap_or_default();
     Ok(Plan {
+        mounts_token: template["spec"]["automountServiceAccountToken"] != false,
         containers,
         init,
         sidecar_resources,

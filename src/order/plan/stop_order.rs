@@ -71,7 +71,7 @@ fn contradiction(item: &Item, earlier: &[String], graph: &Graph) -> Option<Findi
 }
 
 /// Describes the end of the container `name`, which waits for others for at most `limit`.
-pub fn late_stop(name: &str, limit: Duration, grace: Duration) -> String {
+pub(super) fn late_stop(name: &str, limit: Duration, grace: Duration) -> String {
     let left = format_duration(grace.saturating_sub(limit));
     format!("{name} gets SIGTERM after at most {}, and then has {left}", format_duration(limit))
 }

@@ -31,6 +31,8 @@ pub struct Plan {
     pub needs_sidecar: bool,
     /// Target to which the sidecar publishes states: the API server, or the board alone.
     pub publish: Publish,
+    /// True if Kubernetes mounts the service account's token into all containers.
+    pub mounts_token: bool,
     /// The Pod's grace period: `terminationGracePeriodSeconds`, 30 s by default.
     pub grace: Duration,
     /// Conditions that only the kubelet's status proves, which the sidecar reads with podgate's role.
@@ -157,20 +159,6 @@ impl ImageCommand {
 impl Plan {
     /// Requirements of an order without a sidecar.
     pub const LEAN_NEEDS: &str = "needs image volumes: Kubernetes 1.35 and containerd 2.1";
-
-    /// Returns a message about the Kubernetes version that hold mode needs; `None` if no container is held.
-    pub fn hold_requirement(&self) -> Option<String> {
-        let held = self.containers.iter().filter(|planned| planned.mode == PlannedMode::Hold);
-        let held: Vec<&str> = held.map(|planned| planned.name.as_str()).collect();
-        let what = || format!("needs Kubernetes {} or newer to hold {}", Version::WITH_HOLD, held.join(", "));
-        (!held.is_empty()).then(what)
-    }
-
-    /// Returns a message about what the Pod needs if it has no sidecar.
-    pub fn lean_requirement(&self) -> Option<String> {
-        (!self.has_sidecar && self.containers.iter().any(ContainerPlan::is_modified))
-            .then(|| Self::LEAN_NEEDS.to_owned())
-    }
 
     /// Returns the plan of the container `name`.
     pub fn get(&self, name: &str) -> Option<&ContainerPlan> {

@@ -10,7 +10,7 @@ use podgate::core::text::sanitize;
 use podgate::core::until::WaitCondition;
 use podgate::order::finding::Level;
 use podgate::order::lint::{LintReport, rules};
-use podgate::order::plan::{ContainerPlan, InitPlan, Plan, late_stop};
+use podgate::order::plan::{ContainerPlan, InitPlan, Plan};
 use std::fmt::Write as _;
 
 /// Renders findings and forecasts with colors. The writer removes the colors if they are not wanted.
@@ -114,21 +114,9 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
         let steps: Vec<String> = forecast.stop_steps.iter().map(|step| step.join(" and ")).collect();
         let grace = format_duration(plan.grace);
         let _ = writeln!(out, "  stops    {}; within {grace}", steps.join(", then "));
-        for planned in plan.containers.iter().filter(|planned| !planned.outlives.is_empty()) {
-            let _ = writeln!(out, "           {}", late_stop(&planned.name, planned.pre_stop_limit, plan.grace));
-        }
     }
-    if !plan.needs_role.is_empty() {
-        let needs = Vec::from_iter(plan.needs_role.iter().map(String::as_str)).join(", ");
-        let _ = writeln!(out, "  role     needed for {needs}: only the kubelet's status shows it");
-    }
-    if let Some(need) = plan.lean_requirement() {
-        let _ = writeln!(out, "  sidecar  none, and no permissions; {need}");
-    } else if !plan.needs_sidecar && plan.containers.iter().any(ContainerPlan::is_modified) {
-        let _ = writeln!(out, "  sidecar  not needed: podgate.io/sidecar: none removes it ({})", Plan::LEAN_NEEDS);
-    }
-    if let Some(need) = plan.hold_requirement().filter(|_| template.kubernetes.is_none()) {
-        let _ = writeln!(out, "  version  {need}");
+    for (word, cost) in plan.costs(template.kubernetes) {
+        let _ = writeln!(out, "  {word:<8} {cost}");
     }
 }
 
