@@ -247,7 +247,7 @@ fn wrong_flags_exit_with_64() {
         (&["--break", "db"][..], "write NAME@FAULT"),
         (&["--break", "@never"], "write NAME@FAULT, such as db@never"),
         (&["--break", "db@hang"], "is not a fault"),
-        (&["--break", "db@slow:1s"], "is not a fault; write never, crash:3s or kill:2s"),
+        (&["--break", "db@slow:1s"], "is not a fault; write never, crash:3s, kill:2s or ignores-term"),
         (&["--break", "sidecar@never"], "can only be killed"),
         (&["--break", "dbb@never"], "--break dbb: the Pod has no such container; choose one of db, api, web"),
         (&["--ready", "db"], "write NAME=DURATION"),

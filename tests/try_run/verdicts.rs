@@ -42,6 +42,27 @@ fn crash_before_the_stop_changes_the_verdict() {
 }
 
 #[test]
+fn container_that_ignores_sigterm_takes_the_others_time() {
+    let mut own = pod("db, api", &[("db", json!({})), ("api", json!({}))]);
+    own["metadata"]["annotations"]["podgate.io/stop-order"] = "reverse".into();
+    own["spec"]["terminationGracePeriodSeconds"] = 3.into();
+    let run = Machine::new().run_manifest(&own, &["--break=api@ignores-term", "--stop", "--timeout=10s"]);
+    assert_outcome(&run, 2, &["ended (SIGKILL)", "db stopped before api: the stop order was not kept."]);
+}
+
+#[test]
+fn ready_checks_count_as_probes() {
+    let mut own = pod("db, api", &[("db", json!({})), ("api", json!({}))]);
+    let without = Machine::new().run_manifest(&own, &[]);
+    assert_outcome(&without, 0, &["db has no probe, so it counts as Ready as soon as it runs"]);
+    own["metadata"]["annotations"]["ready.podgate.io/db"] = "tcp://127.0.0.1:5432".into();
+    let run = Machine::new().run_manifest(&own, &["--ready=db=700ms"]);
+    assert_outcome(&run, 0, &[]);
+    assert!(!run.out.contains("has no probe") && !run.out.contains("runs no checks"), "{}", run.out);
+    run.assert_events(&["db started", "db Ready", "api started"]);
+}
+
+#[test]
 fn every_fault_of_a_container_is_awaited() {
     let faults = ["--ready=db=200ms", "--ready=api=100ms", "--break=web@kill:600ms", "--break=web@kill:2500ms"];
     let run = Machine::new().run(&[&faults[..], &["--timeout=4s"]].concat());

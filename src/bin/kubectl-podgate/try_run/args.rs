@@ -23,6 +23,7 @@ Faults for --break (never replaces --ready):
   db@never         db never becomes Ready
   db@crash:3s      db exits with 1, 3 s after each of its starts
   db@kill:2s       db is killed once, 2 s after the Pod's start
+  web@ignores-term web ignores SIGTERM, so it ends with the Pod's grace period (--stop)
   sidecar@kill:2s  podgate's sidecar is killed once, 2 s after the Pod's start (also: podgate@kill:2s)
 
 Examples:
@@ -95,6 +96,7 @@ pub(crate) enum FaultKind {
     Never,
     Crash(Duration),
     Kill(Duration),
+    IgnoresTerm,
 }
 
 impl FromStr for Fault {
@@ -109,7 +111,8 @@ impl FromStr for Fault {
             ("never", None) => FaultKind::Never,
             ("crash", Some(time)) => FaultKind::Crash(time),
             ("kill", Some(time)) => FaultKind::Kill(time),
-            _ => return Err(format!("{fault:?} is not a fault; write never, crash:3s or kill:2s")),
+            ("ignores-term", None) => FaultKind::IgnoresTerm,
+            _ => return Err(format!("{fault:?} is not a fault; write never, crash:3s, kill:2s or ignores-term")),
         };
         Ok(Fault { container: name.to_owned(), kind })
     }

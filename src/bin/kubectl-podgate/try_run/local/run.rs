@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
             let mut ends = own.history.runs.iter().map(|run| run.ended);
             own.is_over()
                 || match one.fault.kind {
-                    FaultKind::Never => true,
+                    FaultKind::Never | FaultKind::IgnoresTerm => true,
                     FaultKind::Crash(_) => ends.flatten().any(|(_, code)| code == CRASH_CODE),
                     FaultKind::Kill(_) => one.killed.and_then(|run| ends.nth(run)).is_some_and(|end| end.is_some()),
                 }

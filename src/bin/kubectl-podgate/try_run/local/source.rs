@@ -67,7 +67,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
                 misspelled.extend(located.map(|one| one.report()));
             };
             let templates = pod_templates::templates(&document.value);
-            report(lint::misplaced_keys(&document.value, &templates), &Place::root());
+            report(lint::check_document(&document.value, &templates), &Place::root());
             for at in templates {
                 let Some(template) = at.place.of(&document.value) else { continue };
                 if declare::is_declared(template) || inject::is_injected(template) {

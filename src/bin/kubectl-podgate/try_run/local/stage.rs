@@ -7,6 +7,7 @@ use super::source::{Planned, required_end};
 use super::stand_in::Role;
 use crate::try_run::args::{FaultKind, Try};
 use podgate::core::container::{Container, Mode};
+use podgate::core::until::{WaitCondition, WantedState};
 use podgate::order::declare::keys;
 use podgate::order::inject::without_nulls;
 use podgate::order::plan::ContainerPlan;
@@ -26,7 +27,7 @@ pub(super) struct Stage<'a> {
     pub(super) args: &'a Try,
     pub(super) programs: &'a Programs,
     pub(super) planned: &'a Planned,
-    /// Containers for which a startup or readiness probe determines Ready.
+    /// Containers for which a probe or a check of `ready.podgate.io` determines Ready.
     pub(super) probed: BTreeSet<String>,
     /// Notes on how this run differs from a start in a cluster.
     pub(super) notes: Vec<String>,
@@ -40,8 +41,11 @@ impl Stage<'_> {
     pub(super) fn rewrite(&mut self, template: &Value) -> std::io::Result<Value> {
         let mut template = without_nulls(template);
         if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-            let checks = annotations.keys().filter(|key| is_check(key));
+            let checks = annotations.keys().filter(|key| key.starts_with(keys::CHECK_PREFIX));
             self.notes.extend(checks.map(|key| format!("{key} is ignored: try runs no checks")));
+            // The port of the stand-in replaces the check, as it replaces a probe.
+            self.probed
+                .extend(annotations.keys().filter_map(|key| key.strip_prefix(keys::READY_PREFIX)).map(str::to_owned));
             // A stand-in does not handle the request to exit. The stand-in's gate ends the stand-in instead.
             let asked = self.planned.plan.containers.iter().filter(|planned| planned.quit.is_some());
             let asked: Vec<String> = asked.map(|planned| planned.name.clone()).collect();
@@ -97,8 +101,19 @@ impl Stage<'_> {
         let has_startup = fields.contains_key("startupProbe");
         self.notes.extend(has_startup.then(|| format!("{name} does not restart here if its startupProbe fails")));
         let container = serde_json::from_value::<Container>(json!(fields)).unwrap_or_default();
-        if container.probes().next().is_some() {
+        if self.probed.contains(name) {
+            fields.remove("startupProbe");
+            fields.insert("readinessProbe".to_owned(), json!({}));
+        } else if container.probes().next().is_some() {
             self.probed.insert(name.to_owned());
+        } else if self
+            .planned
+            .plan
+            .containers
+            .iter()
+            .any(|other| other.after.iter().any(|until| is_ready_of(until, name)))
+        {
+            self.notes.push(format!("{name} has no probe, so it counts as Ready as soon as it runs, in a cluster too"));
         }
         let role = self.role(fields, name)?;
         let hooks = fields.remove("lifecycle").unwrap_or_default();
@@ -109,7 +124,13 @@ impl Stage<'_> {
         }
         fields.extend(sleep.map(|sleep| ("lifecycle".to_owned(), json!({"preStop": {"sleep": sleep}}))));
         fields.retain(|key, _| !matches!(key.as_str(), "args" | "env" | "envFrom" | "workingDir"));
-        fields.insert("command".to_owned(), json!([self.programs.own, "stand-in", json!(role).to_string()]));
+        let mut command = vec![json!(self.programs.own), json!("stand-in"), json!(json!(role).to_string())];
+        let mut faults = self.args.faults.iter();
+        if faults.any(|fault| fault.container == name && fault.kind == FaultKind::IgnoresTerm) {
+            // The program inherits the ignored signal.
+            command.splice(..0, ["sh", "-c", "trap '' TERM; exec \"$0\" \"$@\""].map(Value::from));
+        }
+        fields.insert("command".to_owned(), command.into());
         Ok(())
     }
 
@@ -141,7 +162,7 @@ impl Stage<'_> {
             match fault.kind {
                 FaultKind::Never => role.ready_ms = None,
                 FaultKind::Crash(delay) => role.crash_ms = Some(ms(delay)),
-                FaultKind::Kill(_) => {}
+                FaultKind::Kill(_) | FaultKind::IgnoresTerm => {}
             }
         }
         role.exit_ms = required_end(&self.planned.plan, name).map(|_| EXIT_DELAY_MS);
@@ -151,6 +172,11 @@ impl Stage<'_> {
         }
         role
     }
+}
+
+/// Returns true for the condition that the container `name` is Ready.
+fn is_ready_of(until: &WaitCondition, name: &str) -> bool {
+    until.container == name && until.want == WantedState::Ready
 }
 
 /// Returns true for the key of an annotation with checks.
