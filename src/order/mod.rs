@@ -6,6 +6,7 @@ pub mod declare;
 pub mod dollars;
 pub mod edit;
 pub mod finding;
+pub(crate) mod helpers;
 pub mod image_map;
 pub mod inject;
 pub mod json_size;

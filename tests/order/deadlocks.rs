@@ -162,6 +162,7 @@ fn container_that_must_restart_needs_a_restart_policy() {
 fn containers_that_the_user_cannot_move_get_no_advice() {
     let advised = |edit: &dyn Fn(&mut Value)| {
         let mut pod = pod(&[]);
+        pod["spec"]["containers"][1]["image"] = json!("example/auth-proxy:1");
         edit(&mut pod);
         let plan = plan(&pod, &KnownFacts::default()).unwrap();
         check_template(&pod, &plan, Context::default()).native_advice.is_some()

@@ -57,9 +57,10 @@ fn waiting_for_a_container_without_a_probe_warns() {
     let finding = only_finding(&pod, Context::default());
     assert_eq!((finding.rule, finding.level), ("no-readiness-probe", Level::Warning));
     assert!(
-        finding.message.starts_with("api waits until db is Ready") && !finding.fix.contains("Completed"),
+        finding.message.starts_with("api, web wait until db is Ready") && !finding.fix.contains("Completed"),
         "{finding}"
     );
+    assert_eq!(finding.fix, "add a readinessProbe, or ready.podgate.io/db: tcp://127.0.0.1:PORT");
     pod["spec"]["restartPolicy"] = json!("Never");
     assert!(only_finding(&pod, Context::default()).fix.contains("write db=Completed"));
     pod["metadata"]["annotations"]["podgate.io/order"] = json!("db=Started, api, web");
@@ -100,6 +101,37 @@ fn probe_of_a_later_containers_port_warns() {
     ] {
         assert_eq!(rule_names(&with(probe.clone(), "db, api")), [] as [&str; 0], "{probe}");
     }
+}
+
+#[test]
+fn liveness_probe_that_a_later_container_answers_warns() {
+    let with = |order: &str, liveness: Value| {
+        let ports = |port: u16| json!([{"containerPort": port}]);
+        let db = json!({"livenessProbe": liveness, "ports": ports(5432)});
+        rule_names(&pod(order, &[("db", db), ("health", json!({"ports": ports(9141)}))]))
+    };
+    let later = json!({"httpGet": {"port": 9141}});
+    assert_eq!(with("db, health", later.clone()), ["liveness-kills"]);
+    for (order, liveness) in [("health, db", later.clone()), ("db=Started, health", later), ("db, health", json!(null))]
+    {
+        assert_eq!(with(order, liveness.clone()), [] as [&str; 0], "{order} {liveness}");
+    }
+}
+
+/// The main program of a Pod belongs in `containers`, whatever waits for it.
+#[test]
+fn native_sidecars_are_advised_for_helpers_only() {
+    let advice = |before: (&str, &str), more: Value| {
+        let mut pod = pod(&format!("{}, app", before.0), &[(before.0, more), ("app", json!({}))]);
+        pod["spec"]["containers"][0]["image"] = before.1.into();
+        let plan = plan(&pod, &KnownFacts::default()).unwrap();
+        let findings = check_template(&pod, &plan, Context::default()).findings;
+        findings.into_iter().find(|finding| finding.rule == "native-would-do").map(|finding| finding.fix)
+    };
+    let fix = advice(("mesh", "example/auth-proxy:1"), json!({})).unwrap();
+    assert!(fix.starts_with("move mesh to initContainers, with these fields; mesh: restartPolicy: Always"), "{fix}");
+    assert!(advice(("db", "postgres:17"), json!({})).is_none());
+    assert!(advice(("haproxy", "haproxy:3"), json!({"ports": [{"containerPort": 80}]})).is_none());
 }
 
 #[test]
@@ -266,7 +298,9 @@ fn native_sidecars_are_advised_for_simple_chains() {
     let probe = json!({"tcpSocket": {"port": 2}, "periodSeconds": 1, "failureThreshold": 300, "successThreshold": 1});
     assert_eq!(found, [("proxy".to_owned(), probe)]);
 
-    assert_eq!(advice(&three_containers()).map(|found| found.len()), Some(2));
+    let two =
+        pod("mesh-proxy, log-agent, app", &[("mesh-proxy", json!({})), ("log-agent", json!({})), ("app", json!({}))]);
+    assert_eq!(advice(&two).map(|found| found.len()), Some(2));
     proxied["spec"]["containers"][1]["readinessProbe"] = Value::Null;
     assert_eq!(advice(&proxied), None, "proxy has no probe to use as startupProbe");
     for order in ["proxy & log, app", "proxy=Started, app", "proxy, app & log"] {
@@ -281,7 +315,7 @@ fn native_sidecars_are_advised_for_simple_chains() {
     for (version, is_advised) in [(None, true), (Some("1.34"), false), (Some("1.35"), false), (Some("1.36"), true)] {
         assert_eq!(advice_for(&job, version).is_some(), is_advised, "{version:?}");
     }
-    assert!(advice_for(&three_containers(), Some("1.34")).is_some());
+    assert!(advice_for(&two, Some("1.34")).is_some());
 }
 
 #[test]

@@ -1,10 +1,10 @@
-use podgate::order::lint::misplaced_keys;
+use podgate::order::lint::check_document;
 use podgate::order::pod_templates;
 use serde_json::{Value, json};
 
 /// Returns each finding for `document` as `LEVEL RULE PLACE: FIX`.
 fn misplaced(document: &Value) -> Vec<String> {
-    let found = misplaced_keys(document, &pod_templates::templates(document));
+    let found = check_document(document, &pod_templates::templates(document));
     found.iter().map(|found| format!("{} {} {}: {}", found.level.as_str(), found.rule, found.at, found.fix)).collect()
 }
 

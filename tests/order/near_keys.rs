@@ -4,7 +4,7 @@ use podgate::order::declare::keys::is_annotation;
 use podgate::order::declare::spec::Spec;
 use podgate::order::declare::{check_undeclared, read_annotations};
 use podgate::order::finding::{Finding, has_errors};
-use podgate::order::lint::misplaced_keys;
+use podgate::order::lint::check_document;
 use podgate::order::pod_templates;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ fn findings(field: &str, key: &str) -> [Vec<Finding>; 3] {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": undeclared["metadata"],
         "spec": {"template": {"spec": undeclared["spec"]}},
     });
-    let misplaced = misplaced_keys(&deployment, &pod_templates::templates(&deployment));
+    let misplaced = check_document(&deployment, &pod_templates::templates(&deployment));
     [found, check_undeclared(&undeclared), misplaced]
 }
 

@@ -103,6 +103,8 @@ fn server_in_a_job_warns() {
         rules.map(|one| one.fix).collect::<Vec<_>>()
     };
     let fix = r#"write =Completed if they exit, add podgate.io/job-sidecars: "db", or use native sidecars"#;
+    let quit = r#"write =Completed if they exit, add quit.podgate.io/db: "POST http://127.0.0.1:15020/quitquitquit", or use native sidecars"#;
+    assert_eq!(of("db, api", &[], json!({"image": "docker.io/istio/proxyv2:1.30"}), in_job), [quit]);
     let port = json!({"readinessProbe": null, "ports": [{"containerPort": 80}]});
     assert_eq!(of("db, api", &[], json!({}), in_job), [fix]);
     assert_eq!(of("db=Started, api", &[], port, in_job), [fix]);

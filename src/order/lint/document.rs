@@ -1,15 +1,15 @@
-//! Reports podgate's annotations and labels in places that podgate does not read.
+//! Reports podgate's annotations and labels in places that podgate does not read, and objects that an operator owns.
 
-use crate::order::declare::{check_key, concerns_podgate, keys};
+use crate::order::declare::{check_key, concerns_podgate, is_declared, keys};
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
 use crate::order::pod_templates::{Template, builtin_template_path, is_builtin_group};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks all annotations and labels of `document`, except those on its Pod templates. `templates` must contain all Pod
-/// templates of the document. The findings' places start at the document's root.
-pub fn misplaced_keys(document: &Value, templates: &[Template]) -> Vec<Finding> {
+/// Checks the owners of `document`, and all its annotations and labels except those on its Pod templates. `templates` must
+/// contain all Pod templates of the document. The findings' places start at the document's root.
+pub fn check_document(document: &Value, templates: &[Template]) -> Vec<Finding> {
     let mut walk = Walk {
         document,
         read: templates.iter().map(|template| template.place.to("metadata").0).collect(),
@@ -17,8 +17,24 @@ pub fn misplaced_keys(document: &Value, templates: &[Template]) -> Vec<Finding> 
         findings: Vec::new(),
     };
     walk.visit(document, &mut Vec::new());
+    walk.findings.extend(templates.iter().filter_map(|template| check_owner(document, template)));
     walk.findings.sort_by(|a, b| a.at.cmp(&b.at));
     walk.findings
+}
+
+/// Reports an object with an order that another object controls. Its controller can undo each change.
+fn check_owner(document: &Value, template: &Template) -> Option<Finding> {
+    let at = template.object.to("metadata").to("ownerReferences");
+    let (number, owner) = at.items(document).iter().enumerate().find(|(_, owner)| owner["controller"] == true)?;
+    is_declared(template.place.of(document)?).then_some(())?;
+    let text = |field: &str| owner[field].as_str().unwrap_or_default();
+    let (kind, name) = (text("kind"), text("name"));
+    let what = format!("{kind} {name} controls this object, and can undo the order");
+    let fix = match is_builtin_group(owner) {
+        true => format!("declare the order in {kind} {name}, or in the object that controls it"),
+        false => format!("declare the order in {kind} {name}, in the field for the annotations of its Pods"),
+    };
+    Some(Finding::warning("operator-owns", at.to(number), what).fix(fix))
 }
 
 /// Returns a warning about a key in a file from which a tool renders the manifest, such as a kustomization.

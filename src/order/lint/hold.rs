@@ -29,6 +29,15 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
     }
     let Some(first) = held.first() else { return };
     check_workflow(template, first, findings);
+    if let Some(class) = spec.value["runtimeClassName"].as_str() {
+        let name = first.name;
+        let what = format!(
+            "{name} is held, but a runtime with a kernel of its own, such as Kata, keeps the gate file from the kubelet, so \
+             {name} would never start: is {class} such a runtime?"
+        );
+        let fix = format!("set the command of {name}, so that the container waits in a gate");
+        findings.push(Finding::warning("hold-runtime-class", Place::spec("runtimeClassName"), what).fix(fix));
+    }
     let has_deadline = |value: &Value| !value["activeDeadlineSeconds"].is_null();
     let deadline = has_deadline(spec.value) || context.workload.is_some_and(has_deadline);
     if spec.runs_to_completion()

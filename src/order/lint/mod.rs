@@ -12,7 +12,7 @@ pub mod rules;
 mod startup;
 
 pub use crate::order::kubernetes_version::Version;
-pub use document::misplaced_keys;
+pub use document::check_document;
 pub use handwritten::check_handwritten;
 pub use hold::check_sidecar_position;
 

@@ -1,4 +1,4 @@
-//! Recommends native sidecars for a chain of containers in which all containers except the last keep running.
+//! Recommends native sidecars for a chain of helpers that keep running, in front of the main program.
 //!
 //! Native sidecars cannot start in parallel, or wait for an exit. They cannot hold back a regular container before the
 //! last step, or probe more than once a second. After a kubelet restart, the kubelet may treat a failing startupProbe
@@ -8,6 +8,7 @@ use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec, is_by_webhook};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::helpers::is_helper;
 use crate::order::inject::REWRITTEN_PATH;
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::{Value, json};
@@ -15,12 +16,11 @@ use serde_json::{Value, json};
 /// Returns a note about native sidecars that can replace podgate.
 pub(super) fn advice(sidecars: &[(String, Value)]) -> Finding {
     let names: Vec<&str> = sidecars.iter().map(|(name, _)| name.as_str()).collect();
-    let what = format!(
-        "native sidecars can keep this order without podgate: move {} to initContainers, with restartPolicy: Always and a \
-         startupProbe",
-        names.join(", ")
-    );
-    Finding::note("native-would-do", Place::spec("containers"), what)
+    let fields = |(name, probe): &(String, Value)| format!("{name}: restartPolicy: Always, startupProbe: {probe}");
+    let what = "native sidecars can keep this order without podgate";
+    let fields: Vec<String> = sidecars.iter().map(fields).collect();
+    let fix = format!("move {} to initContainers, with these fields; {}", names.join(", "), fields.join("; "));
+    Finding::note("native-would-do", Place::spec("containers"), what).fix(fix)
 }
 
 /// If native sidecars can replace the plan, returns the containers that become sidecars, in order, each with its
@@ -45,11 +45,16 @@ pub(super) fn sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Valu
     if !chain.iter().enumerate().all(waits) {
         return None;
     }
-    chain.pop()?;
+    let last = spec.get(&chain.pop()?.name)?;
+    let ports = |own: &ContainerRef<'_>| own.value["ports"].as_array().map_or(0, Vec::len);
     chain
         .iter()
         .map(|planned| {
             let own = spec.get(&planned.name).filter(|own| !is_by_webhook(own.name) && !is_rewritten(own))?;
+            // The main program of a Pod belongs in `containers`. It serves more ports than the containers around it.
+            if !is_helper(own) || ports(own) > ports(last) {
+                return None;
+            }
             // In a Pod that runs to completion, only declared sidecars keep running.
             let keeps_running = own.restart_policy(spec.value) == "Always" || planned.ends_last();
             Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| keeps_running)?))

@@ -19,10 +19,10 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let (after, owners) = (Waiters::of(&plan.containers), PortOwners::of(spec, plan));
     for own in &spec.containers {
         let Some(planned) = plan.get(own.name) else { continue };
-        let mut waiters = after.0.get(own.name).into_iter().flatten();
-        let first = waiters.find(|(_, want)| *want == WantedState::Ready).filter(|_| planned.ready.is_none());
-        if let Some((first, _)) = first {
-            report_missing_probe(own, spec, planned, first, findings);
+        let waiters = after.0.get(own.name).into_iter().flatten().filter(|(_, want)| *want == WantedState::Ready);
+        let waiters: Vec<&str> = waiters.map(|(name, _)| *name).collect();
+        if let Some(first) = waiters.first().filter(|_| planned.ready.is_none()) {
+            report_missing_probe(own, spec, planned, &waiters, findings);
             report_unknown_port(own, first, findings);
         }
         report_late_ports(own, Some(planned), &after, &owners, findings);
@@ -131,12 +131,12 @@ impl<'a> PortOwners<'a> {
     }
 }
 
-/// Reports a container without a probe. `first` is the first container that waits until this one is Ready.
+/// Reports a container without a probe. `waiters` are the containers that wait until this one is Ready.
 fn report_missing_probe(
     own: &ContainerRef<'_>,
     spec: &Spec<'_>,
     planned: &ContainerPlan,
-    first: &str,
+    waiters: &[&str],
     findings: &mut Vec<Finding>,
 ) {
     let is_there = |field: &str| !own.value[field].is_null();
@@ -144,11 +144,14 @@ fn report_missing_probe(
         return;
     }
     let what = format!(
-        "{first} waits until {0} is Ready, but {0} has no readinessProbe or startupProbe, so it counts as Ready as soon as it runs",
+        "{} until {1} is Ready, but {1} has no readinessProbe or startupProbe, so it counts as Ready as soon as it runs",
+        if let [only] = waiters { format!("{only} waits") } else { format!("{} wait", waiters.join(", ")) },
         own.name
     );
+    let port = own.value["ports"][0]["containerPort"].as_u64().map_or("PORT".to_owned(), |port| port.to_string());
     let ends = matches!(own.restart_policy(spec.value), "Never" | "OnFailure") && !planned.ends_last();
-    let mut fix = "add a readinessProbe".to_owned();
+    // A probe of the kubelet cannot reach a program that listens on 127.0.0.1.
+    let mut fix = format!("add a readinessProbe, or {}{}: tcp://127.0.0.1:{port}", keys::READY_PREFIX, own.name);
     if ends {
         fix += &format!(", or write {}=Completed to wait until it has exited", own.name);
     }
@@ -225,6 +228,16 @@ fn report_late_ports(
         };
         let what = format!("{asker} uses port {port} of {owner}, but {owner} starts only when {then}");
         findings.push(deadlock(is_certain, at, what).fix(fix));
+    }
+    let later = || after.transitive_waiters(name, |want| want == WantedState::Ready);
+    let liveness = own.probe("livenessProbe").filter(|_| planned.is_some());
+    if let Some((owner, port, _)) = liveness.and_then(|probe| owners.late_port(own, &probe.handler, later)) {
+        let what = format!(
+            "the livenessProbe of {name} uses port {port} of {owner}, which starts only when {name} is Ready: if that takes too \
+             long, the kubelet kills {name}, again and again"
+        );
+        let fix = format!("let the livenessProbe ask only {name}, or give {name} a startupProbe");
+        findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
     }
 }
 

@@ -6,6 +6,7 @@ use crate::order::declare::spec::{ContainerRef, Spec, command_words};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::helpers::quit_annotation;
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::Value;
 
@@ -80,6 +81,8 @@ fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_
     let Some(first) = servers.first() else { return };
     let names = servers.iter().map(|own| own.name).collect::<Vec<_>>().join(", ");
     let what = format!("the Job completes only when all its containers exit, but these probably keep running: {names}");
-    let fix = format!("write =Completed if they exit, add {}: \"{names}\", or use native sidecars", keys::JOB_SIDECARS);
+    let quit = servers.iter().find_map(|own| quit_annotation(own));
+    let sidecars = format!("{}: \"{names}\"", keys::JOB_SIDECARS);
+    let fix = format!("write =Completed if they exit, add {}, or use native sidecars", quit.unwrap_or(sidecars));
     findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));
 }

@@ -105,7 +105,11 @@ fn edge(own: &ContainerRef<'_>, mention: &Mention, needed: &ContainerRef<'_>, pr
     };
     let what = format!("{} of {} names {}, and {} {proof}", mention.label, own.name, mention.shown, needed.name);
     let (what, fix) = match doubt {
-        None => (what, format!("start {} before {}", needed.name, own.name)),
+        None => {
+            let has_probe = ["readinessProbe", "startupProbe"].iter().any(|field| !needed.value[field].is_null());
+            let but = if has_probe { String::new() } else { format!(", and give {} a readinessProbe", needed.name) };
+            (what, format!("start {} before {}{but}", needed.name, own.name))
+        }
         Some(doubt) => {
             (format!("{what}; not used, because {doubt}"), format!("check whether {} needs {}", own.name, needed.name))
         }

@@ -51,7 +51,7 @@ pub(crate) fn analyze_all<'a>(
         for document in &source.documents {
             let templates = pod_templates::templates(&document.value);
             let from_root = |finding| locate(finding, &Place::root(), document, &source.name);
-            let misplaced = lint::misplaced_keys(&document.value, &templates);
+            let misplaced = lint::check_document(&document.value, &templates);
             analysis.findings.extend(misplaced.into_iter().map(from_root));
             let mut pieces = Pieces::new(document);
             for template in templates {

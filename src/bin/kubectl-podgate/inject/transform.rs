@@ -61,7 +61,7 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
     };
     let templates = pod_templates::templates(&document.value);
     if let Action::Inject { .. } = action {
-        let misplaced = lint::misplaced_keys(&document.value, &templates);
+        let misplaced = lint::check_document(&document.value, &templates);
         done.findings.extend(at_place(&Place::root(), misplaced));
     }
     for at in templates {
@@ -78,8 +78,7 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
         done.findings.extend(at_place(&at.place, injected.findings));
         if !injected.edits.is_empty() {
             pieces.add(&at.place, injected.edits, &injected.value);
-            let needs = injected.plan.and_then(|plan| plan.hold_requirement().or_else(|| plan.lean_requirement()));
-            changed.push((at, image, needs));
+            changed.push((at, image, injected.plan.map(|plan| plan.costs(None)).unwrap_or_default()));
         }
     }
     if changed.is_empty() || done.findings.iter().any(|located| located.finding.level == Level::Error) {
@@ -87,16 +86,16 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
     }
     match pieces.finish() {
         Ok(text) => {
-            for (template, image, needs) in changed {
+            for (template, image, costs) in changed {
                 let at = document.position(document.highlight(&template.place).start);
                 let name = template.name(&document.value);
                 let image = image.map(|image| format!(", {image}")).unwrap_or_default();
-                let needs = needs.map(|needs| format!("; {needs}")).unwrap_or_default();
                 done.changes.push(format!(
-                    "{}: {name}: {}{image}{needs}",
+                    "{}: {name}: {}{image}",
                     at.in_file(&source.name),
                     if matches!(action, Action::Uninject) { "uninjected" } else { "injected" }
                 ));
+                done.changes.extend(costs.into_iter().map(|(word, cost)| format!("  {word:<8} {cost}")));
             }
             done.new_text = Some(text);
         }
