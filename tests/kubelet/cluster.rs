@@ -12,6 +12,8 @@ pub(crate) const WEBHOOK_IMAGE: &str = "docker.io/podgate/podgate-webhook:dev";
 pub(crate) const TESTSERVER_IMAGE: &str = "docker.io/podgate/testserver:dev";
 /// Image with podgate, the test server, and a library that steps the wall clock of a program.
 pub(crate) const CLOCK_IMAGE: &str = "docker.io/podgate/clock:dev";
+/// Image with the Debian packages of `tests/cluster/debian/root`.
+pub(crate) const DEBIAN_IMAGE: &str = "docker.io/podgate/debian:dev";
 pub(crate) const BUSYBOX_IMAGE: &str = "docker.io/library/busybox:podgate-test";
 
 pub(crate) fn script_command() -> Command {

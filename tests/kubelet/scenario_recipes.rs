@@ -3,7 +3,7 @@
 
 use self::Sign::{Container, File, Log};
 use crate::clock::eventually;
-use crate::cluster::{self, ROOT, kubectl, kubectl_json, minor_version};
+use crate::cluster::{self, DEBIAN_IMAGE, ROOT, kubectl, kubectl_json, minor_version};
 use crate::injected::inject_manifest;
 use crate::node_logs::NodeLogs;
 use crate::scene::{FollowedPod, Scene, print_line};
@@ -12,8 +12,6 @@ use serde_json::json;
 use std::fs;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
-
-const DEBIAN_IMAGE: &str = "docker.io/podgate/debian:dev";
 
 /// Creates a scene, unless the cluster is too old for hold mode.
 fn recipe_scene(name: &str) -> Option<Scene> {

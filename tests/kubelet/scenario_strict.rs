@@ -2,7 +2,7 @@
 
 use crate::cluster::{create, kubectl, minor_version};
 use crate::pod::{Container, Pod, server};
-use crate::scene::{FollowedPod, Scene, print_line};
+use crate::scene::{FollowedPod, Scene};
 use serde_json::{Value, json};
 
 /// File that `db` creates when `db` is Ready.
@@ -77,10 +77,7 @@ fn pod_with_its_own_hostname_file_starts_in_order() {
 #[ignore = "needs a cluster: make e2e"]
 fn pod_in_a_user_namespace_starts_in_order() {
     let scene = Scene::shared("user-namespace");
-    let features =
-        kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].status.runtimeHandlers[*].features.userNamespaces}"]);
-    if !features.contains("true") {
-        print_line("user-namespace: skipped, because the node's runtime has no user namespaces (it needs runc 1.2)");
+    if !scene.has_user_namespaces() {
         return;
     }
     scene.grant_pod_access();

@@ -1,6 +1,6 @@
 //! Tests Pods without a sidecar: each gate runs the probes of its predecessors itself.
 
-use crate::cluster::{kubectl_json, minor_version};
+use crate::cluster::{DEBIAN_IMAGE, create, kubectl, kubectl_json, minor_version};
 use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene, print_line};
 use serde_json::json;
@@ -80,13 +80,65 @@ fn thirty_lean_containers_start_in_order() {
     run.assert_order(&names.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// A gate in a Pod with its own user namespace, and with a program that runs as another user than the gate.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn opened_passes_after_a_change_of_the_user() {
+fn opened_passes_for_other_users() {
     let Some(scene) = lean_scene("lean-users") else { return };
     let [db, api, web] = lean_chain("1s", 8000);
     let api = api.running_as_root();
     let web = web.with(json!({"securityContext": {"readOnlyRootFilesystem": true, "runAsUser": 4711}}));
     assert_started(&scene.create(&Pod::new("lean", [db, api, web])));
+}
+
+/// `gosu` and `setpriv` change the user and then execute the program, as the entrypoints of many images do. A probe of
+/// another user cannot read `/proc/1/exe` of such a program.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn opened_passes_after_gosu_and_setpriv() {
+    let Some(scene) = lean_scene("lean-gosu") else { return };
+    let [db, ..] = lean_chain("2s", 8000);
+    let changing_user = |name: &str, port: u16, command: &[&str], asked: &[&Container]| {
+        let container = server(name).http(port).asking(asked, &[]);
+        let port = port.to_string();
+        let command = [command, &["python3", "-u", "-m", "http.server", port.as_str()]].concat();
+        container.with(json!({"image": DEBIAN_IMAGE, "args": command, "securityContext": {"runAsUser": 0,
+            "capabilities": {"drop": ["ALL"], "add": ["SETUID", "SETGID"]}}}))
+    };
+    let gosu = changing_user("gosu", 8011, &["gosu", "nobody"], &[&db]);
+    let setpriv = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"];
+    let setpriv = changing_user("setpriv", 8012, &setpriv, &[&db, &gosu]);
+    let web = server("web").http(8003).asking(&[&db, &gosu, &setpriv], &[]);
+    let run = scene.create(&Pod::new("lean", [db, gosu, setpriv, web]));
+    run.watch.wait_until("the Pod is Ready", 90, crate::watch::ObservedPod::is_ready);
+    run.assert_order(&["db", "web"]);
+    let seen = run.watch.last().expect("the Pod");
+    for name in ["gosu", "setpriv"] {
+        let status = seen.kubelet_status(name);
+        assert_eq!((&status["restartCount"], &status["started"]), (&json!(0), &json!(true)), "{name}");
+        let id = kubectl(&["-n", &scene.namespace, "exec", "lean", "-c", name, "--", "stat", "-c", "%u", "/proc/1"]);
+        assert_eq!(id.trim(), "65534", "{name}");
+    }
+}
+
+/// Volumes of images are mounted with mapped ids, and the processes have other user ids than on the node.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn lean_chain_starts_in_a_user_namespace() {
+    let Some(scene) = lean_scene("lean-user-namespace").filter(Scene::has_user_namespaces) else { return };
+    let run = scene.create(&Pod::new("lean", lean_chain("1500ms", 8000)).with(json!({"spec": {"hostUsers": false}})));
+    assert_started(&run);
+}
+
+/// A LimitRange sets the resources of all containers, so the Pod is Guaranteed: podgate adds no container.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn lean_chain_is_guaranteed_by_a_limit_range() {
+    let Some(scene) = lean_scene("lean-limit-range") else { return };
+    let limits = json!({"type": "Container", "default": {"cpu": "200m", "memory": "64Mi"}});
+    let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "all"},
+        "spec": {"limits": [limits]}});
+    create(&scene.namespace, &range.to_string());
+    assert_started(&scene.create(&Pod::new("lean", lean_chain("1500ms", 8000))));
+    let pod = kubectl_json(&["-n", &scene.namespace, "get", "pod", "lean"]);
+    assert_eq!(pod["status"]["qosClass"], "Guaranteed");
 }

@@ -68,6 +68,16 @@ impl Scene {
         cluster::is_test_cluster()
     }
 
+    /// Returns true if the node's runtime has user namespaces. Otherwise prints a line.
+    pub(crate) fn has_user_namespaces(&self) -> bool {
+        let features = "jsonpath={.items[0].status.runtimeHandlers[*].features.userNamespaces}";
+        let found = cluster::kubectl(&["get", "nodes", "-o", features]).contains("true");
+        if !found {
+            self.report("skipped, because the node's runtime has no user namespaces (it needs runc 1.2)");
+        }
+        found
+    }
+
     fn new(name: &str, guard: NodeGuard) -> Scene {
         cluster::install_manifests();
         let nonce = crate::clock::wall_ms() as u64 % 0x100_0000;
