@@ -1,5 +1,5 @@
-//! Creates Pods with an order on nodes that KWOK simulates. Creates them in three forms: without a webhook, with a
-//! webhook that does nothing, and with podgate's webhook.
+//! Creates Pods with an order on nodes that KWOK simulates. Creates them in four forms: without a webhook, with a
+//! webhook that does nothing, and with podgate's webhook, which adds a sidecar or none.
 
 use crate::api::{self, Api, Request, processor_ms};
 use crate::cluster::{ROOT, kubectl, kubectl_json, run_script, script_command, try_kubectl, try_script};
@@ -16,7 +16,8 @@ use std::time::Duration;
 const ROUNDS: usize = 5;
 const NODES: usize = 10;
 /// Names of the forms, and of their namespaces.
-const FORMS: [&str; 3] = ["scale-plain", "scale-empty", "scale-podgate"];
+const FORMS: [&str; 4] = ["scale-plain", "scale-empty", "scale-podgate", WITHOUT_SIDECAR];
+const WITHOUT_SIDECAR: &str = "scale-no-sidecar";
 /// Namespace and name of the webhook.
 const NAMESPACE: &str = "podgate";
 const WEBHOOK: &str = "podgate-webhook";
@@ -44,6 +45,8 @@ struct Form {
     etcd: Vec<f64>,
     webhook: Vec<f64>,
     requests: Vec<f64>,
+    /// Sizes of the API server's answers, in bytes.
+    sizes: Vec<f64>,
 }
 
 pub(crate) fn measure(count: usize) -> Results {
@@ -52,8 +55,8 @@ pub(crate) fn measure(count: usize) -> Results {
     let (empty, certificate) = allow_all::start();
     let (empty, podgate) = (Webhook(empty), install());
     configure(&certificate);
-    let webhooks = [None, Some(empty.0.id()), Some(podgate.0.id())];
-    let (api, mut forms, mut injected) = (Api::new(), <[Form; 3]>::default(), 0);
+    let webhooks = [None, Some(empty.0.id()), Some(podgate.0.id()), Some(podgate.0.id())];
+    let (api, mut forms, mut injected) = (Api::new(), <[Form; 4]>::default(), 0);
     let mut bundles = vec![bundle()];
     let (api_server, etcd, kwok) = (api::component("kube-apiserver"), api::component("etcd"), api::component("kwok"));
     let size = count / ROUNDS;
@@ -69,8 +72,10 @@ pub(crate) fn measure(count: usize) -> Results {
             let answers = api.send(&requests);
             for answer in &answers {
                 assert!(answer.status == 201, "{}: {}", answer.status, answer.body);
-                injected += usize::from(n == 2 && answer.body.contains("/bin/podgate-controller"));
+                let sign = [None, None, Some("/bin/podgate-controller"), Some("--ask")][n];
+                injected += usize::from(sign.is_some_and(|sign| answer.body.contains(sign)));
             }
+            form.sizes.extend(answers.iter().map(|answer| answer.body.len() as f64));
             form.requests.extend(answers.iter().map(|answer| answer.took.as_secs_f64() * 1000.0));
             // Wait for KWOK too, because its requests are part of a Pod's cost for the API server. While KWOK waits for
             // the API server, it can seem idle. So first wait for one of the last Pods.
@@ -87,10 +92,11 @@ pub(crate) fn measure(count: usize) -> Results {
     bundles.dedup();
     for (name, form) in FORMS.iter().zip(&forms) {
         eprintln!(
-            "{name}: median {:.1} ms, 99 % {:.1} ms; per Pod: API server {:.2} ms (rounds: {:.1?}), etcd {:.2} ms, \
+            "{name}: median {:.1} ms, 99 % {:.1} ms, {:.0} bytes; per Pod: API server {:.2} ms (rounds: {:.1?}), etcd {:.2} ms, \
              webhook {:.2} ms",
             median(&form.requests),
             quantile(&form.requests, 0.99),
+            median(&form.sizes),
             median(&form.api_server),
             form.api_server,
             median(&form.etcd),
@@ -102,7 +108,7 @@ pub(crate) fn measure(count: usize) -> Results {
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
     drop((empty, podgate));
     remove();
-    let [plain, empty, podgate] = forms;
+    let [plain, empty, podgate, alone] = forms;
     let ratio = |a: &Form, b: &Form, of: fn(&Form) -> f64| of(a) / of(b);
     let api_server = |form: &Form| median(&form.api_server);
     let etcd = |form: &Form| median(&form.etcd);
@@ -115,10 +121,14 @@ pub(crate) fn measure(count: usize) -> Results {
         ("podgate-to-plain-slowest-request", ratio(&podgate, &plain, slowest)),
         ("podgate-to-empty-api-server", ratio(&podgate, &empty, api_server)),
         ("podgate-to-empty-request", ratio(&podgate, &empty, request)),
+        ("no-sidecar-to-plain-api-server", ratio(&alone, &plain, api_server)),
+        ("no-sidecar-to-plain-request", ratio(&alone, &plain, request)),
+        ("no-sidecar-to-plain-size", ratio(&alone, &plain, |form| median(&form.sizes))),
+        ("podgate-to-plain-size", ratio(&podgate, &plain, |form| median(&form.sizes))),
         ("podgate-webhook-to-api-server", median(&podgate.webhook) / median(&podgate.api_server)),
         ("podgate-webhook-peak-memory", peak.expect("VmHWM") / 1024.0),
         ("podgate-webhook-certificates", bundles.len() as f64),
-        ("podgate-injected", injected as f64 / (size * ROUNDS) as f64),
+        ("podgate-injected", injected as f64 / (2 * size * ROUNDS) as f64),
     ]
 }
 
@@ -127,6 +137,9 @@ fn create(namespace: &str, number: usize) -> Request {
     let mut pod = shop::pod();
     pod["metadata"]["name"] = format!("shop-{number}").into();
     pod["metadata"]["namespace"] = namespace.into();
+    if namespace == WITHOUT_SIDECAR {
+        pod["metadata"]["annotations"]["podgate.io/sidecar"] = "none".into();
+    }
     // Remove the owner, because the garbage collector would delete a Pod whose owner does not exist.
     pod["metadata"]["ownerReferences"].take();
     pod["spec"]["nodeName"] = format!("kwok-{}", number % NODES).into();
