@@ -55,7 +55,7 @@ struct Predecessor {
     found: Option<Vec<SocketAddr>>,
     /// The running attempt, with its start.
     attempt: Option<(Instant, NetAttempt)>,
-    /// Result of the last attempt or search.
+    /// Result of the last attempt.
     result: String,
 }
 
@@ -70,7 +70,7 @@ impl Predecessors {
             ask.add_to(&mut containers);
         }
         let lanes = containers.into_iter().filter_map(|container| Lane::new(container, now, MIN_INTERVAL, false));
-        let new = |lane| Predecessor { lane, found: None, attempt: None, result: "not asked yet".to_owned() };
+        let new = |lane| Predecessor { lane, found: None, attempt: None, result: "no socket listens".to_owned() };
         let network = Network { pod_ip, kernel: SockDiag::default() };
         Ok(Predecessors { list: lanes.map(new).collect(), network, ticket, is_confirming: false, due: None })
     }
@@ -200,10 +200,7 @@ impl Predecessor {
                 }
                 self.lane.on_listening();
             }
-            Some(false) => {
-                self.lane.on_silence(now, late);
-                "no socket listens".clone_into(&mut self.result);
-            }
+            Some(false) => self.lane.on_silence(now, late),
             None => self.lane.listen_check_at = None,
         }
     }
