@@ -76,10 +76,13 @@ fn line_about_an_injection_names_what_it_needs() {
     let held = POD.replace("    command: [\"/api\"]\n", "");
     let injected = run(&["inject", "-"], &held);
     assert!(
-        injected.err.ends_with("Pod/shop: injected; needs Kubernetes 1.35 or newer to hold api\n"),
+        injected.err.contains("Pod/shop: injected; needs Kubernetes 1.35 or newer to hold api\n"),
         "{}",
         injected.err
     );
+    let way_out = "Pod/shop: api is held; to read its command from ";
+    assert!(injected.err.lines().last().unwrap().contains(way_out), "{}", injected.err);
+    assert!(injected.err.ends_with(", pass --resolve-images\n"), "{}", injected.err);
     let (_, image) = injected.err.split_once("note: the Pods use podgate's default image ").unwrap();
     assert!(image.contains("; set another one with --image\n"), "{image}");
     let line = "version  needs Kubernetes 1.35 or newer to hold api";

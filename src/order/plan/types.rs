@@ -172,6 +172,11 @@ impl Plan {
             .then(|| Self::LEAN_NEEDS.to_owned())
     }
 
+    /// Returns true if the container `name` is held.
+    pub fn holds(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|planned| planned.mode == PlannedMode::Hold)
+    }
+
     /// Returns the plan of the container `name`.
     pub fn get(&self, name: &str) -> Option<&ContainerPlan> {
         self.containers.iter().find(|planned| planned.name == name)

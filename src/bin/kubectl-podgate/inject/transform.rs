@@ -1,6 +1,6 @@
 //! Injection into one document, or removal of an injection from one document.
 
-use crate::registry::images::{ResolvedImages, TemplateImages};
+use crate::registry::images::{ResolvedImages, TemplateImages, images_to_resolve};
 use crate::yaml::{Document, LocatedFinding, Pieces, Source, locate};
 use podgate::order::declare::{Publish, SidecarUse};
 use podgate::order::edit::{Place, apply};
@@ -78,8 +78,11 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
         done.findings.extend(at_place(&at.place, injected.findings));
         if !injected.edits.is_empty() {
             pieces.add(&at.place, injected.edits, &injected.value);
-            let needs = injected.plan.and_then(|plan| plan.hold_requirement().or_else(|| plan.lean_requirement()));
-            changed.push((at, image, needs));
+            let plan = injected.plan.as_ref();
+            let needs = plan.and_then(|plan| plan.hold_requirement().or_else(|| plan.lean_requirement()));
+            let mut held = images_to_resolve(&injected.value);
+            held.retain(|(name, _)| plan.is_some_and(|plan| plan.holds(name)));
+            changed.push((at, image, needs, held));
         }
     }
     if changed.is_empty() || done.findings.iter().any(|located| located.finding.level == Level::Error) {
@@ -87,16 +90,21 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
     }
     match pieces.finish() {
         Ok(text) => {
-            for (template, image, needs) in changed {
-                let at = document.position(document.highlight(&template.place).start);
+            for (template, image, needs, held) in changed {
+                let at = document.position(document.highlight(&template.place).start).in_file(&source.name);
                 let name = template.name(&document.value);
                 let image = image.map(|image| format!(", {image}")).unwrap_or_default();
                 let needs = needs.map(|needs| format!("; {needs}")).unwrap_or_default();
                 done.changes.push(format!(
-                    "{}: {name}: {}{image}{needs}",
-                    at.in_file(&source.name),
+                    "{at}: {name}: {}{image}{needs}",
                     if matches!(action, Action::Uninject) { "uninjected" } else { "injected" }
                 ));
+                if matches!(action, Action::Inject { images: None, .. }) {
+                    let line = |(own, image)| {
+                        format!("{at}: {name}: {own} is held; to read its command from {image}, pass --resolve-images")
+                    };
+                    done.changes.extend(held.into_iter().map(line));
+                }
             }
             done.new_text = Some(text);
         }
