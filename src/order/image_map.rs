@@ -1,7 +1,10 @@
 //! The file of `--images`. Podgate reads the commands of images from this file instead of the registry.
 
 use crate::core::container_list::CONTAINERS_MAX;
-use crate::order::plan::ImageCommand;
+use crate::order::declare::{container_annotation_place, keys};
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::plan::{ImageCommand, Plan};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -25,6 +28,29 @@ pub fn commands(images: &ImageMap, template: &Value) -> BTreeMap<String, ImageCo
     // Skip containers beyond the limit, because podgate later rejects a Pod with so many containers.
     let all = template["spec"]["containers"].as_array().into_iter().flatten().take(CONTAINERS_MAX);
     all.filter_map(|own| Some((own["name"].as_str()?.to_owned(), command(own["image"].as_str()?)?))).collect()
+}
+
+/// Returns a warning about the gates that start a command of the file in an image without a digest. The command may be
+/// outdated, because the tag may have moved. `images` has the commands by the name of the container.
+pub fn check_tags(pod: &Value, images: &BTreeMap<String, ImageCommand>, plan: &Plan) -> Option<Finding> {
+    let from_tag = |own: &Value| {
+        let (name, image) = (own["name"].as_str()?, own["image"].as_str()?);
+        let is_from_file = own["command"].as_array().is_none_or(Vec::is_empty)
+            && container_annotation_place(keys::COMMAND_PREFIX, name).of(pod).is_none();
+        plan.get(name)?.gate().filter(|_| is_from_file && !image.contains('@'))?;
+        Some(format!("{name} ({})", short_digest(&images.get(name)?.digest)))
+    };
+    let names: Vec<String> = pod["spec"]["containers"].as_array()?.iter().filter_map(from_tag).collect();
+    let what = "commands come from the webhook's file of images; if a tag has moved since, run kubectl podgate \
+                resolve-images --apply";
+    let finding =
+        || Finding::warning("image-by-tag", Place::spec("containers"), format!("{what}: {}", names.join(", ")));
+    (!names.is_empty()).then(finding)
+}
+
+/// Returns the first 12 digits of a digest.
+pub fn short_digest(digest: &str) -> &str {
+    digest.get(.."sha256:".len() + 12).unwrap_or("no digest")
 }
 
 /// Parses the file. On failure, returns a message with line, column and fix.

@@ -4,6 +4,8 @@ use super::server::{configuration, injected, shipped_policy};
 use crate::api_server::{Answer, FakeApiServer, Request, error_status};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use podgate::order::inject::{Options, inject};
+use podgate::order::plan::{ImageCommand, KnownFacts};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,6 +31,8 @@ struct Cluster {
     secret: Option<Value>,
     dry_run: DryRun,
     has_policies: bool,
+    /// Text of the webhook's file of images.
+    file: Option<Value>,
     /// Path and change of one policy or binding.
     policy_change: Option<(&'static str, Change)>,
     may_publish: bool,
@@ -56,6 +60,7 @@ impl Default for Cluster {
             secret: Some(secret),
             dry_run: DryRun::Injects,
             has_policies: true,
+            file: None,
             policy_change: None,
             may_publish: true,
             can_hold: true,
@@ -107,6 +112,59 @@ fn awaited_exit() -> Value {
     injected(&pod)
 }
 
+/// Returns a running Pod with an order in which `b` has no command. `known` has the commands that the webhook knew.
+fn pod_of_image(image: &str, runs: &str, known: &[(&str, &str)]) -> Value {
+    let mut pod = ordered_pod("Deployment", "web", false);
+    pod["spec"]["containers"][1] = json!({"name": "b", "image": image});
+    let command = |word: &str| ImageCommand { entrypoint: vec![word.to_owned()], ..ImageCommand::default() };
+    let images = known.iter().map(|(name, word)| ((*name).to_owned(), command(word))).collect();
+    let known = KnownFacts { images, ..KnownFacts::default() };
+    let mut pod = inject(&pod, &Options::new("registry.example/podgate:1"), &known).unwrap().value;
+    pod["status"] = json!({"containerStatuses": [{"name": "b", "imageID": runs, "containerID": "containerd://1"}]});
+    pod
+}
+
+#[test]
+fn images_without_an_entry_and_images_that_have_moved_are_listed() {
+    let digest = |digit: &str| format!("sha256:{}", digit.repeat(64));
+    let file = json!({"known:1": {"cmd": ["/b"], "digest": digest("1")}, "own:1": {"cmd": ["/b"]}});
+    let gated: &[_] = &[("b", "/b")];
+    let mut by_name = pod_of_image("new:2", "", &[]);
+    by_name["metadata"]["annotations"]["mode.podgate.io/b"] = "hold".into();
+    let mut cri_o = pod_of_image("known:1", &format!("known@{}", digest("2")), gated);
+    cri_o["status"]["containerStatuses"][0]["containerID"] = "cri-o://1".into();
+    let pods = [
+        pod_of_image("new:1", "", &[]),
+        pod_of_image("new:1", "", &[]),
+        // The commands of these images came from `inject --resolve-images`, or need not be known.
+        pod_of_image("inject:1", "", gated),
+        by_name,
+        pod_of_image("known:1", &format!("docker.io/library/known@{}", digest("2")), gated),
+        pod_of_image("known:1", &format!("docker.io/library/known@{}", digest("1")), gated),
+        // The node has an image without a repository, or the digest of one platform.
+        pod_of_image("known:1", &digest("3"), gated),
+        cri_o,
+        pod_of_image(&format!("known:1@{}", digest("1")), &format!("known@{}", digest("1")), gated),
+        pod_of_image("own:1", &format!("own@{}", digest("4")), gated),
+    ];
+    let pods = [vec![webhook_pod("True")], pods.to_vec()].concat();
+    let (code, findings) = Cluster { pods: pods.clone(), file: Some(file), ..Cluster::default() }.problems();
+    let (web, again) = ("Deployment/web in the namespace shop", "kubectl rollout restart deployment/web -n shop");
+    let fix = format!("kubectl podgate resolve-images --apply -n podgate; then: {again}");
+    let [moved, unknown] = [
+        format!(
+            "the image known:1 has moved: {web} runs sha256:222222222222, the webhook knows sha256:111111111111 (Pods: 1)"
+        ),
+        format!("the webhook does not know the command of new:1, so b is held: {web} (Pods: 2)"),
+    ];
+    let expected = [["warning", "image-moved", &moved, &fix], ["warning", "image-not-known", &unknown, &fix]];
+    assert_eq!((code, findings), (0, expected.map(|line| line.map(str::to_owned)).to_vec()));
+
+    // Without the ConfigMap, no image is known.
+    let (_, findings) = Cluster { pods, ..Cluster::default() }.problems();
+    assert_eq!(findings.iter().map(|[_, rule, ..]| rule.as_str()).collect::<Vec<_>>(), ["image-not-known"]);
+}
+
 impl Cluster {
     fn serve(self) -> FakeApiServer {
         FakeApiServer::new(move |request| self.answer(request))
@@ -142,6 +200,9 @@ impl Cluster {
                        "metadata": {}, "items": Vec::from_iter(&self.configuration)}),
             ),
             ("GET", "/api/v1/namespaces/podgate/secrets/podgate-webhook-tls") => found(self.secret.clone()),
+            ("GET", "/api/v1/namespaces/podgate/configmaps/podgate-images") => {
+                found(self.file.as_ref().map(|file| json!({"metadata": {}, "data": {"images.json": file.to_string()}})))
+            }
             ("POST", "/api/v1/namespaces/shop/pods") => {
                 assert!(query.contains("dryRun=All"), "a real Pod must never be created: {query}");
                 let pod: Value = serde_json::from_str(&request.body).unwrap();
@@ -430,6 +491,33 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
                     "Pods without a sidecar cannot start on nodes without image volumes: other (nodes: 1)",
                 ],
             ],
+        ),
+        (
+            Cluster { pods: vec![webhook_pod("True"), pod_of_image("new:1", "", &[])], ..ok() },
+            vec![[
+                "warning",
+                "image-not-known",
+                "the webhook does not know the command of new:1, so b is held: Deployment/web",
+            ]],
+        ),
+        (
+            Cluster {
+                pods: vec![
+                    webhook_pod("True"),
+                    pod_of_image("b:1", &format!("b@sha256:{}", "2".repeat(64)), &[("b", "/b")]),
+                ],
+                file: Some(json!({"b:1": {"digest": format!("sha256:{}", "1".repeat(64))}})),
+                ..ok()
+            },
+            vec![[
+                "warning",
+                "image-moved",
+                "the image b:1 has moved: Deployment/web in the namespace shop runs sha256:222222222222, the",
+            ]],
+        ),
+        (
+            Cluster { denied: &["/api/v1/namespaces/podgate/configmaps"], ..ok() },
+            vec![["note", "not-checked", "cannot check the webhook's file of images: you may not ask"]],
         ),
         (
             Cluster { denied: &["/api/v1/nodes"], ..ok() },

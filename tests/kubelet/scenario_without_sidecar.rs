@@ -101,8 +101,10 @@ fn opened_passes_after_gosu_and_setpriv() {
         let container = server(name).http(port).asking(asked, &[]);
         let port = port.to_string();
         let command = [command, &["python3", "-u", "-m", "http.server", port.as_str()]].concat();
-        container.with(json!({"image": DEBIAN_IMAGE, "args": command, "securityContext": {"runAsUser": 0, "runAsNonRoot": false,
-            "capabilities": {"drop": ["ALL"], "add": ["SETUID", "SETGID"]}}}))
+        container.with(
+            json!({"image": DEBIAN_IMAGE, "args": command, "securityContext": {"runAsUser": 0, "runAsNonRoot": false,
+            "capabilities": {"drop": ["ALL"], "add": ["SETUID", "SETGID"]}}}),
+        )
     };
     let gosu = changing_user("gosu", 8011, &["gosu", "nobody"], &[&db]);
     let setpriv = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"];

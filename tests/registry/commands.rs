@@ -1,5 +1,6 @@
 //! Runs the commands of `docs/resolve-images.md` in a directory that has the files of these commands.
 
+use super::cluster::Cluster;
 use super::server::{Access, USER};
 use super::{APP, ARM, Scene, login, pod};
 use crate::book::page::Page;
@@ -14,15 +15,15 @@ fn commands_on_the_page_work() {
     open.index("shop/app", "1", &[(amd, "linux/amd64"), (arm, "linux/arm64")]);
     drop(open);
     let registry = scene.serve(Access::Locked);
-    let manifest = pod(&format!("{}/shop/app:1", registry.address));
+    let image = format!("{}/shop/app:1", registry.address);
+    let manifest = pod(&image);
+    let server = Cluster { deployment: image, ..Cluster::default() }.serve();
     let at = |name: &str| scene.directory.path().join(name);
     for name in ["deploy", "home/.docker"] {
         fs::create_dir_all(at(name)).unwrap();
     }
     scene.file("shop.yaml", &manifest);
     scene.file("deploy/shop.yaml", &manifest);
-    // The fake kubectl answers `get` with this file.
-    scene.file("injected.yaml", &manifest);
     let logins = login(&registry.address, USER.1);
     scene.file("home/.docker/config.json", &logins);
     let secret = format!("apiVersion: v1\nkind: Secret\nstringData:\n  .dockerconfigjson: '{logins}'\n");
@@ -33,9 +34,10 @@ fn commands_on_the_page_work() {
     let commands: Vec<&str> = blocks.iter().flat_map(|block| block.text.lines()).collect();
     let runs = |name: &str, program: &str| fs::read_to_string(at(name)).unwrap().contains(program);
     for command in &commands {
-        let (code, output) = shell::bash(scene.directory.path(), &scene.home(), command);
+        let script = format!("export KUBECONFIG={}\n{command}", server.kubeconfig().display());
+        let (code, output) = shell::bash(scene.directory.path(), &scene.home(), &script);
         assert_eq!(code, Some(0), "{command}: {output}");
-        if command.contains("inject") && command.contains("| kubectl apply") {
+        if command.contains("inject ") && command.contains("| kubectl apply") {
             let applied = fs::read_to_string(at("applied.yaml")).unwrap();
             assert!(applied.contains("\"/app\"") || applied.contains(" /app, "), "{command}: {applied}");
         }
@@ -44,5 +46,6 @@ fn commands_on_the_page_work() {
         }
     }
     assert_eq!(commands.len(), 7);
+    assert!(server.requests().iter().any(|request| request.method == "PATCH"), "--apply must write the ConfigMap");
     assert!(runs("deploy/shop.yaml", "/arm"), "the manifest must have the command for the other platform");
 }

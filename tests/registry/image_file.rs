@@ -101,6 +101,10 @@ fn flags_that_exclude_each_other_are_rejected() {
         (&["inject", "-", "--images", "x", "--no-pin"], 64, "cannot be used with"),
         (&["check", "-", "--images", "x", "--platform", "a/b"], 64, "cannot be used with"),
         (&["check", "-", "--platform", "a/b"], 64, "--resolve-images"),
+        (&["install", "--platform", "a/b"], 64, "--resolve-images"),
+        (&["install", "--resolve-images", "--uninstall"], 64, "cannot be used with"),
+        (&["resolve-images", "--apply", "x"], 64, "cannot be used with"),
+        (&["resolve-images", "x", "--context", "c"], 64, "cannot be used with"),
         (&["inject", "-", "--images", "/no/such"], 1, "error: /no/such: cannot read: no such file"),
         (&["check", "-", "--images", bad], 1, "bad.json: invalid type: integer `1`, expected an object with"),
     ] {

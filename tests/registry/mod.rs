@@ -1,6 +1,7 @@
 //! Tests of `inject --resolve-images` and `resolve-images`. They use a real registry, and servers that answer
 //! incorrectly or not at all.
 
+mod cluster;
 mod commands;
 mod hostile;
 mod image_file;
@@ -271,6 +272,7 @@ fn credential_helper_is_never_run() {
     let output = command.args(arguments).write_stdin(pod(&format!("{}/app:1", registry.address))).output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && err.contains("does not run the credential helper"), "{err}");
+    assert!(err.contains(" | docker-credential-NAME get | "), "{err}");
     assert!(!marker.exists());
 }
 

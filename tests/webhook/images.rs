@@ -61,6 +61,60 @@ fn image_in_the_file_gets_a_gate_and_others_are_held() {
     assert!(is_held(&injected(&webhook, &files, &plain)));
 }
 
+/// The webhook does not know whether a tag has moved since the command was read.
+#[test]
+fn command_of_a_tag_is_a_warning() {
+    let files = Files::new();
+    let digest = format!("sha256:{}", "1".repeat(64));
+    let file = json!({
+        "shop/api:1": {"entrypoint": ["/api"], "digest": digest}, "own:1": {"entrypoint": ["/own"]},
+        format!("shop/api@{digest}"): {"entrypoint": ["/api"], "digest": digest},
+    });
+    files.put("images.json", file.to_string().as_bytes());
+    let webhook = Webhook::with_files(&files, &["--images", files.path("images.json").to_str().unwrap()]);
+    let mut known = unknown_command("shop/api:1");
+    known["metadata"]["annotations"]["command.podgate.io/api"] = "[\"/own\"]".into();
+    let mut held = unknown_command("shop/api:1");
+    held["metadata"]["annotations"]["mode.podgate.io/api"] = "hold".into();
+    for (pod, expected) in [
+        (unknown_command("shop/api:1"), Some("api (sha256:111111111111)")),
+        (unknown_command("own:1"), Some("api (no digest)")),
+        (unknown_command(&format!("shop/api@{digest}")), None),
+        (unknown_command(&format!("shop/api:1@{digest}")), None),
+        (unknown_command("shop/api:2"), None),
+        (known, None),
+        (held, None),
+        (pod("db, api"), None),
+    ] {
+        let client = webhook.client(&files.ca);
+        let response = client.review(&review("one", &pod));
+        let warnings = response["warnings"].as_array().cloned().unwrap_or_default();
+        let own: Vec<&str> =
+            warnings.iter().map(|it| it.as_str().unwrap()).filter(|it| it.contains("a tag has moved")).collect();
+        let Some(name) = expected else {
+            assert!(own.is_empty(), "{pod}: {own:?}");
+            continue;
+        };
+        let expected = "podgate: spec.containers: commands come from the webhook's file of images; if a tag has moved \
+                        since, run kubectl podgate resolve-images --apply: ";
+        assert_eq!(own, [format!("{expected}{name}")]);
+        let again = client.review(&review("again", &patched(&pod, &response)));
+        assert!(!again.to_string().contains("a tag has moved"), "only the first call in a request warns: {again}");
+    }
+}
+
+/// The ConfigMap is optional, and may be created later.
+#[test]
+fn missing_file_has_no_commands() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &["--images", files.path("images.json").to_str().unwrap()]);
+    let pod = unknown_command("shop/api:1");
+    assert!(is_held(&injected(&webhook, &files, &pod)));
+    files.put("images.json", FILE.as_bytes());
+    eventually("the new file is used", || (!is_held(&injected(&webhook, &files, &pod))).then_some(()));
+    assert!(!webhook.log().iter().any(|line| line["level"] == "WARN"), "{:?}", webhook.log());
+}
+
 /// The file may change between two calls for a Pod, or differ from the file of `inject`. The injection must not change.
 #[test]
 fn injected_pod_keeps_its_mode_and_command() {
@@ -120,7 +174,6 @@ fn invalid_file_prevents_the_start() {
     files.put("large.json", &b" ".repeat(10 << 20));
     fs::create_dir(files.path("directory.json")).unwrap();
     for (name, content, what) in [
-        ("missing.json", None, "no such file"),
         ("directory.json", None, "not a regular file"),
         ("large.json", None, "larger than 1048576 bytes"),
         ("empty.json", Some(""), "EOF while parsing a value at line 1"),

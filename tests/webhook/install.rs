@@ -193,7 +193,6 @@ fn chart_applies_its_values() {
         "networkPolicy.monitoring=null",
         "tls.certificateLife=12h",
         "webhook.failurePolicy=Ignore",
-        "imagesConfigMap=our-images",
         "sidecar.settings=log=debug\\, metrics=9090",
         "sidecar.use=auto",
         "extraArgs={--log-level=debug}",
@@ -215,19 +214,19 @@ fn chart_applies_its_values() {
     let pod = &deployment["spec"]["template"]["spec"];
     let expected = [
         "--log-format=json",
+        "--images=/images/images.json",
         "--image-pull-policy=Always",
         "--no-fixed-user",
         "--sidecar-resources=limits.cpu=1,limits.memory=64Mi,requests.cpu=20m",
         "--sidecar-settings=log=debug, metrics=9090",
         "--sidecar=auto",
         "--certificate-life=12h",
-        "--images=/images/images.json",
         "--log-level=debug",
     ];
     assert_eq!(pod["containers"][0]["args"], json!(expected));
     let mounts = json!([{"name": "images", "mountPath": "/images", "readOnly": true}]);
     assert_eq!(pod["containers"][0]["volumeMounts"], mounts);
-    assert_eq!(pod["volumes"], json!([{"name": "images", "configMap": {"name": "our-images"}}]));
+    assert_eq!(pod["volumes"], json!([{"name": "images", "configMap": {"name": "podgate-images", "optional": true}}]));
     assert_eq!(
         pod["containers"][0]["env"],
         json!([{"name": "PODGATE_IMAGE", "value": concat!("registry.example/p:", env!("CARGO_PKG_VERSION"))},
@@ -290,8 +289,11 @@ fn chart_supports_external_certificates() {
     let files = ["--tls=files", "--cert=/tls/tls.crt", "--key=/tls/tls.key"];
     let uses = |objects: &Objects, secret: &str| {
         let pod = &object(objects, "Deployment")["spec"]["template"]["spec"];
-        assert_eq!(pod["containers"][0]["args"].as_array().unwrap()[1..], files);
-        assert_eq!(pod["volumes"], json!([{"name": "tls", "secret": {"secretName": secret}}]));
+        assert_eq!(pod["containers"][0]["args"].as_array().unwrap()[2..], files);
+        assert_eq!(pod["volumes"][1], json!({"name": "tls", "secret": {"secretName": secret}}));
+        for list in [&pod["volumes"], &pod["containers"][0]["volumeMounts"]] {
+            assert_eq!((&list[0]["name"], &list[1]["name"]), (&json!("images"), &json!("tls")));
+        }
         assert_eq!(pod["automountServiceAccountToken"], false, "no token without permissions");
         for kind in ["Secret", "Role", "ClusterRoleBinding", "ValidatingAdmissionPolicy"] {
             assert!(!objects.keys().any(|(of, name)| of == kind && name.contains("podgate-webhook")), "{kind}");
@@ -314,12 +316,6 @@ fn chart_supports_external_certificates() {
     let objects = render("podgate", &["tls.mode=files", "tls.secretName=mine", "tls.ca=PEM"]).unwrap().unwrap();
     uses(&objects, "mine");
     assert_eq!(object(&objects, "MutatingWebhookConfiguration")["webhooks"][0]["clientConfig"]["caBundle"], "UEVN");
-    let with_images = ["tls.mode=files", "tls.secretName=mine", "tls.ca=PEM", "imagesConfigMap=ours"];
-    let objects = render("podgate", &with_images).unwrap().unwrap();
-    let pod = &object(&objects, "Deployment")["spec"]["template"]["spec"];
-    for list in [&pod["volumes"], &pod["containers"][0]["volumeMounts"]] {
-        assert_eq!((&list[0]["name"], &list[1]["name"]), (&json!("tls"), &json!("images")));
-    }
     for (values, text) in [
         (&["tls.mode=none"][..], "it must be self, cert-manager or files"),
         (&["tls.mode=files", "tls.secretName=a"], "tls.ca is needed"),

@@ -83,6 +83,7 @@ fn line_about_an_injection_names_what_it_needs() {
         "  role     status shows no states, and held containers can start up to 90 s late without podgate's role: kubectl \
          podgate install --namespaces NAMESPACE\n",
         "  token    each container mounts the account's token, so it has this role too",
+        "  held     to read the command of api from ",
     ];
     for cost in costs {
         assert!(injected.err.contains(cost), "{cost}: {}", injected.err);

@@ -1,32 +1,36 @@
 //! `kubectl podgate install`: prints the manifests that this version needs in the cluster.
 
-use crate::cluster::parse_namespace;
-use crate::output::print;
-use clap::Args;
+use crate::cluster::{ConnectionArgs, parse_namespace};
+use crate::output::{fail_all, print};
+use crate::registry::{RegistryArgs, config_map};
+use crate::runtime;
+use crate::yaml::Style;
+use clap::{ArgGroup, Args};
 use podgate::core::text::error_chain;
 use podgate::order::release;
 use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 const HELP: &str = "\
 Prints the manifests of this version: the policies, the roles, and the webhook in the namespace podgate.
 Changes nothing in the cluster. Only Pods in --namespaces get a token and publish their states. Pass all
-these namespaces each time.
+these namespaces each time. --resolve-images and --diff read the cluster of kubectl's current context.
 
 Examples:
-  kubectl podgate install | kubectl apply -f -
+  kubectl podgate install --resolve-images | kubectl apply -f -
   kubectl podgate install --namespaces shop,bank --registry registry.example.com/mirror | kubectl apply -f -
   kubectl podgate install --diff
   kubectl podgate install --uninstall --namespaces shop,bank | kubectl delete --ignore-not-found -f -
 
 Exit codes:
   0    printed; with --diff: no differences
-  1    the manifests could not be printed; with --diff: differences, or kubectl diff failed
+  1    an error, such as an image that was not found; with --diff: differences, or kubectl diff failed
   64   wrong flag or argument";
 
 /// Print podgate's manifests for kubectl apply
 #[derive(Debug, Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, group(ArgGroup::new("lookup").multiple(true).requires("resolve_images")))]
 pub(crate) struct Install {
     /// Take the images from this registry
     #[arg(long, value_name = "HOST/PATH", default_value = release::IMAGE_REGISTRY, value_parser = parse_registry)]
@@ -43,6 +47,11 @@ pub(crate) struct Install {
     /// Print the objects to delete: in reverse order, and without the namespace podgate
     #[arg(long)]
     uninstall: bool,
+    /// Add a ConfigMap with the commands of the images in the cluster
+    #[arg(long, conflicts_with = "uninstall")]
+    resolve_images: bool,
+    #[command(flatten)]
+    lookup: RegistryArgs,
 }
 
 fn parse_registry(text: &str) -> Result<String, &'static str> {
@@ -58,16 +67,27 @@ macro_rules! manifests {
 }
 
 pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
-    let mut objects = objects(args);
+    let (mut objects, mut errors) = (objects(args), Vec::new());
     if args.uninstall {
         // Delete the webhook's configuration first. Otherwise the API server would reject Pods while the webhook is
         // missing. Omit the namespace, because it may contain objects of the user.
         objects.retain(|object| !object.contains("\nkind: Namespace\n"));
         objects.reverse();
     }
+    if args.resolve_images {
+        let (namespace, request_timeout) = (Some("podgate".to_owned()), Duration::from_secs(15));
+        let connection = ConnectionArgs { namespace, context: None, kubeconfig: None, request_timeout };
+        let (_, config_map, failed) = runtime::run(config_map::resolve(&connection, &args.lookup))?;
+        let style = Style { is_json: false, spaced: false, newline: "\n", indent: 2, list_indent: 0 };
+        let fields = config_map.as_object().into_iter().flatten();
+        // Insert the ConfigMap after the namespace.
+        objects.insert(1, fields.map(|(key, value)| style.entry(Some(key), value, 0, 1)).collect());
+        errors = failed;
+    }
     let text = objects.join("---\n");
     let failed = |error| vec![format!("cannot run kubectl: {}", error_chain(&error))];
-    if args.diff { diff(&text).map_err(failed) } else { Ok(print(&text)) }
+    let code = if args.diff { diff(&text).map_err(failed)? } else { print(&text) };
+    Ok(if errors.is_empty() { code } else { fail_all(&errors) })
 }
 
 /// Returns the objects in the order in which kubectl creates them. A policy must exist before the permission that it

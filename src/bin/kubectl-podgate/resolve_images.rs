@@ -1,8 +1,10 @@
 //! `kubectl podgate resolve-images`: writes the file of `--images`.
 
+use crate::cluster::ConnectionArgs;
 use crate::output::{fail_all, print, to_json};
-use crate::registry::RegistryArgs;
 use crate::registry::images::{look_up, wanted_images};
+use crate::registry::{RegistryArgs, config_map};
+use crate::runtime;
 use crate::yaml::ManifestArgs;
 use crate::yaml::files::check_readable;
 use clap::{ArgGroup, Args};
@@ -10,31 +12,48 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 Looks up the images of ordered containers that have no command, and prints their commands as a file.
-With this file (--images), the webhook, `inject` and `check` need no registry.
+With this file (--images), the webhook, `inject` and `check` need no registry. With --apply, replaces the
+entries of the images that it finds in the webhook's ConfigMap, and keeps all others.
 
 Examples:
+  kubectl podgate resolve-images --apply
   kubectl podgate resolve-images -R deploy/ >images.json
-  kubectl get pods -A -o json | kubectl podgate resolve-images - >images.json
 
 Exit codes:
   0    done
-  1    a manifest or an image could not be read
+  1    a manifest, an image or the cluster could not be read
   64   wrong flag or argument";
 
 /// Write the commands of images to a file for the webhook
 #[derive(Debug, Args)]
-#[command(after_help = HELP, group(ArgGroup::new("registry").multiple(true)))]
+#[command(after_help = HELP, group(ArgGroup::new("lookup").multiple(true)))]
+#[command(group(ArgGroup::new("connection").args(["namespace", "context", "kubeconfig", "request_timeout"]).multiple(true).conflicts_with_all(["files", "named"])))]
+#[command(mut_arg("files", |arg| arg.required_unless_present("apply")))]
+#[command(mut_arg("namespace", |arg| arg.default_value("podgate").help("Write the ConfigMap in this namespace")))]
 pub(crate) struct ResolveImages {
     #[command(flatten)]
     manifests: ManifestArgs,
+    /// Read the cluster instead of FILE, and write the webhook's ConfigMap
+    #[arg(long, conflicts_with_all = ["files", "named", "recursive"])]
+    apply: bool,
     #[command(flatten)]
     registry: RegistryArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
 }
 
 pub(crate) fn run(args: &ResolveImages) -> Result<ExitCode, Vec<String>> {
-    let sources = args.manifests.read();
-    check_readable(&sources, false)?;
-    let (images, errors) = look_up(&wanted_images(&sources), &args.registry)?;
-    let code = print(&to_json(&images));
+    let (text, errors) = if args.apply {
+        runtime::run(async {
+            let (cluster, images, errors) = config_map::resolve(&args.connection, &args.registry).await?;
+            Ok((config_map::apply(&cluster, images).await.map_err(|line| vec![line])?, errors))
+        })?
+    } else {
+        let sources = args.manifests.read();
+        check_readable(&sources, false)?;
+        let (images, errors) = runtime::run(look_up(&wanted_images(&sources), &args.registry))?;
+        (to_json(&images), errors)
+    };
+    let code = print(&text);
     Ok(if errors.is_empty() { code } else { fail_all(&errors) })
 }

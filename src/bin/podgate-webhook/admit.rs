@@ -139,6 +139,8 @@ fn review(state: &State, body: &[u8], reservation: Reservation) -> OutcomeReply 
         // The API server shows all findings as warnings. Even errors are only warnings here, because later webhooks can
         // still change the Pod.
         injected.findings.extend(lint::check_start(pod, &injected, Context::default()));
+        let plan = injected.plan.as_ref();
+        injected.findings.extend(plan.and_then(|plan| image_map::check_tags(pod, &known.images, plan)));
         Ok(injected)
     };
     match admission::answer(body, &inject) {

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// Reads the commands that the next reviews use. On failure, the webhook keeps the previous commands.
+/// Reads the commands that the next reviews use. On failure, the webhook keeps the previous commands. Without the file,
+/// there are no commands, because the ConfigMap is optional.
 pub(crate) fn load(path: &Path, state: &State) -> Result<(), String> {
-    let images = image_map::parse(&read_file(path)?).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = if path.exists() { read_file(path)? } else { b"{}".to_vec() };
+    let images = image_map::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     if *state.images.borrow() != images {
         info!(count = images.len(), "read the commands of images");
         state.images.send_replace(images);

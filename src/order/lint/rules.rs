@@ -46,6 +46,7 @@ pub const RULES: &[Rule] = &[
     rule("hook-holds-deletion", &[Warning], "A waiting hook delays the deletion of the Pod"),
     inject_rule("host-is-container", &[Warning], "A probe or check uses a container's name as the host"),
     rule("host-network", &[Warning], "With hostNetwork a probe may reach another Pod"),
+    rule("image-by-tag", &[Warning], "A gate starts a command that the webhook's file has for a tag"),
     rule("image-pinned", &[Note], "Podgate pins the image from which it read the command"),
     rule("image-without-command", &[Warning], "An image has neither Entrypoint nor Cmd"),
     rule("init-container", &[Error], "An annotation declares what is not possible for an init container"),

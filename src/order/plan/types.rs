@@ -160,6 +160,11 @@ impl Plan {
     /// Requirements of an order without a sidecar.
     pub const LEAN_NEEDS: &str = "needs image volumes: Kubernetes 1.35 and containerd 2.1";
 
+    /// Returns true if the container `name` is held.
+    pub fn holds(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|planned| planned.mode == PlannedMode::Hold)
+    }
+
     /// Returns the plan of the container `name`.
     pub fn get(&self, name: &str) -> Option<&ContainerPlan> {
         self.containers.iter().find(|planned| planned.name == name)

@@ -1,6 +1,6 @@
 //! Injection into one document, or removal of an injection from one document.
 
-use crate::registry::images::{ResolvedImages, TemplateImages};
+use crate::registry::images::{ResolvedImages, TemplateImages, images_to_resolve};
 use crate::yaml::{Document, LocatedFinding, Pieces, Source, locate};
 use podgate::order::declare::{Publish, SidecarUse};
 use podgate::order::edit::{Place, apply};
@@ -78,7 +78,10 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
         done.findings.extend(at_place(&at.place, injected.findings));
         if !injected.edits.is_empty() {
             pieces.add(&at.place, injected.edits, &injected.value);
-            changed.push((at, image, injected.plan.map(|plan| plan.costs(None)).unwrap_or_default()));
+            let plan = injected.plan.as_ref();
+            let mut held = images_to_resolve(&injected.value);
+            held.retain(|(name, _)| plan.is_some_and(|plan| plan.holds(name)));
+            changed.push((at, image, plan.map(|plan| plan.costs(None)).unwrap_or_default(), held));
         }
     }
     if changed.is_empty() || done.findings.iter().any(|located| located.finding.level == Level::Error) {
@@ -86,15 +89,19 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
     }
     match pieces.finish() {
         Ok(text) => {
-            for (template, image, costs) in changed {
-                let at = document.position(document.highlight(&template.place).start);
+            for (template, image, mut costs, held) in changed {
+                let at = document.position(document.highlight(&template.place).start).in_file(&source.name);
                 let name = template.name(&document.value);
                 let image = image.map(|image| format!(", {image}")).unwrap_or_default();
                 done.changes.push(format!(
-                    "{}: {name}: {}{image}",
-                    at.in_file(&source.name),
+                    "{at}: {name}: {}{image}",
                     if matches!(action, Action::Uninject) { "uninjected" } else { "injected" }
                 ));
+                if matches!(action, Action::Inject { images: None, .. }) {
+                    let line =
+                        |(own, image)| format!("to read the command of {own} from {image}, pass --resolve-images");
+                    costs.extend(held.into_iter().map(|held| ("held", line(held))));
+                }
                 done.changes.extend(costs.into_iter().map(|(word, cost)| format!("  {word:<8} {cost}")));
             }
             done.new_text = Some(text);

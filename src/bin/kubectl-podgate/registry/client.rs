@@ -104,8 +104,11 @@ impl<'a> RegistryClient<'a> {
         match error {
             Error::Denied => {
                 let helper = match self.logins.has_helper {
-                    true => "; podgate does not run the credential helper of the Docker configuration",
-                    false => "",
+                    true => format!(
+                        "; podgate does not run the credential helper of the Docker configuration, but reads its answer: \
+                         echo {registry} | docker-credential-NAME get | kubectl podgate … --pull-secret -"
+                    ),
+                    false => String::new(),
                 };
                 format!("{registry}: access denied; pass credentials with --pull-secret{helper}")
             }

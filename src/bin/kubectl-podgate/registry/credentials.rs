@@ -2,7 +2,7 @@
 //! (`pkg/credentialprovider/keyring.go`). Credential helpers are never run, because credentials files may be untrusted.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Credentials for a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,11 +23,15 @@ pub(crate) struct Logins {
 const DOCKER_HUB_HOSTS: [&str; 2] = ["docker.io", "index.docker.io"];
 
 impl Logins {
-    /// Adds the credentials in a `.dockerconfigjson`, or a Secret that contains such a file. The credentials of earlier
-    /// files take precedence.
+    /// Adds the credentials in a `.dockerconfigjson`, a Secret that contains such a file, or the answer of a credential
+    /// helper. The credentials of earlier files take precedence.
     pub(crate) fn add_file(&mut self, file: &Value) -> Result<(), String> {
         if file.get("kind").and_then(Value::as_str) == Some("Secret") {
             return self.add_file(&secret_content(file)?);
+        }
+        if let Some(server) = file.get("ServerURL").and_then(Value::as_str) {
+            let login = json!({"username": file["Username"], "password": file["Secret"]});
+            return self.add_file(&json!({"auths": {server: login}}));
         }
         let helper = |key: &str| file.get(key).is_some_and(|value| !value.is_null());
         self.has_helper |= helper("credsStore") || helper("credHelpers");
@@ -123,7 +127,6 @@ fn glob_matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     /// Returns the user names of the credentials for an image.
     fn users<'a>(logins: &'a Logins, registry: &str, repository: &str) -> Vec<&'a str> {

@@ -4,10 +4,10 @@
 use super::client::RegistryClient;
 use super::credentials::Logins;
 use super::{ImageArgs, RegistryArgs};
+use crate::runtime;
 use crate::yaml::{Source, files};
 use futures::StreamExt;
-use podgate::core::text::error_chain;
-use podgate::order::declare::{annotation_place, keys};
+use podgate::order::declare::{container_annotation_place, keys};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
 use podgate::order::image_map::{ImageMap, find, parse};
@@ -20,8 +20,10 @@ use std::path::{Path, PathBuf};
 /// Maximum number of images that are looked up at the same time.
 const MAX_CONCURRENT: usize = 4;
 
+/// Images to look up, each with the place that names it.
+pub(super) type WantedImages = BTreeMap<String, String>;
 /// Result with one line for each error.
-type OrLines<T> = Result<T, Vec<String>>;
+pub(super) type OrLines<T> = Result<T, Vec<String>>;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResolvedImages {
@@ -43,7 +45,7 @@ pub(crate) struct TemplateImages {
 pub(crate) fn resolve_images(sources: &[Source], args: &ImageArgs) -> OrLines<Option<ResolvedImages>> {
     let (images, errors) = match &args.images {
         Some(path) => (read_image_file(path)?, Vec::new()),
-        None if args.resolve_images => look_up(&wanted_images(sources), &args.registry)?,
+        None if args.resolve_images => runtime::run(look_up(&wanted_images(sources), &args.registry))?,
         None => return Ok(None),
     };
     let is_pinning = args.resolve_images && !args.no_pin;
@@ -56,45 +58,45 @@ fn read_image_file(path: &Path) -> OrLines<ImageMap> {
     images.map_err(|message| vec![format!("{}: {message}", files::display_name(path))])
 }
 
-/// Returns the images that the templates need, each with its place.
-pub(crate) fn wanted_images(sources: &[Source]) -> BTreeMap<String, String> {
-    let mut wanted = BTreeMap::new();
+/// Returns the images that the templates need.
+pub(crate) fn wanted_images(sources: &[Source]) -> WantedImages {
+    let mut wanted = WantedImages::new();
     for source in sources {
         for document in &source.documents {
             for pod_templates::Template { place, .. } in pod_templates::templates(&document.value) {
                 let Some(template) = place.of(&document.value) else { continue };
-                for (container, image) in images_to_resolve(template) {
-                    let at = document.position(document.highlight(&place).start);
-                    let location = format!("{}:{}: container {container}: image {image}", source.name, at.line);
-                    wanted.entry(image).or_insert(location);
-                }
+                let at = document.position(document.highlight(&place).start);
+                add_wanted(&mut wanted, template, &format!("{}:{}", source.name, at.line));
             }
         }
     }
     wanted
 }
 
-/// Looks up images, each given with its place. Also returns one line for each image that was not found.
-pub(crate) fn look_up(wanted: &BTreeMap<String, String>, args: &RegistryArgs) -> OrLines<(ImageMap, Vec<String>)> {
+/// Adds the images that the template at `place` needs.
+pub(super) fn add_wanted(wanted: &mut WantedImages, template: &Value, place: &str) {
+    for (container, image) in images_to_resolve(template) {
+        let location = format!("{place}: container {container}: image {image}");
+        wanted.entry(image).or_insert(location);
+    }
+}
+
+/// Looks up images. Also returns one line for each image that was not found.
+pub(crate) async fn look_up(wanted: &WantedImages, args: &RegistryArgs) -> OrLines<(ImageMap, Vec<String>)> {
     if wanted.is_empty() {
         return Ok(Default::default());
     }
     let logins = read_logins(args).map_err(|line| vec![line])?;
-    let read = |path: &PathBuf| match files::read_text(path) {
-        Ok(text) => Ok((path.clone(), text)),
-        Err(message) => Err(vec![format!("{}: {message}", path.display())]),
-    };
+    let failed = |path: &PathBuf, message| vec![format!("{}: {message}", path.display())];
+    let read =
+        |path: &PathBuf| files::read_text(path).map(|text| (path.clone(), text)).map_err(|why| failed(path, why));
     let certificates = args.registry_ca.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let registry = RegistryClient::new(args, logins, &certificates).map_err(|line| vec![line])?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| vec![format!("cannot start the async runtime: {}", error_chain(&error))])?;
-    let answers = runtime.block_on(async {
-        let questions = wanted.iter().map(|(image, location)| {
-            let registry = &registry;
-            async move { (image, location, registry.look_up(image).await) }
-        });
-        futures::stream::iter(questions).buffered(MAX_CONCURRENT).collect::<Vec<_>>().await
+    let questions = wanted.iter().map(|(image, location)| {
+        let registry = &registry;
+        async move { (image, location, registry.look_up(image).await) }
     });
+    let answers = futures::stream::iter(questions).buffered(MAX_CONCURRENT).collect::<Vec<_>>().await;
     let (mut images, mut errors) = (BTreeMap::new(), Vec::new());
     for (image, location, answer) in answers {
         match answer {
@@ -106,7 +108,7 @@ pub(crate) fn look_up(wanted: &BTreeMap<String, String>, args: &RegistryArgs) ->
 }
 
 /// Returns the containers whose command podgate needs and does not know, each with its image.
-fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
+pub(crate) fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
     if !inject::is_requested(template) {
         return Vec::new();
     }
@@ -116,23 +118,12 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
     // Only a gate needs the command. If all commands were known, these containers would have gates.
     let any = ImageCommand { entrypoint: vec!["x".to_owned()], ..ImageCommand::default() };
     let images = containers(plain).map(|(_, _, name, _)| (name.to_owned(), any.clone())).collect();
-    let planned = plan(plain, &KnownFacts { images, ..KnownFacts::default() }).ok();
-    let annotation =
-        |key: &str| annotation_place(key).of(plain).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
-    let mut found = Vec::new();
-    for (_, container, name, image) in containers(plain) {
-        let has_annotation = !annotation(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty();
-        let mode = match annotation(&format!("{}{name}", keys::MODE_PREFIX)) {
-            mode if mode.is_empty() => annotation(keys::MODE),
-            mode => mode,
-        };
-        let is_affected = planned.as_ref().is_none_or(|plan| plan.get(name).is_some_and(|own| own.gate().is_some()));
-        let needs_command = !matches!(mode.as_str(), "post-start" | "hold");
-        if !has_command(container) && !has_annotation && needs_command && is_affected {
-            found.push((name.to_owned(), image.to_owned()));
-        }
-    }
-    found
+    let Ok(planned) = plan(plain, &KnownFacts { images, ..KnownFacts::default() }) else { return Vec::new() };
+    let is_known =
+        |name, own| has_command(own) || container_annotation_place(keys::COMMAND_PREFIX, name).of(plain).is_some();
+    let has_gate = |name| planned.get(name).is_some_and(|own| own.gate().is_some());
+    let needed = containers(plain).filter(|(_, own, name, _)| has_gate(name) && !is_known(name, own));
+    needed.map(|(_, _, name, image)| (name.to_owned(), image.to_owned())).collect()
 }
 
 impl ResolvedImages {

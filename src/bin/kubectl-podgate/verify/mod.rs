@@ -10,6 +10,7 @@ use crate::clock::now;
 use crate::cluster::{Cluster, ClusterError, ConnectionArgs};
 use crate::common_args::OutputFormat;
 use crate::output::{print, to_json};
+use crate::registry::config_map;
 use clap::Args;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
@@ -30,9 +31,9 @@ use std::process::ExitCode;
 use webhook::find_webhook;
 
 const HELP: &str = "\
-Checks the webhook, its certificate, the policies and the sidecars' permissions. Lists Pods that declare
-an order, but run without podgate's sidecar. Creates a Pod in a dry run. A check that you may not run
-becomes a note. docs/troubleshooting.md explains each finding.
+Checks the webhook, its certificate, the policies and the sidecars' permissions. Lists Pods that run
+without their order, and images whose command the webhook does not know. Creates a Pod in a dry run. A
+check that you may not run becomes a note. docs/troubleshooting.md explains each finding.
 
 Examples:
   kubectl podgate verify -n shop
@@ -73,7 +74,13 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         return Err(error.to_string());
     }
     let webhook = or_finding("podgate's webhook", webhook, &mut findings);
-    let pods = or_finding("the Pods of all namespaces", pods::read(cluster).await, &mut findings);
+    let services = webhook.iter().flatten().flat_map(|own| own.webhooks.iter().flatten());
+    let namespace = services.filter_map(|own| Some(&*own.client_config.service.as_ref()?.namespace)).next();
+    let images = match namespace {
+        Some(own) => or_finding("the webhook's file of images", config_map::read(cluster, own).await, &mut findings),
+        None => None,
+    };
+    let pods = or_finding("the Pods of all namespaces", pods::read(cluster, images).await, &mut findings);
     if let Some(Some(webhook)) = &webhook {
         let injection = or_finding("the injection", check_injection(cluster).await, &mut findings);
         let is_injected = injection.iter().flatten().any(|finding| finding.rule == "injected");
@@ -98,6 +105,10 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
     for ((workload, fix), count) in pods.iter().flat_map(|pods| &pods.unordered) {
         let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
         findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
+    }
+    for ((rule, what, again), count) in pods.iter().flat_map(|pods| &pods.images) {
+        let fix = format!("kubectl podgate resolve-images --apply -n {}; then: {again}", namespace.unwrap_or_default());
+        findings.push(finding(Level::Warning, rule, format!("{what} (Pods: {count})"), fix));
     }
     for ((namespace, account), needs_role) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;

@@ -1,12 +1,14 @@
 //! Checks of the Pods that run in the cluster.
 
 use crate::cluster::{Cluster, ClusterError};
+use crate::registry::images::images_to_resolve;
 use kube::api::ListParams;
 use podgate::core::text::command_line;
 use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
 use podgate::order::declare::{Publish, is_declared};
+use podgate::order::image_map::{ImageMap, find, short_digest};
 use podgate::order::inject::{Options, inject, inject_label, is_injected, is_lean};
-use podgate::order::plan::KnownFacts;
+use podgate::order::plan::{KnownFacts, Plan};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,21 +22,25 @@ pub(super) struct Pods {
     pub(super) lean: usize,
     /// Number of Pods without their sidecar, by workload and by the instruction that creates its Pods again.
     pub(super) unordered: BTreeMap<(String, String), usize>,
+    /// Number of Pods with an image whose entry in the webhook's file is missing or outdated, by rule, message and the
+    /// instruction that creates the Pods again.
+    pub(super) images: BTreeMap<(&'static str, String, String), usize>,
 }
 
-pub(super) async fn read(cluster: &Cluster) -> Result<Pods, ClusterError> {
+/// Reads the Pods. `file` has the commands that the webhook knows; `None` skips the checks of images.
+pub(super) async fn read(cluster: &Cluster, file: Option<ImageMap>) -> Result<Pods, ClusterError> {
     let mut disabled = BTreeSet::new();
     let labels = ListParams::default().labels("podgate.io/inject=disabled");
     cluster.for_each("/api/v1/namespaces", labels, |it| _ = disabled.insert(text(&it["metadata"]["name"]))).await?;
     let mut pods = Pods::default();
     let fields = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-    cluster.for_each("/api/v1/pods", fields, |pod| pods.add(pod, &disabled)).await?;
+    cluster.for_each("/api/v1/pods", fields, |pod| pods.add(pod, &disabled, file.as_ref())).await?;
     Ok(pods)
 }
 
 impl Pods {
     /// Adds the facts about a Pod. `disabled` contains the namespaces that the webhook skips.
-    fn add(&mut self, pod: &Value, disabled: &BTreeSet<String>) {
+    fn add(&mut self, pod: &Value, disabled: &BTreeSet<String>, file: Option<&ImageMap>) {
         let metadata = &pod["metadata"];
         if !metadata["deletionTimestamp"].is_null() {
             return;
@@ -50,6 +56,7 @@ impl Pods {
         // Require the sidecar too, because a manifest can contain a copy of the injection's record.
         if find_container(pod, SIDECAR_NAME).is_some() {
             let plan = inject(pod, &Options::new("podgate"), &KnownFacts::default()).ok().and_then(|pod| pod.plan);
+            file.into_iter().for_each(|file| self.add_images(pod, file, plan.as_ref()));
             if plan.as_ref().is_none_or(|plan| plan.publish == Publish::Api) {
                 let account = (text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"]));
                 let needs = plan.into_iter().flat_map(|plan| plan.needs_role);
@@ -60,6 +67,7 @@ impl Pods {
         }
         if is_lean(pod) {
             self.lean += 1;
+            file.into_iter().for_each(|file| self.add_images(pod, file, None));
             return;
         }
         // An order that Kubernetes keeps by itself needs no sidecar.
@@ -69,6 +77,38 @@ impl Pods {
             *self.unordered.entry(workload(metadata)).or_default() += 1;
         }
     }
+
+    /// Adds the images of an injected Pod for which the webhook's `file` has no entry or an outdated one.
+    fn add_images(&mut self, pod: &Value, file: &ImageMap, plan: Option<&Plan>) {
+        let (workload, again) = workload(&pod["metadata"]);
+        for (name, image) in images_to_resolve(pod) {
+            let is_held = plan.is_some_and(|plan| plan.holds(&name));
+            let (entry, runs) = (find(file, &image), running_digest(pod, &name));
+            let moved = entry.zip(runs).filter(|(entry, runs)| !entry.digest.is_empty() && entry.digest != *runs);
+            let (rule, what) = if let Some((entry, runs)) = moved {
+                let [runs, known] = [runs, &entry.digest].map(short_digest);
+                (
+                    "image-moved",
+                    format!("the image {image} has moved: {workload} runs {runs}, the webhook knows {known}"),
+                )
+            } else if entry.is_none() && is_held {
+                let what = format!("the webhook does not know the command of {image}, so {name} is held: {workload}");
+                ("image-not-known", what)
+            } else {
+                continue;
+            };
+            *self.images.entry((rule, what, again.clone())).or_default() += 1;
+        }
+    }
+}
+
+/// Returns the digest of the image that a container runs. `None` for CRI-O, which may report that of one platform
+/// instead of that of the tag.
+fn running_digest<'a>(pod: &'a Value, container: &str) -> Option<&'a str> {
+    let mut all = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+    let status = all.find(|status| status["name"] == container)?;
+    let is_from_tag = !status["containerID"].as_str()?.starts_with("cri-o:");
+    status["imageID"].as_str()?.rsplit_once('@').map(|(_, digest)| digest).filter(|_| is_from_tag)
 }
 
 fn text(value: &Value) -> String {

@@ -13,7 +13,7 @@ mod write;
 
 pub(crate) use locate::{LocatedFinding, locate, locate_error};
 pub(crate) use split::split_json;
-pub(crate) use write::Pieces;
+pub(crate) use write::{Pieces, Style};
 
 use clap::{ArgAction, Args};
 use podgate::order::edit::Place;

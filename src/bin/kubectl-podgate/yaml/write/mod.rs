@@ -17,12 +17,13 @@ mod lines;
 mod render;
 mod splicer;
 
+pub(crate) use render::Style;
+
 use super::spans::{NodeKind, Tree};
 use super::{Document, SourceError, parse};
 use draft::Draft;
 use podgate::order::edit::{Edit, Place, apply};
 use podgate::order::finding::Finding;
-use render::Style;
 use serde_json::Value;
 use splicer::{Splice, Splicer, apply_splices};
 use std::collections::BTreeMap;

@@ -1,0 +1,84 @@
+//! ConfigMap with the file of `--images`, which the webhook reads.
+
+use super::RegistryArgs;
+use super::images::{OrLines, WantedImages, add_wanted, look_up};
+use crate::cluster::{Cluster, ClusterError, ConnectionArgs};
+use crate::output::to_json;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use podgate::order::edit::Place;
+use podgate::order::image_map::{ImageMap, parse};
+use podgate::order::pod_templates::templates;
+use serde_json::{Value, json};
+
+/// Name of the ConfigMap in podgate's manifests and chart.
+const NAME: &str = "podgate-images";
+/// Size limit of the file, in bytes: that of Kubernetes for a ConfigMap, and that of the webhook.
+const FILE_MAX: usize = 1 << 20;
+
+/// Lists of objects with Pod templates. The Pods come last, so that an error names the workload. Pods stand for the
+/// workloads of other kinds.
+const LISTS: [&str; 6] = [
+    "/apis/apps/v1/deployments",
+    "/apis/apps/v1/statefulsets",
+    "/apis/apps/v1/daemonsets",
+    "/apis/batch/v1/cronjobs",
+    "/apis/batch/v1/jobs",
+    "/api/v1/pods",
+];
+
+/// Looks up the images of the Pods and workloads of all namespaces. Returns the ConfigMap for the selected namespace,
+/// which keeps its entries for other images, and one line for each image that was not found.
+pub(crate) async fn resolve(server: &ConnectionArgs, args: &RegistryArgs) -> OrLines<(Cluster, Value, Vec<String>)> {
+    let cluster = Cluster::from_args(server).await.map_err(|line| vec![line])?;
+    let (line, namespace) = (|error: ClusterError| vec![error.into()], &cluster.namespace);
+    let (found, errors) = look_up(&wanted_images(&cluster).await.map_err(line)?, args).await?;
+    let mut images = read(&cluster, namespace).await.map_err(line)?;
+    images.extend(found);
+    let file = to_json(&images);
+    if file.len() > FILE_MAX {
+        let what = format!("the ConfigMap {namespace}/{NAME} would have {} bytes, more than 1 MiB", file.len());
+        let fix = format!("to drop unused images, delete it: kubectl -n {namespace} delete configmap {NAME}");
+        return Err(vec![format!("{what}; {fix}")]);
+    }
+    let (metadata, data) = (json!({"name": NAME, "namespace": namespace}), json!({"images.json": file.trim_end()}));
+    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    Ok((cluster, config_map, errors))
+}
+
+/// Writes the ConfigMap. Returns a message about it.
+pub(crate) async fn apply(cluster: &Cluster, config_map: Value) -> Result<String, String> {
+    let api: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let params = PatchParams::apply("kubectl-podgate").force();
+    cluster.wait_for(api.patch(NAME, &params, &Patch::Apply(config_map))).await?;
+    let to = format!("{}/{NAME}", cluster.namespace);
+    Ok(format!("wrote the ConfigMap {to}: new Pods use it in about two minutes, running Pods when they restart\n"))
+}
+
+/// Reads the commands of the ConfigMap in `namespace`. Without the ConfigMap, there are none.
+pub(crate) async fn read(cluster: &Cluster, namespace: &str) -> Result<ImageMap, ClusterError> {
+    let api: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
+    let found = cluster.wait_for(api.get_opt(NAME)).await?;
+    let Some(file) = found.and_then(|found| found.data?.remove("images.json")) else { return Ok(ImageMap::new()) };
+    parse(file.as_bytes()).map_err(|why| ClusterError::Unreadable(format!("the ConfigMap {namespace}/{NAME}: {why}")))
+}
+
+/// Returns the images that the Pods and workloads of the cluster need.
+async fn wanted_images(cluster: &Cluster) -> Result<WantedImages, ClusterError> {
+    let mut wanted = WantedImages::new();
+    for path in LISTS {
+        let kind = path.rsplit('/').next().unwrap_or_default();
+        let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+        let parameters = if kind == "pods" { running } else { ListParams::default() };
+        let add = |item: &Value| {
+            let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default();
+            let place = format!("{kind}/{} in the namespace {}", text("name"), text("namespace"));
+            // The items of a list have no kind.
+            let places = templates(item).into_iter().map(|template| template.place);
+            let places = if kind == "pods" { vec![Place::root()] } else { places.collect() };
+            places.iter().filter_map(|at| at.of(item)).for_each(|own| add_wanted(&mut wanted, own, &place));
+        };
+        cluster.for_each(path, parameters, add).await?;
+    }
+    Ok(wanted)
+}
