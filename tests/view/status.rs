@@ -355,6 +355,28 @@ fn workload_shows_each_pod_or_why_there_is_none() {
     assert!(code == 1 && err.contains("follow one Pod"), "{err}");
 }
 
+/// The messages are those of containerd 1.6, and of runc after an API server 1.34 has dropped the volume.
+#[test]
+fn node_without_image_volumes_is_named() {
+    let gate = json!({"name": "api", "command": ["/podgate/bin/podgate", "entrypoint", "--ask", "db http://:80/", "--", "/api"]});
+    let runc = "OCI runtime create failed: exec: \"/podgate/bin/podgate\": stat /podgate/bin/podgate: no such file or directory";
+    let mkdir = "failed to generate container \"5d15\" spec: failed to generate spec: failed to mkdir \"\": mkdir : no such file or directory";
+    for status in [
+        json!({"name": "api", "state": {"waiting": {"reason": "CreateContainerError", "message": mkdir}}}),
+        json!({"name": "api", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container"}},
+            "lastState": {"terminated": {"exitCode": 128, "reason": "StartError", "message": runc}}}),
+    ] {
+        let pod = json!({"metadata": {"name": "ordered"}, "spec": {"nodeName": "n", "containers": [{"name": "db"}, gate]},
+            "status": {"containerStatuses": [running("db", true), status]}});
+        let view = status_json(&pod);
+        assert_eq!(
+            view["summary"],
+            "Pod shop/ordered is starting: api cannot start on node n, which has no image volumes."
+        );
+        assert!(notes(&view).iter().any(|note| note.ends_with("or set podgate.io/sidecar: always and inject again.")));
+    }
+}
+
 /// Without a sidecar, the states come from the kubelet's status, and the reason of a wait from the gate's log.
 #[test]
 fn states_of_a_pod_without_a_sidecar_come_from_the_kubelet() {

@@ -270,10 +270,13 @@ fn kubelet_status(status: &ContainerStatus) -> KubeletStatus {
     }
     let Some(waiting) = &state.waiting else { return common };
     let last = status.last_state.terminated.as_ref();
+    let last_message = last.and_then(|end| end.message.clone());
+    // During a back-off, the kubelet's message has no reason, but the message of the last end can have one.
+    let is_back_off = waiting.reason.as_deref() == Some("CrashLoopBackOff");
     KubeletStatus {
         state: Some("waiting"),
         reason: waiting.reason.clone(),
-        message: waiting.message.clone().or_else(|| last.and_then(|end| end.message.clone())),
+        message: last_message.clone().filter(|_| is_back_off).or_else(|| waiting.message.clone()).or(last_message),
         exit_code: last.map(|end| end.exit_code),
         ..common
     }
