@@ -43,13 +43,17 @@ pub struct LintReport {
     pub native_advice: Option<Vec<(String, Value)>>,
 }
 
-/// Returns the findings of [`check_template`] that `inject` and the webhook also report. `injected` is the injection
-/// into `template`.
-pub fn check_start(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
+/// Returns the findings of [`check_template`] for `inject`. `injected` is the injection into `template`.
+pub fn check_injected(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
     let (Some(plan), Ok(stripped)) = (&injected.plan, inject::strip(template)) else { return Vec::new() };
-    let mut findings = check_template(stripped.plain(), plan, context).findings;
+    stripped.relocate(check_template(stripped.plain(), plan, context).findings)
+}
+
+/// Returns the findings of [`check_injected`] that the webhook reports.
+pub fn check_start(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
+    let mut findings = check_injected(template, injected, context);
     findings.retain(|finding| rules::find(finding.rule).is_some_and(|rule| rule.concerns_inject));
-    stripped.relocate(findings)
+    findings
 }
 
 /// Checks a template that has no injected parts; `plan` is the plan of that template.
