@@ -37,7 +37,7 @@ fn agent_words(container: &Value, short: &str) -> Option<Vec<String>> {
 
 /// Finds the command lines of the agent in a template. Maps each container and field to the field's place and the flags
 /// of its command line.
-fn lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>)> {
+pub(super) fn lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>)> {
     let list = Place::spec("containers");
     let mut found = BTreeMap::new();
     for (at, item) in list.items(template).iter().enumerate() {

@@ -17,7 +17,7 @@ pub use handwritten::check_handwritten;
 pub use hold::check_sidecar_position;
 
 use crate::order::declare::spec::Spec;
-use crate::order::finding::Finding;
+use crate::order::finding::{Finding, Level};
 use crate::order::inject::{self, Injected};
 use crate::order::plan::Plan;
 use forecast::Forecast;
@@ -43,10 +43,12 @@ pub struct LintReport {
     pub native_advice: Option<Vec<(String, Value)>>,
 }
 
-/// Returns the findings of [`check_template`] for `inject`. `injected` is the injection into `template`.
+/// Returns the errors and warnings of [`check_template`]. `injected` is the injection into `template`.
 pub fn check_injected(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
     let (Some(plan), Ok(stripped)) = (&injected.plan, inject::strip(template)) else { return Vec::new() };
-    stripped.relocate(check_template(stripped.plain(), plan, context).findings)
+    let mut findings = check_template(stripped.plain(), plan, context).findings;
+    findings.retain(|finding| finding.level > Level::Note);
+    stripped.relocate(findings)
 }
 
 /// Returns the findings of [`check_injected`] that the webhook reports.
