@@ -101,3 +101,30 @@ pub fn parse_list(json: &str) -> Result<Vec<Container>, String> {
     check_order(&list).map_err(|broken| broken.to_string())?;
     Ok(list)
 }
+
+/// Merges the containers in `--containers` with the containers in the Pod's spec. `--containers` takes precedence,
+/// because it contains the values from before the injection.
+pub fn merge_containers(declared: &[Container], spec: &[Container]) -> Vec<Container> {
+    let merged = |spec: &Container| {
+        let Some(declaration) = declared.iter().find(|declaration| declaration.name == spec.name) else {
+            return spec.clone();
+        };
+        let has_probes = declaration.ready_check.is_some() || declaration.probes().next().is_some();
+        let probes = if has_probes { declaration } else { spec };
+        let policy = if declaration.restart_policy.is_some() { declaration } else { spec };
+        Container {
+            ports: if declaration.ports.is_empty() { spec.ports.clone() } else { declaration.ports.clone() },
+            startup_probe: probes.startup_probe.clone(),
+            readiness_probe: probes.readiness_probe.clone(),
+            ready_check: declaration.ready_check.clone(),
+            restart_policy: policy.restart_policy.clone(),
+            restart_policy_rules: policy.restart_policy_rules.clone(),
+            mode: if declaration.mode == Mode::None { spec.mode } else { declaration.mode },
+            pre_stop: declaration.pre_stop || spec.pre_stop,
+            reports_start: declaration.reports_start || spec.reports_start,
+            until: if declaration.until.is_empty() { spec.until.clone() } else { declaration.until.clone() },
+            ..declaration.clone()
+        }
+    };
+    spec.iter().map(merged).collect()
+}

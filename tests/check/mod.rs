@@ -5,7 +5,7 @@ mod errors;
 mod forecasts;
 mod keys;
 mod returned;
-mod server;
+pub(crate) mod server;
 mod suggest;
 mod verify;
 
@@ -413,4 +413,48 @@ fn handwritten_examples_pass_strict_checks() {
     let manifests = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests");
     let (code, out, _) = check(&directory, &["--strict", "-R", manifests]);
     assert_eq!(code, 0, "{out}");
+    assert!(out.contains("4 templates checked: 0 errors, 0 warnings, 0 notes\n"), "{out}");
+    for line in [
+        "  starts   db   at once; holds the next container back until db=Ready, at most 2m (hook; written by hand)\n",
+        "  then     web  when db=Ready, api=Ready (no gate; written by hand)\n",
+        "  then     web  when db=Ready, api=Ready, waits at most 5m (gate; written by hand)\n",
+        "  then     web  when db=Ready, api=Ready, waits at most 5m (held; written by hand)\n",
+        "  version  needs Kubernetes 1.35 or newer to hold api, web\n",
+        "  stops    web, then api, then db; within 30s\n           db gets SIGTERM after at most 25s, and then has 5s\n",
+        "  starts   proxy  at once (gate; written by hand); stops after the exit of app\n",
+    ] {
+        assert!(out.contains(line), "{line}{out}");
+    }
+    let held = fs::read_to_string(format!("{manifests}/pod-hold.yaml")).unwrap();
+    fs::write(directory.path().join("pod.yaml"), held.replace("\"timeoutSeconds\": 300, ", "")).unwrap();
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
+    assert!(code == 0 && out.contains("  waits    without a limit until the last container starts"), "{out}");
+    fs::write(directory.path().join("pod.yaml"), held.replace("\"port\": 8081", "\"port\": 8082")).unwrap();
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
+    let error = "error[list-differs]: web.readinessProbe.httpGet.port is 8082 in the sidecar's list, but 8081 in the manifest\n";
+    assert!(code == 1 && out.contains(error) && out.contains("no forecast: fix the errors first"), "{out}");
+}
+
+/// `check` and `try` reject an injected manifest whose own parts have changed since the injection.
+#[test]
+fn outdated_injection_is_an_error() {
+    let (directory, path) = file(CHAIN);
+    let run = |arguments: &[&str]| {
+        let output = program(directory.path()).current_dir(directory.path()).args(arguments).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(run(&["inject", "-i", "-q", "pod.yaml"]), (0, String::new()));
+    assert_eq!(check(&directory, &["pod.yaml", "--strict"]).0, 0);
+    let injected = fs::read_to_string(&path).unwrap();
+    fs::write(
+        &path,
+        injected.replace("readinessProbe: {tcpSocket: {port: 5432}}", "readinessProbe: {tcpSocket: {port: 5433}}"),
+    )
+    .unwrap();
+    let error = "db.readinessProbe.tcpSocket.port is 5432 in the sidecar's list, but 5433 in the manifest";
+    let (code, out, _) = check(&directory, &["pod.yaml"]);
+    assert!(code == 1 && out.contains(&format!("error[injection-outdated]: {error}")), "{out}");
+    assert!(out.contains("= help: run inject on the manifest again") && out.contains("starts   db"), "{out}");
+    let (code, err) = run(&["try", "pod.yaml"]);
+    assert!(code == 1 && err.contains(error), "{err}");
 }

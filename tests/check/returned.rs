@@ -3,7 +3,8 @@
 
 use super::server::{injected, with_defaults};
 use super::{check, file};
-use podgate::order::inject::{Options, inject, is_injected};
+use podgate::order::finding::Level;
+use podgate::order::inject::{Options, inject, is_injected, outdated};
 use podgate::order::plan::KnownFacts;
 use podgate::order::pod_templates::templates;
 use serde_json::{Value, json};
@@ -145,6 +146,8 @@ fn no_manifest_of_the_corpus_counts_as_changed() {
                     let again = inject(&returned, &options, &KnownFacts::default()).unwrap();
                     let changed = again.findings.iter().find(|finding| finding.rule == "injected-changed");
                     assert_eq!(changed, None, "{}", path.display());
+                    let stale = outdated(&returned, &again.value).filter(|finding| finding.level == Level::Error);
+                    assert_eq!(stale, None, "{}", path.display());
                 }
                 compared += 1;
             }

@@ -376,7 +376,8 @@ fn handwritten_gate_may_wait_for_a_native_sidecar() {
         let mut pod = pod(json!({}));
         pod["spec"]["containers"][1]["command"] =
             json!(["/podgate/bin/podgate", "entrypoint", "--until", name, "--", "app"]);
-        let found = podgate::order::lint::check_handwritten(&pod).expect("podgate's commands");
+        pod["spec"]["containers"][1]["volumeMounts"] = json!([{"name": "podgate", "mountPath": "/podgate"}]);
+        let (found, _) = podgate::order::lint::check_handwritten(&pod).expect("podgate's commands");
         found.iter().map(|finding| finding.rule).collect::<Vec<_>>()
     };
     assert_eq!(rules("mesh"), [""; 0]);

@@ -7,6 +7,7 @@ mod expected;
 mod foreign;
 mod init_containers;
 mod laws;
+mod outdated;
 mod pods;
 mod probes;
 mod refusals;

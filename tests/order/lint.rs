@@ -321,8 +321,11 @@ fn native_sidecars_are_advised_for_simple_chains() {
 #[test]
 fn handwritten_commands_are_checked() {
     let pod = |db: Value, api: Value| json!({"spec": {"terminationGracePeriodSeconds": 25, "containers": [db, api]}});
-    let gate = |name: &str, until: &str| json!({"name": name, "command": ["/podgate/bin/podgate", "entrypoint", "--until", until, "--"], "args": ["x"]});
-    let names = |pod: &Value| check_handwritten(pod).iter().flatten().map(|finding| finding.rule).collect::<Vec<_>>();
+    let gate = |name: &str, until: &str| {
+        json!({"name": name, "command": ["/podgate/bin/podgate", "entrypoint", "--until", until, "--"], "args": ["x"],
+               "volumeMounts": [{"name": "podgate", "mountPath": "/podgate"}]})
+    };
+    let names = |pod: &Value| check_handwritten(pod).unwrap().0.iter().map(|finding| finding.rule).collect::<Vec<_>>();
     assert!(names(&pod(json!({"name": "db"}), gate("api", "db"))).is_empty());
     assert_eq!(names(&pod(json!({"name": "db"}), gate("api", "bd"))), ["unknown-container"]);
     assert_eq!(names(&pod(gate("db", "api"), gate("api", "db"))), ["order-broken"]);
@@ -330,7 +333,7 @@ fn handwritten_commands_are_checked() {
     killed["livenessProbe"] = json!({"tcpSocket": {"port": 1}});
     assert_eq!(names(&pod(json!({"name": "db"}), killed)), ["liveness-kills"]);
     let hook = json!({"name": "api", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "post-start", "--container", "db"]}}}});
-    assert_eq!(names(&pod(gate("db", "api"), hook)), ["unknown-container", "order-broken"]);
+    assert_eq!(names(&pod(gate("db", "api"), hook)), ["unknown-container", "hook-without-effect", "order-broken"]);
     assert_eq!(check_handwritten(&pod(json!({"name": "db"}), json!({"name": "api"}))), None);
 }
 

@@ -8,6 +8,7 @@ mod declare;
 mod dollars;
 mod edit;
 mod grammar;
+mod handwritten;
 mod image_map;
 mod limits;
 mod lint;

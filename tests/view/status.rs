@@ -5,6 +5,8 @@ use super::pods::{
     with_published,
 };
 use crate::api_server::{Answer, FakeApiServer, Request};
+use podgate::order::inject::{Options, inject};
+use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
@@ -408,5 +410,35 @@ fn states_of_a_pod_without_a_sidecar_come_from_the_kubelet() {
         "- api waits for db=Ready (now Started).\n",
     ] {
         assert!(out.contains(expected), "{expected}: {out}");
+    }
+}
+
+/// The Pod's manifest was changed after the injection, and applied without the webhook.
+#[test]
+fn outdated_injection_is_noted() {
+    let container = |name: &str, port: u16| json!({"name": name, "image": name, "command": [name], "readinessProbe": {"tcpSocket": {"port": port}}});
+    let plain = json!({"metadata": {"name": "ordered", "uid": "u1", "annotations": {"podgate.io/order": "db, api, web"}},
+        "spec": {"nodeName": "node-1", "containers": [container("db", 1), container("api", 2), container("web", 3)]}});
+    let injected = inject(&plain, &Options::new("podgate"), &KnownFacts::default()).unwrap().value;
+    let cases: [(Change, &str); 4] = [
+        (|_| (), ""),
+        (|pod| pod["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "1"}}), ""),
+        (
+            |pod| pod["spec"]["containers"][0]["readinessProbe"]["tcpSocket"]["port"] = json!(5),
+            "db.readinessProbe.tcpSocket.port is 1 in the sidecar's list, but 5 in the manifest",
+        ),
+        (
+            |pod| pod["metadata"]["annotations"]["podgate.io/order"] = json!("db, web, api"),
+            "api.until is [db] in the sidecar's list, but [db,web] in the manifest",
+        ),
+    ];
+    for (change, expected) in cases {
+        let mut pod = injected.clone();
+        change(&mut pod);
+        let view = status_json(&pod);
+        let found: Vec<&str> = notes(&view).into_iter().filter(|note| note.contains("outdated")).collect();
+        let note =
+            format!("The injected parts are outdated: {expected}. Inject the Pod's manifest again, and apply it.");
+        assert_eq!(found, if expected.is_empty() { vec![] } else { vec![note.as_str()] });
     }
 }

@@ -86,6 +86,17 @@ fn check_lists_changes_and_diff_shows_them() {
     let check = run(&["inject", "--check", at], "");
     assert_eq!((check.code, check.out.as_str()), (0, ""), "{}", check.err);
     assert_eq!(run(&["uninject", "--check", at], "").code, 3);
+
+    // If the user's own parts have changed, --check names the reason. An injection fixes it without a message.
+    let changed = fs::read_to_string(&pod).unwrap().replace("tcpSocket: {port: 5432}", "tcpSocket: {port: 5433}");
+    fs::write(&pod, changed).unwrap();
+    let check = run(&["inject", "--check", "-q", at], "");
+    let reason = "db.readinessProbe.tcpSocket.port is 5432 in the sidecar's list, but 5433 in the manifest";
+    assert!(check.code == 3 && check.err.contains(&format!("error: {reason}")), "{} {}", check.code, check.err);
+    assert!(!run(&["uninject", "--check", at], "").err.contains("error: "));
+    let again = run(&["inject", "-i", "-q", at], "");
+    assert_eq!((again.code, again.err.as_str()), (0, ""));
+    assert_eq!(run(&["inject", "--check", at], "").code, 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{POD, run};
 
 /// Changes of [`POD`], each with the rule that `inject` must report.
-const FAULTY: [(&str, &str, &str); 7] = [
+const FAULTY: [(&str, &str, &str); 8] = [
     ("    readinessProbe:\n      tcpSocket: {port: 5432}\n", "", "warning: no-readiness-probe"),
     ("{port: 5432}", "{port: pg}", "error: unknown-port"),
     ("spec:\n", "spec:\n  activeDeadlineSeconds: 60\n", "warning: deadline-too-short"),
@@ -11,6 +11,11 @@ const FAULTY: [(&str, &str, &str); 7] = [
     ("[\"/api\"]", "[\"/api\"]\n    lifecycle: {preStop: {sleep: {seconds: 31}}}", "warning: pre-stop-too-long"),
     ("db, api\n", "db, api\n    podgate.io/stop-order: db, api\n", "warning: stops-too-early"),
     ("{port: 5432}", "{port: 5432, host: db}", "warning: host-is-container"),
+    (
+        "db, api\nspec:\n",
+        "db, api\n    podgate.io/mode: hold\nspec:\n  restartPolicy: Never\n",
+        "error: hold-without-deadline",
+    ),
 ];
 
 #[test]

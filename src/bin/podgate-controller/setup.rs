@@ -3,7 +3,6 @@
 use crate::api::PodIdentity;
 use crate::args::{PublishTarget, RunArgs};
 use crate::clock::now;
-use podgate::core::container::{Container, Mode};
 use podgate::core::names;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -74,31 +73,4 @@ pub(crate) fn pod_identity(args: &RunArgs) -> Result<Option<PodIdentity>, String
 pub(crate) fn default_agent_path() -> std::io::Result<PathBuf> {
     let own = std::fs::read_link("/proc/self/exe")?;
     Ok(own.parent().unwrap_or(Path::new("/")).join(names::AGENT_FILE))
-}
-
-/// Merges the containers in `--containers` with the containers in the Pod's spec. `--containers` takes precedence,
-/// because it contains the values from before the injection.
-pub(crate) fn merge_containers(declared: &[Container], spec: &[Container]) -> Vec<Container> {
-    let merged = |spec: &Container| {
-        let Some(declaration) = declared.iter().find(|declaration| declaration.name == spec.name) else {
-            return spec.clone();
-        };
-        let has_probes = declaration.ready_check.is_some() || declaration.probes().next().is_some();
-        let probes = if has_probes { declaration } else { spec };
-        let policy = if declaration.restart_policy.is_some() { declaration } else { spec };
-        Container {
-            ports: if declaration.ports.is_empty() { spec.ports.clone() } else { declaration.ports.clone() },
-            startup_probe: probes.startup_probe.clone(),
-            readiness_probe: probes.readiness_probe.clone(),
-            ready_check: declaration.ready_check.clone(),
-            restart_policy: policy.restart_policy.clone(),
-            restart_policy_rules: policy.restart_policy_rules.clone(),
-            mode: if declaration.mode == Mode::None { spec.mode } else { declaration.mode },
-            pre_stop: declaration.pre_stop || spec.pre_stop,
-            reports_start: declaration.reports_start || spec.reports_start,
-            until: if declaration.until.is_empty() { spec.until.clone() } else { declaration.until.clone() },
-            ..declaration.clone()
-        }
-    };
-    spec.iter().map(merged).collect()
 }

@@ -18,7 +18,7 @@ const WRITTEN: &str = "--container --ask --until --check --check-timeout --wait 
     startupProbe--check-delay startupProbe--check-period startupProbe--failure-threshold preStop--grace preStop--log-to";
 
 /// Returns true if `inject` never writes `flag` into the field `short`. `flag` may include a value.
-fn is_added(short: &str, flag: &str) -> bool {
+pub(super) fn is_added(short: &str, flag: &str) -> bool {
     let flag = flag.split(' ').next();
     WRITTEN.split(' ').all(|own| Some(own) != flag && own.strip_prefix(short) != flag)
 }
@@ -37,7 +37,7 @@ fn agent_words(container: &Value, short: &str) -> Option<Vec<String>> {
 
 /// Finds the command lines of the agent in a template. Maps each container and field to the field's place and the flags
 /// of its command line.
-fn lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>)> {
+pub(super) fn lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>)> {
     let list = Place::spec("containers");
     let mut found = BTreeMap::new();
     for (at, item) in list.items(template).iter().enumerate() {
@@ -79,31 +79,41 @@ pub(super) fn digest(template: &Value) -> String {
     format!("{:08x}", fnv1a(json!([lines, sidecar]).to_string().as_bytes()))
 }
 
-/// Returns warnings about parts of the injected template `found` that a person has changed. Omits changes that `new`,
-/// the next injection, keeps. `recorded` is the digest of the previous injection.
-pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<Finding> {
-    let is_changed = !recorded.is_empty() && recorded != digest(found);
-    let warning = |at: Place, what: String| {
-        Finding::warning("injected-changed", at, what).fix("declare the change in podgate's annotations")
-    };
-    let (mut findings, mut new_lines) = (Vec::new(), lines(new));
+/// Describes each command line of the agent in which `found` and `new`, the next injection, differ by flags for which
+/// `counts` returns true. `counts` takes the field and the flag.
+pub(super) fn changed_lines(found: &Value, new: &Value, counts: impl Fn(&str, &str) -> bool) -> Vec<(Place, String)> {
+    let (mut changed, mut new_lines) = (Vec::new(), lines(new));
     for ((name, short), (at, before)) in lines(found) {
         let (_, after) = new_lines.remove(&(name, short)).unwrap_or_default();
         let missing = |from: &[String], other: &[String]| {
-            let missing = from.iter().filter(|flag| !other.contains(flag));
-            let missing = missing.filter(|flag| is_changed || is_added(short, flag));
+            let missing = from.iter().filter(|flag| !other.contains(flag) && counts(short, flag));
             let text = missing.map(String::as_str).collect::<Vec<_>>().join(" ");
             if text.is_empty() { "nothing".to_owned() } else { text }
         };
         let (lost, written) = (missing(&before, &after), missing(&after, &before));
         if lost != written {
             let part = if short == "command" { "gate" } else { short };
-            let what = format!(
-                "inject writes {written} in place of {lost} in podgate's {part} of {name}; the template was changed by hand"
-            );
-            findings.push(warning(at, what));
+            changed.push((at, format!("inject writes {written} in place of {lost} in podgate's {part} of {name}")));
         }
     }
+    changed
+}
+
+/// Returns true if a person has changed the injected parts of `template` since the injection with this digest.
+pub(super) fn is_changed(template: &Value, recorded: &str) -> bool {
+    !recorded.is_empty() && recorded != digest(template)
+}
+
+/// Returns warnings about parts of the injected template `found` that a person has changed. Omits changes that `new`,
+/// the next injection, keeps. `recorded` is the digest of the previous injection.
+pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<Finding> {
+    let is_changed = is_changed(found, recorded);
+    let warning = |at: Place, what: String| {
+        Finding::warning("injected-changed", at, what).fix("declare the change in podgate's annotations")
+    };
+    let changed = changed_lines(found, new, |short, flag| is_changed || is_added(short, flag));
+    let changed = changed.into_iter().map(|(at, what)| warning(at, what + "; the template was changed by hand"));
+    let mut findings: Vec<Finding> = changed.collect();
     let (before, after) = (parts::find_sidecar(found), parts::find_sidecar(new));
     let (Some((at, before)), Some((_, after))) = (before, after) else { return findings };
     // The digest does not include the restartPolicy, which a webhook with an old client library drops.

@@ -1,6 +1,6 @@
 //! The value of `PODGATE_CONTAINERS`, the sidecar's list of the Pod's containers.
 
-use crate::core::container::{Container, Port, PortRef, Probe};
+use crate::core::container::{Container, Mode, Port, PortRef, Probe};
 use crate::core::container_list::parse_list;
 use crate::order::dollars;
 use crate::order::edit::Place;
@@ -8,7 +8,11 @@ use crate::order::finding::Finding;
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::parts::{self, CONTAINERS_VARIABLE, without_nulls};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Maximum number of characters of a value in a message.
+const SHOWN_MAX: usize = 100;
 
 /// Reads the fields that the sidecar needs from a container's spec: name, named ports, probes, restart policy, rules.
 pub(super) fn read_container(
@@ -107,15 +111,53 @@ pub(super) fn render(list: &[Container]) -> String {
     format!("[{}]", lines.join(",\n "))
 }
 
-/// Returns the sidecar's list of containers; `None` if the template has no sidecar with a valid list.
-pub(crate) fn sidecar_list(template: &Value) -> Option<Vec<Container>> {
-    from_sidecar(parts::find_sidecar(template)?.1)
+/// Returns the text of the list in the sidecar's environment; `None` if it is missing or too long.
+pub(in crate::order) fn list_text(sidecar: &Value) -> Option<String> {
+    let variables = sidecar.get("env")?.as_array()?;
+    let variable = variables.iter().find(|variable| parts::item_name(variable) == Some(CONTAINERS_VARIABLE))?;
+    let text = variable.get("value")?.as_str().filter(|text| text.len() <= VARIABLE_MAX)?;
+    Some(dollars::unescape(text))
 }
 
 /// Reads the list from the sidecar's environment; `None` if the list is missing or invalid.
 pub(super) fn from_sidecar(sidecar: &Value) -> Option<Vec<Container>> {
-    let variables = sidecar.get("env")?.as_array()?;
-    let variable = variables.iter().find(|variable| parts::item_name(variable) == Some(CONTAINERS_VARIABLE))?;
-    let text = variable.get("value")?.as_str().filter(|text| text.len() <= VARIABLE_MAX)?;
-    parse_list(&dollars::unescape(text)).ok()
+    parse_list(&list_text(sidecar)?).ok()
+}
+
+/// Describes the first value that differs between two lists: that of the sidecar, and that for the manifest.
+pub(in crate::order) fn difference(listed: &[Container], wanted: &[Container]) -> Option<String> {
+    let by_name = |list: &[Container]| -> Value {
+        let entry = |(position, entry): (usize, &Container)| {
+            let (name, mut entry) = (entry.name.clone(), json!(entry));
+            // Only hooks depend on the order of the list.
+            if listed.iter().any(|one| one.mode == Mode::PostStart) {
+                entry["position"] = position.into();
+            }
+            let until = entry.get_mut("until").and_then(Value::as_array_mut);
+            until.into_iter().for_each(|until| until.sort_by_key(Value::to_string));
+            (name, entry)
+        };
+        list.iter().enumerate().map(entry).collect()
+    };
+    let (field, [old, new]) = first_difference("", &by_name(listed), &by_name(wanted))?;
+    Some(format!("{field} is {old} in the sidecar's list, but {new} in the manifest"))
+}
+
+/// Returns the entry without the fields that do not decide when other containers start.
+pub(in crate::order) fn proofs(entry: &Container) -> Container {
+    let Container { name, mode, until, startup_probe, readiness_probe, .. } = entry.clone();
+    Container { name, mode, until, startup_probe, readiness_probe, ..Container::default() }
+}
+
+/// Returns the path of the first value that differs, and both values.
+fn first_difference(at: &str, old: &Value, new: &Value) -> Option<(String, [String; 2])> {
+    if let (Value::Object(before), Value::Object(after)) = (old, new) {
+        let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        return keys.into_iter().find_map(|key| first_difference(&format!("{at}.{key}"), &old[key], &new[key]));
+    }
+    let text = |value: &Value| match value {
+        Value::Null => "not set".to_owned(),
+        other => other.to_string().replace('"', "").chars().take(SHOWN_MAX).collect(),
+    };
+    (old != new).then(|| (at.trim_start_matches('.').to_owned(), [text(old), text(new)]))
 }

@@ -122,7 +122,7 @@ impl<'a> Existing<'a> {
 
 /// Returns true if the container `name` has the variable that makes the kubelet hold it. Accepts additional fields of
 /// the variable, because the API server adds defaults.
-fn is_held(container: &Value, name: &str) -> bool {
+pub(in crate::order) fn is_held(container: &Value, name: &str) -> bool {
     let wanted = parts::hold_variable(name);
     Place::root().to("env").items(container).iter().any(|one| merge::covers(one, &wanted))
 }

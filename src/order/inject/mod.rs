@@ -3,22 +3,23 @@
 
 mod by_hand;
 mod command_lines;
-mod container_list;
-mod existing;
+pub(in crate::order) mod container_list;
+pub(in crate::order) mod existing;
 mod istio;
 mod limits;
 mod merge;
 mod outcome;
-mod parts;
+mod outdated;
+pub(in crate::order) mod parts;
 mod preconditions;
 mod record;
 mod undo;
 mod user_hooks;
 mod write;
 
-pub(crate) use container_list::sidecar_list;
 pub(crate) use istio::REWRITTEN_PATH;
 pub use outcome::{Injected, Options};
+pub use outdated::outdated;
 pub use parts::without_nulls;
 
 use crate::order::declare::{self, check_key, describes_one_pod, keys};

@@ -47,7 +47,7 @@ pub(super) fn field_place(container: &Place, short: &str) -> Place {
 }
 
 /// Fields of a container that can hold a command line of the agent, each with the agent's subcommand.
-pub(super) const AGENT_FIELDS: [(&str, &str); 5] = [
+pub(in crate::order) const AGENT_FIELDS: [(&str, &str); 5] = [
     ("command", "entrypoint"),
     ("startupProbe", "opened"),
     ("readinessProbe", "probe"),
@@ -56,7 +56,7 @@ pub(super) const AGENT_FIELDS: [(&str, &str); 5] = [
 ];
 
 /// Returns the command line in the field `short` (see [`AGENT_FIELDS`]); `None` if the program is not podgate's agent.
-pub(super) fn agent_line(container: &Value, short: &str) -> Option<OwnLine> {
+pub(in crate::order) fn agent_line(container: &Value, short: &str) -> Option<OwnLine> {
     let found = field_place(&Place::root(), short).of(container);
     if short == "command" {
         return gate_line(found);
@@ -98,7 +98,7 @@ pub(super) fn item_name(item: &Value) -> Option<&str> {
     item.get("name")?.as_str()
 }
 
-pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
+pub(in crate::order) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
     find_container(template, SIDECAR)
 }
 
@@ -170,13 +170,13 @@ pub(super) fn hold_variable(container: &str) -> Value {
 
 /// Returns the mount that prevents a start by a kubelet older than 1.35. Such a kubelet leaves the variable of
 /// [`hold_variable`] empty. It does not start a container with an empty variable in `subPathExpr`.
-pub(super) fn hold_mount() -> Value {
+pub(in crate::order) fn hold_mount() -> Value {
     let path = format!("{HOLD_GATE}/$({})", names::HOLD_VARIABLE);
     json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPathExpr": path, "readOnly": true})
 }
 
 /// Returns the mounts of a container with an agent. Only a hook reads the annotations.
-pub(super) fn mounts(container: &str, has_hook: bool) -> impl Iterator<Item = Value> {
+pub(in crate::order) fn mounts(container: &str, has_hook: bool) -> impl Iterator<Item = Value> {
     let board = json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true});
     let own = json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR, "subPath": container});
     [board, own].into_iter().chain(has_hook.then(info_mount))
@@ -184,6 +184,20 @@ pub(super) fn mounts(container: &str, has_hook: bool) -> impl Iterator<Item = Va
 
 fn info_mount() -> Value {
     json!({"name": INFO_VOLUME, "mountPath": names::PODINFO_DIR, "readOnly": true})
+}
+
+/// Returns the mounts that each sidecar needs.
+pub(in crate::order) fn sidecar_mounts(has_hold: bool) -> Vec<Value> {
+    let mut mounts = vec![
+        json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR}),
+        json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR}),
+    ];
+    if has_hold {
+        let canary = format!("{HOLD_KEYS}/{}", names::HOLD_CANARY);
+        mounts.push(json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPath": HOLD_KEYS}));
+        mounts.push(json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_CANARY_DIR, "subPath": canary}));
+    }
+    mounts
 }
 
 /// Returns the sidecar's spec; `containers` is the escaped value of `PODGATE_CONTAINERS`.
@@ -205,15 +219,9 @@ pub(super) fn sidecar(
     let fields = identity.into_iter().filter(|_| has_api).chain([("POD_IPS", "status.podIPs")]);
     variables.extend(fields.map(|(name, path)| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})));
     let ports = settings.metrics_port().map(|port| json!([{"name": "podgate-metrics", "containerPort": port}]));
-    let mut mounts = vec![
-        json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR}),
-        json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR}),
-    ];
-    mounts.extend(needs_info.then(info_mount));
-    if has_hold(plan) {
-        let canary = format!("{HOLD_KEYS}/{}", names::HOLD_CANARY);
-        mounts.push(json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPath": HOLD_KEYS}));
-        mounts.push(json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_CANARY_DIR, "subPath": canary}));
+    let mut mounts = sidecar_mounts(has_hold(plan));
+    if needs_info {
+        mounts.insert(2, info_mount());
     }
     if has_api {
         mounts.push(json!({"name": API_VOLUME, "mountPath": TOKEN_DIR, "readOnly": true}));

@@ -17,7 +17,7 @@ pub use handwritten::check_handwritten;
 pub use hold::check_sidecar_position;
 
 use crate::order::declare::spec::Spec;
-use crate::order::finding::Finding;
+use crate::order::finding::{Finding, Level};
 use crate::order::inject::{self, Injected};
 use crate::order::plan::Plan;
 use forecast::Forecast;
@@ -43,13 +43,19 @@ pub struct LintReport {
     pub native_advice: Option<Vec<(String, Value)>>,
 }
 
-/// Returns the findings of [`check_template`] that `inject` and the webhook also report. `injected` is the injection
-/// into `template`.
-pub fn check_start(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
+/// Returns the errors and warnings of [`check_template`]. `injected` is the injection into `template`.
+pub fn check_injected(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
     let (Some(plan), Ok(stripped)) = (&injected.plan, inject::strip(template)) else { return Vec::new() };
     let mut findings = check_template(stripped.plain(), plan, context).findings;
-    findings.retain(|finding| rules::find(finding.rule).is_some_and(|rule| rule.concerns_inject));
+    findings.retain(|finding| finding.level > Level::Note);
     stripped.relocate(findings)
+}
+
+/// Returns the findings of [`check_injected`] that the webhook reports.
+pub fn check_start(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
+    let mut findings = check_injected(template, injected, context);
+    findings.retain(|finding| rules::find(finding.rule).is_some_and(|rule| rule.concerns_inject));
+    findings
 }
 
 /// Checks a template that has no injected parts; `plan` is the plan of that template.

@@ -12,7 +12,7 @@ pub struct Rule {
     pub levels: &'static [Level],
     /// Summary of the problem: one sentence without a final period.
     pub summary: &'static str,
-    /// True if `inject` reports the rule too: injected parts are valid, but the Pod may not start or end as declared.
+    /// True if the webhook reports the rule too: the Pod may not start or end as declared.
     pub concerns_inject: bool,
 }
 
@@ -44,6 +44,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule("hold-without-deadline", &[Error], "A held container may keep a Job from ever ending"),
     rule("hook-holds-deletion", &[Warning], "A waiting hook delays the deletion of the Pod"),
+    rule("hook-without-effect", &[Warning], "A waiting postStart hook in the last container holds back no container"),
     inject_rule("host-is-container", &[Warning], "A probe or check uses a container's name as the host"),
     rule("host-network", &[Warning], "With hostNetwork a probe may reach another Pod"),
     rule("image-by-tag", &[Warning], "A gate starts a command that the webhook's file has for a tag"),
@@ -52,13 +53,16 @@ pub const RULES: &[Rule] = &[
     rule("init-container", &[Error], "An annotation declares what is not possible for an init container"),
     rule("injected-changed", &[Error, Warning], "An injected part was changed by hand"),
     rule("injected-unreadable", &[Error], "The record of the injection cannot be read"),
+    rule("injection-outdated", &[Error, Note], "The injected parts no longer match the manifest"),
     inject_rule("job-never-completes", &[Warning], "A container keeps running, so the Job never completes"),
     rule("kept-by-kubernetes", &[Note], "Kubernetes keeps a part of the order without podgate"),
     rule("known-by-kubelet", &[Warning, Note], "Only the kubelet's status proves a condition"),
+    rule("list-differs", &[Error], "The list of a handwritten sidecar differs from the Pod's containers"),
     inject_rule("liveness-kills", &[Warning], "A livenessProbe can kill a container again and again"),
     rule("migrated", &[Note], "The order of another tool was converted to annotations"),
     rule("misplaced", &[Error], "An annotation or label is not on a Pod or Pod template"),
     rule("mode-conflict", &[Error], "An annotation requires what a container's mode cannot do"),
+    rule("mount-missing", &[Error, Warning], "A container lacks a mount that podgate needs"),
     inject_rule("mount-not-visible", &[Error, Warning], "A check waits for a mount that the container may not see"),
     rule("name-taken", &[Error], "A container or volume has one of podgate's names"),
     inject_rule("native-startup", &[Warning], "A native sidecar's startupProbe can keep the containers from starting"),
@@ -121,7 +125,7 @@ const fn rule(name: &'static str, levels: &'static [Level], summary: &'static st
     Rule { name, levels, summary, concerns_inject: false }
 }
 
-/// Returns a rule of [`check_template`](super::check_template) that `inject` reports too.
+/// Returns a rule of [`check_template`](super::check_template) that the webhook reports too.
 const fn inject_rule(name: &'static str, levels: &'static [Level], summary: &'static str) -> Rule {
     Rule { concerns_inject: true, ..rule(name, levels, summary) }
 }

@@ -154,7 +154,8 @@ impl Planner<'_> {
         let mode = if !involved.contains(name) {
             PlannedMode::None
         } else if hooked.contains_key(name) {
-            if self.needs_hook(own, hooked) { PlannedMode::Hook } else { PlannedMode::None }
+            let ready = WaitCondition { container: name.to_owned(), want: WantedState::Ready };
+            if self.needs_hook(own, hooked) { PlannedMode::Hook(vec![ready]) } else { PlannedMode::None }
         } else if !modes.is_held(name) && gated.contains(name) {
             PlannedMode::Gate(self.gate(own))
         } else if after.is_empty() {
@@ -266,7 +267,7 @@ impl Planner<'_> {
         let runs_itself = match mode {
             PlannedMode::None | PlannedMode::Hold => false,
             PlannedMode::Gate(gate) => gate.needs_parent,
-            PlannedMode::Hook => true,
+            PlannedMode::Hook(_) => true,
         };
         let is_wrapped = !runs_itself && wanted.any(|(_, need)| need.until.want == WantedState::Ready);
         self.exec_probe(own).filter(|_| is_wrapped)

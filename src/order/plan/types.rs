@@ -2,7 +2,7 @@
 
 use crate::core::argv::Check;
 use crate::core::container::{Container, Mode, Probe};
-use crate::core::until::{WaitCondition, WantedState};
+use crate::core::until::WaitCondition;
 use crate::order::declare::ready::Ready;
 use crate::order::declare::{Publish, SidecarUse};
 use crate::order::dollars;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Plan for starting and stopping a Pod.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     /// All regular containers, in the order in which the kubelet must start them.
     pub containers: Vec<ContainerPlan>,
@@ -42,7 +42,7 @@ pub struct Plan {
 }
 
 /// One container of a [`Plan`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent settings and facts")]
 pub struct ContainerPlan {
     /// Name of the container.
@@ -83,12 +83,13 @@ pub struct ContainerPlan {
 }
 
 /// Gate or postStart hook of a container.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub enum PlannedMode {
     /// No gate and no postStart hook. The container may still have a preStop hook.
+    #[default]
     None,
-    /// A postStart hook that waits until its own container is Ready. The hook blocks the kubelet.
-    Hook,
+    /// A postStart hook that waits for these conditions. The hook blocks the kubelet.
+    Hook(Vec<WaitCondition>),
     /// A gate in front of the command, which waits for the conditions in `after`, if there are any.
     Gate(GatePlan),
     /// A gate at the kubelet, which creates the container when the conditions in `after` are met.
@@ -96,7 +97,7 @@ pub enum PlannedMode {
 }
 
 /// A gate in front of a container's command.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct GatePlan {
     /// Checks that the gate runs before the command.
     pub checks: Vec<Check>,
@@ -176,7 +177,7 @@ impl ContainerPlan {
     pub fn mode(&self) -> Mode {
         match self.mode {
             PlannedMode::None => Mode::None,
-            PlannedMode::Hook => Mode::PostStart,
+            PlannedMode::Hook(_) => Mode::PostStart,
             PlannedMode::Gate(_) => Mode::Entrypoint,
             PlannedMode::Hold => Mode::Hold,
         }
@@ -206,9 +207,9 @@ impl ContainerPlan {
 
     /// Returns the conditions of the gate or of the postStart hook.
     pub fn until(&self) -> Vec<WaitCondition> {
-        match self.mode {
+        match &self.mode {
             PlannedMode::None => Vec::new(),
-            PlannedMode::Hook => vec![WaitCondition { container: self.name.clone(), want: WantedState::Ready }],
+            PlannedMode::Hook(until) => until.clone(),
             PlannedMode::Gate(_) | PlannedMode::Hold => self.after.clone(),
         }
     }
@@ -221,7 +222,7 @@ impl ContainerPlan {
 
     /// Returns true if podgate's postStart hook waits, which blocks the kubelet.
     pub fn is_blocking(&self) -> bool {
-        self.mode == PlannedMode::Hook
+        matches!(self.mode, PlannedMode::Hook(_))
     }
 
     /// Returns true if the container has a postStart hook of podgate.

@@ -5,9 +5,10 @@ use crate::yaml::{Document, LocatedFinding, Pieces, Position, Source, locate, lo
 use podgate::order::edit::{Edit, Place};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options};
+use podgate::order::lint::forecast::Forecast;
 use podgate::order::lint::{self, Context, LintReport, Version};
 use podgate::order::plan::{KnownFacts, Plan, plan};
-use podgate::order::{declare, pod_templates};
+use podgate::order::{declare, pod_templates, release};
 use serde_json::Value;
 
 #[derive(Debug, Default)]
@@ -82,20 +83,28 @@ fn analyze_template<'a>(
     }
     let here = |finding| locate(finding, &at.place, document, &source.name);
     let is_injected = inject::is_injected(template);
-    if !is_declared && !is_injected {
-        let handwritten = lint::check_handwritten(template);
-        analysis.has_order |= handwritten.is_some();
-        analysis.findings.extend(handwritten.into_iter().flatten().map(here));
-        // For the label `enabled`, do not return here: check podgate's other annotations too, as `inject` does.
-        if label != Some("enabled") {
-            analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
+    let is_requested = is_declared || is_injected || label == Some("enabled");
+    let by_hand = if is_declared || is_injected { None } else { lint::check_handwritten(template) };
+    analysis.has_order |= by_hand.is_some();
+    if !is_requested {
+        analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
+        if by_hand.is_none() {
             return;
         }
     }
     let mut findings = Vec::from_iter(lint::check_sidecar_position(template).filter(|_| is_injected));
     let context = Context { kubernetes, workload: at.workload(&document.value) };
     let mut edited = (Value::Null, Vec::new());
-    let outlook = plan_and_outlook(template, images, context, &mut findings, &mut edited);
+    // With the label `enabled`, check podgate's other annotations too, as `inject` does.
+    let mut outlook =
+        is_requested.then(|| plan_and_outlook(template, images, context, &mut findings, &mut edited)).flatten();
+    if let Some((found, plan)) = by_hand {
+        findings.extend(found);
+        outlook = plan.map(|plan| {
+            let forecast = Forecast::of(&plan);
+            (plan, LintReport { findings: Vec::new(), forecast, native_advice: None })
+        });
+    }
     if !document.is_json && !edited.1.is_empty() {
         // Check that the manifest's text can be edited. For JSON, this is always possible.
         pieces.add(&at.place, edited.1, &edited.0);
@@ -127,9 +136,11 @@ fn plan_and_outlook(
     // Omit the notes, which are about pinned images: `check` pins no image.
     findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
     let known = KnownFacts { images: resolved.commands, kubernetes: context.kubernetes, ..KnownFacts::default() };
-    // The image name does not affect the findings.
-    let injected = stripped.inject(&Options::new("podgate"), &known).map_err(|found| findings.extend(found)).ok()?;
+    let mut options = Options::new(release::sidecar_image());
+    inject::keep_settings(template, &mut options, false);
+    let injected = stripped.inject(&options, &known).map_err(|found| findings.extend(found)).ok()?;
     findings.extend(injected.findings);
+    findings.extend(inject::outdated(template, &injected.value));
     *edited = (injected.value, injected.edits);
     let plan = match injected.plan {
         Some(plan) => plan,

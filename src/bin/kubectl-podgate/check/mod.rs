@@ -20,8 +20,8 @@ const HELP: &str = "\
 Reports errors and pitfalls of declared orders, each with its place in the file and a fix. For each
 template it forecasts the start and stop order, which containers start in parallel, and the longest wait.
 The command changes nothing. It checks podgate's keys in all objects; templates that declare no order
-have no forecast. It checks injected manifests as they were before injection. A file that cannot be
-read is an error; the command still checks the other files.
+have no forecast. It checks injected manifests as they were before injection, and finds outdated
+injected parts. A file that cannot be read is an error; the command still checks the other files.
 
 Examples:
   kubectl podgate check deploy.yaml

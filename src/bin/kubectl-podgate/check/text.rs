@@ -12,6 +12,7 @@ use podgate::order::finding::Level;
 use podgate::order::lint::{LintReport, rules};
 use podgate::order::plan::{ContainerPlan, InitPlan, Plan};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// Renders findings and forecasts with colors. The writer removes the colors if they are not wanted.
 pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> String {
@@ -107,8 +108,8 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
         }
     }
     if !forecast.longest_wait.is_zero() {
-        let longest = format_duration(forecast.longest_wait);
-        let _ = writeln!(out, "  waits    at most {longest} {}", timeout_lines(plan).join("\n  "));
+        let longest = limit(forecast.longest_wait);
+        let _ = writeln!(out, "  waits    {longest} {}", timeout_lines(plan).join("\n  "));
     }
     if !forecast.stop_steps.is_empty() {
         let steps: Vec<String> = forecast.stop_steps.iter().map(|step| step.join(" and ")).collect();
@@ -118,6 +119,11 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     for (word, cost) in plan.costs(template.kubernetes) {
         let _ = writeln!(out, "  {word:<8} {cost}");
     }
+}
+
+/// Describes the time limit of a wait. A held container of a handwritten manifest can wait without a limit.
+fn limit(limit: Duration) -> String {
+    if limit == Duration::MAX { "without a limit".to_owned() } else { format!("at most {}", format_duration(limit)) }
 }
 
 /// Returns the end of the forecast's line `waits`, then the lines that describe the effect of a timeout.
@@ -167,21 +173,21 @@ fn timeout_lines(plan: &Plan) -> Vec<String> {
 
 fn start_description(planned: &ContainerPlan) -> String {
     let list = |conditions: &[WaitCondition]| conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);
+    let (limit, because) = (limit(planned.timeout), &planned.mode_reason);
     let until = list(&planned.until());
     let mut how = match planned.mode() {
         Mode::None if planned.after.is_empty() => format!("at once (no gate; {because})"),
         Mode::None => format!("when {} (no gate; {because})", list(&planned.after)),
         Mode::Entrypoint if !planned.waits_in_gate() => format!("at once (gate; {because})"),
         Mode::Entrypoint if until.is_empty() => {
-            format!("when its checks pass, waits at most {limit} (gate; {because})")
+            format!("when its checks pass, waits {limit} (gate; {because})")
         }
-        Mode::Entrypoint => format!("when {until}, waits at most {limit} (gate; {because})"),
-        Mode::Hold => format!("when {until}, waits at most {limit} (held; {because})"),
+        Mode::Entrypoint => format!("when {until}, waits {limit} (gate; {because})"),
+        Mode::Hold => format!("when {until}, waits {limit} (held; {because})"),
         Mode::PostStart => {
             let first =
                 if planned.after.is_empty() { "at once".to_owned() } else { format!("when {}", list(&planned.after)) };
-            format!("{first}; holds the next container back until {until}, at most {limit} (hook; {because})")
+            format!("{first}; holds the next container back until {until}, {limit} (hook; {because})")
         }
     };
     if !planned.checks().is_empty() {

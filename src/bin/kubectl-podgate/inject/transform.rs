@@ -50,6 +50,8 @@ pub(super) struct DocumentOutcome<'a> {
     pub(super) findings: Vec<LocatedFinding<'a>>,
     /// Lines about the changes, to print after the manifests are written.
     pub(super) changes: Vec<String>,
+    /// Findings about injected parts that no longer match the manifest, for `--check`.
+    pub(super) outdated: Vec<LocatedFinding<'a>>,
 }
 
 pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, action: &Action) -> DocumentOutcome<'a> {
@@ -77,6 +79,9 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
         let injected = result.unwrap_or_else(|findings| Injected { findings, ..Injected::default() });
         done.findings.extend(at_place(&at.place, injected.findings));
         if !injected.edits.is_empty() {
+            let outdated =
+                inject::outdated(template, &injected.value).filter(|_| matches!(action, Action::Inject { .. }));
+            done.outdated.extend(at_place(&at.place, Vec::from_iter(outdated)));
             pieces.add(&at.place, injected.edits, &injected.value);
             let plan = injected.plan.as_ref();
             let mut held = images_to_resolve(&injected.value);
@@ -154,7 +159,7 @@ fn template_edits(
             edits.append(&mut injected.edits);
             findings.append(&mut injected.findings);
             let context = Context { workload, ..Context::default() };
-            findings.extend(lint::check_start(&value, &injected, context));
+            findings.extend(lint::check_injected(&value, &injected, context));
             Ok(Injected { edits, findings, ..injected })
         }
         Err(more) => {

@@ -13,6 +13,13 @@ use crate::output::{to_json, write_stdout};
 use crate::pod::shape::View;
 use crate::pod::{Pod, view};
 use clap::Args;
+use kube::api::GetParams;
+use kube::core::Request;
+use podgate::order::declare::keys;
+use podgate::order::finding::Level;
+use podgate::order::inject::{self, Options};
+use podgate::order::plan::KnownFacts;
+use serde_json::Value;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -103,5 +110,20 @@ async fn view_with_log(cluster: &Cluster, pod: &Pod) -> View {
         let reason = line.trim_end().split_once(": waiting for ").map(|(_, reason)| reason);
         view.notes.extend(reason.map(|reason| format!("{} waits for {reason}.", row.name)));
     }
+    if pod.metadata.annotations.iter().flatten().any(|(key, _)| key == keys::INJECTED) {
+        view.notes.extend(outdated_note(cluster, &view.pod).await);
+    }
     view
+}
+
+/// Returns a note if the Pod's injected parts do not match its probes and its order. Reads the Pod again, because
+/// [`Pod`](crate::pod::Pod) has only the fields that a view needs.
+async fn outdated_note(cluster: &Cluster, name: &str) -> Option<String> {
+    let path = format!("/api/v1/namespaces/{}/pods", cluster.namespace);
+    let request = Request::new(path).get(name, &GetParams::default()).ok()?;
+    let pod: Value = cluster.wait_for(cluster.client.request(request)).await.ok()?;
+    let options = Options { is_from_api: true, ..Options::new("podgate") };
+    let new = inject::strip(&pod).ok()?.inject(&options, &KnownFacts::default()).ok()?;
+    let found = inject::outdated(&pod, &new.value).filter(|finding| finding.level == Level::Error)?;
+    Some(format!("The injected parts are outdated: {}. Inject the Pod's manifest again, and apply it.", found.message))
 }

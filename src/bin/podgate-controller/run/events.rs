@@ -7,7 +7,7 @@ use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::Trust;
 use crate::model::track::ContainerTrack;
 use crate::probe::prober::{Attempt, ProbeEvent};
-use crate::setup::merge_containers;
+use podgate::core::container_list::merge_containers;
 use podgate::core::names;
 use podgate::edge::source;
 use tracing::{debug, warn};

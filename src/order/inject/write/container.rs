@@ -55,7 +55,7 @@ impl Writer<'_> {
                 entry.timeout_seconds = Some(seconds.try_into().unwrap_or(u32::MAX));
                 entry.continue_on_timeout = planned.continue_on_timeout;
             }
-            PlannedMode::Hook | PlannedMode::None => {}
+            PlannedMode::Hook(_) | PlannedMode::None => {}
         }
         if planned.has_hook() {
             self.write_post_start(&own, &place)?;

@@ -110,7 +110,10 @@ fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Res
     let fail = |findings: Vec<Finding>| errors(&findings, &line);
     let stripped = inject::strip(template).map_err(fail)?;
     let options = Options::new(release::sidecar_image());
-    let Injected { plan, findings, .. } = stripped.inject(&options, &KnownFacts::default()).map_err(fail)?;
+    let Injected { plan, findings, value, .. } = stripped.inject(&options, &KnownFacts::default()).map_err(fail)?;
+    if let Some(outdated) = inject::outdated(template, &value).filter(|finding| finding.level == Level::Error) {
+        return Err(line(&outdated));
+    }
     let Some(plan) = plan else {
         return Err(format!("{title}: podgate does not inject this Pod; see the label podgate.io/inject"));
     };
