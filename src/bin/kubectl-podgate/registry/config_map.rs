@@ -6,6 +6,7 @@ use crate::cluster::{Cluster, ClusterError, ConnectionArgs};
 use crate::output::to_json;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, Patch, PatchParams};
+use podgate::core::text::command_line;
 use podgate::order::edit::Place;
 use podgate::order::image_map::{ImageMap, parse};
 use podgate::order::pod_templates::templates;
@@ -38,8 +39,8 @@ pub(crate) async fn resolve(server: &ConnectionArgs, args: &RegistryArgs) -> OrL
     let file = to_json(&images);
     if file.len() > FILE_MAX {
         let what = format!("the ConfigMap {namespace}/{NAME} would have {} bytes, more than 1 MiB", file.len());
-        let fix = format!("to drop unused images, delete it: kubectl -n {namespace} delete configmap {NAME}");
-        return Err(vec![format!("{what}; {fix}")]);
+        let delete = command_line(&["kubectl", "-n", namespace, "delete", "configmap", NAME]);
+        return Err(vec![format!("{what}; to drop unused images, delete it: {delete}")]);
     }
     let (metadata, data) = (json!({"name": NAME, "namespace": namespace}), json!({"images.json": file.trim_end()}));
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});

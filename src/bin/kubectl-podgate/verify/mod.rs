@@ -107,7 +107,8 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
     }
     for ((rule, what, again), count) in pods.iter().flat_map(|pods| &pods.images) {
-        let fix = format!("kubectl podgate resolve-images --apply -n {}; then: {again}", namespace.unwrap_or_default());
+        let apply = ["kubectl", "podgate", "resolve-images", "--apply", "-n", namespace.unwrap_or_default()];
+        let fix = format!("{}; then: {again}", command_line(&apply));
         findings.push(finding(Level::Warning, rule, format!("{what} (Pods: {count})"), fix));
     }
     for ((namespace, account), needs_role) in pods.iter().flat_map(|pods| &pods.accounts) {
