@@ -43,12 +43,18 @@ pub struct LintReport {
     pub native_advice: Option<Vec<(String, Value)>>,
 }
 
-/// Returns the findings of [`check_template`] that `inject` and the webhook also report. `injected` is the injection
-/// into `template`.
+/// Returns the findings of [`check_injected`] that `inject` and the webhook also report about a Pod.
 pub fn check_start(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
-    let (Some(plan), Ok(stripped)) = (&injected.plan, inject::strip(template)) else { return Vec::new() };
-    let mut findings = check_template(stripped.plain(), plan, context).findings;
+    let mut findings = check_injected(template, injected, context);
     findings.retain(|finding| rules::find(finding.rule).is_some_and(|rule| rule.concerns_inject));
+    findings
+}
+
+/// Returns the findings of [`check_template`]. `injected` is the injection into `template`, which may already have
+/// injected parts.
+pub fn check_injected(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
+    let (Some(plan), Ok(stripped)) = (&injected.plan, inject::strip(template)) else { return Vec::new() };
+    let findings = check_template(stripped.plain(), plan, context).findings;
     stripped.relocate(findings)
 }
 
