@@ -1,5 +1,6 @@
 //! `kubectl podgate verify`: checks podgate's installation. docs/troubleshooting.md explains each finding.
 
+mod denied;
 mod pods;
 mod policy;
 mod rbac;
@@ -11,6 +12,7 @@ use crate::cluster::{Cluster, ClusterError, ConnectionArgs};
 use crate::common_args::OutputFormat;
 use crate::output::{print, to_json};
 use clap::Args;
+use denied::find_denied;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
@@ -31,8 +33,8 @@ use webhook::find_webhook;
 
 const HELP: &str = "\
 Checks the webhook, its certificate, the policies and the sidecars' permissions. Lists Pods that declare
-an order, but run without podgate's sidecar. Creates a Pod in a dry run. A check that you may not run
-becomes a note. docs/troubleshooting.md explains each finding.
+an order, but run without podgate's sidecar, and workloads whose Pods podgate denies. Creates a Pod in a
+dry run. A check that you may not run becomes a note. docs/troubleshooting.md explains each finding.
 
 Examples:
   kubectl podgate verify -n shop
@@ -99,6 +101,8 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
         findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
     }
+    let denied = or_finding("the workloads whose Pods are denied", find_denied(cluster).await, &mut findings);
+    findings.extend(denied.into_iter().flatten());
     for ((namespace, account), needs_role) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;
         let Some(missing) = or_finding("the permissions of service accounts", missing, &mut findings) else { break };
@@ -153,18 +157,19 @@ async fn check_image_volumes(cluster: &Cluster) -> Result<Option<Finding>, Clust
     Ok(Some(finding(Level::Warning, "no-image-volumes", what, fix)))
 }
 
-/// Returns an error if the API server does not trust the CA of the webhook's certificate.
+/// Returns an error if the `caBundle` of a webhook lacks the CA of the certificate.
 async fn check_certificate(
     cluster: &Cluster,
     configuration: &MutatingWebhookConfiguration,
 ) -> Result<Option<Finding>, ClusterError> {
-    let client = configuration.webhooks.iter().flatten().next().map(|webhook| &webhook.client_config);
-    let Some((client, service)) = client.and_then(|it| Some((it, it.service.as_ref()?))) else { return Ok(None) };
+    let clients = configuration.webhooks.iter().flatten().map(|webhook| &webhook.client_config);
+    let Some(service) = clients.clone().find_map(|client| client.service.as_ref()) else { return Ok(None) };
     let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), &service.namespace);
     let Some(secret) = cluster.wait_for(secrets.get_opt("podgate-webhook-tls")).await? else { return Ok(None) };
     let ca = secret.data.as_ref().and_then(|data| data.get("ca.crt")).map_or(&[][..], |ca| ca.0.trim_ascii());
-    let bundle = client.ca_bundle.as_ref().map_or(&[][..], |bundle| &bundle.0);
-    let is_trusted = !ca.is_empty() && bundle.windows(ca.len()).any(|part| part == ca);
+    let is_in = |bundle: &[u8]| bundle.windows(ca.len()).any(|part| part == ca);
+    let mut bundles = clients.map(|client| client.ca_bundle.as_ref());
+    let is_trusted = !ca.is_empty() && bundles.all(|bundle| bundle.is_some_and(|bundle| is_in(&bundle.0)));
     let logs = command_line(&["kubectl", "logs", "-n", &service.namespace, "deployment/podgate-webhook"]);
     let fix = format!("read the webhook's log: {logs}");
     let what = "caBundle lacks the CA of the webhook's certificate";
