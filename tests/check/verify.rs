@@ -29,6 +29,9 @@ struct Cluster {
     pods: Vec<Value>,
     configuration: Option<Value>,
     secret: Option<Value>,
+    /// Events with the reason `FailedCreate`, and the workloads in the namespace `shop`.
+    events: Vec<Value>,
+    workloads: Vec<Value>,
     dry_run: DryRun,
     has_policies: bool,
     /// Text of the webhook's file of images.
@@ -52,12 +55,16 @@ impl Default for Cluster {
     fn default() -> Cluster {
         let mut configuration = configuration();
         // The webhook keeps the CA of an earlier certificate in front of the current one.
-        configuration["webhooks"][0]["clientConfig"]["caBundle"] = encoded(&(CA.replace("ours", "old") + CA)).into();
+        for webhook in configuration["webhooks"].as_array_mut().unwrap() {
+            webhook["clientConfig"]["caBundle"] = encoded(&(CA.replace("ours", "old") + CA)).into();
+        }
         let secret = json!({"metadata": {"name": "podgate-webhook-tls"}, "data": {"ca.crt": encoded(CA)}});
         Cluster {
             pods: vec![webhook_pod("True"), ordered_pod("Deployment", "ordered", true)],
             configuration: Some(configuration),
             secret: Some(secret),
+            events: Vec::new(),
+            workloads: Vec::new(),
             dry_run: DryRun::Injects,
             has_policies: true,
             file: None,
@@ -234,6 +241,20 @@ impl Cluster {
                 assert!(query.contains("labelSelector=podgate.io%2Finject%3Ddisabled"), "{query}");
                 Answer::Json(200, json!({"items": [{"metadata": {"name": "excluded"}}]}))
             }
+            ("GET", "/api/v1/events") => {
+                assert!(query.contains("fieldSelector=reason%3DFailedCreate"), "{query}");
+                Answer::Json(200, json!({"items": self.events}))
+            }
+            ("GET", path) if path.starts_with("/apis/apps/v1/") || path.starts_with("/apis/batch/v1/") => {
+                let is_listed = |workload: &&Value| {
+                    let [kind, name] =
+                        [&workload["kind"], &workload["metadata"]["name"]].map(|it| it.as_str().unwrap());
+                    let group = if kind == "Job" { "batch" } else { "apps" };
+                    path == format!("/apis/{group}/v1/namespaces/shop/{}s", kind.to_lowercase())
+                        && query.contains(&format!("fieldSelector=metadata.name%3D{name}&"))
+                };
+                Answer::Json(200, json!({"items": Vec::from_iter(self.workloads.iter().filter(is_listed))}))
+            }
             ("GET", policy) if policy.starts_with("validatingadmission") => {
                 let policy = policy.strip_prefix("validatingadmission").unwrap();
                 let mut object = shipped_policy(policy).filter(|_| self.has_policies);
@@ -338,7 +359,6 @@ fn pods_without_their_sidecar_are_listed_with_the_command_that_restarts_them() {
     assert_eq!(findings, expected);
 }
 
-/// Returns broken clusters, each with its findings: level, rule and a part of the message.
 /// Returns a Pod with an order without a sidecar.
 fn lean_pod() -> Value {
     let container = |name: &str| json!({"name": name, "image": "x", "command": ["/x"], "readinessProbe": {"tcpSocket": {"port": 1}}});
@@ -350,10 +370,101 @@ fn lean_pod() -> Value {
     injected(&pod)
 }
 
+/// Returns an event of a workload in the namespace `shop`, with its time and message.
+fn event(kind: &str, name: &str, time: &str, message: &str) -> Value {
+    json!({"metadata": {"namespace": "shop"}, "involvedObject": {"kind": kind, "name": name}, "reason": "FailedCreate",
+        "message": message, "lastTimestamp": format!("2026-11-28T{time}:00Z")})
+}
+
+/// Returns a workload without Pods, as the API server lists it. With `owner`, a controller of that kind has created it.
+fn without_pods(kind: &str, name: &str, owner: &str) -> Value {
+    let mut workload = json!({"kind": kind, "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"replicas": 2}, "status": {"replicas": 0}});
+    if kind == "DaemonSet" {
+        workload["status"] = json!({"desiredNumberScheduled": 3, "currentNumberScheduled": 0});
+    }
+    if !owner.is_empty() {
+        let name = name.rsplit_once('-').unwrap().0;
+        workload["metadata"]["ownerReferences"] = json!([{"kind": owner, "name": name, "controller": true}]);
+    }
+    workload
+}
+
+const DENIED: &str = "admission webhook \"pods.podgate.io\" denied the request: metadata.annotations[\"podgate.io/order\"]: \
+                      unknown condition; write a=Ready\nsecond error";
+const UNKNOWN: &str = "pods \"p-x\" is forbidden: ValidatingAdmissionPolicy 'podgate-unknown-containers' with binding \
+                       'podgate-unknown-containers' denied request: podgate - there is no container x";
+
+#[test]
+fn workloads_whose_pods_are_denied_are_listed() {
+    let mut scaled = without_pods("ReplicaSet", "corrected-1", "Deployment");
+    scaled["spec"]["replicas"] = json!(0);
+    let mut ended = without_pods("Job", "ended", "");
+    ended["status"]["conditions"] = json!([{"type": "Failed", "status": "True"}]);
+    let mut running = without_pods("DaemonSet", "running", "");
+    running["status"]["currentNumberScheduled"] = json!(3);
+    // The rollout of the corrected Deployment has not finished.
+    let mut old = without_pods("ReplicaSet", "old-1", "Deployment");
+    old["spec"]["template"] = json!({"metadata": {"annotations": {"podgate.io/order": "a, x"}}});
+    let workloads = vec![
+        without_pods("ReplicaSet", "shop-6b", "Deployment"),
+        without_pods("Deployment", "shop", ""),
+        old,
+        without_pods("Deployment", "old", ""),
+        without_pods("ReplicaSet", "own-1", "Rollout"),
+        without_pods("StatefulSet", "db", ""),
+        without_pods("DaemonSet", "agent", ""),
+        without_pods("Job", "batch-1", "CronJob"),
+        without_pods("Job", "batch-2", "CronJob"),
+        without_pods("StatefulSet", "quota", ""),
+        scaled,
+        ended,
+        running,
+    ];
+    let denied = format!("Error creating: {DENIED}");
+    let unknown = format!("create Pod db-0 in StatefulSet db failed error: {UNKNOWN}");
+    let events = vec![
+        event("ReplicaSet", "shop-6b", "10:05", &denied),
+        event("ReplicaSet", "shop-6b", "10:01", &format!("Error creating: {UNKNOWN}")),
+        event("ReplicaSet", "old-1", "10:00", &denied),
+        event("ReplicaSet", "own-1", "10:00", &denied),
+        event("StatefulSet", "db", "10:00", &unknown),
+        event("DaemonSet", "agent", "10:00", &denied),
+        event("Job", "batch-1", "10:00", &denied),
+        event("Job", "batch-2", "10:00", &denied),
+        event("StatefulSet", "quota", "10:00", "create Pod quota-0 failed: exceeded quota: small"),
+        event("ReplicaSet", "corrected-1", "10:00", &denied),
+        event("Job", "ended", "10:00", &denied),
+        event("DaemonSet", "running", "10:00", &denied),
+        event("ReplicaSet", "deleted", "10:00", &denied),
+        event("ReplicaSet", "a,b=../x", "10:00", &denied),
+        event("Secret", "s", "10:00", &denied),
+    ];
+    let (code, findings) = Cluster { events, workloads, ..Cluster::default() }.problems();
+    assert_eq!(code, 1);
+    let condition = "metadata.annotations[\"podgate.io/order\"]: unknown condition; write a=Ready";
+    let expected = [
+        ("DaemonSet/agent", condition),
+        ("CronJob/batch", condition),
+        ("ReplicaSet/own-1", condition),
+        ("Deployment/shop", condition),
+        ("StatefulSet/db", "there is no container x"),
+    ];
+    let expected = expected.map(|(workload, reason)| {
+        let message = format!("podgate denies the Pods of {workload} in the namespace shop: {reason}");
+        let (kind, name) = workload.split_once('/').unwrap();
+        let get = format!("kubectl get {}/{name} -n shop -o yaml", kind.to_lowercase());
+        let fix = format!("correct the Pod template; to see all problems, run: {get} | kubectl podgate check -");
+        ["error", "pods-denied", &message, &fix].map(str::to_owned)
+    });
+    assert_eq!(findings, expected);
+}
+
+/// Returns broken clusters, each with its findings: level, rule and a part of the message.
 fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
     let ok = Cluster::default;
-    let mut foreign = configuration();
-    foreign["webhooks"][0]["clientConfig"]["caBundle"] = encoded("other").into();
+    let mut foreign = ok().configuration.unwrap();
+    foreign["webhooks"][1]["clientConfig"]["caBundle"] = encoded("other").into();
     let untrusted = ["error", "webhook-untrusted", "caBundle lacks the CA of the webhook's certificate"];
     let not_ready = ["error", "webhook-not-ready", "the webhook has no ready replica"];
     vec![
@@ -522,6 +633,18 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
         (
             Cluster { denied: &["/api/v1/nodes"], ..ok() },
             vec![["note", "not-checked", "cannot check hold mode: you may not ask"]],
+        ),
+        (
+            Cluster {
+                events: vec![event("StatefulSet", "db", "10:00", DENIED)],
+                workloads: vec![without_pods("StatefulSet", "db", "")],
+                ..ok()
+            },
+            vec![["error", "pods-denied", "podgate denies the Pods of StatefulSet/db in the namespace shop: metadata"]],
+        ),
+        (
+            Cluster { denied: &["/api/v1/events"], ..ok() },
+            vec![["note", "not-checked", "cannot check the workloads whose Pods are denied: you may not ask"]],
         ),
         (
             Cluster { denied: &["/api/v1/pods"], ..ok() },

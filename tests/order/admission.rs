@@ -94,6 +94,53 @@ fn other_requests_pass_unchanged() {
 }
 
 #[test]
+fn workload_is_never_denied_or_changed() {
+    let reviewed = |kind: [&str; 2], operation: &str, template: &Value, findings: Option<&[Finding]>| {
+        let object = json!({"apiVersion": format!("{}/v1", kind[0]), "kind": kind[1], "metadata": {"name": "shop"},
+            "spec": {"template": template}});
+        let mut review = review(&object);
+        review["request"]["kind"] = json!({"group": kind[0], "version": "v1", "kind": kind[1]});
+        review["request"]["operation"] = operation.into();
+        let inject = |_: &str, template: &Value| match findings {
+            Some(errors) => Err(errors.to_vec()),
+            None => Ok(Injected { value: template.clone(), edits: vec![edit()], ..Injected::default() }),
+        };
+        answer(review.to_string().as_bytes(), &inject).unwrap()
+    };
+    let (ordered, error) = (pod(), Finding::error("rule", Place::root().to("spec"), "wrong"));
+    for kind in [["apps", "Deployment"], ["apps", "StatefulSet"], ["apps", "DaemonSet"], ["batch", "Job"]] {
+        for operation in ["CREATE", "UPDATE"] {
+            let wrong = reviewed(kind, operation, &ordered, Some(std::slice::from_ref(&error)));
+            assert_eq!((wrong.outcome, wrong.message.as_str()), (Outcome::Checked, ""));
+            let (response, warning) = (&wrong.body["response"], "podgate: spec.template.spec: wrong");
+            assert_eq!((&response["allowed"], &response["warnings"]), (&json!(true), &json!([warning])));
+            let valid = reviewed(kind, operation, &ordered, None).body["response"].clone();
+            assert!(valid["allowed"] == true && valid["patch"].is_null() && valid["warnings"].is_null(), "{valid}");
+        }
+    }
+    let deployment = ["apps", "Deployment"];
+    let mut disabled = pod();
+    disabled["metadata"]["labels"]["podgate.io/inject"] = "disabled".into();
+    for (kind, operation, template) in [
+        (deployment, "DELETE", &ordered),
+        (["example.com", "Deployment"], "CREATE", &ordered),
+        (deployment, "CREATE", &disabled),
+        (deployment, "CREATE", &json!({})),
+    ] {
+        let passed = reviewed(kind, operation, template, Some(std::slice::from_ref(&error)));
+        assert_eq!(passed.body["response"], json!({"uid": "705ab4f5", "allowed": true}), "{kind:?}, {operation}");
+    }
+    let typo =
+        json!({"metadata": {"annotations": {"podgate.io/ordr": "a, b"}}, "spec": {"containers": [{"name": "a"}]}});
+    let warned = reviewed(deployment, "CREATE", &typo, None);
+    let warning = warned.body["response"]["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.contains("spec.template.metadata") && warning.contains("did you mean podgate.io/order"),
+        "{warning}"
+    );
+}
+
+#[test]
 fn pod_with_podgate_keys_but_no_order_is_denied_or_warned() {
     let inject = |_: &str, _: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
     let answer_with = |annotations: Value, label: &str| {
@@ -153,7 +200,7 @@ fn copied_pod(annotations: Value) -> Value {
 fn states_of_another_pod_are_removed() {
     let options = Options { is_from_api: true, ..Options::new("podgate") };
     let inject = |_: &str, pod: &Value| podgate::order::inject::inject(pod, &options, &KnownFacts::default());
-    let plain = copied_pod(json!({"podgate.io/order": "a, b"}));
+    let plain = copied_pod(json!({"podgate.io/order": "a=Started, b"}));
     let injected = inject("", &plain).unwrap().value;
     for before in [&plain, &injected] {
         let mut copy = before.clone();

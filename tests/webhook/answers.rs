@@ -1,6 +1,6 @@
 //! Tests of responses to the API server.
 
-use crate::client::{pod, review};
+use crate::client::{pod, review, workload_review};
 use crate::program::{Files, Webhook};
 use podgate::order::declare::keys;
 use serde_json::{Value, json};
@@ -193,6 +193,34 @@ fn other_objects_are_allowed_unchanged() {
         assert_eq!(client.review(&review), json!({"uid": "one", "allowed": true}));
     }
     assert_eq!(webhook.metric("podgate_webhook_requests_total{outcome=\"passed\"}"), 2.0);
+}
+
+#[test]
+fn workload_is_only_warned_about() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let client = webhook.client(&files.ca);
+    for (kind, at) in [("Deployment", "spec.template"), ("CronJob", "spec.jobTemplate.spec.template")] {
+        let response = client.review(&workload_review(kind, &pod("db, apii")));
+        let what = "metadata.annotations[\"podgate.io/order\"]: there is no container apii; did you mean api?";
+        let expected = json!({"uid": "one", "allowed": true, "auditAnnotations": {"outcome": "checked"},
+            "warnings": [format!("podgate: {at}.{what}")]});
+        assert_eq!(response, expected);
+        let valid = client.review(&workload_review(kind, &pod("db, api")));
+        assert_eq!(valid, json!({"uid": "one", "allowed": true, "auditAnnotations": {"outcome": "checked"}}));
+    }
+    assert_eq!(webhook.metric("podgate_webhook_requests_total{outcome=\"checked\"}"), 4.0);
+}
+
+/// `check` reports a deadline of the workload, which the Pod does not have.
+#[test]
+fn workload_gets_the_findings_of_check() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let mut review = workload_review("Deployment", &pod("db, api"));
+    review["request"]["object"]["spec"]["progressDeadlineSeconds"] = json!(2);
+    let response = webhook.client(&files.ca).review(&review);
+    assert!(response["warnings"][0].as_str().unwrap().contains("progressDeadlineSeconds"), "{response}");
 }
 
 #[test]

@@ -45,6 +45,8 @@ impl Api {
                      "clientConfig": {"service": {"name": "podgate-webhook", "namespace": "podgate", "path": "/inject"}}},
                     {"name": "others.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
                      "clientConfig": {"caBundle": "b3RoZXJz", "service": {"name": "others", "namespace": "podgate"}}},
+                    {"name": "workloads.podgate.io", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                     "clientConfig": {"service": {"name": "podgate-webhook", "namespace": "podgate", "path": "/inject"}}},
                 ]
             }),
             revision: 1,
@@ -76,7 +78,7 @@ impl Api {
         self.kubeconfig.to_str().unwrap()
     }
 
-    /// Returns the CA bundle in the webhook configuration.
+    /// Returns the CA bundle in the webhook configuration; empty if podgate's webhooks have different bundles.
     pub(crate) fn bundle(&self) -> Vec<u8> {
         let held = self.held.lock().unwrap();
         assert_eq!(held.wrong, [""; 0]);
@@ -84,7 +86,8 @@ impl Api {
             held.configuration["webhooks"][1]["clientConfig"]["caBundle"], "b3RoZXJz",
             "other webhooks are unchanged"
         );
-        let bundle = held.configuration["webhooks"][0]["clientConfig"]["caBundle"].clone();
+        let [pods, workloads] = [0, 2].map(|at| &held.configuration["webhooks"][at]["clientConfig"]["caBundle"]);
+        let bundle = if pods == workloads { pods.clone() } else { Value::Null };
         serde_json::from_value::<Option<k8s_openapi::ByteString>>(bundle).unwrap().unwrap_or_default().0
     }
 

@@ -108,6 +108,19 @@ pub(crate) fn pod(order: &str) -> Value {
     })
 }
 
+/// Returns a review of a workload of this kind with the Pod `pod` as its template.
+pub(crate) fn workload_review(kind: &str, pod: &Value) -> Value {
+    let template = json!({"metadata": pod["metadata"], "spec": pod["spec"]});
+    let (group, spec) = match kind {
+        "CronJob" => ("batch", json!({"jobTemplate": {"spec": {"template": template}}})),
+        _ => ("apps", json!({"template": template})),
+    };
+    let object = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": "shop"}, "spec": spec});
+    let mut review = review("one", &object);
+    review["request"]["kind"] = json!({"group": group, "version": "v1", "kind": kind});
+    review
+}
+
 pub(crate) fn review(uid: &str, object: &Value) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",

@@ -236,13 +236,15 @@ fn chart_applies_its_values() {
     assert!(pod["securityContext"].get("runAsUser").is_none());
     assert_eq!((&pod["imagePullSecrets"], &pod["nodeSelector"]), (&json!([{"name": "s"}]), &json!({"disk": "ssd"})));
     assert_eq!((&pod["priorityClassName"], &pod["tolerations"]), (&json!("high"), &json!([{"operator": "Exists"}])));
-    let webhook = &object(&objects, "MutatingWebhookConfiguration")["webhooks"][0];
+    let [webhook, workloads] = [0, 1].map(|at| &object(&objects, "MutatingWebhookConfiguration")["webhooks"][at]);
     let selector = json!([
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["a", "elsewhere"]},
         {"key": keys::INJECT, "operator": "NotIn", "values": ["disabled"]},
         {"key": "k", "operator": "Exists"},
     ]);
     assert_eq!(webhook["namespaceSelector"]["matchExpressions"], selector);
+    assert_eq!(workloads["namespaceSelector"], webhook["namespaceSelector"]);
+    assert_eq!(workloads["clientConfig"], webhook["clientConfig"]);
     assert_eq!(
         (&webhook["failurePolicy"], &webhook["clientConfig"]["service"]["namespace"]),
         (&json!("Ignore"), &json!("elsewhere"))
@@ -315,7 +317,10 @@ fn chart_supports_external_certificates() {
 
     let objects = render("podgate", &["tls.mode=files", "tls.secretName=mine", "tls.ca=PEM"]).unwrap().unwrap();
     uses(&objects, "mine");
-    assert_eq!(object(&objects, "MutatingWebhookConfiguration")["webhooks"][0]["clientConfig"]["caBundle"], "UEVN");
+    for at in [0, 1] {
+        let webhook = &object(&objects, "MutatingWebhookConfiguration")["webhooks"][at];
+        assert_eq!(webhook["clientConfig"]["caBundle"], "UEVN");
+    }
     for (values, text) in [
         (&["tls.mode=none"][..], "it must be self, cert-manager or files"),
         (&["tls.mode=files", "tls.secretName=a"], "tls.ca is needed"),

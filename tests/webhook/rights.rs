@@ -32,10 +32,11 @@ fn webhook_has_minimal_permissions() {
 #[test]
 fn outage_affects_only_pods_with_podgates_keys() {
     let objects = injector();
-    let webhooks = object(&objects, "MutatingWebhookConfiguration")["webhooks"].as_array().unwrap();
-    assert_eq!(webhooks.len(), 1);
-    let webhook = &webhooks[0];
-    assert_eq!(webhook["failurePolicy"], "Fail");
+    let [webhook, workloads] = &object(&objects, "MutatingWebhookConfiguration")["webhooks"].as_array().unwrap()[..]
+    else {
+        panic!("other webhooks")
+    };
+    assert_eq!((&webhook["failurePolicy"], &workloads["failurePolicy"]), (&json!("Fail"), &json!("Ignore")));
     let opt_out = json!({"key": keys::INJECT, "operator": "NotIn", "values": ["disabled"]});
     assert_eq!(webhook["objectSelector"], json!({"matchExpressions": [opt_out]}));
     let excluded = &webhook["namespaceSelector"]["matchExpressions"];
@@ -67,6 +68,19 @@ fn outage_affects_only_pods_with_podgates_keys() {
     assert!(webhook["timeoutSeconds"].as_u64().unwrap() <= 5);
     let service = &webhook["clientConfig"]["service"];
     assert_eq!(service, &json!({"name": default("service"), "namespace": "podgate", "path": "/inject", "port": 443}));
+
+    assert_eq!(workloads["namespaceSelector"], webhook["namespaceSelector"]);
+    assert_eq!(workloads["clientConfig"], webhook["clientConfig"]);
+    let rule = |group: &str, resources: &[&str]| {
+        json!({"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+            "resources": resources, "scope": "Namespaced"})
+    };
+    let apps = rule("apps", &["deployments", "statefulsets", "daemonsets", "replicasets"]);
+    assert_eq!(workloads["rules"], json!([apps, rule("batch", &["jobs", "cronjobs"])]), "no status and no scale");
+    assert_eq!((&workloads["sideEffects"], &workloads["timeoutSeconds"]), (&json!("None"), &json!(2)));
+    let conditions = workloads["matchConditions"].as_array().unwrap();
+    let names: Vec<_> = conditions.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["no-owner", "has-podgate-key", "new-template"]);
 }
 
 #[test]

@@ -11,7 +11,6 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use podgate::order::admission::{self, Answer, Outcome};
 use podgate::order::declare::Publish;
-use podgate::order::lint::{self, Context};
 use podgate::order::{image_map, inject};
 use std::fmt::Display;
 use std::sync::Arc;
@@ -136,9 +135,6 @@ fn review(state: &State, body: &[u8], reservation: Reservation) -> OutcomeReply 
             known.images = image_map::commands(&state.images.borrow(), pod);
         }
         let mut injected = inject::inject(pod, &state.options, &known)?;
-        // The API server shows all findings as warnings. Even errors are only warnings here, because later webhooks can
-        // still change the Pod.
-        injected.findings.extend(lint::check_start(pod, &injected, Context::default()));
         let plan = injected.plan.as_ref();
         injected.findings.extend(plan.and_then(|plan| image_map::check_tags(pod, &known.images, plan)));
         Ok(injected)
@@ -165,7 +161,7 @@ fn log_outcome(answer: &Answer) {
         Outcome::Deferred => {
             info!(namespace, name, why = answer.message, "deferred: a later webhook may add the containers")
         }
-        Outcome::Unchanged | Outcome::Passed => {
+        Outcome::Unchanged | Outcome::Checked | Outcome::Passed => {
             tracing::debug!(namespace, name, outcome = answer.outcome.as_str(), "nothing to do");
         }
     }

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 const HELP: &str = "\
 The API server calls the webhook for each new Pod that has a key of podgate. The webhook injects Pods
-that declare an order, in the same way as `kubectl podgate inject` injects manifests. Run the webhook
-as a Deployment: manifests/injector, or the Helm chart charts/podgate.
+that declare an order, in the same way as `kubectl podgate inject` injects manifests. When a workload
+with a key in its Pod template is created or changed, the webhook answers with the warnings of `check`.
+Run the webhook as a Deployment: manifests/injector, or the Helm chart charts/podgate.
 
 With `--tls self` (the default), the webhook creates its own certificates. It keeps them in the Secret
 --secret of its own namespace, which all replicas share. It writes their CA into the

@@ -1,5 +1,6 @@
 //! Prometheus metrics of the webhook.
 
+use podgate::order::admission::Outcome;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 type Labels = [(&'static str, &'static str); 1];
 
-const OUTCOMES: [&str; 9] =
-    ["injected", "unchanged", "deferred", "passed", "refused", "bad-request", "too-large", "timeout", "failed"];
+/// Outcomes of requests without a review.
+const FAILURES: [&str; 4] = ["bad-request", "too-large", "timeout", "failed"];
 const CONNECTION_ERRORS: [&str; 5] = ["handshake", "handshake-timeout", "crowded-out", "bad-request", "broken-off"];
 const CHECK_RESULTS: [&str; 2] = ["ok", "failed"];
 
@@ -32,7 +33,7 @@ impl Default for Metrics {
     fn default() -> Metrics {
         let mut metrics = Metrics {
             registry: Registry::with_prefix("podgate_webhook"),
-            requests: counters("outcome", &OUTCOMES),
+            requests: counters("outcome", &[&Outcome::ALL.map(Outcome::as_str)[..], &FAILURES].concat()),
             request_seconds: Histogram::new([
                 0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
             ]),
@@ -74,7 +75,7 @@ fn counters(label: &'static str, values: &[&'static str]) -> Family<Labels, Coun
 
 impl Metrics {
     pub(crate) fn record_request(&self, outcome: &'static str, duration: Duration) {
-        debug_assert!(OUTCOMES.contains(&outcome), "{outcome}");
+        debug_assert!(outcome.parse::<Outcome>().is_ok() || FAILURES.contains(&outcome), "{outcome}");
         self.requests.get_or_create(&[("outcome", outcome)]).inc();
         self.request_seconds.observe(duration.as_secs_f64());
     }

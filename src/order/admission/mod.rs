@@ -7,15 +7,17 @@ use crate::core::words::words;
 use crate::order::declare::{annotation_place, check_undeclared, keys};
 use crate::order::edit::{Edit, EditError, Op};
 use crate::order::finding::{Finding, Level, has_errors};
-use crate::order::inject::{Injected, is_requested};
+use crate::order::inject::{Injected, inject_label, is_requested};
 use crate::order::json_size::{JSON_MAX, json_length};
 use crate::order::limits::count_values;
+use crate::order::lint::{self, Context};
+use crate::order::pod_templates::templates;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use patch::Operation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Function that injects into a Pod of a namespace, or returns the findings that prevent the injection.
+/// Function that injects into a Pod or Pod template of a namespace, or returns the findings that prevent the injection.
 pub type Injector<'a> = &'a dyn Fn(&str, &Value) -> Result<Injected, Vec<Finding>>;
 
 /// Maximum number of JSON values in a review. The maximum limits memory use: a value of two bytes in the text needs
@@ -44,6 +46,8 @@ words! {
         /// The Pod lacks containers that its order names. The answer adds an annotation with the findings. A policy
         /// denies the Pod, unless a later webhook adds the containers and the API server calls podgate again.
         Deferred = "deferred",
+        /// The request creates or updates a workload. The answer contains only the findings about its Pod template.
+        Checked = "checked",
         /// The request is for another kind or operation, or the Pod declares no order or opts out.
         Passed = "passed",
         /// The Pod is denied, because podgate cannot inject the declared order.
@@ -58,9 +62,9 @@ pub struct Answer {
     pub body: Value,
     /// Outcome of the review.
     pub outcome: Outcome,
-    /// Namespace of the Pod, for the log.
+    /// Namespace of the Pod or workload, for the log.
     pub namespace: String,
-    /// Name of the Pod, for the log. The Pod's `generateName` if the API server has not yet chosen a name.
+    /// Name of the object, for the log. Its `generateName` if the API server has not yet chosen a name.
     pub name: String,
     /// Reason for a denial, or for a deferred decision. Otherwise empty.
     pub message: String,
@@ -121,21 +125,45 @@ pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
 }
 
 impl Request {
-    /// Returns the Pod to be created; `None` if the request does not create a Pod.
-    fn pod(&self) -> Option<&Value> {
-        let is_pod = self.kind.as_ref().is_some_and(|k| k.group.is_empty() && k.version == "v1" && k.kind == "Pod")
-            && self.sub_resource.as_deref().unwrap_or_default().is_empty()
-            && self.operation.as_deref() == Some("CREATE");
-        self.object.as_ref().filter(|object| is_pod && object.is_object())
+    fn answer(&self, inject: Injector<'_>) -> Answer {
+        let is_whole = self.sub_resource.as_deref().unwrap_or_default().is_empty();
+        let object = self.object.as_ref().filter(|object| is_whole && object.is_object());
+        let kind = self.kind.as_ref().filter(|kind| kind.version == "v1");
+        match (object, kind.map(|kind| (&*kind.group, &*kind.kind)), self.operation.as_deref()) {
+            (Some(pod), Some(("", "Pod")), Some("CREATE")) => self.answer_pod(pod, inject),
+            (Some(workload), Some(("apps" | "batch", _)), Some("CREATE" | "UPDATE")) => {
+                self.answer_workload(workload, inject)
+            }
+            _ => self.allow(Outcome::Passed, &[], None),
+        }
     }
 
-    fn answer(&self, inject: Injector<'_>) -> Answer {
-        let Some(pod) = self.pod() else { return self.allow(Outcome::Passed, &[], None) };
-        let metadata = &pod["metadata"];
-        let label = metadata["labels"]["podgate.io/inject"].as_str();
+    /// Checks the Pod template of a workload. Always allows the workload unchanged.
+    fn answer_workload(&self, workload: &Value, inject: Injector<'_>) -> Answer {
+        let found = templates(workload);
+        let Some((at, template)) = found.first().and_then(|at| Some((at, at.place.of(workload)?))) else {
+            return self.allow(Outcome::Passed, &[], None);
+        };
+        if inject_label(template) == Some("disabled") {
+            return self.allow(Outcome::Passed, &[], None);
+        }
+        let mut findings = match is_requested(template).then(|| inject(self.namespace(), template)) {
+            None => check_undeclared(template),
+            Some(Err(findings)) => findings,
+            Some(Ok(mut injected)) => {
+                let context = Context { workload: at.workload(workload), ..Context::default() };
+                injected.findings.extend(lint::check_injected(template, &injected, context));
+                injected.findings
+            }
+        };
+        findings.iter_mut().for_each(|finding| finding.at = at.place.join(&finding.at));
+        self.allow(Outcome::Checked, &findings, None)
+    }
+
+    fn answer_pod(&self, pod: &Value, inject: Injector<'_>) -> Answer {
         // Do not change a mirror Pod, which must equal the static Pod that the kubelet read from a file.
-        let is_mirror = metadata["annotations"].get("kubernetes.io/config.mirror").is_some();
-        if label == Some("disabled") || is_mirror {
+        let is_mirror = pod["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some();
+        if inject_label(pod) == Some("disabled") || is_mirror {
             return self.allow(Outcome::Passed, &[], None);
         }
         if !is_requested(pod) {
@@ -146,9 +174,12 @@ impl Request {
                 self.allow(Outcome::Passed, &findings, None)
             };
         }
-        match inject(self.namespace.as_deref().unwrap_or_default(), pod) {
+        match inject(self.namespace(), pod) {
             Err(findings) => self.refuse_or_defer(pod, &findings),
-            Ok(injected) => {
+            Ok(mut injected) => {
+                // The API server shows all findings as warnings. Even errors are only warnings here, because later
+                // webhooks can still change the Pod.
+                injected.findings.extend(lint::check_start(pod, &injected, Context::default()));
                 let findings = &injected.findings;
                 if injected.edits.is_empty() {
                     return self.allow(Outcome::Unchanged, findings, None);
@@ -160,6 +191,10 @@ impl Request {
                 self.allow(Outcome::Injected, findings, Some(&patch))
             }
         }
+    }
+
+    fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or_default()
     }
 
     fn allow(&self, outcome: Outcome, findings: &[Finding], patch: Option<&[Operation<'_>]>) -> Answer {

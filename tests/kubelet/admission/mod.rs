@@ -6,6 +6,7 @@ mod copies;
 pub(crate) mod install;
 mod late;
 mod workloads;
+mod wrong_order;
 
 use crate::clock::eventually;
 use crate::cluster::{self, kubectl, kubectl_json, try_kubectl};
@@ -53,7 +54,9 @@ fn assert_policy_limits_the_webhook() {
         try_kubectl(&[&[token.as_str()], &object[..], &["-p", &patch]].concat())
     };
     let bundle = ca_bundle();
-    patch("/webhooks/0/clientConfig/caBundle", bundle.into()).unwrap_or_else(|error| panic!("caBundle: {error}"));
+    for path in ["/webhooks/0/clientConfig/caBundle", "/webhooks/1/clientConfig/caBundle"] {
+        patch(path, bundle.as_str().into()).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
     let mut second = kubectl_json(&["get", "mutatingwebhookconfiguration", "zz-podgate-webhook"])["webhooks"][0].take();
     second["name"] = "second.podgate.io".into();
     for (path, value) in [
@@ -61,6 +64,7 @@ fn assert_policy_limits_the_webhook() {
         ("/webhooks/0/clientConfig/service/name", json!("other")),
         ("/webhooks/0/failurePolicy", json!("Ignore")),
         ("/webhooks/0/matchConditions", json!([])),
+        ("/webhooks/1/rules/0/resources", json!(["*"])),
         ("/webhooks/-", second),
         ("/metadata/labels/a", json!("b")),
         ("/metadata/finalizers", json!(["example.com/f"])),

@@ -1,5 +1,6 @@
 //! `kubectl podgate verify`: checks podgate's installation. docs/troubleshooting.md explains each finding.
 
+mod denied;
 mod pods;
 mod policy;
 mod rbac;
@@ -12,6 +13,7 @@ use crate::common_args::OutputFormat;
 use crate::output::{print, to_json};
 use crate::registry::config_map;
 use clap::Args;
+use denied::find_denied;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
@@ -32,8 +34,9 @@ use webhook::find_webhook;
 
 const HELP: &str = "\
 Checks the webhook, its certificate, the policies and the sidecars' permissions. Lists Pods that run
-without their order, and images whose command the webhook does not know. Creates a Pod in a dry run. A
-check that you may not run becomes a note. docs/troubleshooting.md explains each finding.
+without their order, workloads whose Pods podgate denies, and images whose command the webhook does not
+know. Creates a Pod in a dry run. A check that you may not run becomes a note.
+docs/troubleshooting.md explains each finding.
 
 Examples:
   kubectl podgate verify -n shop
@@ -111,6 +114,8 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         let fix = format!("{}; then: {again}", command_line(&apply));
         findings.push(finding(Level::Warning, rule, format!("{what} (Pods: {count})"), fix));
     }
+    let denied = or_finding("the workloads whose Pods are denied", find_denied(cluster).await, &mut findings);
+    findings.extend(denied.into_iter().flatten());
     for ((namespace, account), needs_role) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;
         let Some(missing) = or_finding("the permissions of service accounts", missing, &mut findings) else { break };
@@ -165,18 +170,19 @@ async fn check_image_volumes(cluster: &Cluster) -> Result<Option<Finding>, Clust
     Ok(Some(finding(Level::Warning, "no-image-volumes", what, fix)))
 }
 
-/// Returns an error if the API server does not trust the CA of the webhook's certificate.
+/// Returns an error if the `caBundle` of a webhook lacks the CA of the certificate.
 async fn check_certificate(
     cluster: &Cluster,
     configuration: &MutatingWebhookConfiguration,
 ) -> Result<Option<Finding>, ClusterError> {
-    let client = configuration.webhooks.iter().flatten().next().map(|webhook| &webhook.client_config);
-    let Some((client, service)) = client.and_then(|it| Some((it, it.service.as_ref()?))) else { return Ok(None) };
+    let clients = configuration.webhooks.iter().flatten().map(|webhook| &webhook.client_config);
+    let Some(service) = clients.clone().find_map(|client| client.service.as_ref()) else { return Ok(None) };
     let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), &service.namespace);
     let Some(secret) = cluster.wait_for(secrets.get_opt("podgate-webhook-tls")).await? else { return Ok(None) };
     let ca = secret.data.as_ref().and_then(|data| data.get("ca.crt")).map_or(&[][..], |ca| ca.0.trim_ascii());
-    let bundle = client.ca_bundle.as_ref().map_or(&[][..], |bundle| &bundle.0);
-    let is_trusted = !ca.is_empty() && bundle.windows(ca.len()).any(|part| part == ca);
+    let is_in = |bundle: &[u8]| bundle.windows(ca.len()).any(|part| part == ca);
+    let mut bundles = clients.map(|client| client.ca_bundle.as_ref());
+    let is_trusted = !ca.is_empty() && bundles.all(|bundle| bundle.is_some_and(|bundle| is_in(&bundle.0)));
     let logs = command_line(&["kubectl", "logs", "-n", &service.namespace, "deployment/podgate-webhook"]);
     let fix = format!("read the webhook's log: {logs}");
     let what = "caBundle lacks the CA of the webhook's certificate";

@@ -111,7 +111,7 @@ fn running_digest<'a>(pod: &'a Value, container: &str) -> Option<&'a str> {
     status["imageID"].as_str()?.rsplit_once('@').map(|(_, digest)| digest).filter(|_| is_from_tag)
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
