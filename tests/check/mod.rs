@@ -420,7 +420,7 @@ fn handwritten_examples_pass_strict_checks() {
         "  then     web  when db=Ready, api=Ready, waits at most 5m (gate; written by hand)\n",
         "  then     web  when db=Ready, api=Ready, waits at most 5m (held; written by hand)\n",
         "  version  needs Kubernetes 1.35 or newer to hold api, web\n",
-        "  stops    web, then api, then db; within 30s\n           db gets SIGTERM after at most 25s, and then has 5s\n",
+        "  stops    web, then api, then db; within 30s\n  late     db gets SIGTERM after at most 25s, and then has 5s\n",
         "  starts   proxy  at once (gate; written by hand); stops after the exit of app\n",
     ] {
         assert!(out.contains(line), "{line}{out}");
