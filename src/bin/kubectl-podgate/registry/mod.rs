@@ -20,7 +20,7 @@ pub(crate) struct ImageArgs {
     /// Read missing commands from the registry, and pin the images
     #[arg(long)]
     pub(crate) resolve_images: bool,
-    /// Do not pin images; the command may become outdated if the tag moves
+    /// Do not pin the images to their digests
     #[arg(long, requires = "resolve_images")]
     pub(crate) no_pin: bool,
     #[command(flatten)]
@@ -30,8 +30,8 @@ pub(crate) struct ImageArgs {
 /// Flags of the lookup in registries. The command that has them defines the group `registry`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RegistryArgs {
-    /// Look up this platform in a multi-platform image
-    #[arg(long, value_name = "OS/ARCH[/VARIANT]", default_value = "linux/amd64", value_parser = platform, group = "registry")]
+    /// Look up this platform
+    #[arg(long, value_name = "OS/ARCH", default_value = "linux/amd64", value_parser = platform, group = "registry")]
     pub(crate) platform: String,
     /// Use credentials of a .dockerconfigjson or Secret; repeatable
     #[arg(long, value_name = "FILE", group = "registry")]
