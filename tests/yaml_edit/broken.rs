@@ -51,7 +51,7 @@ fn unreadable_documents_without_podgates_keys_keep_their_bytes() {
         let (head, tail) = (format!("{text}---\n"), format!("---\n{text}"));
         assert!(run.out.starts_with(&head) && run.out.ends_with(&tail), "{}", run.out);
         assert!(run.out.contains("initContainers:"), "{}", run.out);
-        let line = "note: ignored 2 unreadable documents without \"podgate.io\", the first: <stdin>:";
+        let line = "note: ignored 2 unreadable documents without \"podgate.io\" or in a chart's templates, the first: <stdin>:";
         assert!(run.err.starts_with(line), "{}", run.err);
         assert_eq!(super::done(&["uninject", "-q", "-"], &run.out), format!("{text}---\n{POD}---\n{text}"));
     }
@@ -99,8 +99,9 @@ fn uninject_rejects_manual_changes_of_injected_parts() {
 #[test]
 fn usage_errors_exit_with_64() {
     for arguments in [
-        &["inject"][..],
+        &["inject", "--in-place"][..],
         &["inject", "-", "--in-place"],
+        &["inject", "-", "-o", "yaml"],
         &["inject", "x", "--in-place", "--check"],
         &["inject", "x", "--in-place", "--diff"],
         &["inject", "x", "--from", "helm"],
