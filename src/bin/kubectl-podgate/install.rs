@@ -9,20 +9,19 @@ use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
 
 const HELP: &str = "\
-Prints the manifests of this version: the policies, the roles, and the webhook in the namespace podgate.
-Changes nothing in the cluster. Only Pods in --namespaces get a token and publish their states. Pass all
-these namespaces each time.
+Prints the manifests of this version: the policies, the roles, and the webhook in the namespace
+podgate. Changes nothing in the cluster. Only Pods in --namespaces get a token and publish their
+states. Pass all these namespaces each time.
 
 Examples:
   kubectl podgate install | kubectl apply -f -
-  kubectl podgate install --namespaces shop,bank --registry registry.example.com/mirror | kubectl apply -f -
+  kubectl podgate install --namespaces shop,bank --registry HOST/mirror | kubectl apply -f -
   kubectl podgate install --diff
-  kubectl podgate install --uninstall --namespaces shop,bank | kubectl delete --ignore-not-found -f -
+  kubectl podgate install --uninstall --namespaces shop | kubectl delete --ignore-not-found -f -
 
 Exit codes:
   0    printed; with --diff: no differences
-  1    the manifests could not be printed; with --diff: differences, or kubectl diff failed
-  64   wrong flag or argument";
+  1    the manifests could not be printed; with --diff: differences, or kubectl diff failed";
 
 /// Print podgate's manifests for kubectl apply
 #[derive(Debug, Args)]
@@ -31,16 +30,16 @@ pub(crate) struct Install {
     /// Take the images from this registry
     #[arg(long, value_name = "HOST/PATH", default_value = release::IMAGE_REGISTRY, value_parser = parse_registry)]
     registry: String,
-    /// Let Pods in these namespaces publish states: bind the role, and mount a token; separated by commas
+    /// Let Pods in these namespaces, separated by commas, publish states
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_namespace)]
     namespaces: Vec<String>,
-    /// Reject or admit Pods with a key of podgate while the webhook does not answer
-    #[arg(long, value_name = "POLICY", default_value = "Fail", value_parser = ["Fail", "Ignore"])]
+    /// If the webhook is down: Fail (deny Pods) or Ignore
+    #[arg(long, value_name = "POLICY", default_value = "Fail", value_parser = ["Fail", "Ignore"], hide_possible_values = true)]
     failure_policy: String,
     /// Run `kubectl diff` to show what would change in the cluster
     #[arg(long, conflicts_with = "uninstall")]
     diff: bool,
-    /// Print the objects to delete: in reverse order, and without the namespace podgate
+    /// Print the objects to delete, except the namespace podgate
     #[arg(long)]
     uninstall: bool,
 }

@@ -18,8 +18,7 @@ Examples:
 
 Exit codes:
   0    done
-  1    a manifest or an image could not be read
-  64   wrong flag or argument";
+  1    a manifest or an image could not be read";
 
 /// Write the commands of images to a file for the webhook
 #[derive(Debug, Args)]

@@ -30,9 +30,10 @@ use std::process::ExitCode;
 use webhook::find_webhook;
 
 const HELP: &str = "\
-Checks the webhook, its certificate, the policies and the sidecars' permissions. Lists Pods that declare
-an order, but run without podgate's sidecar. Creates a Pod in a dry run. A check that you may not run
-becomes a note. docs/troubleshooting.md explains each finding.
+Checks the webhook, its certificate, the policies and the sidecars' permissions. Lists Pods that
+declare an order, but run without podgate's sidecar. Creates a Pod in a dry run. A check that you
+may not run becomes a note. This page explains each finding:
+https://github.com/podgate/podgate/blob/main/docs/troubleshooting.md
 
 Examples:
   kubectl podgate verify -n shop
@@ -40,15 +41,14 @@ Examples:
 
 Exit codes:
   0    no errors
-  1    errors, or no connection to the cluster
-  64   wrong flag or argument";
+  1    errors, or no connection to the cluster";
 
 /// Check podgate's installation, and find Pods that run without their order
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Verify {
-    /// Print in this format
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    /// Print text or json
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     output: OutputFormat,
     #[command(flatten)]
     connection: ConnectionArgs,
