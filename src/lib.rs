@@ -18,6 +18,7 @@
 #![warn(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 pub mod clock;
+pub mod command_line;
 pub mod core;
 #[cfg(target_os = "linux")]
 pub mod edge;

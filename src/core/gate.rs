@@ -27,7 +27,8 @@ use crate::core::exit::Exit;
 use crate::core::snapshot::Snapshot;
 use crate::core::sources::{PodView, Source, SourceError};
 use crate::core::state::{Stage, State};
-use crate::core::until::{ConditionStatus, WaitCondition};
+use crate::core::text::command_line;
+use crate::core::until::{ConditionStatus, WaitCondition, WantedState};
 use crate::core::words::words;
 use std::time::Duration;
 
@@ -161,13 +162,13 @@ pub enum Obstacle {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GiveUpReason {
     /// A container earlier in the list has ended. The kubelet restarts that container only after this hook returns.
-    #[error("{0} is {1}; the kubelet restarts {0} only after this hook returns")]
+    #[error("{0} is {1}; the kubelet restarts {0} only after this hook returns; see {logs}", logs = log_command(.0))]
     PredecessorEnded(String, State),
     /// The condition's container has ended and will not be restarted.
-    #[error("{0} cannot be met: the container is {1} and will not be restarted")]
+    #[error("{0} cannot be met: the container is {1} and will not be restarted; see {logs}", logs = log_command(&.0.container))]
     ContainerEnded(WaitCondition, State),
     /// The condition's container is stuck for this reason.
-    #[error("{0} cannot be met: the container is stuck in {1}")]
+    #[error("{0} cannot be met: the container is stuck in {1}; see kubectl describe pod POD")]
     ContainerStuck(WaitCondition, String),
     /// A check cannot pass any more.
     #[error("{0}")]
@@ -178,6 +179,25 @@ pub enum GiveUpReason {
     /// The pod is being deleted, so the gate does not run the command.
     #[error("the pod is being deleted")]
     PodDeleted,
+}
+
+fn log_command(container: &str) -> String {
+    command_line(&["kubectl", "logs", "POD", "-c", container])
+}
+
+/// Returns the reason of a gate that has timed out: what it still waits for, and what helps.
+pub fn timeout_reason(limit: &str, obstacles: &[Obstacle]) -> String {
+    let running = obstacles.iter().find_map(|obstacle| match obstacle {
+        Obstacle::WrongState(until, State::Started) if until.want == WantedState::Ready => Some(&until.container),
+        _ => None,
+    });
+    let probes = running.map(|name| format!(": {name} runs, but has not passed its probes")).unwrap_or_default();
+    format!("timed out after {limit}, still waiting for {}{probes}", join_obstacles(obstacles))
+}
+
+/// Returns all obstacles as one text.
+pub fn join_obstacles(obstacles: &[Obstacle]) -> String {
+    obstacles.iter().map(Obstacle::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl GiveUpReason {

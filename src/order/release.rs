@@ -6,6 +6,11 @@ pub const IMAGE_REGISTRY: &str = non_empty_or(option_env!("PODGATE_IMAGE_REGISTR
 /// URL of the source repository, from the build variable `PODGATE_REPOSITORY`.
 pub const REPOSITORY: &str = non_empty_or(option_env!("PODGATE_REPOSITORY"), env!("CARGO_PKG_REPOSITORY"));
 
+/// Returns the address of a page in `docs`.
+pub fn page(name: &str) -> String {
+    format!("{REPOSITORY}/blob/main/docs/{name}.md")
+}
+
 /// Returns the reference of the image that contains the sidecar and the agent, with this version as the tag.
 pub fn sidecar_image() -> String {
     image("podgate")

@@ -7,6 +7,11 @@ pub const DEFAULT: &str = "requests.cpu=10m,requests.memory=16Mi,limits.memory=3
 /// Resources of the sidecar in a Guaranteed Pod. A lower CPU limit would delay the Pod's start.
 const GUARANTEED: &str = "requests.cpu=200m,requests.memory=32Mi,limits.cpu=200m,limits.memory=32Mi";
 
+/// Returns the help of the flag `--sidecar-resources`. The default has a line of its own, because it is long.
+pub fn help() -> String {
+    format!("Set the sidecar's requests and limits [default:\n{DEFAULT}]")
+}
+
 /// Names of the settings, as in a ResourceQuota.
 const SETTINGS: [&str; 6] = [
     "requests.cpu",

@@ -113,6 +113,11 @@ fn documentation_shows_the_current_help() {
 }
 
 #[test]
+fn help_is_short_or_long() {
+    crate::help::check_help(env!("CARGO_BIN_EXE_podgate"));
+}
+
+#[test]
 fn help_and_version_go_to_standard_output() {
     for arguments in [&["--help"][..], &["-h"], &["post-start", "--help"], &["install", "-h"], &["check", "--help"]] {
         let run = podgate(arguments);
@@ -132,7 +137,13 @@ fn each_usage_error_is_one_line() {
     let post_start = |rest: &[&'static str]| [&["post-start", "--container", "db"], rest].concat();
     for (arguments, expected) in [
         (vec![], "no command given"),
-        (vec!["serve"], "unrecognized subcommand 'serve'"),
+        (vec!["serve"], "podgate: unrecognized subcommand 'serve'; see podgate --help"),
+        (
+            post_start(&["--untl", "a"]),
+            "podgate post-start: unexpected argument '--untl' found (did you mean --until?); see podgate post-start --help",
+        ),
+        (post_start(&["--utnil=a"]), "did you mean --until?"),
+        (post_start(&["--bogus"]), "'--bogus' found; see podgate post-start --help"),
         (vec!["post-start"], "not provided: --container <NAME>"),
         (vec!["post-start", "--container", "DB"], "not a container name"),
         (vec!["post-start", "--container", ""], "--container"),
@@ -192,7 +203,12 @@ fn time_limit_of_99_years_is_accepted() {
 #[test]
 fn each_cause_has_its_exit_code() {
     let mut scene = Scene::with_sidecar();
-    scene.hook().flag("timeout", "1ms").run().assert_failed(75, "timed out after 1ms, still waiting for db=Ready");
+    let why = "db=Ready (now Started): db runs, but has not passed its probes; see kubectl podgate status POD";
+    scene
+        .hook()
+        .flag("timeout", "1ms")
+        .run()
+        .assert_failed(75, &format!("timed out after 1ms, still waiting for {why}"));
     assert!(
         scene.termination_message().starts_with("podgate post-start: db: timed out")
             && scene.termination_message().len() < 1024
@@ -203,11 +219,10 @@ fn each_cause_has_its_exit_code() {
         .assert_failed(78, "the hook needs the board, but /podgate does not exist; mount podgate's volumes");
     scene.set_state("db", State::Failed);
     scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));
-    scene
-        .hook()
-        .arg("--fail-fast")
-        .run()
-        .assert_failed(69, "db=Ready cannot be met: the container is Failed and will not be restarted");
+    scene.hook().arg("--fail-fast").run().assert_failed(
+        69,
+        "db=Ready cannot be met: the container is Failed and will not be restarted; see kubectl logs POD -c db",
+    );
     scene.set_state("db", State::Ready);
     scene.hook().run().assert_released();
     assert_eq!(scene.termination_message(), "", "the message is not cleared on release");

@@ -123,7 +123,10 @@ fn timeout_fails_unless_on_timeout_is_continue() {
     let scene = Scene::with_sidecar();
     let gate = || waits_for_db(&scene).flag("timeout", "100ms");
     let run = gate().with_command(ECHO_RAN).run();
-    run.assert_failed(75, "timed out after 100ms, still waiting for db=Ready (now Started)");
+    run.assert_failed(
+        75,
+        "still waiting for db=Ready (now Started): db runs, but has not passed its probes; see kubectl",
+    );
     assert_eq!(scene.termination_message(), run.stderr.trim_end());
     assert_ran(&gate().flag("on-timeout", "continue").with_command(ECHO_RAN).run());
     assert_eq!((scene.termination_message().as_str(), scene.report().unwrap().gate), ("", Some(GateState::Opened)));
@@ -144,7 +147,7 @@ fn gate_fails_fast_only_with_the_flag() {
             "db",
             State::Waiting,
             "ImagePullBackOff",
-            "db=Ready cannot be met: the container is stuck in ImagePullBackOff",
+            "the container is stuck in ImagePullBackOff; see kubectl describe pod POD",
         ),
         (
             "db",

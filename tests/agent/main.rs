@@ -12,6 +12,8 @@ mod entrypoint;
 mod free_port;
 #[path = "../common/hang_guard.rs"]
 mod hang_guard;
+#[path = "../common/help.rs"]
+mod help;
 mod hostile_board;
 mod kubelet_volume;
 #[path = "../common/needs.rs"]

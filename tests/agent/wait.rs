@@ -94,7 +94,10 @@ fn failed_predecessor_ends_the_wait() {
     let mut scene = Scene::with_sidecar();
     let hook = scene.bare_hook().flag("container", "api").flag("timeout", "20s").spawn_waiting();
     scene.set_state("db", State::Failed);
-    hook.wait().assert_failed(69, "db is Failed; the kubelet restarts db only after this hook returns");
+    hook.wait().assert_failed(
+        69,
+        "db is Failed; the kubelet restarts db only after this hook returns; see kubectl logs POD -c db",
+    );
     scene.bare_hook().flag("container", "db").flag("timeout", "1ms").run().assert_failed(75, "db=Ready (now Failed)");
     // A predecessor that has ended for good does not restart, whether or not this hook returns.
     scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));

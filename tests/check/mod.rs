@@ -234,7 +234,9 @@ fn unreadable_files_are_findings_and_the_rest_is_checked() {
         assert!(found.starts_with(expected), "{found:?} instead of {expected:?}");
     }
     assert_eq!((code, &json["errors"]), (1, &5.into()));
-    assert!(err.starts_with("note: ignored an unreadable document without \"podgate.io\": ./b.yaml:1:5: "));
+    assert!(err.starts_with(
+        "note: ignored an unreadable document without \"podgate.io\" or in a chart's templates: ./b.yaml:1:5: "
+    ));
 
     let (code, out, err) = check(&directory, &["-q", "a.yaml", "nowhere.yaml"]);
     assert_eq!((code, err.as_str()), (1, ""));
@@ -259,6 +261,34 @@ error[unreadable]: cannot read: no such file
 Rules: https://github.com/podgate/podgate/blob/main/docs/rules.md
 "
     );
+}
+
+#[test]
+fn templates_of_a_chart_are_errors_only_if_named() {
+    let (directory, _) = file(CHAIN);
+    fs::create_dir_all(directory.path().join("chart/templates/sub")).unwrap();
+    fs::write(directory.path().join("chart/Chart.yaml"), "name: shop\n").unwrap();
+    let template = "chart/templates/sub/web.yaml";
+    fs::write(directory.path().join(template), "a: {{ .Values.a }} # podgate.io/order\n").unwrap();
+    for paths in [&["-R", "."][..], &["-R", "chart", "pod.yaml"], &["--strict", "-R", "."]] {
+        let (code, out, err) = check(&directory, paths);
+        assert_eq!(code, 0, "{paths:?}: {out}{err}");
+        assert!(err.contains("web.yaml:1:5: this is a Helm template; check or inject the output of"), "{err}");
+    }
+    assert_eq!(check(&directory, &["-R", ".", template]).0, 1);
+}
+
+#[test]
+fn kubectls_flags_have_a_tip() {
+    let (directory, _) = file(CHAIN);
+    for (arguments, expected) in [
+        (&["-k", "base"][..], "  tip: kubectl kustomize DIR | kubectl podgate check -\n"),
+        (&["x", "-n", "shop"], "  tip: kubectl get KIND/NAME -n NAMESPACE -o yaml | kubectl podgate check -\n"),
+        (&["-q", "deployment/shop"], "`kubectl get deployment/shop -o yaml | kubectl podgate check -`"),
+    ] {
+        let (_, out, err) = check(&directory, arguments);
+        assert!(format!("{out}{err}").contains(expected), "{arguments:?}: {out}{err}");
+    }
 }
 
 #[test]

@@ -173,7 +173,8 @@ fn wrong_setup_has_an_error_message_and_exit_code() {
         (&["--publish", "none", "--containers", "[]", "--self", "nowhere"], 78, "--self nowhere: no such directory"),
         (&["--publish", "none", "--containers", "[]", "--agent", "nowhere"], 78, "cannot install nowhere"),
         (&["--publish", "none", "--containers", "[]", "--metrics-addr", "192.0.2.1:1"], 78, "--metrics-addr"),
-        (&["ready", "--timeout", "10ms"], 75, "not locked by a sidecar"),
+        (&["ready", "--timeout", "10ms"], 75, "the sidecar was not ready within 10ms"),
+        (&["ready", "--timeout", "10ms"], 75, "; see kubectl logs POD -c podgate\n"),
     ] {
         let output = pod.command(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
@@ -343,6 +344,11 @@ fn metrics_are_served_at_the_given_address() {
     // A silent client does not block other clients.
     let _silent = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
     assert!(get("/metrics").contains("podgate_build_info"));
+}
+
+#[test]
+fn help_is_short_or_long() {
+    crate::help::check_help(PROGRAM);
 }
 
 /// With `PODGATE_REGENERATE=1` in the environment, this test updates `docs/podgate-controller.md`.

@@ -103,7 +103,7 @@ fn every_change_of_one_character_is_an_error() {
 
 #[test]
 fn keys_that_resemble_podgates_have_a_suggestion() {
-    const GENERAL: &str = "use one of the keys in docs/declaring.md";
+    const GENERAL: &str = "use one of the keys in https://github.com/podgate/podgate/blob/main/docs/declaring.md";
     let order = "did you mean podgate.io/order?";
     for (key, fix) in [
         ("podgate/order", order),

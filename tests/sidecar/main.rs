@@ -8,6 +8,8 @@ mod controller;
 mod free_port;
 #[path = "../common/hang_guard.rs"]
 mod hang_guard;
+#[path = "../common/help.rs"]
+mod help;
 #[path = "../common/needs.rs"]
 mod needs;
 #[path = "../shipped_manifests/mod.rs"]

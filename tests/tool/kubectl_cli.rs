@@ -89,6 +89,11 @@ fn help_matches_the_docs() {
 }
 
 #[test]
+fn help_is_short_or_long() {
+    crate::help::check_help(env!("CARGO_BIN_EXE_kubectl-podgate"));
+}
+
+#[test]
 fn version_is_printed() {
     for word in ["version", "--version"] {
         let output = program(&home()).arg(word).output().unwrap();
@@ -141,8 +146,11 @@ fn request_error_is_one_line_and_exits_with_1() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());
     for (server, expected) in [
-        (format!("http://{free}"), "Connection refused"),
-        (format!("https://{free}"), "Connection refused"),
+        (
+            format!("http://{free}"),
+            "): Connection refused; check that the cluster runs, or pass --context or --kubeconfig\n",
+        ),
+        (format!("https://{free}"), "): Connection refused; "),
         ("http://no-such-host.invalid".to_owned(), "request to http://no-such-host.invalid"),
         (silent, "no answer from http://127.0.0.1:"),
         ("not a server".to_owned(), "cannot use the kubeconfig: "),
@@ -162,6 +170,9 @@ fn request_error_is_one_line_and_exits_with_1() {
         assert_eq!((code, out.as_str()), (1, ""), "{server}: {err}");
         assert!(err.starts_with("error: ") && err.contains(expected), "{server}: {err}");
         assert_eq!(err.matches('\n').count(), 1, "{server}: {err}");
+        let origin = format!("(context \"c\" of {})", config.display());
+        let is_silent = ["request to", "no answer"].iter().any(|start| err.contains(start));
+        assert!(err.contains(&origin) == is_silent && !err.contains("ServiceError"), "{server}: {err}");
     }
 }
 

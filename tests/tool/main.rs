@@ -8,6 +8,8 @@ mod book;
 mod free_port;
 #[path = "../common/hang_guard.rs"]
 mod hang_guard;
+#[path = "../common/help.rs"]
+mod help;
 mod kubectl_cli;
 #[path = "../common/needs.rs"]
 mod needs;

@@ -188,7 +188,10 @@ fn docs_show_this_output() {
 #[test]
 fn server_errors_are_explained() {
     let table: [(Patch, &str); 4] = [
-        (|| error_status(403, "Forbidden", "user u cannot"), "not allowed to patch the Pod \"ordered\": user u cannot"),
+        (
+            || error_status(403, "Forbidden", "user u cannot"),
+            "not allowed to patch the Pod \"ordered\": user u cannot; ask for permission",
+        ),
         (|| error_status(409, "Conflict", "uid"), "was replaced by another Pod in the meantime; nothing was changed"),
         (|| error_status(404, "NotFound", "x"), "no Pod \"ordered\" in namespace \"shop\""),
         (|| Answer::Disconnect, "request to http://127.0.0.1:"),

@@ -10,6 +10,11 @@ use std::process::Command;
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/webhook.md");
 
 #[test]
+fn help_is_short_or_long() {
+    crate::help::check_help(env!("CARGO_BIN_EXE_podgate-webhook"));
+}
+
+#[test]
 fn docs_show_the_current_help() {
     let output = Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg("--help").env_clear().output();
     let help = String::from_utf8(output.unwrap().stdout).unwrap();

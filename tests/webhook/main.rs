@@ -8,6 +8,8 @@ mod flood;
 mod forged;
 #[path = "../common/hang_guard.rs"]
 mod hang_guard;
+#[path = "../common/help.rs"]
+mod help;
 mod hostile;
 mod images;
 mod install;

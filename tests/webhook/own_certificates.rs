@@ -113,7 +113,7 @@ fn missing_secret_is_logged_once_and_retried() {
     let line = webhook.logged("certificate check failed; will retry");
     let error = line["error"].as_str().unwrap();
     assert!(
-        error.contains("cannot get the Secret podgate-webhook-tls: not found; to create it, apply manifests/injector"),
+        error.contains("cannot get the Secret podgate-webhook-tls: not found; to create it, install podgate again"),
         "{error}"
     );
     assert_eq!(webhook.page("/readyz").body, "no certificate yet\n");

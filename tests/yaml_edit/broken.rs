@@ -51,7 +51,7 @@ fn unreadable_documents_without_podgates_keys_keep_their_bytes() {
         let (head, tail) = (format!("{text}---\n"), format!("---\n{text}"));
         assert!(run.out.starts_with(&head) && run.out.ends_with(&tail), "{}", run.out);
         assert!(run.out.contains("initContainers:"), "{}", run.out);
-        let line = "note: ignored 2 unreadable documents without \"podgate.io\", the first: <stdin>:";
+        let line = "note: ignored 2 unreadable documents without \"podgate.io\" or in a chart's templates, the first: <stdin>:";
         assert!(run.err.starts_with(line), "{}", run.err);
         assert_eq!(super::done(&["uninject", "-q", "-"], &run.out), format!("{text}---\n{POD}---\n{text}"));
     }
@@ -101,6 +101,7 @@ fn usage_errors_exit_with_64() {
     for arguments in [
         &["inject"][..],
         &["inject", "-", "--in-place"],
+        &["inject", "-", "-o", "yaml"],
         &["inject", "x", "--in-place", "--check"],
         &["inject", "x", "--in-place", "--diff"],
         &["inject", "x", "--from", "helm"],
@@ -120,6 +121,12 @@ fn usage_errors_exit_with_64() {
         assert_eq!((run.code, run.out.as_str()), (64, ""), "{arguments:?}");
         assert!(!run.err.is_empty(), "{arguments:?}");
     }
+}
+
+#[test]
+fn pipe_needs_no_argument() {
+    assert_eq!(super::done(&["inject", "-q"], POD), super::done(&["inject", "-q", "-"], POD));
+    assert!(run(&["check"], POD).err.starts_with("note: reading the manifest from standard input\n"));
 }
 
 #[test]

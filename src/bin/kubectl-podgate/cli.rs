@@ -10,13 +10,13 @@ An order is declared on the Pod, or on a workload's Pod template:
       podgate.io/order: \"db, api, web\"
 
 Examples:
-  kubectl podgate check shop.yaml                                  find errors, forecast the start
-  kubectl podgate try shop.yaml                                    preview the start on this machine
-  kubectl podgate inject -f shop.yaml | kubectl apply -f -         add the order and apply
-  kubectl podgate status -w shop-6bcbfd8758-sr5xs                  watch what each container waits for
-  kubectl podgate timeline shop-6bcbfd8758-sr5xs                   show how the start went
+  kubectl podgate check shop.yaml                              find errors, forecast the start
+  kubectl podgate try shop.yaml                                preview the start on this machine
+  kubectl podgate inject -f shop.yaml | kubectl apply -f -     add the order and apply
+  kubectl podgate status -w shop-6bcbfd8758-sr5xs              watch what each container waits for
+  kubectl podgate timeline shop-6bcbfd8758-sr5xs               show how the start went
 
-See `kubectl podgate COMMAND --help` for details.";
+See `kubectl podgate COMMAND --help` for details. A wrong flag or argument ends a command with 64.";
 
 /// Start the containers of a Pod in a declared order: check, inject, watch.
 #[derive(Debug, Parser)]
@@ -29,19 +29,22 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    // Before the start, in the order of use.
+    Suggest(suggest::Suggest),
     Check(Box<check::Check>),
+    Try(Box<try_run::Try>),
     Inject(Box<inject::Inject>),
+    Uninject(inject::Uninject),
+    // In the cluster.
     Install(install::Install),
-    Override(overrides::Override),
     ResolveImages(Box<resolve_images::ResolveImages>),
+    Verify(verify::Verify),
+    // During and after the start.
+    Status(status::Status),
+    Timeline(timeline::Timeline),
+    Override(overrides::Override),
     #[command(hide = true)]
     StandIn(Box<try_run::StandIn>),
-    Status(status::Status),
-    Suggest(suggest::Suggest),
-    Timeline(timeline::Timeline),
-    Try(Box<try_run::Try>),
-    Uninject(inject::Uninject),
-    Verify(verify::Verify),
     /// Print the version
     Version,
 }

@@ -1,9 +1,11 @@
 //! Argument types that several commands share.
 
+use crate::output::print_stderr;
 use clap::{Args, ValueEnum};
 use podgate::order::declare::nearest::did_you_mean;
 use podgate::order::finding::Level;
 use podgate::order::lint::rules::{self, RULES};
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// Value of `--output`. The JSON object is a public interface: see docs/kubectl-podgate.md.
@@ -49,4 +51,22 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     } else {
         Err("must be between 1ms and 1day".to_owned())
     }
+}
+
+/// Returns `-`, the name of standard input, if standard input is a file or a pipe, and not empty.
+#[cfg(unix)]
+pub(crate) fn piped_input() -> Option<OsString> {
+    use std::io::BufRead;
+    use std::os::unix::fs::FileTypeExt;
+    let kind = std::fs::metadata("/dev/stdin").ok()?.file_type();
+    if !(kind.is_file() || kind.is_fifo()) || std::io::stdin().lock().fill_buf().is_ok_and(<[u8]>::is_empty) {
+        return None;
+    }
+    print_stderr(Level::Note, "reading the manifest from standard input");
+    Some("-".into())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn piped_input() -> Option<OsString> {
+    None
 }

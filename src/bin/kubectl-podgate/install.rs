@@ -13,20 +13,20 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 const HELP: &str = "\
-Prints the manifests of this version: the policies, the roles, and the webhook in the namespace podgate.
-Changes nothing in the cluster. Only Pods in --namespaces get a token and publish their states. Pass all
-these namespaces each time. --resolve-images and --diff read the cluster of kubectl's current context.
+Prints the manifests of this version: the policies, the roles, and the webhook in the namespace
+podgate. Changes nothing in the cluster. Only Pods in --namespaces get a token and publish their
+states. Pass all these namespaces each time. --resolve-images and --diff read the cluster of
+kubectl's current context.
 
 Examples:
   kubectl podgate install --resolve-images | kubectl apply -f -
-  kubectl podgate install --namespaces shop,bank --registry registry.example.com/mirror | kubectl apply -f -
+  kubectl podgate install --namespaces shop,bank --registry HOST/mirror | kubectl apply -f -
   kubectl podgate install --diff
-  kubectl podgate install --uninstall --namespaces shop,bank | kubectl delete --ignore-not-found -f -
+  kubectl podgate install --uninstall --namespaces shop | kubectl delete --ignore-not-found -f -
 
 Exit codes:
   0    printed; with --diff: no differences
-  1    an error, such as an image that was not found; with --diff: differences, or kubectl diff failed
-  64   wrong flag or argument";
+  1    an error, or an image was not found; with --diff: differences, or kubectl diff failed";
 
 /// Print podgate's manifests for kubectl apply
 #[derive(Debug, Args)]
@@ -35,16 +35,16 @@ pub(crate) struct Install {
     /// Take the images from this registry
     #[arg(long, value_name = "HOST/PATH", default_value = release::IMAGE_REGISTRY, value_parser = parse_registry)]
     registry: String,
-    /// Let Pods in these namespaces publish states: bind the role, and mount a token; separated by commas
+    /// Let Pods in these namespaces publish states; NAME,NAME
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = parse_namespace)]
     namespaces: Vec<String>,
-    /// Reject or admit Pods with a key of podgate while the webhook does not answer
-    #[arg(long, value_name = "POLICY", default_value = "Fail", value_parser = ["Fail", "Ignore"])]
+    /// While it is down: Fail (deny Pods) or Ignore
+    #[arg(long, value_name = "POLICY", default_value = "Fail", value_parser = ["Fail", "Ignore"], hide_possible_values = true)]
     failure_policy: String,
     /// Run `kubectl diff` to show what would change in the cluster
     #[arg(long, conflicts_with = "uninstall")]
     diff: bool,
-    /// Print the objects to delete: in reverse order, and without the namespace podgate
+    /// Print the objects to delete, except the namespace podgate
     #[arg(long)]
     uninstall: bool,
     /// Add a ConfigMap with the commands of the images in the cluster
@@ -76,7 +76,9 @@ pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
     }
     if args.resolve_images {
         let (namespace, request_timeout) = (Some("podgate".to_owned()), Duration::from_secs(15));
-        let connection = ConnectionArgs { namespace, context: None, kubeconfig: None, request_timeout };
+        let kubeconfig_files = "kubectl's kubeconfig".to_owned();
+        let connection =
+            ConnectionArgs { namespace, context: None, kubeconfig: None, kubeconfig_files, request_timeout };
         let (_, config_map, failed) = runtime::run(config_map::resolve(&connection, &args.lookup))?;
         let style = Style { is_json: false, spaced: false, newline: "\n", indent: 2, list_indent: 0 };
         let fields = config_map.as_object().into_iter().flatten();

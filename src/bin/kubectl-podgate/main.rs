@@ -22,10 +22,10 @@ mod try_run;
 mod verify;
 mod yaml;
 
-use clap::Parser;
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use podgate::clock;
 use podgate::core::exit::Exit;
+use podgate::core::text::command_line;
 use std::process::ExitCode;
 
 /// Replacement for musl's allocator, which is several times slower for many small allocations.
@@ -34,7 +34,13 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    let command = match cli::Args::try_parse() {
+    let mut words = Vec::from_iter(std::env::args_os());
+    let mut parsed = podgate::command_line::parse::<cli::Args>(&words);
+    if parsed.as_ref().is_err_and(lacks_file) {
+        words.extend(common_args::piped_input());
+        parsed = podgate::command_line::parse(&words);
+    }
+    let command = match parsed {
         Ok(args) => args.command,
         // Without arguments, print the help as kubectl does.
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -44,8 +50,9 @@ fn main() -> ExitCode {
             // Remove clap's tip: for a mistyped flag, the tip suggests passing the flag as a file.
             error.remove(ContextKind::Suggested);
             let _ = error.print();
-            if error.kind() == ErrorKind::MissingRequiredArgument && error.to_string().contains("<FILE") {
-                eprintln!("\n  tip: to read standard input, pass - as FILE");
+            let command = words.get(1).map(|word| word.to_string_lossy()).unwrap_or_default();
+            if let Some(tip) = tip(&error, &command) {
+                eprintln!("\n  tip: {tip}");
             }
             // For clap, `--help` and `--version` are errors too.
             return if error.use_stderr() { Exit::Usage } else { Exit::Released }.into();
@@ -67,4 +74,26 @@ fn main() -> ExitCode {
         cli::Command::Verify(args) => runtime::block_on(verify::run(&args)),
         cli::Command::Version => output::print(concat!("kubectl-podgate ", env!("CARGO_PKG_VERSION"), "\n")),
     }
+}
+
+fn lacks_file(error: &Error) -> bool {
+    error.kind() == ErrorKind::MissingRequiredArgument && error.to_string().contains("<FILE")
+}
+
+/// Returns a tip for a missing file, or for a flag of other kubectl commands that a command for manifests lacks.
+fn tip(error: &Error, command: &str) -> Option<String> {
+    if lacks_file(error) {
+        return Some("to read standard input, pass - as FILE".to_owned());
+    }
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return None };
+    if !["check", "inject", "resolve-images", "suggest", "try", "uninject"].contains(&command) {
+        return None;
+    }
+    let source = match wrong.as_str() {
+        "-k" | "--kustomize" => "kubectl kustomize DIR",
+        "-n" | "--namespace" => "kubectl get KIND/NAME -n NAMESPACE -o yaml",
+        "-o" | "--output" => return Some(format!("{command} prints the manifests in the format of its input")),
+        _ => return None,
+    };
+    Some(format!("{source} | {}", command_line(&["kubectl", "podgate", command, "-"])))
 }

@@ -21,8 +21,7 @@ Examples:
 
 Exit codes:
   0    done
-  1    a manifest, an image or the cluster could not be read
-  64   wrong flag or argument";
+  1    a manifest, an image or the cluster could not be read";
 
 /// Write the commands of images to a file for the webhook
 #[derive(Debug, Args)]

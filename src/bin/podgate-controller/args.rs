@@ -12,11 +12,15 @@ use std::time::Duration;
 
 const HELP: &str = "\
 Runs as a native sidecar (an init container with restartPolicy: Always), with the postStart hook
-`podgate-controller ready`. See manifests/pod.yaml.
+`podgate-controller ready`. Example:
+https://github.com/podgate/podgate/blob/main/manifests/pod.yaml
 
 Fields of --containers, as in the Pod API: name, ports, startupProbe, readinessProbe, restartPolicy,
-restartPolicyRules; podgate's own: mode (entrypoint, hold, post-start or none), until, preStop, quit,
-timeoutSeconds and continueOnTimeout (hold mode only).
+restartPolicyRules; podgate's own: mode (entrypoint, hold, post-start or none), until, preStop,
+quit, timeoutSeconds and continueOnTimeout (hold mode only).
+
+Each flag has a variable, such as PODGATE_BOARD for --board. Exceptions: POD_NAME, POD_NAMESPACE,
+POD_UID, POD_IPS, and PODGATE_READY_TIMEOUT for --timeout of `ready`.
 
 Exit codes:
   0    stopped by a signal after its postStart hook succeeded
@@ -46,34 +50,34 @@ pub(crate) struct RunArgs {
     /// Use this JSON list of containers; default: from the Pod's spec
     #[arg(long, value_name = "JSON", env = "PODGATE_CONTAINERS", value_parser = parse_list)]
     pub(crate) containers: Option<ContainerList>,
-    /// Publish states as annotations of the Pod (api), or make no API requests (none)
-    #[arg(long, value_name = "WHERE", env = "PODGATE_PUBLISH", default_value = "api")]
+    /// Publish states to the API (api) or not (none)
+    #[arg(long, value_name = "TARGET", env = "PODGATE_PUBLISH", default_value = "api")]
     pub(crate) publish: PublishTarget,
-    /// Treat the container with this name as the sidecar
+    /// Name the sidecar's own container
     #[arg(long, value_name = "NAME", env = "PODGATE_NAME", default_value = "podgate")]
     pub(crate) name: String,
     /// Publish the board on this volume
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Read the agents' reports from this volume
+    /// Read the agents' reports here
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Read the kubelet's annotation `config.seen` from this downward-API volume
+    /// Read the kubelet's `config.seen` here
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
     /// Install this agent; default: the one next to this program
     #[arg(long, value_name = "FILE", env = "PODGATE_AGENT")]
     pub(crate) agent: Option<PathBuf>,
-    /// Wait at least this long between two probes of a container
+    /// Pause at least this long between two probes
     #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_FLOOR", default_value = "0s", value_parser = duration)]
     pub(crate) probe_floor: Duration,
-    /// Serve Prometheus metrics at /metrics on this address; `:PORT` for all
+    /// Serve /metrics for Prometheus here; `:PORT` for all
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_METRICS_ADDR", value_parser = listen::parse)]
     pub(crate) metrics_addr: Option<SocketAddr>,
     /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Log at this level: error, warn, info, debug or trace
+    /// Log at error, warn, info, debug or trace level
     #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
     /// Use this as the Pod's name (metadata.name)
@@ -120,4 +124,22 @@ fn first_address(text: &str) -> Result<FirstPodIp, String> {
 
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write 500ms, 60s or 1m"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn help_names_each_unusual_variable() {
+        let command = Args::command();
+        let ready = command.get_subcommands().flat_map(clap::Command::get_arguments);
+        for arg in command.get_arguments().chain(ready).filter(|arg| arg.get_long().is_some()) {
+            let flag = arg.get_long().unwrap_or_default();
+            let variable = arg.get_env().map_or("", |name| name.to_str().unwrap());
+            let usual = format!("PODGATE_{}", flag.replace('-', "_").to_uppercase());
+            assert!(variable == usual || !variable.is_empty() && HELP.contains(variable), "{flag}: {variable}");
+        }
+    }
 }

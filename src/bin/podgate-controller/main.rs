@@ -14,8 +14,8 @@ mod run;
 mod setup;
 mod signals;
 
-use clap::Parser;
 use podgate::clock;
+use podgate::command_line;
 use podgate::core::exit::Exit;
 use podgate::core::names;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     // In a shared process namespace, other containers could read the sidecar's service account token through /proc. The
     // kernel denies this access for a process that is not dumpable.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    match args::Args::try_parse() {
+    match command_line::parse::<args::Args>(&Vec::from_iter(std::env::args_os())) {
         Ok(args) => match args.command {
             Some(args::Command::Ready(ready)) => ready::run(&ready).into(),
             None => close_gates().map_or_else(Exit::into, |()| run::main(args.run)),

@@ -14,17 +14,19 @@ const MAX_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) fn run(args: &ReadyArgs) -> Exit {
     let since = now();
     let path = args.board.join(names::CONTROLLER_FILE);
-    let mut last = String::from("not locked by a sidecar");
+    let mut cause = String::new();
     loop {
         match lock::is_held(&path) {
             Ok(true) => break,
             Ok(false) => {}
-            Err(error) => last = error.to_string(),
+            Err(error) => cause = format!(" ({}: {error})", path.display()),
         }
         let waited = since.elapsed();
         if waited >= args.timeout {
             let limit = humantime::format_duration(args.timeout);
-            eprintln!("podgate-controller ready: {}: {last} after {limit}; see the sidecar's log", path.display());
+            eprintln!(
+                "podgate-controller ready: the sidecar was not ready within {limit}{cause}; see kubectl logs POD -c podgate"
+            );
             return Exit::TimedOut;
         }
         std::thread::sleep((waited / 50).clamp(MIN_PAUSE, MAX_PAUSE).min(args.timeout - waited));

@@ -12,23 +12,28 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const HELP: &str = "\
-The API server calls the webhook for each new Pod that has a key of podgate. The webhook injects Pods
-that declare an order, in the same way as `kubectl podgate inject` injects manifests. When a workload
-with a key in its Pod template is created or changed, the webhook answers with the warnings of `check`.
-Run the webhook as a Deployment: manifests/injector, or the Helm chart charts/podgate.
+The API server calls the webhook for each new Pod that has a key of podgate. The webhook injects
+Pods that declare an order, in the same way as `kubectl podgate inject` injects manifests. When a
+workload with a key in its Pod template is created or changed, the webhook answers with the warnings
+of `check`. Run the webhook as a Deployment, with `kubectl podgate install` or the Helm chart:
+https://github.com/podgate/podgate/blob/main/docs/webhook.md
 
-With `--tls self` (the default), the webhook creates its own certificates. It keeps them in the Secret
---secret of its own namespace, which all replicas share. It writes their CA into the
-MutatingWebhookConfiguration --configuration. The Secret and the configuration must exist. The webhook
-renews a certificate when a third of its lifetime is left.
-With `--tls files`, the webhook uses the given certificate files and reloads them every 10 seconds.
+With `--tls self` (the default), the webhook creates its own certificates. It keeps them in the
+Secret --secret of its own namespace, which all replicas share. It writes their CA into the
+MutatingWebhookConfiguration --configuration. The Secret and the configuration must exist. The
+webhook renews a certificate when a third of its lifetime is left. With `--tls files`, the webhook
+uses the given certificate files and reloads them every 10 seconds.
 
 On SIGTERM, the webhook fails /readyz and continues to answer for --shutdown-delay. It then finishes
 open requests within --shutdown-grace, and exits.
 
 Examples:
-  kubectl apply -k manifests/injector
+  kubectl podgate install | kubectl apply -f -
   podgate-webhook --tls files --cert tls.crt --key tls.key --listen 127.0.0.1:8443
+
+These flags have a variable, such as PODGATE_TLS for --tls: --listen, --status-listen, --tls,
+--certificate-life, --image, --namespaces, --image-pull-policy, --sidecar-resources,
+--sidecar-settings, --sidecar, --log-format and --log-level.
 
 Exit codes:
   0    stopped by a signal
@@ -39,14 +44,14 @@ Exit codes:
 #[derive(Debug, Clone, Parser)]
 #[command(version, after_help = HELP)]
 pub(crate) struct Args {
-    /// Serve /inject over HTTPS on this address; `:PORT` for all
+    /// Serve /inject over HTTPS here (:PORT for all)
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_LISTEN", default_value = ":8443", value_parser = listen::parse)]
     pub(crate) listen: SocketAddr,
-    /// Serve health and metrics over HTTP here; `:PORT` for all
+    /// Serve health and metrics here (:PORT for all)
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen::parse)]
     pub(crate) status_listen: SocketAddr,
-    /// Take the certificate from this source (see below)
-    #[arg(long, value_name = "SOURCE", env = "PODGATE_TLS", default_value = "self")]
+    /// Take certificates from self or files
+    #[arg(long, value_name = "SOURCE", env = "PODGATE_TLS", default_value = "self", hide_possible_values = true)]
     pub(crate) tls: TlsSource,
     /// Use the certificate chain in this PEM file, with --tls files
     #[arg(long, value_name = "FILE", required_if_eq("tls", "files"))]
@@ -54,46 +59,47 @@ pub(crate) struct Args {
     /// Use the private key in this PEM file, with --tls files
     #[arg(long, value_name = "FILE", required_if_eq("tls", "files"))]
     pub(crate) key: Option<PathBuf>,
-    /// With --tls self, issue certificates with this lifetime
+    /// Issue certificates for this long
     #[arg(long, value_name = "DURATION", env = "PODGATE_CERTIFICATE_LIFE", default_value = "7days", value_parser = cert_life)]
     pub(crate) certificate_life: Duration,
-    /// Issue the certificate for this Service's DNS names
+    /// Issue certificates for this Service
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
     pub(crate) service: String,
-    /// Keep the certificates in this Secret
+    /// Keep certificates in the Secret
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook-tls")]
     pub(crate) secret: String,
-    /// Write the CA into this MutatingWebhookConfiguration
     #[arg(long, value_name = "NAME", default_value = "zz-podgate-webhook")]
+    #[arg(help = "Write the CA into this\nMutatingWebhookConfiguration")]
     pub(crate) configuration: String,
-    /// Use this image for the sidecar and the agent
+    /// Use this image
     #[arg(long, value_name = "IMAGE", env = "PODGATE_IMAGE", default_value_t = release::sidecar_image(), value_parser = release::parse_image)]
     pub(crate) image: String,
     /// Take commands of images from this file of `resolve-images`
     #[arg(long, value_name = "FILE")]
     pub(crate) images: Option<PathBuf>,
-    /// Publish states, and mount a token, in Pods of these namespaces, separated by commas; `*` for all
+    /// Let Pods of these namespaces publish states (A,B or *)
     #[arg(long, value_name = "NAMES", env = "PODGATE_NAMESPACES", value_delimiter = ',')]
     pub(crate) namespaces: Vec<String>,
-    /// Set the sidecar's imagePullPolicy; by default it is not set
-    #[arg(long, value_name = "POLICY", env = "PODGATE_IMAGE_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
+    /// Set imagePullPolicy: Always, IfNotPresent or Never
+    #[arg(long, value_name = "POLICY", env = "PODGATE_IMAGE_PULL_POLICY", hide_possible_values = true)]
+    #[arg(value_parser = ["Always", "IfNotPresent", "Never"])]
     pub(crate) image_pull_policy: Option<String>,
     /// Leave the sidecar's user id to the cluster, for OpenShift
     #[arg(long)]
     pub(crate) no_fixed_user: bool,
-    /// Set the sidecar's requests and limits, separated by commas
+    #[arg(help = resources::help(), hide_default_value = true)]
     #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR_RESOURCES", default_value = resources::DEFAULT, value_parser = resources::parse)]
     pub(crate) sidecar_resources: Value,
-    /// Set the log, metrics and probes of the sidecar, separated by commas, such as log=debug,metrics=9090
+    /// Set log, metrics and probes, such as log=debug,metrics=9090
     #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR_SETTINGS", value_parser = sidecar_settings::parse)]
     pub(crate) sidecar_settings: Option<SidecarSettings>,
-    /// Add the sidecar to each Pod, to Pods whose order needs it (auto) or to no Pod (none)
+    /// Add the sidecar: always, auto or none
     #[arg(long, value_name = "WHEN", env = "PODGATE_SIDECAR", default_value = "always")]
     pub(crate) sidecar: SidecarUse,
     /// Continue to answer this long after SIGTERM
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_delay: Duration,
-    /// After --shutdown-delay, wait this long for open requests
+    /// Then wait this long for open requests
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_grace: Duration,
     /// Use this kubeconfig instead of the Pod's service account
@@ -105,7 +111,7 @@ pub(crate) struct Args {
     /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Log at this level: error, warn, info, debug or trace
+    /// Log at error, warn, info, debug or trace level
     #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
 }
@@ -128,4 +134,20 @@ fn cert_life(text: &str) -> Result<Duration, String> {
 fn up_to_an_hour(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write 5s or 1m"))?;
     (time <= Duration::from_secs(60 * 60)).then_some(time).ok_or_else(|| "must be 1h at most".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn help_names_each_flag_with_a_variable() {
+        for arg in Args::command().get_arguments() {
+            let Some((variable, flag)) = arg.get_env().zip(arg.get_long()) else { continue };
+            assert_eq!(variable, &*format!("PODGATE_{}", flag.replace('-', "_").to_uppercase()));
+            let mut words = HELP.split_whitespace().map(|word| word.trim_end_matches([',', '.']));
+            assert!(words.any(|word| word.strip_prefix("--") == Some(flag)), "{flag}");
+        }
+    }
 }

@@ -17,8 +17,8 @@ mod status_server;
 mod tls;
 mod tls_server;
 
-use clap::Parser;
 use podgate::clock;
+use podgate::command_line;
 use podgate::core::exit::Exit;
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    match args::Args::try_parse() {
+    match command_line::parse::<args::Args>(&Vec::from_iter(std::env::args_os())) {
         Ok(args) => run::run(&args),
         Err(error) => {
             let _ = error.print();

@@ -20,7 +20,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     // Log a panic as one line in the chosen format. The request that panicked gets status 500.
     std::panic::set_hook(Box::new(|panic| error!(%panic, "internal error (panic); please report this")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot create the async runtime: {}", error_chain(&error)));
+    let fix = "check the limit of open files and the seccomp profile of this container";
+    let runtime = runtime.map_err(|error| format!("cannot start: {}; {fix}", error_chain(&error)));
     let ended = runtime.and_then(|runtime| {
         let ended = runtime.block_on(serve_until_signal(args));
         // Do not drop the runtime, because that would wait for an overdue review.

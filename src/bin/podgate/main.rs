@@ -18,6 +18,7 @@ mod tether_process;
 use failure::Failure;
 use gate::output;
 use podgate::clock;
+use podgate::command_line;
 use podgate::core::exit::Exit;
 use podgate::core::names;
 use podgate::edge::install;
@@ -29,9 +30,10 @@ use std::process::ExitCode;
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 fn main() -> ExitCode {
-    let command = match args::parse() {
+    let words: Vec<_> = std::env::args_os().collect();
+    let command = match command_line::parse::<args::Args>(&words) {
         Ok(args) => args.command,
-        Err(error) => return args::print_error(&error).into(),
+        Err(error) => return args::print_error(&error, &words).into(),
     };
     let (name, outcome) = match command {
         args::Command::PostStart(args) => return post_start::run(*args),

@@ -48,7 +48,7 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
         Gate::Waiting(_) if args.or_waiting => return Ok(()),
         Gate::Waiting(why) | Gate::Exited(why) => return Err(Failure::new(Exit::NeverMet, why)),
     }
-    let view = || view(&PodSources::new(args.board.clone(), None), args.pod_ip.as_deref());
+    let view = || view(&PodSources::new(args.volumes.board.clone(), None), args.pod_ip.as_deref());
     let run = |check| check::run_once(check, args.check_timeout, false, &view).err();
     match args.check.iter().find_map(|check| Some((check, run(check)?))) {
         Some((check, why)) => Err(Failure::new(Exit::NeverMet, format!("{check} {why}"))),
@@ -61,7 +61,8 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
 fn wait(args: Opened) -> Result<(), Failure> {
     let since = now();
     // Only this container's gate writes into the directory, so the watch needs no bell.
-    let mut watch = if args.pod_ip.is_some() { Watch::of_nothing() } else { Watch::new(args.self_dir.clone(), None) };
+    let mut watch =
+        if args.pod_ip.is_some() { Watch::of_nothing() } else { Watch::new(args.volumes.self_dir.clone(), None) };
     let mut pipe = args.pod_ip.as_ref().and_then(|_| gate_pipe());
     let mut poll_interval = args.pod_ip.as_ref().map_or(Duration::MAX, |_| EXECUTION_POLL);
     let report = loop {
@@ -85,11 +86,12 @@ fn wait(args: Opened) -> Result<(), Failure> {
     let start = now() + args.check_delay.saturating_sub(elapsed);
     let checks = Checks::new(args.check, args.check_timeout, now());
     // If this process fails or is killed, the kubelet runs the probe again, and that process continues the count.
-    let (count_file, ticket) = (args.self_dir.join(names::FAILURES_FILE), report.ticket.clone().unwrap_or_default());
+    let (count_file, ticket) =
+        (args.volumes.self_dir.join(names::FAILURES_FILE), report.ticket.clone().unwrap_or_default());
     let counted = fs::read_to_string(&count_file).unwrap_or_default();
     let mut counted = counted.strip_prefix(&ticket).and_then(|count| count.trim().parse().ok()).unwrap_or(0);
     let mut checks = checks.like_startup_probe(start, args.check_period, args.failure_threshold, counted);
-    let sources = PodSources::new(args.board, None);
+    let sources = PodSources::new(args.volumes.board, None);
     if args.sidecar_check || !args.initial_delay.is_zero() {
         watch = sources.watch();
     }
@@ -159,9 +161,9 @@ fn read_gate(args: &Opened) -> Result<Gate, Failure> {
         let waiting = || Gate::Waiting("the gate is still waiting".to_owned());
         return Ok(if is_closed { waiting() } else { Gate::Open(Report::default()) });
     }
-    let own = args.self_dir.display();
+    let own = args.volumes.self_dir.display();
     let missing = |fix| Failure::new(Exit::BadSetup, format!("no gate has reported in {own}; {fix}"));
-    let report = report::read_report(&args.self_dir).map_err(|error| match error.kind() {
+    let report = report::read_report(&args.volumes.self_dir).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             missing("mount this container's own directory there, or set --self")
         }

@@ -31,7 +31,7 @@ pub(crate) fn run(args: PostStart) -> ExitCode {
 fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     let PostStart { container, waits, podinfo, times, fallback_check, then, tether, messages: _ } = args;
     let since = now();
-    let sources = PodSources::new(waits.board, Some(podinfo));
+    let sources = PodSources::new(waits.volumes.board, Some(podinfo));
     // By default, wait for this container, unless only checks are set and no source exists.
     let conditions = match waits.until {
         given if given.is_empty() && (waits.check.is_empty() || sources.has_source()) => {
@@ -44,11 +44,11 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
         warn!(until = %other, "this container already runs, so the hook only delays the containers after it");
     }
     if tether {
-        tether_process::spawn_or_warn(&waits.self_dir);
+        tether_process::spawn_or_warn(&waits.volumes.self_dir);
     }
 
     let report = Report { started: true, ..new_report(sources.sandbox.clone(), &conditions) };
-    let mut reporter = Reporter::new(waits.self_dir, Some(container.clone()), report);
+    let mut reporter = Reporter::new(waits.volumes.self_dir, Some(container.clone()), report);
     // With the tether, the sidecar sees that the container runs even if it does not read this report.
     let own_start = WaitCondition { container: container.clone(), want: WantedState::Started };
     let only_reports = tether && waits.check.is_empty() && conditions == [own_start];

@@ -21,13 +21,13 @@ const SIDECAR_TIMEOUT: Duration = Duration::from_millis(100);
 pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let check = Argv::new(args.command).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let check = Check::Exec(check);
-    let sources = PodSources::new(args.board, None);
+    let sources = PodSources::new(args.volumes.board, None);
     // Each start of the container has a new process 1, unless the containers share their process namespace.
     let process = process::identify(1);
     let state = |view: &PodView| view.snapshot()?.states.get(&args.container).copied();
     let is_ready = |view: &PodView| state(view) == Some(State::Ready);
     let is_of_this_run = |report: &Report| report.is_from_sandbox(&sources.sandbox) && report.process == process;
-    let found = read_report(&args.self_dir).ok().filter(is_of_this_run);
+    let found = read_report(&args.volumes.self_dir).ok().filter(is_of_this_run);
     // A gate that has become this container's command cannot report any more, so the probe adds its result.
     let gate = found.clone().filter(|report| report.ticket.is_some());
     if gate.as_ref().is_some_and(|report| !report.has_gate_opened()) {
@@ -45,7 +45,7 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
         if !passes {
             if let Some(report) = before {
                 let report = Report { check_fails: true, ..report };
-                Reporter::new(args.self_dir, Some(args.container), report).refresh(&view, false);
+                Reporter::new(args.volumes.self_dir, Some(args.container), report).refresh(&view, false);
             }
             return Err(Failure::new(Exit::NeverMet, ""));
         }
@@ -60,7 +60,7 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let mut checks = Checks::new([check], args.check_timeout, since).in_sequence(&args.times, start);
     let own = || Report { started: true, process, ..new_report(sources.sandbox.clone(), &[]) };
     let report = gate.map_or_else(own, |report| Report { check_fails: false, ..report });
-    let mut reporter = Reporter::new(args.self_dir, Some(args.container.clone()), report);
+    let mut reporter = Reporter::new(args.volumes.self_dir, Some(args.container.clone()), report);
     let mut watch = sources.watch();
     let mut answer_due = None;
     loop {

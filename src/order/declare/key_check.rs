@@ -6,6 +6,7 @@ use super::nearest::{did_you_mean, nearest};
 use crate::core::names;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::release;
 
 /// Prefixes of the annotations that the sidecar, the webhook or a user writes on a Pod.
 const POD_PREFIXES: [&str; 4] =
@@ -79,5 +80,5 @@ fn suggestion(key: &str, is_label: bool) -> String {
     let near = did_you_mean(&format!("{}/{name}", keys::DOMAIN), known);
     // A key such as `podgate.io/after` lacks the container's name.
     let fix = near.or_else(|| Some(format!("write {}CONTAINER", of_one(name)?)));
-    fix.unwrap_or_else(|| "use one of the keys in docs/declaring.md".to_owned())
+    fix.unwrap_or_else(|| format!("use one of the keys in {}", release::page("declaring")))
 }

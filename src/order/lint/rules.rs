@@ -113,7 +113,7 @@ pub fn find(name: &str) -> Option<&'static Rule> {
 
 /// Returns the URL of the page that explains all rules.
 pub fn page_url() -> String {
-    format!("{}/blob/main/docs/rules.md", release::REPOSITORY)
+    release::page("rules")
 }
 
 /// Returns the URL of the section that explains the rule `name`.

@@ -6,7 +6,7 @@ use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Declaration, Edge, StopOrder, annotation_place, keys};
 use crate::order::finding::Finding;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Removes from `declared` the waits that Kubernetes enforces, with a note for each container. Reports waits that are
 /// not possible. Returns the init containers and native sidecars that the declared order names as predecessors, in list
@@ -14,14 +14,19 @@ use std::collections::BTreeMap;
 pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mut Vec<Finding>) -> Vec<InitPlan> {
     let mut named: BTreeMap<usize, InitPlan> = BTreeMap::new();
     let mut edges = std::mem::take(&mut declared.edges);
+    let mut wrong = BTreeSet::new();
     edges.retain(|edge| {
-        let kept = kept_by_kubernetes(spec, edge, declared).map_err(|finding| findings.push(finding));
+        let kept = kept_by_kubernetes(spec, edge, declared).map_err(|finding| {
+            wrong.insert(edge.waiter.clone());
+            findings.push(finding);
+        });
         let Some(own) = spec.init(&edge.until.container) else { return kept == Ok(None) };
         let plan =
             || InitPlan { name: own.name.to_owned(), index: own.index, is_native: own.is_native(), is_probed: false };
         let is_first = !named.contains_key(&own.index);
         named.entry(own.index).or_insert_with(plan).is_probed |= kept == Ok(None);
-        if let (Ok(Some(why)), true) = (&kept, is_first) {
+        // An error about the same word is enough.
+        if let (Ok(Some(why)), true) = (&kept, is_first && !wrong.contains(own.name)) {
             let note =
                 Finding::note("kept-by-kubernetes", edge.at.clone(), format!("podgate adds nothing here: {why}"));
             findings.push(note.span(edge.span.clone()));

@@ -18,10 +18,11 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 Reports errors and pitfalls of declared orders, each with its place in the file and a fix. For each
-template it forecasts the start and stop order, which containers start in parallel, and the longest wait.
-The command changes nothing. It checks podgate's keys in all objects; templates that declare no order
-have no forecast. It checks injected manifests as they were before injection, and finds outdated
-injected parts. A file that cannot be read is an error; the command still checks the other files.
+template it forecasts the start and stop order, which containers start in parallel, and the longest
+wait. The command changes nothing. It checks podgate's keys in all objects; templates that declare
+no order have no forecast. It checks injected manifests as they were before injection, and finds
+outdated injected parts. A file that cannot be read is an error; the command still checks the
+others.
 
 Examples:
   kubectl podgate check deploy.yaml
@@ -30,8 +31,7 @@ Examples:
 
 Exit codes:
   0    no errors
-  1    errors, or a file could not be read; with --strict also warnings, or no order is declared
-  64   wrong flag or argument";
+  1    errors, or a file could not be read; with --strict also warnings, or no order is declared";
 
 const RESOLVE: &str = "Read missing commands from the registry, as inject does";
 
@@ -42,8 +42,8 @@ const RESOLVE: &str = "Read missing commands from the registry, as inject does";
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) manifests: ManifestArgs,
-    /// Print in this format
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    /// Print text or json
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(crate) output: OutputFormat,
     #[command(flatten)]
     pub(crate) findings: FindingArgs,

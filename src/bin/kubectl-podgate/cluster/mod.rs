@@ -26,6 +26,9 @@ pub(crate) struct ConnectionArgs {
     /// Use this kubeconfig; defaults to KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// Name these files of kubectl in messages
+    #[arg(long, value_name = "FILES", env = "KUBECONFIG", default_value = "~/.kube/config", hide = true)]
+    pub(crate) kubeconfig_files: String,
     /// Wait at most this long for one API request
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub(crate) request_timeout: Duration,
@@ -77,6 +80,8 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     /// Server address, for messages.
     pub(crate) server: String,
+    /// Origin of the address, for messages: kubeconfig and context.
+    origin: String,
     /// Namespace from the command line, otherwise from the kubeconfig context.
     pub(crate) namespace: String,
     /// Time limit for one request.
@@ -86,10 +91,17 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) async fn from_args(connection: &ConnectionArgs) -> Result<Self, String> {
         let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-        let unusable = |error: &dyn std::error::Error| format!("cannot use the kubeconfig: {}", error_chain(error));
+        let fix = "pass --context or --kubeconfig";
+        let unusable =
+            |error: &dyn std::error::Error| format!("cannot use the kubeconfig: {}; {fix}", error_chain(error));
         let read = connection.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+        let mut origin = "service account of this Pod".to_owned();
         let mut config = match read {
             Ok(kubeconfig) => {
+                let files = connection.kubeconfig_files.clone();
+                let from = connection.kubeconfig.as_ref().map_or(files, |path| path.display().to_string());
+                let context = connection.context.as_ref().or(kubeconfig.current_context.as_ref());
+                origin = format!("context {:?} of {from}", context.map_or("", String::as_str));
                 let loaded = Config::from_custom_kubeconfig(kubeconfig, &options).await;
                 loaded.map_err(|error| unusable(&error))?
             }
@@ -111,7 +123,7 @@ impl Cluster {
         let server = config.cluster_url.to_string();
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|error| unusable(&error))?;
-        Ok(Self { client, server, namespace, request_timeout: connection.request_timeout })
+        Ok(Self { client, server, origin, namespace, request_timeout: connection.request_timeout })
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {
@@ -155,12 +167,22 @@ impl Cluster {
     pub(crate) async fn wait_for<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> Result<T, ClusterError> {
         let Ok(answer) = tokio::time::timeout(self.request_timeout, answer).await else {
             let limit = humantime::format_duration(self.request_timeout);
-            let line = format!("no answer from {} within {limit} (--request-timeout)", self.server);
-            return Err(ClusterError::NoAnswer(line));
+            let Self { server, origin, .. } = self;
+            let fix = "check the network or VPN, or raise --request-timeout";
+            return Err(ClusterError::NoAnswer(format!("no answer from {server} within {limit} ({origin}); {fix}")));
         };
         answer.map_err(|error| {
-            let line = format!("request to {} failed: {}", self.server, error_chain(&error));
+            // Of a failed connection, only the innermost error is about the network.
+            let mut cause: &dyn std::error::Error = &error;
+            while let (kube::Error::Service(_), Some(source)) = (&error, cause.source()) {
+                cause = source;
+            }
+            let line = format!("request to {} failed ({}): {}", self.server, self.origin, error_chain(cause));
             match error {
+                kube::Error::Service(_) => {
+                    let fix = "check that the cluster runs, or pass --context or --kubeconfig";
+                    ClusterError::NoAnswer(format!("{line}; {fix}"))
+                }
                 kube::Error::Api(status) => ClusterError::Rejected { code: status.code, message: status.message, line },
                 kube::Error::SerdeError(_) => ClusterError::Unreadable(line),
                 _ => ClusterError::NoAnswer(line),

@@ -10,16 +10,11 @@ use podgate::order::{release, resources};
 use serde_json::Value;
 
 const INJECT_HELP: &str = "\
-Reads manifests and adds the parts that their orders need: the sidecar, its volumes, and gates for the
-containers that wait. A gate is in front of the container's command. If the command is not known, the
-kubelet holds the container instead (Kubernetes 1.35). Only Pods and pod templates that declare an order
-change; all other lines, comments and documents stay byte for byte. A second run on the output changes
-nothing. Findings and reports go to standard error.
-
-An order is declared on the Pod, or on a workload's pod template:
-  metadata:
-    annotations:
-      podgate.io/order: \"db, api, web\"
+Reads manifests and adds the parts that their orders need: the sidecar, its volumes, and gates for
+the containers that wait. A gate is in front of the container's command. If the command is not
+known, the kubelet holds the container instead (Kubernetes 1.35). Only Pods and pod templates that
+declare an order change; all other lines, comments and documents stay byte for byte. A second run on
+the output changes nothing. Findings and reports go to standard error.
 
 Examples:
   kubectl podgate inject -f shop.yaml | kubectl apply -f -
@@ -32,16 +27,15 @@ Examples:
 
 Exit codes:
   0    done, even if nothing declares an order
-  1    a manifest cannot be read or edited, or its order cannot work: nothing is written; with --strict
-       also on warnings, or if nothing declares an order
-  3    with --check: a file would change
-  64   wrong flag or argument";
+  1    a manifest cannot be read or edited, or its order cannot work: nothing is written; with
+       --strict also on warnings, or if nothing declares an order
+  3    with --check: a file would change";
 
 const UNINJECT_HELP: &str = "\
-Removes the parts that `inject` added to manifests, and restores the original values. A list or object that
-was empty or missing before may remain as an empty one. The annotations that declare the order remain. A
-hook or startupProbe that `inject` replaced comes back with the same value, but without its comments,
-and with other quotes or line breaks if these were unusual.
+Removes the parts that `inject` added to manifests, and restores the original values. The
+annotations that declare the order remain. A hook or startupProbe that `inject` replaced comes back
+with the same value, but without its comments, and with other quotes or line breaks if these were
+unusual.
 
 Examples:
   kubectl podgate uninject -f shop.yaml
@@ -51,8 +45,7 @@ Examples:
 Exit codes:
   0    done, even if nothing was injected
   1    a manifest cannot be read, or an injected part was changed by hand: nothing is written
-  3    with --check: a file would change
-  64   wrong flag or argument";
+  3    with --check: a file would change";
 
 /// Add sidecar, volumes, gates and hooks to manifests that declare an order
 #[derive(Debug, Args)]
@@ -64,23 +57,23 @@ pub(crate) struct Inject {
     pub(crate) findings: FindingArgs,
     #[arg(long, value_name = "IMAGE", help = image_help(), value_parser = release::parse_image)]
     pub(crate) image: Option<String>,
-    /// Set the sidecar's imagePullPolicy; by default it is not set
-    #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
+    /// Set imagePullPolicy: Always, IfNotPresent or Never
+    #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"], hide_possible_values = true)]
     pub(crate) image_pull_policy: Option<String>,
     /// Omit the sidecar's user id, for OpenShift
     #[arg(long)]
     pub(crate) no_fixed_user: bool,
-    /// Set the sidecar's requests and limits, separated by commas
     #[arg(long, value_name = "SETTINGS", default_value = resources::DEFAULT, value_parser = resources::parse)]
+    #[arg(help = resources::help(), hide_default_value = true)]
     pub(crate) sidecar_resources: Value,
-    /// Set the log, metrics and probes of the sidecar, separated by commas, such as log=debug,metrics=9090
+    /// Set log, metrics and probes, such as log=debug,metrics=9090
     #[arg(long, value_name = "SETTINGS", value_parser = sidecar_settings::parse)]
     pub(crate) sidecar_settings: Option<SidecarSettings>,
-    /// Add the sidecar always, if the order needs it (auto) or never (none) [default: always]
+    /// Add the sidecar always (default), auto (if needed) or none
     #[arg(long, value_name = "WHEN")]
     pub(crate) sidecar: Option<SidecarUse>,
-    /// Publish states as annotations (api; the default of a first injection), or add no token (none)
-    #[arg(long, value_name = "WHERE")]
+    /// Publish states as annotations (api), or add no token (none)
+    #[arg(long, value_name = "TARGET")]
     pub(crate) publish: Option<Publish>,
     /// Convert the order of this tool: kruise
     #[arg(long, value_name = "TOOL", value_parser = ["kruise"], hide_possible_values = true)]
@@ -119,5 +112,5 @@ pub(crate) struct FileArgs {
 
 fn image_help() -> String {
     let image = release::sidecar_image();
-    format!("Use this image for the sidecar and the agent [default: the image of the last injection, or {image}]")
+    format!("Use this image [default: that of the last injection, or\n{image}]")
 }

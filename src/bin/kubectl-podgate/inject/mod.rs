@@ -103,8 +103,7 @@ fn run(
         _ => output::print(&output::joined_stream(&changed)),
     }?;
     if args.diff && any && !args.quiet {
-        let page = format!("{}/blob/main/docs/injected.md", release::REPOSITORY);
-        print_stderr(Level::Note, &format!("{page} explains each line that inject adds"));
+        print_stderr(Level::Note, &format!("{} explains each line that inject adds", release::page("injected")));
     }
     if args.quiet || args.check || args.diff {
         return Ok(code);

@@ -19,17 +19,17 @@ const HELP: &str = "\
 Set the state of a container by hand, for example if its probe is wrong. This opens the hooks and
 gates that wait for that state. The command writes one annotation per container,
 override.podgate.io/CONTAINER=STATE@SANDBOX-ID, and prints which containers have waited for that
-container. The sidecar receives the change through the API within a second, even while a postStart hook
-blocks the rest of the Pod. The annotation is valid only in the current sandbox: a copy in a template or
-another Pod has no effect.
+container. The sidecar receives the change through the API within a second, even while a postStart
+hook blocks the rest of the Pod. The annotation is valid only in the current sandbox: a copy in a
+template or another Pod has no effect.
 
 States: Started, Ready, Completed (exit code 0), Failed (any other exit code). Completed and Failed
 both open a gate that waits for Exited. The override stays in force until --remove, whatever happens
 to the container. After --remove, the container has its own state again.
 
-The command needs permission to patch the Pod, and a sidecar that uses the API (podgate.io/publish: api).
-The API server's audit log records the user, and metadata.managedFields records the change under the
-name kubectl-podgate.
+The command needs permission to patch the Pod, and a sidecar that uses the API (podgate.io/publish:
+api). The API server's audit log records the user, and metadata.managedFields records the change
+under the name kubectl-podgate.
 
 Examples:
   kubectl podgate override ordered db=Ready
@@ -40,8 +40,7 @@ Examples:
 
 Exit codes:
   0    success, also with --dry-run
-  1    nothing was changed: no such Pod or container, sandbox unknown, no connection, or access denied
-  64   wrong flag or argument";
+  1    nothing was changed: no such Pod or container, sandbox unknown, no connection, or no access";
 
 /// Set a container's state by hand, to open the hooks and gates that wait for it
 #[derive(Debug, Args)]
@@ -148,7 +147,9 @@ pub(crate) async fn run(args: &Override) -> Result<ExitCode, String> {
 
 fn patch_error(cluster: &Cluster, error: &ClusterError, pod: &str) -> String {
     match error {
-        ClusterError::Rejected { code: 403, message, .. } => format!("not allowed to patch the Pod {pod:?}: {message}"),
+        ClusterError::Rejected { code: 403, message, .. } => {
+            format!("not allowed to patch the Pod {pod:?}: {message}; ask for permission to patch Pods")
+        }
         ClusterError::Rejected { code: 409, .. } => {
             format!("the Pod {pod:?} was replaced by another Pod in the meantime; nothing was changed")
         }

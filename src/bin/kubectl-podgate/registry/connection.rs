@@ -150,7 +150,10 @@ impl Connection<'_> {
         match answer.status() {
             status if status.is_success() => Ok(answer),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Error::Denied),
-            StatusCode::NOT_FOUND => Err(Error::Refused("image not found".to_owned())),
+            StatusCode::NOT_FOUND => {
+                let fix = "check name and tag; a registry may answer this without credentials: pass --pull-secret";
+                Err(Error::Refused(format!("image not found; {fix}")))
+            }
             other => Err(Error::Status(other.as_u16())),
         }
     }

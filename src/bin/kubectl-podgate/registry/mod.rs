@@ -21,7 +21,7 @@ pub(crate) struct ImageArgs {
     /// Read missing commands from the registry, and pin the images
     #[arg(long)]
     pub(crate) resolve_images: bool,
-    /// Do not pin images; the command may become outdated if the tag moves
+    /// Do not pin the images to their digests
     #[arg(long, requires = "resolve_images")]
     pub(crate) no_pin: bool,
     #[command(flatten)]
@@ -31,10 +31,10 @@ pub(crate) struct ImageArgs {
 /// Flags of the lookup in registries. The command that has them defines the group `lookup`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RegistryArgs {
-    /// Look up this platform in a multi-platform image
-    #[arg(long, value_name = "OS/ARCH[/VARIANT]", default_value = "linux/amd64", value_parser = platform, group = "lookup")]
+    /// Look up this platform
+    #[arg(long, value_name = "OS/ARCH", default_value = "linux/amd64", value_parser = platform, group = "lookup")]
     pub(crate) platform: String,
-    /// Use a .dockerconfigjson, Secret, or answer of a credential helper; repeatable
+    /// Use a .dockerconfigjson, Secret or helper answer; repeatable
     #[arg(long, value_name = "FILE", group = "lookup")]
     pub(crate) pull_secret: Vec<PathBuf>,
     /// Also trust the CA certificates in this PEM file; repeatable

@@ -25,13 +25,13 @@ use std::time::Duration;
 
 const HELP: &str = "\
 While a container's postStart hook runs, the kubelet reports only ContainerCreating (or
-PodInitializing) for all containers of the Pod. This command shows podgate's state for each container
-next to the kubelet's status. It also shows the time of the last change, what the container waits
-for, and what is needed to continue.
+PodInitializing) for all containers of the Pod. This command shows podgate's state for each
+container next to the kubelet's status. It also shows the time of the last change, what the
+container waits for, and what is needed to continue.
 
 With -w, a terminal shows the table and updates it in place. Other outputs get one line per change.
-The command runs until you stop it (Ctrl-C) or the Pod is gone. With --until-started it ends when all
-containers have started or cannot start any more. It retries if the API server does not answer.
+The command runs until you stop it (Ctrl-C) or the Pod is gone. With --until-started it ends when
+all containers have started or cannot start any more. It retries if the API server does not answer.
 
 Of a workload (deployment, statefulset, daemonset, replicaset, job), the command shows each Pod, or
 the reason why there is none.
@@ -47,10 +47,9 @@ Examples:
 Exit codes:
   0    all containers have started
   1    the Pod could not be read: not found, no connection, or access denied
-  3    not all containers have started (in time), or the Pod is being deleted or gone
-  64   wrong flag or argument";
+  3    not all containers have started (in time), or the Pod is being deleted or gone";
 
-/// Show the state of each container of a Pod, what it waits for, and what it holds back
+/// Show the state of each container of a Pod and what it waits for
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Status {
@@ -59,8 +58,8 @@ pub(crate) struct Status {
     pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Print in this format; json with -w: one object per change
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    /// Print text, or json (-w: one object per change)
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(crate) output: OutputFormat,
     /// Follow the Pod until you stop the command or the Pod is gone
     #[arg(short, long)]
@@ -68,7 +67,7 @@ pub(crate) struct Status {
     /// Follow the Pod until it has started or cannot start
     #[arg(long)]
     pub(crate) until_started: bool,
-    /// With --until-started: follow the Pod at most this long [default: no limit]
+    /// With --until-started: follow at most this long [default: none]
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "until_started")]
     pub(crate) timeout: Option<Duration>,
 }

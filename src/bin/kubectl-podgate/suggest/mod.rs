@@ -15,11 +15,12 @@ use podgate::order::{declare, inject, pod_templates};
 use std::process::ExitCode;
 
 const HELP: &str = "\
-A container needs another one if it names an address of that container: localhost:PORT, 127.0.0.1:PORT,
-[::1]:PORT, or a Unix socket on a shared volume. suggest reads the environment, the arguments, and the
-ConfigMaps that are in the same input. It shows each address with its place. An address is doubtful if
-several containers can listen on it, or if the name of its variable or argument says that the address is
-not needed at the start. A doubtful address is shown but not used. Check the result before you use it.
+A container needs another one if it names an address of that container: localhost:PORT,
+127.0.0.1:PORT, [::1]:PORT, or a Unix socket on a shared volume. suggest reads the environment, the
+arguments, and the ConfigMaps that are in the same input. It shows each address with its place. An
+address is doubtful if several containers can listen on it, or if the name of its variable or
+argument says that the address is not needed at the start. A doubtful address is shown but not used.
+Check the result before you use it.
 
 Examples:
   kubectl podgate suggest shop.yaml
@@ -28,10 +29,9 @@ Examples:
 
 Exit codes:
   0    success, also without a proposal
-  1    a file cannot be read or written
-  64   wrong flag or argument";
+  1    a file cannot be read or written";
 
-/// Propose an order for Pods that declare none, from the addresses that their containers name
+/// Propose an order for Pods that declare none, from addresses in their containers
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Suggest {

@@ -34,10 +34,9 @@ Examples:
 
 Exit codes:
   0    success
-  1    the Pod could not be read: not found, no connection, or access denied
-  64   wrong flag or argument";
+  1    the Pod could not be read: not found, no connection, or access denied";
 
-/// Draw the start of a Pod as a chart: when each container was pulled, started, gated and Ready
+/// Draw the start of a Pod: when each container was pulled, started and Ready
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Timeline {
@@ -46,10 +45,10 @@ pub(crate) struct Timeline {
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Print in this format: text chart, SVG image or JSON object
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    /// Print a text chart, svg image or json object
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(crate) output: Output,
-    /// Draw the text chart with this width [default: the terminal's width, else 100]
+    /// Draw the text chart this wide [default: the terminal's width]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
     pub(crate) width: Option<u16>,
 }

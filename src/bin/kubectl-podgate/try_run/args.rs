@@ -9,22 +9,22 @@ use std::str::FromStr;
 use std::time::Duration;
 
 const HELP: &str = "\
-Plans the Pod as `inject` does, then runs podgate's real sidecar and real gates as processes. It needs no
-root and no cluster. Each container is a stand-in: a small program that answers probes on a free local
-port and becomes Ready after --ready. No command of the manifest runs. A stand-in exits with 0 if another
-container waits for its exit. A container that has a hook in the cluster has a gate here; the output says
-so. With json and svg, events and logs go to standard error.
+Plans the Pod as `inject` does, then runs podgate's real sidecar and real gates as processes. It
+needs no root and no cluster. Each container is a stand-in: a small program that answers probes on a
+free local port and becomes Ready after --ready. No command of the manifest runs. A stand-in exits
+with 0 if another container waits for its exit. A container that has a hook in the cluster has a
+gate here; the output says so. With json and svg, events and logs go to standard error.
 
 Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second
-Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a directory in TMPDIR
-stays.
+Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a directory in
+TMPDIR stays.
 
 Faults for --break (never replaces --ready):
   db@never         db never becomes Ready
   db@crash:3s      db exits with 1, 3 s after each of its starts
   db@kill:2s       db is killed once, 2 s after the Pod's start
   web@ignores-term web ignores SIGTERM, so it ends with the Pod's grace period (--stop)
-  sidecar@kill:2s  podgate's sidecar is killed once, 2 s after the Pod's start (also: podgate@kill:2s)
+  sidecar@kill:2s  podgate's sidecar is killed once, 2 s after the start (also: podgate@kill:2s)
 
 Examples:
   kubectl podgate try
@@ -36,14 +36,13 @@ Exit codes:
   0    all containers became Ready, in order
   1    the Pod cannot be run here: wrong manifest, or program missing
   2    a container started before its conditions were met, or stopped too early (--stop)
-  3    not all containers became Ready within --timeout or before Ctrl-C
-  64   wrong flag or argument";
+  3    not all containers became Ready within --timeout or before Ctrl-C";
 
-/// Preview a Pod's start on this machine, without a cluster, with faults on demand (Linux)
+/// Preview a Pod's start on this machine, without a cluster (Linux)
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Try {
-    /// Read the Pod or template from this file, or - for stdin [default: piped input or an example]
+    /// Read the Pod from this file, or - for stdin [default: piped input or an example]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Same as FILE, in kubectl's syntax
@@ -67,8 +66,8 @@ pub(crate) struct Try {
     /// Wait at most this long until all containers are Ready
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// Print in this format
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    /// Print text, svg or json
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(crate) output: Output,
 }
 

@@ -34,9 +34,9 @@ use webhook::find_webhook;
 
 const HELP: &str = "\
 Checks the webhook, its certificate, the policies and the sidecars' permissions. Lists Pods that run
-without their order, workloads whose Pods podgate denies, and images whose command the webhook does not
-know. Creates a Pod in a dry run. A check that you may not run becomes a note.
-docs/troubleshooting.md explains each finding.
+without their order, workloads whose Pods podgate denies, and images whose command the webhook does
+not know. Creates a Pod in a dry run. A check that you may not run becomes a note. This page
+explains each finding: https://github.com/podgate/podgate/blob/main/docs/troubleshooting.md
 
 Examples:
   kubectl podgate verify -n shop
@@ -44,15 +44,14 @@ Examples:
 
 Exit codes:
   0    no errors
-  1    errors, or no connection to the cluster
-  64   wrong flag or argument";
+  1    errors, or no connection to the cluster";
 
 /// Check podgate's installation, and find Pods that run without their order
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Verify {
-    /// Print in this format
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    /// Print text or json
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     output: OutputFormat,
     #[command(flatten)]
     connection: ConnectionArgs,

@@ -42,10 +42,19 @@ pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<Source> {
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|path| seen.insert(path.clone()));
     let read = |path: PathBuf| match read_text(&path) {
-        Ok(text) => Source::parse(path, text),
+        Ok(text) => {
+            let is_chart_template = !named.contains(&path) && is_chart_template(&path);
+            let mut source = Source::parse(path, text);
+            source.documents.iter_mut().for_each(|document| document.is_chart_template = is_chart_template);
+            source
+        }
         Err(message) => Source::unreadable(path, message),
     };
     found.into_iter().map(read).collect()
+}
+
+fn is_chart_template(path: &Path) -> bool {
+    path.ancestors().any(|folder| folder.ends_with("templates") && folder.with_file_name("Chart.yaml").exists())
 }
 
 fn walk_directory(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
@@ -80,7 +89,14 @@ pub(crate) fn read_text(path: &Path) -> Result<String, String> {
             let curl = command_line(&["curl", "-fsSL", &path.to_string_lossy()]);
             format!("podgate does not download manifests; use `{curl} | kubectl podgate check -`")
         }
-        Err(_) => format!("cannot read: {}", error_chain(&error)),
+        Err(_) => match path.to_str().and_then(|text| text.split_once('/').filter(|_| !text.contains('.'))) {
+            // As kubectl's users write the name of an object: `deployment/shop`.
+            Some((kind, name)) if !kind.is_empty() && !name.contains('/') && !Path::new(kind).exists() => {
+                let get = command_line(&["kubectl", "get", &path.to_string_lossy(), "-o", "yaml"]);
+                format!("no such file; to read an object of the cluster, use `{get} | kubectl podgate check -`")
+            }
+            _ => format!("cannot read: {}", error_chain(&error)),
+        },
     })?;
     if bytes.len() as u64 > FILE_SIZE_MAX {
         return Err(format!("the file is larger than {} MiB; split it", FILE_SIZE_MAX >> 20));
@@ -101,10 +117,11 @@ pub(crate) fn check_readable(sources: &[Source], reads_all: bool) -> Result<(), 
 /// `None` if there are no such documents.
 pub(crate) fn ignored_message(sources: &[Source]) -> Option<String> {
     let ignored = unreadable(sources, |document| !document.may_declare_order());
+    let why = "without \"podgate.io\" or in a chart's templates";
     let what = match ignored.len() {
         0 => return None,
-        1 => "ignored an unreadable document without \"podgate.io\"".to_owned(),
-        count => format!("ignored {count} unreadable documents without \"podgate.io\", the first"),
+        1 => format!("ignored an unreadable document {why}"),
+        count => format!("ignored {count} unreadable documents {why}, the first"),
     };
     Some(format!("{what}: {}", ignored[0].replacen(": error: ", ": ", 1)))
 }

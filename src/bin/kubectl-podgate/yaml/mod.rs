@@ -81,6 +81,8 @@ pub(crate) struct Document {
     pub(crate) line: usize,
     /// True if the file holds only JSON.
     pub(crate) is_json: bool,
+    /// True if the file is a template of a Helm chart, and a directory of the user contains it.
+    is_chart_template: bool,
     tree: OnceCell<Option<Tree>>,
     /// Offsets with their positions, one for each KiB of text, because counting a long line's columns is slow.
     marks: OnceCell<Vec<(usize, Position)>>,
@@ -186,7 +188,7 @@ impl Document {
     /// Returns false if the document cannot declare an order, so that podgate can ignore its errors.
     pub(crate) fn may_declare_order(&self) -> bool {
         // The text is empty if podgate could not read the file, so the file may contain an order.
-        self.text.is_empty() || self.text.contains("podgate.io")
+        self.text.is_empty() || !self.is_chart_template && self.text.contains("podgate.io")
     }
 
     fn tree(&self) -> Option<&Tree> {

@@ -17,7 +17,7 @@ use kube::api::{Api, ApiResource, Patch, PatchParams, WatchEvent, WatchParams};
 use podgate::core::annotations::Annotations;
 use podgate::core::names;
 use podgate::core::snapshot::is_podgate_key;
-use podgate::core::text::error_chain;
+use podgate::core::text::{command_line, error_chain};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -97,9 +97,21 @@ impl ApiState {
     fn on_failure(&self, what: &'static str, error: &str) {
         let mut failing = self.failing_requests.borrow_mut();
         if failing.is_empty() {
-            warn!(request = what, error, "API request failed; continuing with the board only, will retry");
+            warn!(request = what, error, "{}", self.describe_failure(what, error));
         }
         failing.insert(what);
+    }
+
+    fn describe_failure(&self, what: &str, error: &str) -> String {
+        if !error.starts_with("403 ") {
+            return "API request failed, so podgate publishes no states; will retry".to_owned();
+        }
+        let late = if self.has_held_container.get() { ", and held containers start up to 90 s late" } else { "" };
+        let install = command_line(&["kubectl", "podgate", "install", "--namespaces", &self.identity.namespace]);
+        format!(
+            "no permission to {what} this Pod (403), so podgate publishes no states{late}; to allow it, run: {install} | \
+             kubectl apply -f - (add the other namespaces of your installation)"
+        )
     }
 
     fn on_success(&self, what: &'static str) {
@@ -286,6 +298,21 @@ async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_permission_names_the_command_that_grants_it() {
+        let identity = PodIdentity { name: "p".into(), namespace: "n".into(), uid: None, container: "podgate".into() };
+        let shared = ApiState::new(identity, Rc::default());
+        let text = shared.describe_failure("watch", "403 pods is forbidden");
+        let fix =
+            "so podgate publishes no states; to allow it, run: kubectl podgate install --namespaces n | kubectl apply";
+        assert!(text.starts_with("no permission to watch this Pod (403)") && text.contains(fix), "{text}");
+        shared.has_held_container.set(true);
+        assert!(
+            shared.describe_failure("watch", "403 x").contains("no states, and held containers start up to 90 s late;")
+        );
+        assert!(!shared.describe_failure("watch", "timed out").contains("permission"));
+    }
 
     #[test]
     fn older_versions_and_foreign_annotations_are_ignored() {

@@ -113,7 +113,11 @@ impl Board {
         let is_retry = std::mem::replace(&mut self.retry_at, retry_at).is_some();
         match written {
             Err(error) if !is_retry => {
-                error!(%error, board = %self.directory.display(), "cannot write the board, so gates stay closed; retrying");
+                let fix = match files::is_full(&error) {
+                    true => "a container keeps many old files open: restart it",
+                    false => "mount the volume podgate writable in the sidecar",
+                };
+                error!(%error, board = %self.directory.display(), "cannot write the board, so gates stay closed; retrying; {fix}");
             }
             Ok(file) => {
                 self.open_annotations = file.or(self.open_annotations.take());

@@ -58,7 +58,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     let (mut signals, runtime) = match set_up {
         Ok(set_up) => set_up,
         Err(error) => {
-            error!(%error, "cannot create the async runtime or handle signals");
+            error!(%error, "cannot start; check the limit of open files and the seccomp profile of this container");
             return Exit::BadSetup.into();
         }
     };

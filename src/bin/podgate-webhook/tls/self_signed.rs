@@ -21,6 +21,8 @@ use tracing::{debug, info};
 
 /// Limit on immediate retries after a conflict.
 const ATTEMPTS_MAX: usize = 5;
+/// Advice for a missing object or permission.
+const INSTALL: &str = "install podgate again (kubectl podgate install, or the Helm chart)";
 const SECRET_KEYS: [&str; 7] =
     ["ca.crt", "tls.crt", "tls.key", "next-ca.crt", "next-tls.crt", "next-tls.key", "old-ca.crt"];
 
@@ -140,7 +142,8 @@ impl CertKeeper {
         if webhooks.is_empty() {
             let (service, namespace) = (&self.args.service, &self.namespace);
             let what = format!(
-                "no webhook in the MutatingWebhookConfiguration {name} calls the Service {service} in {namespace}"
+                "no webhook in the MutatingWebhookConfiguration {name} calls the Service {service} in {namespace}; check \
+                 --configuration and --service, or {INSTALL}"
             );
             return Err(StepError::Failed(what));
         }
@@ -173,7 +176,8 @@ impl CertKeeper {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) => Err(match status.code {
                 409 => StepError::Conflict,
-                404 => failed("not found; to create it, apply manifests/injector or the chart again"),
+                404 => failed(&format!("not found; to create it, {INSTALL}")),
+                403 => failed(&format!("{}; to bind the webhook's role, {INSTALL}", status.message)),
                 _ => failed(&status.message),
             }),
             Ok(Err(error)) => Err(failed(&error_chain(&error))),

@@ -12,6 +12,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Volumes of podgate.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct VolumeArgs {
+    /// Read the sidecar's volume, the board, here
+    #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
+    pub(crate) board: PathBuf,
+    /// Keep this container's report here
+    #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
+    pub(crate) self_dir: PathBuf,
+}
+
 /// Conditions, sources and time limits of a wait.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct WaitArgs {
@@ -24,16 +35,12 @@ pub(crate) struct WaitArgs {
     /// Wait at most this long for one check
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
-    /// Read the board, the sidecar's volume, at this path
-    #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
-    pub(crate) board: PathBuf,
-    /// Write this container's report and tether into this directory
-    #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
-    pub(crate) self_dir: PathBuf,
-    /// Wait at most this long; in a hook, this includes --then
+    #[command(flatten)]
+    pub(crate) volumes: VolumeArgs,
+    /// Wait at most this long
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// At the time limit: fail (exit code 75), or continue
+    /// At the time limit: fail (code 75) or continue
     #[arg(long, value_name = "ACTION", default_value = "fail")]
     pub(crate) on_timeout: OnTimeout,
     /// Exit at once (code 69) if the wait is pointless (see below)
@@ -44,10 +51,10 @@ pub(crate) struct WaitArgs {
 /// Times of the container's own probes.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ProbeTimes {
-    /// Start the container's own probes this long after the container's program
+    /// Start own probes this long after the program
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) initial_delay: Duration,
-    /// Report Ready when the readinessProbe has passed for this long
+    /// Report Ready when the probes pass for this long
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) passing_for: Duration,
 }
@@ -58,10 +65,10 @@ pub(crate) struct LogArgs {
     /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Log at this level: error, warn, info, debug or trace
+    /// Log at error, warn, info, debug or trace level
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
-    /// Write the log to this output of a process (in a hook: /proc/1/fd/2)
+    /// Write the log to this output, such as /proc/1/fd/2
     #[arg(long, value_name = "FILE", value_parser = log_path)]
     pub(crate) log_to: Option<PathBuf>,
 }
@@ -71,7 +78,7 @@ pub(crate) struct LogArgs {
 pub(crate) struct MessageArgs {
     #[command(flatten)]
     pub(crate) logs: LogArgs,
-    /// Write the reason for a wait or failure to this file
+    /// Write the reason of a wait here
     #[arg(long, value_name = "FILE", env = "PODGATE_TERMINATION_LOG", default_value = names::TERMINATION_LOG)]
     pub(crate) termination_log: PathBuf,
 }
@@ -83,7 +90,7 @@ pub(crate) struct PostStart {
     pub(crate) container: String,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
-    /// Without a board, read annotations from this downward-API volume
+    /// Without a board, read annotations here
     #[arg(long, value_name = "DIR", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
     #[command(flatten)]
@@ -94,7 +101,7 @@ pub(crate) struct PostStart {
     /// First run this command, the container's own postStart
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]")]
     pub(crate) then: Option<Argv>,
-    /// Leave a small process that holds the tether until this container ends
+    /// Leave a process that holds the tether until the container ends
     #[arg(long)]
     pub(crate) tether: bool,
     #[command(flatten)]
@@ -108,16 +115,16 @@ pub(crate) struct Entrypoint {
     pub(crate) container: Option<String>,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
-    /// Wait until this container is Ready, and run its probes in this gate (see below); repeatable
+    /// Wait for this container; run its probe here (below); repeatable
     #[arg(long, value_name = "'CONTAINER CHECK'", requires = "pod_ip", conflicts_with = "until")]
     pub(crate) ask: Vec<String>,
     /// Run without a sidecar, in the Pod with this IP address
     #[arg(long, value_name = "IP", env = names::POD_IP_VARIABLE, conflicts_with = "until")]
     pub(crate) pod_ip: Option<String>,
-    /// Report this container's end by exec, parent or none (see below)
+    /// Report the end by exec, parent or none (below)
     #[arg(long, value_name = "MODE", default_value = "exec")]
     pub(crate) tether: TetherMode,
-    /// Report Ready when the started command passes this check; repeatable
+    /// Report Ready when the command passes this check; repeatable
     #[arg(long, value_name = "URL")]
     pub(crate) ready_check: Vec<Check>,
     #[command(flatten)]
@@ -125,22 +132,22 @@ pub(crate) struct Entrypoint {
     /// End the command after this long (exit code 75)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) command_timeout: Option<Duration>,
-    /// End the command by this signal, as in lifecycle.stopSignal
+    /// End the command by this signal
     #[arg(long, value_name = "SIGNAL", default_value = "SIGTERM", value_parser = signals::parse)]
     pub(crate) stop_signal: i32,
-    /// Wait this long between the stop signal and SIGKILL
+    /// Wait this long from the signal to SIGKILL
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) grace: Duration,
-    /// If the command fails: fail (its exit code), or continue (0)
+    /// If the command fails: fail, or continue (exit 0)
     #[arg(long, value_name = "ACTION", default_value = "fail")]
     pub(crate) on_error: OnError,
     /// Write the exit code to FILE at the end, or FILE.err on failure
     #[arg(long, value_name = "FILE")]
     pub(crate) post_file: Option<PathBuf>,
-    /// End the command when these containers have exited, and exit with 0; repeatable
+    /// End the command after these have exited (code 0); repeatable
     #[arg(long, value_name = "CONTAINER", value_delimiter = ',', value_parser = container_name)]
     pub(crate) stop_after: Vec<String>,
-    /// End the command (exit code 69) when this container restarts; repeatable
+    /// End the command (code 69) if this one restarts; repeatable
     #[arg(long, value_name = "CONTAINER", value_delimiter = ',', value_parser = container_name)]
     pub(crate) restart_with: Vec<String>,
     #[command(flatten)]
@@ -158,24 +165,20 @@ pub(crate) struct PreStop {
     /// Wait until CONTAINER has exited; repeatable
     #[arg(long, value_name = "CONTAINER[=Exited]", value_delimiter = ',', value_parser = exit_condition)]
     pub(crate) until: Vec<WaitCondition>,
-    /// Wait at most this long; less than terminationGracePeriodSeconds
+    /// Wait at most this long, less than the Pod's grace
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = duration)]
     pub(crate) grace: Duration,
-    /// Leave a small process that holds the tether until this container ends
+    /// Leave a process that holds the tether until the container ends
     #[arg(long)]
     pub(crate) tether: bool,
     /// After the wait, run this command, the container's own preStop
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]")]
     pub(crate) then: Option<Argv>,
-    /// Reserve this part of --grace for the --then command
+    /// Reserve this part of --grace for --then
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub(crate) then_timeout: Duration,
-    /// Read the board, the sidecar's volume, at this path
-    #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
-    pub(crate) board: PathBuf,
-    /// Write this container's report into this directory
-    #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
-    pub(crate) self_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) volumes: VolumeArgs,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
 }
@@ -190,15 +193,11 @@ pub(crate) struct Probe {
     pub(crate) check_timeout: Duration,
     #[command(flatten)]
     pub(crate) times: ProbeTimes,
-    /// Fail if the command has not passed within this time; the kubelet then starts the next probe
+    /// Fail if it has not passed within this time
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub(crate) limit: Duration,
-    /// Read the board, the sidecar's volume, at this path
-    #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
-    pub(crate) board: PathBuf,
-    /// Write this container's report into this directory
-    #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
-    pub(crate) self_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) volumes: VolumeArgs,
     /// The container's own probe
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
@@ -212,39 +211,35 @@ pub(crate) struct Opened {
     /// Wait at most this long for one check
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
-    /// Wait until the gate has opened and the checks pass, instead of failing
+    /// Wait until the gate is open and the checks pass
     #[arg(long)]
     pub(crate) wait: bool,
-    /// With --wait: wait for the result of this container's own startupProbe, which the sidecar runs
+    /// With --wait: wait for the startupProbe that the sidecar runs
     #[arg(long)]
     pub(crate) sidecar_check: bool,
-    /// With --wait: pass only when this container is Ready, or this long after the gate has opened
+    /// With --wait: pass when Ready, or after this time
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration, requires = "container")]
     pub(crate) initial_delay: Duration,
     /// Name this container, for --initial-delay
     #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: Option<String>,
-    /// With --wait: run the checks this long after the gate has opened
+    /// With --wait: start checks this long after the gate
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) check_delay: Duration,
-    /// With --wait: run each check at least this often, and count at most one failure in this time
+    /// With --wait: check and count failures this often
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
     pub(crate) check_period: Duration,
-    /// With --wait: fail after this many failures of a check
+    /// With --wait: fail after this many failures
     #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = number)]
     pub(crate) failure_threshold: u32,
-    /// Also pass while the gate is waiting, for use as a livenessProbe; ignored with --wait
+    /// Also pass while the gate waits, for a livenessProbe
     #[arg(long)]
     pub(crate) or_waiting: bool,
-    /// Without a sidecar: watch process 1, and send checks to this IP address of the Pod
+    /// Without a sidecar: watch process 1, send checks to this IP
     #[arg(long, value_name = "IP", env = names::POD_IP_VARIABLE, conflicts_with = "sidecar_check")]
     pub(crate) pod_ip: Option<String>,
-    /// Read the board, the sidecar's volume, at this path, for --sidecar-check and checks of the Pod's IP
-    #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
-    pub(crate) board: PathBuf,
-    /// Read this container's report from this directory
-    #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
-    pub(crate) self_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) volumes: VolumeArgs,
 }
 
 impl Entrypoint {

@@ -11,23 +11,15 @@ Example, in a Pod's spec: `api` follows `db` in the list and starts when `db` is
   - name: api
 
 While a postStart hook runs, the kubelet shows the Pod as ContainerCreating and runs no probes. The
-podgate sidecar probes the containers instead. If the hook fails or times out, the kubelet kills this
-container and starts the next one anyway. `kubectl describe pod` then shows the reason in the
-container's status and termination message.
+podgate sidecar probes the containers instead. The time limit includes --then. If the hook fails or
+times out, the kubelet kills this container and starts the next one anyway. `kubectl describe pod`
+then shows the reason in the container's status and termination message.
 
-Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH,
-file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount point that answers).
-A check of file:///PATH fails for good if PATH.err exists. Without HOST, a check asks the Pod's IP.
-Headers may follow PATH: http://:8080/ready [\"Host: shop.example\"].
-
-States of --until: Started, Ready, Completed, Exited. With --fail-fast, the hook fails as soon as a
-dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
-no condition or check makes the hook fail early: it waits until its time limit.
+The flags of the wait are those of `podgate entrypoint`, and its help lists the forms of a check.
 
 Exit codes:
   0    released: the conditions are met, the Pod has started before or is being deleted, or the time
        limit has passed with --on-timeout continue
-  64   invalid flag or argument
   69   the condition cannot be met, or a container before this one has ended
   75   timed out
   78   invalid setup: no board or volume to read from, or unknown container
@@ -64,8 +56,8 @@ no condition or check makes the gate fail early: it waits until its time limit.
 
 Without a sidecar, --ask has a probe of another container: \"NAME [SETTING=NUMBER...] CHECK\", such as
 \"db initialDelaySeconds=5 http://:8080/ready\". The settings are initialDelaySeconds, timeoutSeconds,
-periodSeconds and successThreshold. after=NAME,NAME lists the containers that must be Ready first. The
-gate probes each once more when all are Ready, and opens if all pass.
+periodSeconds and successThreshold. after=NAME,NAME lists the containers that must be Ready first.
+The gate probes each once more when all are Ready, and opens if all pass.
 
 The kubelet considers a waiting container running. Use `podgate opened --wait` as its startupProbe,
 so that its other probes start only after the command.
@@ -95,38 +87,35 @@ Example, in a Pod's spec: `db` keeps running until `api` has exited.
           command: [/podgate/bin/podgate, pre-stop]
 
 When a Pod stops, the kubelet runs all preStop hooks at once. It stops each container after the
-container's hook has returned, so this hook keeps the container until those that depend on it have exited.
-The kubelet also runs the hook when it restarts only this container. In that case no other hook starts, and
-the hook returns after at most 3 s. Kubernetes reports the exit of a container too late. So the hook detects
-the exit by the container's tether (`podgate entrypoint`, or --tether in a hook).
+container's hook has returned, so this hook keeps the container until those that depend on it have
+exited, as their tethers show (`podgate entrypoint`, or --tether in a hook). If the kubelet restarts
+only this container, no other hook starts, and this hook returns after at most 3 s.
 
 Exit codes:
   0    all have exited, or only this container is restarted
-  64   invalid flag or argument
   75   timed out; the kubelet stops the container anyway
   If the command of --then fails: its own exit code (128 + N for signal N).";
 
 pub(super) const OPENED_HELP: &str = "\
-Example, in the spec of a container with a gate: the kubelet delays the other probes until the gate has
-opened and the container's own startupProbe has passed. With --wait, one process waits. Without it, the
-kubelet would start one each second. The sidecar's list of containers has the startupProbe; for an exec
-probe, use --check instead of --sidecar-check. timeoutSeconds must be longer than the gate's time limit
-(here 300 s) and the startupProbe together.
+Example, in the spec of a container with a gate: the kubelet delays the other probes until the gate
+has opened and the container's own startupProbe has passed. For an exec probe, use --check instead
+of --sidecar-check. timeoutSeconds must be longer than the gate's time limit (here 300 s) and the
+startupProbe together.
   startupProbe:
     exec:
       command: [/podgate/bin/podgate, opened, --wait, --sidecar-check]
     periodSeconds: 1
     timeoutSeconds: 368
 
-In a Pod without a sidecar, --pod-ip makes the probe watch process 1: the gate has opened when process 1
-is no longer podgate. Use failureThreshold 1, because this probe counts no failures across its own runs.
+In a Pod without a sidecar, --pod-ip makes the probe watch process 1: the gate has opened when
+process 1 is no longer podgate. Use failureThreshold 1, because this probe counts no failures across
+its own runs.
 
-After a kubelet restart, Kubernetes may treat a startupProbe as passed although the probe never passed
-(kubernetes#142305). If you use `podgate opened` as a livenessProbe, add --or-waiting.
+After a kubelet restart, Kubernetes may treat a startupProbe as passed although the probe never
+passed (kubernetes#142305). If you use `podgate opened` as a livenessProbe, add --or-waiting.
 
 Exit codes:
   0    the gate has opened, and the checks pass
-  64   invalid flag or argument
   69   the gate is still closed, or a check or the startupProbe has failed
   78   no gate has reported: this container's own directory is not mounted";
 
@@ -145,5 +134,4 @@ longer than --limit and --check-timeout together.
 
 Exit codes:
   0    the command has passed
-  64   invalid flag or argument
   69   the command has failed, or has not passed within --limit";

@@ -7,8 +7,8 @@ mod values;
 pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop, Probe, ProbeTimes};
 pub(crate) use values::{OnError, TetherMode};
 
-use clap::error::ErrorKind;
-use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 use podgate::core::argv::Check;
 use podgate::core::exit::Exit;
 use podgate::core::names;
@@ -22,7 +22,9 @@ Exit codes:
   64   invalid flag or argument
   69   the condition cannot be met
   75   timed out
-  78   invalid setup: no board to read from, unknown container, or a file that cannot be written";
+  78   invalid setup: no board to read from, unknown container, or a file that cannot be written
+
+Variables instead of flags: PODGATE_BOARD, PODGATE_SELF, PODGATE_TERMINATION_LOG, PODGATE_POD_IP.";
 
 /// Start the containers of one Kubernetes Pod in a declared order.
 #[derive(Debug, Parser)]
@@ -34,7 +36,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run as a postStart hook: wait until the container is Ready, to delay the containers after it
+    /// Run as a postStart hook: wait until the container is Ready, before the next one starts
     #[command(after_help = help::POST_START_HELP)]
     PostStart(Box<PostStart>),
     /// Run as a gate: wait until the conditions are met, then run the container's own command
@@ -46,7 +48,7 @@ pub(crate) enum Command {
     /// Run as a startupProbe: pass once this container's gate has opened
     #[command(after_help = help::OPENED_HELP)]
     Opened(Opened),
-    /// Run as a readinessProbe: repeat the container's own probe until it passes, and tell the sidecar at once
+    /// Run as a readinessProbe: repeat the container's own probe, and report a pass at once
     #[command(after_help = help::PROBE_HELP)]
     Probe(Probe),
     /// Copy this binary into a directory, atomically and executable by all users
@@ -91,17 +93,16 @@ pub(crate) enum Command {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CheckArgs {
-    /// Check to run: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:["COMMAND","ARG"], file:///PATH[+content],
-    /// unix:///PATH or mount:///PATH
+    /// Check to run, such as tcp://127.0.0.1:5432 (forms: podgate entrypoint --help)
     #[arg(value_name = "URL")]
     pub(crate) check: Check,
     /// Run the check in this process, which may then block
     #[arg(long, hide = true)]
     pub(crate) direct: bool,
-    /// Send an HTTP check as the kubelet sends a hook's request: any response passes, without a time limit
+    /// Send an HTTP check as a hook's request: any response passes
     #[arg(long)]
     pub(crate) hook: bool,
-    /// Read the board, the sidecar's volume, at this path, for a URL without a host
+    /// Read the sidecar's volume, the board, here
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
     /// Let the command of the check write to this process's output
@@ -112,14 +113,8 @@ pub(crate) struct CheckArgs {
     pub(crate) check_timeout: Duration,
 }
 
-/// Parses the command line. Values of environment variables may be confidential, so the help omits them.
-pub(crate) fn parse() -> Result<Args, clap::Error> {
-    let command = Args::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env_values(true)));
-    Args::from_arg_matches_mut(&mut command.try_get_matches()?)
-}
-
 /// Prints the error, writes it as the termination message and returns the exit code. Help and version exit with 0.
-pub(crate) fn print_error(error: &clap::Error) -> Exit {
+pub(crate) fn print_error(error: &clap::Error, words: &[OsString]) -> Exit {
     if !error.use_stderr() {
         let _ = error.print();
         return Exit::Released;
@@ -130,11 +125,16 @@ pub(crate) fn print_error(error: &clap::Error) -> Exit {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no command given",
         _ => text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: "),
     };
-    let line = crate::gate::output::one_line(&format!("podgate: {first}; see podgate --help"));
+    let args = Args::command();
+    let command = words.get(1).and_then(|word| args.find_subcommand(word));
+    let program = command.map_or("podgate".to_owned(), |command| format!("podgate {}", command.get_name()));
+    let hint = match (error.get(ContextKind::InvalidArg), command) {
+        (Some(ContextValue::String(wrong)), Some(command)) => similar_flag(wrong, command).unwrap_or_default(),
+        _ => String::new(),
+    };
+    let line = crate::gate::output::one_line(&format!("{program}: {first}{hint}; see {program} --help"));
     // These commands run beside the container's program, which owns the termination message.
-    let runs_beside_program = std::env::args_os()
-        .nth(1)
-        .is_some_and(|command| ["pre-stop", "opened", "probe"].iter().any(|own| command == *own));
+    let runs_beside_program = command.is_some_and(|it| ["pre-stop", "opened", "probe"].contains(&it.get_name()));
     if !runs_beside_program {
         // The flags could not be parsed, so only the environment can override the path.
         let path = std::env::var_os("PODGATE_TERMINATION_LOG").map_or(names::TERMINATION_LOG.into(), PathBuf::from);
@@ -142,6 +142,20 @@ pub(crate) fn print_error(error: &clap::Error) -> Exit {
     }
     crate::gate::output::print_stderr(&line);
     Exit::Usage
+}
+
+/// Returns a hint to the flag that differs from `wrong` in at most two neighboring characters. A smaller substitute for
+/// clap's feature `suggestions`.
+fn similar_flag(wrong: &str, command: &clap::Command) -> Option<String> {
+    let wrong = wrong.strip_prefix("--")?;
+    let is_similar = |flag: &&str| {
+        let pairs = flag.bytes().zip(wrong.bytes());
+        let reversed = flag.bytes().rev().zip(wrong.bytes().rev());
+        let same = pairs.take_while(|(a, b)| a == b).count() + reversed.take_while(|(a, b)| a == b).count();
+        *flag != wrong && same + 2 >= flag.len().max(wrong.len())
+    };
+    let flag = command.get_arguments().filter_map(clap::Arg::get_long).find(is_similar)?;
+    Some(format!(" (did you mean --{flag}?)"))
 }
 
 #[cfg(test)]

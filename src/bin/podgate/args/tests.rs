@@ -16,6 +16,15 @@ fn help_lists_the_exit_codes() {
 }
 
 #[test]
+fn help_names_each_variable() {
+    for command in Args::command().get_subcommands() {
+        for variable in command.get_arguments().filter_map(clap::Arg::get_env) {
+            assert!(EXIT_CODES.contains(variable.to_str().unwrap()), "{variable:?}");
+        }
+    }
+}
+
+#[test]
 fn defaults_are_those_of_core() {
     let Command::Entrypoint(gate) = Args::parse_from(["podgate", "entrypoint", "--", "sh"]).command else { panic!() };
     assert_eq!((gate.waits.timeout, gate.waits.check_timeout), (defaults::TIMEOUT, defaults::CHECK_TIMEOUT));

@@ -41,7 +41,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let since = now();
     // The kernel drops signals to the first process of a PID namespace unless that process handles or blocks them.
     let signals = SignalFd::block(&signals::ending()).map_err(Failure::setup_error("cannot receive signals"))?;
-    let sources = PodSources::new(args.waits.board.clone(), None);
+    let sources = PodSources::new(args.waits.volumes.board.clone(), None);
     sources.require_source("--until", !args.waits.until.is_empty())?;
     sources.require_source("--stop-after", !args.stop_after.is_empty())?;
     args.post_file.as_deref().map_or(Ok(()), parent::post_file::validate_path)?;
@@ -52,7 +52,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
         process: identify(std::process::id()),
         ..new_report(sources.sandbox.clone(), &args.waits.until)
     };
-    let mut reporter = Reporter::new(args.waits.self_dir.clone(), None, report);
+    let mut reporter = Reporter::new(args.waits.volumes.self_dir.clone(), None, report);
     let mut predecessors = None;
     if let Some(ip) = &args.pod_ip {
         if args.needs_parent() {
@@ -70,10 +70,10 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let _pipe = predecessors.is_some().then(std::io::pipe);
     let tether = match args.tether {
         TetherMode::Exec | TetherMode::Parent if predecessors.is_none() && reporter.error.is_none() => {
-            Tether::take(&args.waits.self_dir)
+            Tether::take(&args.waits.volumes.self_dir)
                 // A failure is not fatal: without a tether, the sidecar relies on the kubelet's status.
                 .inspect_err(
-                    |error| warn!(%error, directory = %args.waits.self_dir.display(), "cannot take the tether"),
+                    |error| warn!(%error, directory = %args.waits.volumes.self_dir.display(), "cannot take the tether"),
                 )
                 .ok()
         }

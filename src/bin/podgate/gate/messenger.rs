@@ -3,7 +3,7 @@
 use crate::args::LogArgs;
 use crate::failure::Failure;
 use crate::gate::output;
-use podgate::core::gate::Obstacle;
+use podgate::core::gate::{Obstacle, join_obstacles};
 use podgate::edge::files::open_output;
 use podgate::edge::log::{self, Target};
 use std::path::PathBuf;
@@ -67,8 +67,4 @@ impl Messenger {
         }
         code.into()
     }
-}
-
-pub(crate) fn join_obstacles(obstacles: &[Obstacle]) -> String {
-    obstacles.iter().map(Obstacle::to_string).collect::<Vec<_>>().join("; ")
 }

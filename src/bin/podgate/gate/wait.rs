@@ -3,7 +3,7 @@
 use crate::check::Checks;
 use crate::clock::now;
 use crate::failure::Failure;
-use crate::gate::messenger::{Messenger, join_obstacles};
+use crate::gate::messenger::Messenger;
 use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
 use crate::predecessors::Predecessors;
@@ -109,12 +109,12 @@ impl Wait<'_> {
             let left = deadline.saturating_duration_since(at);
             if left.is_zero() {
                 let limit = humantime::format_duration(self.timeout);
-                let why = format!("timed out after {limit}, still waiting for {}", join_obstacles(&reason));
+                let why = gate::timeout_reason(&limit.to_string(), &reason);
                 if self.spec.on_timeout == OnTimeout::Continue {
                     warn!("{why}; continuing (--on-timeout=continue)");
                     return Ok(());
                 }
-                return Err(Failure::new(Exit::TimedOut, why));
+                return Err(Failure::new(Exit::TimedOut, format!("{why}; see kubectl podgate status POD")));
             }
             // The release of a dead sidecar's lock causes no event, so read again later.
             let reread = (predecessors.is_none() && !watch.is_controller_alive()).then(|| at + SLOW_REREAD);

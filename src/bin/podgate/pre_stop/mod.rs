@@ -28,13 +28,13 @@ pub(crate) fn run(args: PreStop) -> ExitCode {
 fn run_hook(args: PreStop) -> Result<(), Failure> {
     let since = now();
     if args.tether {
-        tether_process::spawn_or_warn(&args.self_dir);
+        tether_process::spawn_or_warn(&args.volumes.self_dir);
     }
     let kept = if args.then.is_some() { args.then_timeout } else { Duration::ZERO };
     let limit = args.grace.saturating_sub(kept);
     // Use only the board: the kubelet does not update the downward-API volume while a pod terminates.
-    let sources = PodSources::new(args.board, None);
-    let mut reporter = StopReporter::new(args.self_dir, sources.sandbox.clone());
+    let sources = PodSources::new(args.volumes.board, None);
+    let mut reporter = StopReporter::new(args.volumes.self_dir, sources.sandbox.clone());
     let waited = wait_for_others(&sources, &args.until, &mut reporter, since, limit);
     let ended = args.then.as_ref().map_or(Ok(()), |command| hook_command::run("preStop", command, since + args.grace));
     reporter.report_stopped();

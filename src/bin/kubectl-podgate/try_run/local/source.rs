@@ -1,6 +1,7 @@
 //! Reads the Pod or Pod template, and plans it as `inject` does.
 
 use super::example;
+use crate::common_args::piped_input;
 use crate::output::print_stderr;
 use crate::try_run::args::{FaultKind, SIDECAR_NAMES, Try};
 use crate::yaml::files::{check_readable, display_name, ignored_message, read_sources};
@@ -12,8 +13,6 @@ use podgate::order::inject::{self, Injected, Options};
 use podgate::order::plan::{ContainerPlan, KnownFacts, Plan};
 use podgate::order::{declare, lint, pod_templates, release};
 use serde_json::Value;
-use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
 
 const NO_ORDER: &str = "no Pod or Pod template declares an order; add the annotation podgate.io/order";
 
@@ -48,15 +47,13 @@ impl Planned {
 
 pub(super) fn read(args: &Try) -> Result<Planned, String> {
     let given = args.file.as_ref().or(args.named.as_ref());
-    let path = given.cloned().or_else(piped_input);
-    let sources = path.as_ref().map(|path| read_sources(std::slice::from_ref(path), false)).unwrap_or_default();
-    let is_empty = sources.iter().all(|source| source.text().trim().is_empty() && source.errors().next().is_none());
-    let Some(path) = path.filter(|_| given.is_some() || !is_empty) else {
+    let Some(path) = given.cloned().or_else(|| piped_input().map(Into::into)) else {
         if args.workload.is_some() {
             return Err("--workload needs a manifest; pass FILE, or - for standard input".to_owned());
         }
         return plan(example::TITLE, &example::pod(), |finding| finding.message.clone());
     };
+    let sources = read_sources(std::slice::from_ref(&path), false);
     check_readable(&sources, false).map_err(|lines| lines.join("\n"))?;
     ignored_message(&sources).iter().for_each(|line| print_stderr(Level::Note, line));
     let (mut found, mut misspelled) = (Vec::new(), Vec::new());
@@ -90,15 +87,6 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
         ([], _) => Err(format!("{file}: {NO_ORDER}")),
         _ => Err(format!("{file}: several orders ({all}); choose one with --workload")),
     }
-}
-
-/// Returns `-`, the name of standard input, if standard input is a file or a pipe. The pipe may be empty.
-fn piped_input() -> Option<PathBuf> {
-    let kind = std::fs::metadata("/dev/stdin").ok()?.file_type();
-    (kind.is_file() || kind.is_fifo()).then(|| {
-        print_stderr(Level::Note, "reading the manifest from standard input");
-        "-".into()
-    })
 }
 
 /// Returns true if `chosen` is the object `title`, such as `Deployment/shop`, or only its name.
