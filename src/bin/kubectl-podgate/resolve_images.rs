@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 Looks up the images of ordered containers that have no command, and prints their commands as a file.
-With this file (--images), the webhook, `inject` and `check` need no registry. With --apply, replaces the
-entries of the images that it finds in the webhook's ConfigMap, and keeps all others.
+With this file (--images), the webhook, `inject` and `check` need no registry. With --apply, replaces
+the entries of the images that it finds in the webhook's ConfigMap, and keeps all others.
 
 Examples:
   kubectl podgate resolve-images --apply
@@ -32,7 +32,7 @@ Exit codes:
 pub(crate) struct ResolveImages {
     #[command(flatten)]
     manifests: ManifestArgs,
-    /// Read the cluster instead of FILE, and write the webhook's ConfigMap
+    /// Read the cluster, and write the webhook's ConfigMap
     #[arg(long, conflicts_with_all = ["files", "named", "recursive"])]
     apply: bool,
     #[command(flatten)]
