@@ -223,7 +223,7 @@ fn waiting_for_a_missing_file_starts_few_processes() {
     let gate = mount.scene.gate().flag("check", format!("file://{}/ready", mount.directory)).flag("timeout", "3s");
     mount.run(&gate.with_command(&["true"]), 75);
     let message = mount.scene.termination_message();
-    assert!(message.ends_with("(not found)"), "{message}");
+    assert!(message.contains("(not found)"), "{message}");
     let requests = mount.requests();
     assert!((2..=12).contains(&requests), "{requests} requests in 3 s");
 }

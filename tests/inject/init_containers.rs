@@ -191,6 +191,9 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
         assert_eq!(found.rule, rule, "{annotations}: {found}");
         assert!(found.message.contains(what) && found.fix.contains(fix), "{annotations}: {found}");
     }
+    // An error and a note about the same word would contradict each other.
+    let findings = inject(&pod(ordered("db, setup, app")), &options(), &KnownFacts::default()).expect_err("an error");
+    assert!(findings.len() == 1 && findings[0].rule == "init-container", "{}", lines(&findings));
 }
 
 #[test]

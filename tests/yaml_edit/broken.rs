@@ -99,7 +99,7 @@ fn uninject_rejects_manual_changes_of_injected_parts() {
 #[test]
 fn usage_errors_exit_with_64() {
     for arguments in [
-        &["inject", "--in-place"][..],
+        &["inject"][..],
         &["inject", "-", "--in-place"],
         &["inject", "-", "-o", "yaml"],
         &["inject", "x", "--in-place", "--check"],
@@ -121,6 +121,12 @@ fn usage_errors_exit_with_64() {
         assert_eq!((run.code, run.out.as_str()), (64, ""), "{arguments:?}");
         assert!(!run.err.is_empty(), "{arguments:?}");
     }
+}
+
+#[test]
+fn pipe_needs_no_argument() {
+    assert_eq!(super::done(&["inject", "-q"], POD), super::done(&["inject", "-q", "-"], POD));
+    assert!(run(&["check"], POD).err.starts_with("note: reading the manifest from standard input\n"));
 }
 
 #[test]

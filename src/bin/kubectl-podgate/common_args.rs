@@ -53,15 +53,17 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns `-`, the name of standard input, if standard input is a file or a pipe. The pipe may be empty.
+/// Returns `-`, the name of standard input, if standard input is a file or a pipe, and not empty.
 #[cfg(unix)]
 pub(crate) fn piped_input() -> Option<OsString> {
+    use std::io::BufRead;
     use std::os::unix::fs::FileTypeExt;
     let kind = std::fs::metadata("/dev/stdin").ok()?.file_type();
-    (kind.is_file() || kind.is_fifo()).then(|| {
-        print_stderr(Level::Note, "reading the manifest from standard input");
-        "-".into()
-    })
+    if !(kind.is_file() || kind.is_fifo()) || std::io::stdin().lock().fill_buf().is_ok_and(<[u8]>::is_empty) {
+        return None;
+    }
+    print_stderr(Level::Note, "reading the manifest from standard input");
+    Some("-".into())
 }
 
 #[cfg(not(unix))]

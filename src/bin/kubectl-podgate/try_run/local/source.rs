@@ -47,15 +47,13 @@ impl Planned {
 
 pub(super) fn read(args: &Try) -> Result<Planned, String> {
     let given = args.file.as_ref().or(args.named.as_ref());
-    let path = given.cloned().or_else(|| piped_input().map(Into::into));
-    let sources = path.as_ref().map(|path| read_sources(std::slice::from_ref(path), false)).unwrap_or_default();
-    let is_empty = sources.iter().all(|source| source.text().trim().is_empty() && source.errors().next().is_none());
-    let Some(path) = path.filter(|_| given.is_some() || !is_empty) else {
+    let Some(path) = given.cloned().or_else(|| piped_input().map(Into::into)) else {
         if args.workload.is_some() {
             return Err("--workload needs a manifest; pass FILE, or - for standard input".to_owned());
         }
         return plan(example::TITLE, &example::pod(), |finding| finding.message.clone());
     };
+    let sources = read_sources(std::slice::from_ref(&path), false);
     check_readable(&sources, false).map_err(|lines| lines.join("\n"))?;
     ignored_message(&sources).iter().for_each(|line| print_stderr(Level::Note, line));
     let (mut found, mut misspelled) = (Vec::new(), Vec::new());
