@@ -232,7 +232,9 @@ fn habits_of_kubectl_work_or_get_a_hint() {
     let (code, out, _) = run(&["check", "-f", "a.json,b.json"], "");
     assert!(code == 0 && out.contains("2 templates checked"), "{out}");
     for command in ["check", "inject", "resolve-images", "uninject"] {
-        let (code, out, err) = run(&[command], pod);
+        let (code, _, err) = run(&[command], pod);
+        assert!(code == 0 && err.starts_with("note: reading the manifest from standard input\n"), "{err}");
+        let (code, out, err) = run(&[command], "");
         assert!(code == 64 && out.is_empty() && err.contains("pass - as FILE"), "{err}");
         let (_, out, err) = run(&[command, "https://example.com/a.yaml"], "");
         assert!((out + &err).contains("`curl -fsSL https://example.com/a.yaml | kubectl podgate "), "{err}");
