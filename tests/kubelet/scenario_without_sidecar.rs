@@ -107,7 +107,7 @@ fn opened_passes_after_gosu_and_setpriv() {
         )
     };
     let gosu = changing_user("gosu", 8011, &["gosu", "nobody"], &[&db]);
-    let setpriv = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"];
+    let setpriv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let setpriv = changing_user("setpriv", 8012, &setpriv, &[&db, &gosu]);
     let web = server("web").http(8003).asking(&[&db, &gosu, &setpriv], &[]);
     let run = scene.create(&Pod::new("lean", [db, gosu, setpriv, web]));
