@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 Looks up the images of ordered containers that have no command, and prints their commands as a file.
-With this file (--images), the webhook, `inject` and `check` need no registry. With --apply, replaces
-the entries of the images that it finds in the webhook's ConfigMap, and keeps all others.
+With this file (--images), the webhook, `inject` and `check` need no registry. With --apply, it
+replaces the entries of the images that it finds in the webhook's ConfigMap, and keeps all others.
 
 Examples:
   kubectl podgate resolve-images --apply
