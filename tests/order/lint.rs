@@ -104,6 +104,17 @@ fn probe_of_a_later_containers_port_warns() {
 }
 
 #[test]
+fn init_container_that_waits_for_a_regular_one_warns() {
+    let with = |script: &str| {
+        let mut pod = pod("db, api", &[("db", json!({"ports": [{"containerPort": 5432}]})), ("api", json!({}))]);
+        pod["spec"]["initContainers"] = json!([{"name": "wait", "image": "x", "command": ["sh", "-c", script]}]);
+        rule_names(&pod)
+    };
+    assert_eq!(with("until nc -z localhost:5432; do sleep 1; done"), ["readiness-needs-later"]);
+    assert_eq!(with("until nc -z db.shop:5432; do sleep 1; done"), [] as [&str; 0]);
+}
+
+#[test]
 fn liveness_probe_that_a_later_container_answers_warns() {
     let with = |order: &str, liveness: Value| {
         let ports = |port: u16| json!([{"containerPort": port}]);

@@ -198,6 +198,11 @@ impl<'a> Spec<'a> {
         self.init.values().filter(|own| own.is_native())
     }
 
+    /// Returns the init containers that exit before the regular containers start.
+    pub fn inits(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
+        self.init.values().filter(|own| !own.is_native())
+    }
+
     /// Returns true if a regular container, an init container or a native sidecar is called `name`.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).or(self.init(name)).is_some()

@@ -28,6 +28,16 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         report_late_ports(own, Some(planned), &after, &owners, findings);
         check_pre_stop(own, planned, plan, findings);
     }
+    let regular: BTreeSet<&str> = spec.containers.iter().map(|own| own.name).collect();
+    for own in spec.inits() {
+        let words = ["command", "args"].iter().flat_map(|field| own.value[field].as_array().into_iter().flatten());
+        let mut ports = words.filter_map(Value::as_str).flat_map(local_ports).map(|(_, port)| port);
+        if let Some((owner, port, _)) = ports.find_map(|port| owners.late_owner(port, &regular)) {
+            let what = format!("the init container {} uses port {port} of {owner}, which starts only later", own.name);
+            let fix = format!("move {} to spec.containers, and let it wait for {owner}", own.name);
+            findings.push(deadlock(false, own.place(), what).fix(fix));
+        }
+    }
     for own in plan.init.iter().filter(|init| init.is_probed).filter_map(|init| spec.init(&init.name)) {
         report_late_ports(own, None, &after, &owners, findings);
     }

@@ -86,7 +86,8 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
             let plan = injected.plan.as_ref();
             let mut held = images_to_resolve(&injected.value);
             held.retain(|(name, _)| plan.is_some_and(|plan| plan.holds(name)));
-            changed.push((at, image, plan.map(|plan| plan.costs(None)).unwrap_or_default(), held));
+            let verb = if inject::is_injected(&injected.value) { "injected" } else { "uninjected" };
+            changed.push((at, verb, image, plan.map(|plan| plan.costs(None)).unwrap_or_default(), held));
         }
     }
     if changed.is_empty() || done.findings.iter().any(|located| located.finding.level == Level::Error) {
@@ -94,14 +95,11 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
     }
     match pieces.finish() {
         Ok(text) => {
-            for (template, image, mut costs, held) in changed {
+            for (template, verb, image, mut costs, held) in changed {
                 let at = document.position(document.highlight(&template.place).start).in_file(&source.name);
                 let name = template.name(&document.value);
                 let image = image.map(|image| format!(", {image}")).unwrap_or_default();
-                done.changes.push(format!(
-                    "{at}: {name}: {}{image}",
-                    if matches!(action, Action::Uninject) { "uninjected" } else { "injected" }
-                ));
+                done.changes.push(format!("{at}: {name}: {verb}{image}"));
                 if matches!(action, Action::Inject { images: None, .. }) {
                     let line =
                         |(own, image)| format!("to read the command of {own} from {image}, pass --resolve-images");
