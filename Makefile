@@ -80,8 +80,8 @@ try: ## Preview a Pod's start on this machine: build what `kubectl podgate try` 
 	@tools/try
 
 picture: ## Draw docs/images/timeline.svg (README) and docs/images/killed.svg (docs/try.md) from real runs
-	out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && tools/try -o svg >"$$out/timeline.svg" && \
-		tools/try -o svg --ready db=2s --ready api=1s --break db@kill:1500ms >"$$out/killed.svg" && cp "$$out"/*.svg docs/images/
+	out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && tools/try -o json | tools/picture >"$$out/timeline.svg" && \
+		tools/try -o json --ready db=2s --ready api=1s --break db@kill:1500ms | tools/picture >"$$out/killed.svg" && cp "$$out"/*.svg docs/images/
 
 demo: ## Start postgres, an application and nginx in one Pod on a real node, without and with podgate (installs what it needs)
 	@demo/demo

@@ -183,8 +183,6 @@ fn output_formats_go_to_standard_output_alone() {
     assert!(json["summary"].as_str().unwrap().starts_with("The order was kept"), "{json:#}");
     assert_eq!(json["containers"].as_array().unwrap().len(), 4);
     assert!(run.err.contains("db       Ready"), "{}", run.err);
-    let svg = machine.run(&[&QUICK[..], &["-o", "svg"]].concat());
-    assert!(svg.code == 0 && svg.out.starts_with("<svg") && svg.out.ends_with("</svg>\n"), "{}", svg.out);
 }
 
 /// The program `script` of util-linux provides the terminal.

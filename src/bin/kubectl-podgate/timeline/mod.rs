@@ -4,13 +4,13 @@ pub(crate) mod build;
 mod notes;
 mod scale;
 pub(crate) mod shape;
-mod svg;
 pub(crate) mod text;
 
 use crate::clock;
 use crate::cluster::{Cluster, ConnectionArgs, pod_name};
+use crate::common_args::OutputFormat;
 use crate::output::{to_json, write_stdout};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use k8s_openapi::api::core::v1::Event;
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,7 +29,6 @@ colors, unless NO_COLOR is set. Without colors, each kind of bar has its own sha
 Examples:
   kubectl podgate timeline ordered
   kubectl podgate timeline ordered -n shop --width 120
-  kubectl podgate timeline ordered -o svg > ordered.svg
   kubectl podgate timeline ordered -o json | jq '.containers[] | {name, started, ready}'
 
 Exit codes:
@@ -45,20 +44,12 @@ pub(crate) struct Timeline {
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Print a text chart, svg image or json object
+    /// Print a text chart or a json object
     #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
-    pub(crate) output: Output,
+    pub(crate) output: OutputFormat,
     /// Draw the text chart this wide [default: the terminal's width]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
     pub(crate) width: Option<u16>,
-}
-
-/// Value of `--output`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    Text,
-    Svg,
-    Json,
 }
 
 pub(crate) async fn run(args: &Timeline) -> Result<ExitCode, String> {
@@ -71,11 +62,10 @@ pub(crate) async fn run(args: &Timeline) -> Result<ExitCode, String> {
 }
 
 /// Renders a timeline in this format. `width` replaces the terminal's width.
-pub(crate) fn render(timeline: &shape::Timeline, format: Output, width: Option<u16>) -> String {
+pub(crate) fn render(timeline: &shape::Timeline, format: OutputFormat, width: Option<u16>) -> String {
     match format {
-        Output::Text => text::render(timeline, width),
-        Output::Svg => svg::render(timeline),
-        Output::Json => to_json(timeline),
+        OutputFormat::Text => text::render(timeline, width),
+        OutputFormat::Json => to_json(timeline),
     }
 }
 

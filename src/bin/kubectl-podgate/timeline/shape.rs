@@ -127,7 +127,6 @@ impl Timeline {
 pub(crate) struct BarStyle {
     /// Label in the legend.
     pub(crate) label: &'static str,
-    pub(crate) class: &'static str,
     /// Character that fills the bar in text without colors.
     pub(crate) shade: char,
     pub(crate) color: AnsiColor,
@@ -135,15 +134,15 @@ pub(crate) struct BarStyle {
 
 impl BarKind {
     pub(crate) fn style(self) -> BarStyle {
-        let (label, class, shade, color) = match self {
-            BarKind::Wait => ("not started yet", "wait", '·', AnsiColor::BrightBlack),
-            BarKind::Pull => ("pulling image", "pull", '+', AnsiColor::Blue),
-            BarKind::Gate => ("gate waiting", "gate", '░', AnsiColor::Magenta),
-            BarKind::Start => ("starting", "start", '▒', AnsiColor::Yellow),
-            BarKind::Ready => ("Ready", "ready", '█', AnsiColor::Green),
-            BarKind::Run => ("running", "run", '▓', AnsiColor::Cyan),
+        let (label, shade, color) = match self {
+            BarKind::Wait => ("not started yet", '·', AnsiColor::BrightBlack),
+            BarKind::Pull => ("pulling image", '+', AnsiColor::Blue),
+            BarKind::Gate => ("gate waiting", '░', AnsiColor::Magenta),
+            BarKind::Start => ("starting", '▒', AnsiColor::Yellow),
+            BarKind::Ready => ("Ready", '█', AnsiColor::Green),
+            BarKind::Run => ("running", '▓', AnsiColor::Cyan),
         };
-        BarStyle { label, class, shade, color }
+        BarStyle { label, shade, color }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Arguments and help of `try`, and of the hidden command that plays a container.
 
-use crate::common_args::duration;
-use crate::timeline::Output;
+use crate::common_args::{OutputFormat, duration};
 use clap::Args;
 use podgate::order::declare::spec::SIDECAR_NAME;
 use std::path::PathBuf;
@@ -13,7 +12,7 @@ Plans the Pod as `inject` does, then runs podgate's real sidecar and real gates 
 needs no root and no cluster. Each container is a stand-in: a small program that answers probes on a
 free local port and becomes Ready after --ready. No command of the manifest runs. A stand-in exits
 with 0 if another container waits for its exit. A container that has a hook in the cluster has a
-gate here; the output says so. With json and svg, events and logs go to standard error.
+gate here; the output says so. With json, events and logs go to standard error.
 
 Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second
 Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a directory in
@@ -30,7 +29,7 @@ Examples:
   kubectl podgate try
   kubectl podgate try shop.yaml --ready db=4s --break api@crash:3s
   helm template shop ./chart | kubectl podgate try - --workload Deployment/shop
-  kubectl podgate try shop.yaml --stop -o svg > start.svg
+  kubectl podgate try shop.yaml --stop -o json | jq .summary
 
 Exit codes:
   0    all containers became Ready, in order
@@ -66,9 +65,9 @@ pub(crate) struct Try {
     /// Wait at most this long until all containers are Ready
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// Print text, svg or json
+    /// Print text or json
     #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
-    pub(crate) output: Output,
+    pub(crate) output: OutputFormat,
 }
 
 /// Play a container of try

@@ -2,11 +2,12 @@
 
 use super::history::{History, Incarnation, Outcome, outcome, sentences, stop_sentences};
 use super::now_ms;
+use crate::common_args::OutputFormat;
 use crate::output::write_stdout;
 use crate::pod::shape::Role;
 use crate::timeline::build::bars;
 use crate::timeline::shape::{Moment, Row, Source, Timeline, format_seconds};
-use crate::timeline::{Output, render, text};
+use crate::timeline::{render, text};
 use crate::try_run::args::Try;
 use podgate::core::container::Mode;
 use std::process::ExitCode;
@@ -44,7 +45,7 @@ pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> 
     let is_timeout = i64::try_from(args.timeout.as_millis()).is_ok_and(|limit| run.judged_at - run.zero >= limit);
     timeline.notes = sentences(&run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
     timeline.notes.extend(stops.into_iter().map(|(_, text)| text));
-    let separator = if args.output == Output::Text { "\n" } else { "" };
+    let separator = if args.output == OutputFormat::Text { "\n" } else { "" };
     write_stdout(&format!("{separator}{}", render(&timeline, args.output, None)))?;
     Ok(ExitCode::from(outcome as u8))
 }

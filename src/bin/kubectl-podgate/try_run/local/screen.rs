@@ -2,10 +2,10 @@
 
 use super::now_ms;
 use super::script::Script;
+use crate::common_args::OutputFormat;
 use crate::output::{print_stderr, write_stdout};
 use crate::status::screen::LiveScreen;
 use crate::terminal;
-use crate::timeline::Output;
 use crate::try_run::args::Try;
 use podgate::core::text::sanitize;
 use podgate::order::finding::Level;
@@ -30,7 +30,7 @@ pub(super) struct Screen<'a> {
 
 impl<'a> Screen<'a> {
     pub(super) fn new(args: &'a Try, zero: i64, name_width: usize) -> Screen<'a> {
-        let live = (args.output == Output::Text && terminal::size().is_some()).then(LiveScreen::default);
+        let live = (args.output == OutputFormat::Text && terminal::size().is_some()).then(LiveScreen::default);
         Screen { args, live, drawn_at: 0, pending: Vec::new(), zero, name_width }
     }
 
@@ -58,8 +58,8 @@ impl<'a> Screen<'a> {
         let head = format!("{}: {}", script.title, names.join(", "));
         for line in std::iter::once(&head).chain(&script.notes) {
             match self.args.output {
-                Output::Text => _ = write_stdout(&format!("{}\n", sanitize(line)))?,
-                Output::Json | Output::Svg => print_stderr(Level::Note, line),
+                OutputFormat::Text => _ = write_stdout(&format!("{}\n", sanitize(line)))?,
+                OutputFormat::Json => print_stderr(Level::Note, line),
             }
         }
         Ok(())
@@ -76,7 +76,7 @@ impl<'a> Screen<'a> {
         self.pending.sort_by_key(|(at, _)| *at);
         let count = self.pending.partition_point(|(at, _)| *at <= until);
         let lines: String = self.pending.drain(..count).map(|(_, line)| line + "\n").collect();
-        if self.args.output != Output::Text {
+        if self.args.output != OutputFormat::Text {
             let _ = std::io::stderr().write_all(lines.as_bytes());
             return Ok(());
         }
