@@ -1,7 +1,6 @@
 //! Names of podgate's parts in a template, and the volumes, mounts and sidecar that every injection adds.
 
 use crate::core::command::{AgentCommand, OwnLine};
-use crate::core::container::Container;
 use crate::core::names;
 use crate::order::declare::Publish;
 use crate::order::edit::Place;
@@ -102,12 +101,6 @@ pub(in crate::order) fn find_sidecar(template: &Value) -> Option<(Place, &Value)
     find_container(template, SIDECAR)
 }
 
-/// Returns true if the sidecar reads the downward-API volume: `config.seen` shows a restart of the kubelet, whose `ready`
-/// status is then not reliable.
-pub(super) fn sidecar_needs_info(plan: &Plan, list: &[Container]) -> bool {
-    plan.publish == Publish::Api && list.iter().any(Container::uses_kubelet_ready)
-}
-
 /// Returns the volume with podgate's image, for a Pod without a sidecar. The kubelet looks up the image at each start of
 /// any container of the Pod, so the policy is never `Always`.
 pub(super) fn image_volume(options: &Options) -> Value {
@@ -122,17 +115,7 @@ pub(super) fn find_image(template: &Value) -> Option<(&str, Option<&str>)> {
     Some((image["reference"].as_str()?, image["pullPolicy"].as_str()))
 }
 
-/// Returns the mount of the image volume. It has the agent at the same path as the board.
-pub(super) fn image_mount() -> Value {
-    json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true})
-}
-
-/// Returns the variable with the Pod's IP address, for a gate without a sidecar.
-pub(super) fn pod_ip_variable() -> Value {
-    json!({"name": names::POD_IP_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
-}
-
-/// Returns the volumes that podgate adds, in list order. `needs_info` is the result of [`sidecar_needs_info`].
+/// Returns the volumes that podgate adds, in list order. `needs_info` is true if the sidecar reads the annotations.
 pub(super) fn volumes(plan: &Plan, needs_info: bool) -> Vec<Value> {
     let field = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
     let mut volumes = vec![
@@ -177,9 +160,12 @@ pub(in crate::order) fn hold_mount() -> Value {
 
 /// Returns the mounts of a container with an agent. Only a hook reads the annotations.
 pub(in crate::order) fn mounts(container: &str, has_hook: bool) -> impl Iterator<Item = Value> {
-    let board = json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true});
     let own = json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR, "subPath": container});
-    [board, own].into_iter().chain(has_hook.then(info_mount))
+    [board_mount(), own].into_iter().chain(has_hook.then(info_mount))
+}
+
+pub(super) fn board_mount() -> Value {
+    json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true})
 }
 
 fn info_mount() -> Value {

@@ -110,11 +110,6 @@ pub fn page_url() -> String {
     release::page("rules")
 }
 
-/// Returns the URL of the section that explains the rule `name`.
-pub fn section_url(name: &str) -> String {
-    format!("{}#{name}", page_url())
-}
-
 const fn rule(name: &'static str, levels: &'static [Level], summary: &'static str) -> Rule {
     Rule { name, levels, summary }
 }

@@ -64,7 +64,7 @@ pub(crate) fn render_finding(located: &LocatedFinding<'_>) -> String {
         .annotation(AnnotationKind::Primary.span(mark));
     let (rule, message) = (located.finding.rule, sanitize(&located.finding.message));
     // On a terminal, the rule's name is a link.
-    let title = level.primary_title(message).id(rule).id_url(rules::section_url(rule));
+    let title = level.primary_title(message).id(rule).id_url(format!("{}#{rule}", rules::page_url()));
     if is_plain(located) {
         let Position { line, column } = located.start;
         let origin = Origin::path(&path).line(line).char_column(column);
