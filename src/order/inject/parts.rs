@@ -9,7 +9,6 @@ use crate::order::plan::{ContainerPlan, Plan, PlannedMode};
 use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::{Value, json};
 
-/// Annotation that sets kubectl's default container.
 pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 pub(super) use crate::order::declare::annotation_place;
@@ -88,7 +87,6 @@ pub(super) fn is_own_item(item: &Value) -> bool {
     item_name(item).is_some_and(|name| if is_variable { variables.contains(&name) } else { VOLUMES.contains(&name) })
 }
 
-/// Returns the command of the `exec` action in a hook or probe.
 pub(super) fn exec_words(handler: Option<&Value>) -> Option<Vec<String>> {
     string_list(handler?.get("exec")?.get("command"))
 }
@@ -172,7 +170,6 @@ fn info_mount() -> Value {
     json!({"name": INFO_VOLUME, "mountPath": names::PODINFO_DIR, "readOnly": true})
 }
 
-/// Returns the mounts that each sidecar needs.
 pub(in crate::order) fn sidecar_mounts(has_hold: bool) -> Vec<Value> {
     let mut mounts = vec![
         json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR}),

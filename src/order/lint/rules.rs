@@ -1,7 +1,6 @@
 //! Rules of all findings. Rule names are stable between versions. `docs/rules.md` explains each rule.
 
 use crate::order::finding::Level::{self, Error, Note, Warning};
-use crate::order::release;
 
 /// Rule for one kind of finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,11 +102,6 @@ pub const RULES: &[Rule] = &[
 /// Returns the rule `name`.
 pub fn find(name: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.name == name)
-}
-
-/// Returns the URL of the page that explains all rules.
-pub fn page_url() -> String {
-    release::page("rules")
 }
 
 const fn rule(name: &'static str, levels: &'static [Level], summary: &'static str) -> Rule {

@@ -177,12 +177,10 @@ impl Cluster {
             while let (kube::Error::Service(_), Some(source)) = (&error, cause.source()) {
                 cause = source;
             }
-            let line = format!("request to {} failed ({}): {}", self.server, self.origin, error_chain(cause));
+            let fix = "; check that the cluster runs, or pass --context or --kubeconfig";
+            let fix = if matches!(error, kube::Error::Service(_)) { fix } else { "" };
+            let line = format!("request to {} failed ({}): {}{fix}", self.server, self.origin, error_chain(cause));
             match error {
-                kube::Error::Service(_) => {
-                    let fix = "check that the cluster runs, or pass --context or --kubeconfig";
-                    ClusterError::NoAnswer(format!("{line}; {fix}"))
-                }
                 kube::Error::Api(status) => ClusterError::Rejected { code: status.code, message: status.message, line },
                 kube::Error::SerdeError(_) => ClusterError::Unreadable(line),
                 _ => ClusterError::NoAnswer(line),

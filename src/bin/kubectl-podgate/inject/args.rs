@@ -55,7 +55,8 @@ pub(crate) struct Inject {
     pub(crate) files: FileArgs,
     #[command(flatten)]
     pub(crate) findings: FindingArgs,
-    #[arg(long, value_name = "IMAGE", help = image_help(), value_parser = release::parse_image)]
+    #[arg(long, value_name = "IMAGE", value_parser = release::parse_image)]
+    #[arg(help = format!("Use this image [default: that of the last injection, or\n{}]", release::sidecar_image()))]
     pub(crate) image: Option<String>,
     /// Set imagePullPolicy: Always, IfNotPresent or Never
     #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"], hide_possible_values = true)]
@@ -108,9 +109,4 @@ pub(crate) struct FileArgs {
     /// Report warnings and errors only
     #[arg(short, long)]
     pub(crate) quiet: bool,
-}
-
-fn image_help() -> String {
-    let image = release::sidecar_image();
-    format!("Use this image [default: that of the last injection, or\n{image}]")
 }

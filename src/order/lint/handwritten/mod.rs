@@ -122,7 +122,6 @@ impl AgentLines {
     }
 }
 
-/// Checks the container names in the command line `line` at the place `at`.
 fn check_names(line: &AgentCommand, at: &Place, own: &ContainerRef<'_>, spec: &Spec<'_>, findings: &mut Vec<Finding>) {
     let is_native = |name: &str| spec.init(name).is_some_and(ContainerRef::is_native);
     let named = ["--until", "--stop-after"].iter().flat_map(|flag| outlook::names(Some(line), flag));

@@ -95,7 +95,6 @@ impl Stage<'_> {
         Ok(template)
     }
 
-    /// Makes the container a stand-in.
     fn rewrite_container(&mut self, fields: &mut Fields, name: &str) -> std::io::Result<()> {
         fields.retain(|key, _| key != "livenessProbe" && key != "terminationMessagePath");
         let has_startup = fields.contains_key("startupProbe");
@@ -169,7 +168,6 @@ impl Stage<'_> {
     }
 }
 
-/// Returns true for the key of an annotation with checks.
 pub(super) fn is_check(key: &str) -> bool {
     key.starts_with(keys::CHECK_PREFIX) || key.starts_with(keys::READY_PREFIX)
 }
