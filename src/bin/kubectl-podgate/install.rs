@@ -5,11 +5,12 @@ use crate::output::{fail_all, print};
 use crate::registry::{RegistryArgs, config_map};
 use crate::runtime;
 use crate::yaml::Style;
-use clap::{ArgGroup, Args, Parser};
+use clap::{ArgGroup, Args};
 use podgate::core::text::error_chain;
 use podgate::order::release;
 use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 const HELP: &str = "\
 Prints the manifests of this version: the policies, the roles, and the webhook in the namespace
@@ -74,7 +75,10 @@ pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
         objects.reverse();
     }
     if args.resolve_images {
-        let connection = ConnectionArgs::parse_from(["install", "--namespace=podgate"]);
+        let (namespace, request_timeout) = (Some("podgate".to_owned()), Duration::from_secs(15));
+        let kubeconfig_files = "kubectl's kubeconfig".to_owned();
+        let connection =
+            ConnectionArgs { namespace, context: None, kubeconfig: None, kubeconfig_files, request_timeout };
         let (_, config_map, failed) = runtime::run(config_map::resolve(&connection, &args.lookup))?;
         let style = Style { is_json: false, spaced: false, newline: "\n", indent: 2, list_indent: 0 };
         let fields = config_map.as_object().into_iter().flatten();

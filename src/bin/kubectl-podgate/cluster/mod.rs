@@ -2,7 +2,7 @@
 
 use crate::common_args::duration;
 use crate::pod::Pod;
-use clap::Parser;
+use clap::Args;
 use k8s_openapi::api::core::v1;
 use kube::api::{Api, ApiResource, ListParams, LogParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Connection flags, the same for every command that talks to a cluster.
-#[derive(Debug, Clone, Parser)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ConnectionArgs {
     /// Use this namespace; defaults to that of the kubeconfig context
     #[arg(short, long, value_name = "NAME", value_parser = parse_namespace)]
