@@ -4,27 +4,8 @@ use crate::order::declare::keys;
 use crate::order::declare::spec::ContainerRef;
 
 /// Parts of the names of helpers, and of their images.
-const HELPERS: [&str; 19] = [
-    "agent",
-    "auth",
-    "collector",
-    "consul",
-    "dapr",
-    "dind",
-    "envoy",
-    "exporter",
-    "fluent",
-    "istio",
-    "linkerd",
-    "otel",
-    "proxy",
-    "sidecar",
-    "sync",
-    "tailscale",
-    "tunnel",
-    "vault",
-    "vpn",
-];
+const HELPERS: &str = "agent auth collector consul dapr dind envoy exporter fluent istio linkerd otel proxy sidecar sync \
+    tailscale tunnel vault vpn";
 
 /// Proxies that exit when they receive a request: a part of the container's name or image, and the request.
 const QUITS: [(&str, &str); 4] = [
@@ -36,7 +17,7 @@ const QUITS: [(&str, &str); 4] = [
 
 /// Returns true if `own` is probably a helper, by its name or image.
 pub(crate) fn is_helper(own: &ContainerRef<'_>) -> bool {
-    HELPERS.iter().any(|word| is_named(own, word))
+    HELPERS.split(' ').any(|word| is_named(own, word))
 }
 
 /// Returns the annotation that makes a known proxy exit. The Cloud SQL Auth Proxy also needs its flag `--quitquitquit`.

@@ -84,7 +84,6 @@ fn edit(
     Ok(editor.finish())
 }
 
-/// Returns the containers that set a priority.
 fn priorities<'a>(spec: &Spec<'a>) -> Result<Vec<Priority<'a>>, Finding> {
     let mut found = Vec::new();
     for own in &spec.containers {

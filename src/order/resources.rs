@@ -13,14 +13,8 @@ pub fn help() -> String {
 }
 
 /// Names of the settings, as in a ResourceQuota.
-const SETTINGS: [&str; 6] = [
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-];
+const SETTINGS: &str = "requests.cpu, requests.memory, requests.ephemeral-storage, limits.cpu, limits.memory, \
+    limits.ephemeral-storage";
 /// Minimum amount of memory, in bytes. If an amount is smaller, the user probably forgot the unit.
 const MIN_MEMORY: f64 = 1024.0 * 1024.0;
 
@@ -31,8 +25,9 @@ pub fn parse(text: &str) -> Result<Value, String> {
     for item in text.split(',') {
         let (setting, amount) = item.split_once('=').unwrap_or((item, ""));
         let (setting, amount) = (setting.trim(), amount.trim());
-        let Some((kind, name)) = setting.split_once('.').filter(|_| SETTINGS.contains(&setting)) else {
-            return Err(format!("{setting:?} is not one of {}", SETTINGS.join(", ")));
+        let Some((kind, name)) = setting.split_once('.').filter(|_| SETTINGS.split(", ").any(|known| known == setting))
+        else {
+            return Err(format!("{setting:?} is not one of {SETTINGS}"));
         };
         if resources[kind].get(name).is_some() {
             return Err(format!("{setting} is set twice"));

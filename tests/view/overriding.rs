@@ -190,7 +190,7 @@ fn server_errors_are_explained() {
     let table: [(Patch, &str); 4] = [
         (
             || error_status(403, "Forbidden", "user u cannot"),
-            "not allowed to patch the Pod \"ordered\": user u cannot; ask for permission",
+            "access to the Pod \"ordered\" denied: user u cannot; ask for this permission",
         ),
         (|| error_status(409, "Conflict", "uid"), "was replaced by another Pod in the meantime; nothing was changed"),
         (|| error_status(404, "NotFound", "x"), "no Pod \"ordered\" in namespace \"shop\""),

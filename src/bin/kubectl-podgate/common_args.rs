@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use podgate::order::declare::nearest::did_you_mean;
 use podgate::order::finding::Level;
 use podgate::order::lint::rules::{self, RULES};
+use podgate::order::release::page;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ fn ignorable_rule(name: &str) -> Result<&'static str, String> {
         Some(rule) if rule.levels != [Level::Error] => Ok(rule.name),
         Some(_) => Err("findings of this rule are errors; fix them instead".to_owned()),
         None => Err(did_you_mean(name, RULES.iter().map(|rule| rule.name))
-            .unwrap_or_else(|| format!("no such rule; see {}", rules::page_url()))),
+            .unwrap_or_else(|| format!("no such rule; see {}", page("rules")))),
     }
 }
 

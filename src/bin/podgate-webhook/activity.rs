@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
-/// Time limit for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the head of a request, from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);

@@ -18,11 +18,10 @@ workload with a key in its Pod template is created or changed, the webhook answe
 of `check`. Run the webhook as a Deployment, with `kubectl podgate install` or the Helm chart:
 https://github.com/podgate/podgate/blob/main/docs/webhook.md
 
-With `--tls self` (the default), the webhook creates its own certificates. It keeps them in the
-Secret --secret of its own namespace, which all replicas share. It writes their CA into the
-MutatingWebhookConfiguration --configuration. The Secret and the configuration must exist. The
-webhook renews a certificate when a third of its lifetime is left. With `--tls files`, the webhook
-uses the given certificate files and reloads them every 10 seconds.
+With `--tls self` (the default), the webhook creates and renews its own certificates. It keeps them
+in the Secret --secret of its namespace, which all replicas share, and writes their CA into the
+MutatingWebhookConfiguration --configuration. Both objects must exist. With `--tls files`, it uses
+the given files and reloads them every 10 seconds.
 
 On SIGTERM, the webhook fails /readyz and continues to answer for --shutdown-delay. It then finishes
 open requests within --shutdown-grace, and exits.
@@ -37,8 +36,7 @@ These flags have a variable, such as PODGATE_TLS for --tls: --listen, --status-l
 
 Exit codes:
   0    stopped by a signal
-  1    could not start: port in use, no certificate or invalid images in the files, no cluster
-  64   wrong flag or argument";
+  1    could not start: port in use, no certificate or invalid images in the files, no cluster";
 
 /// The admission webhook of a cluster: injects Pods while they are created
 #[derive(Debug, Clone, Parser)]

@@ -179,7 +179,7 @@ impl Request {
             Ok(mut injected) => {
                 // The API server shows all findings as warnings. Even errors are only warnings here, because later
                 // webhooks can still change the Pod.
-                injected.findings.extend(lint::check_start(pod, &injected, Context::default()));
+                injected.findings.extend(lint::check_injected(pod, &injected, Context::default()));
                 let findings = &injected.findings;
                 if injected.edits.is_empty() {
                     return self.allow(Outcome::Unchanged, findings, None);

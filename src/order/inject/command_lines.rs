@@ -84,7 +84,6 @@ impl ContainerLines<'_> {
         words
     }
 
-    /// Adds `--on-timeout` and `--fail-fast`, if the plan requires these flags.
     fn add_timeout_flags(&self, line: &mut AgentCommand) {
         if self.planned.continue_on_timeout {
             line.add_flag("--on-timeout", "continue");

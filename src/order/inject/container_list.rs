@@ -11,9 +11,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Maximum number of characters of a value in a message.
-const SHOWN_MAX: usize = 100;
-
 /// Reads the fields that the sidecar needs from a container's spec: name, named ports, probes, restart policy, rules.
 pub(super) fn read_container(
     container: &Value,
@@ -157,7 +154,7 @@ fn first_difference(at: &str, old: &Value, new: &Value) -> Option<(String, [Stri
     }
     let text = |value: &Value| match value {
         Value::Null => "not set".to_owned(),
-        other => other.to_string().replace('"', "").chars().take(SHOWN_MAX).collect(),
+        other => other.to_string().replace('"', "").chars().take(100).collect(),
     };
     (old != new).then(|| (at.trim_start_matches('.').to_owned(), [text(old), text(new)]))
 }

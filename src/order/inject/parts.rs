@@ -1,7 +1,6 @@
 //! Names of podgate's parts in a template, and the volumes, mounts and sidecar that every injection adds.
 
 use crate::core::command::{AgentCommand, OwnLine};
-use crate::core::container::Container;
 use crate::core::names;
 use crate::order::declare::Publish;
 use crate::order::edit::Place;
@@ -10,7 +9,6 @@ use crate::order::plan::{ContainerPlan, Plan, PlannedMode};
 use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::{Value, json};
 
-/// Annotation that sets kubectl's default container.
 pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 pub(super) use crate::order::declare::annotation_place;
@@ -89,7 +87,6 @@ pub(super) fn is_own_item(item: &Value) -> bool {
     item_name(item).is_some_and(|name| if is_variable { variables.contains(&name) } else { VOLUMES.contains(&name) })
 }
 
-/// Returns the command of the `exec` action in a hook or probe.
 pub(super) fn exec_words(handler: Option<&Value>) -> Option<Vec<String>> {
     string_list(handler?.get("exec")?.get("command"))
 }
@@ -100,12 +97,6 @@ pub(super) fn item_name(item: &Value) -> Option<&str> {
 
 pub(in crate::order) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
     find_container(template, SIDECAR)
-}
-
-/// Returns true if the sidecar reads the downward-API volume: `config.seen` shows a restart of the kubelet, whose `ready`
-/// status is then not reliable.
-pub(super) fn sidecar_needs_info(plan: &Plan, list: &[Container]) -> bool {
-    plan.publish == Publish::Api && list.iter().any(Container::uses_kubelet_ready)
 }
 
 /// Returns the volume with podgate's image, for a Pod without a sidecar. The kubelet looks up the image at each start of
@@ -122,17 +113,7 @@ pub(super) fn find_image(template: &Value) -> Option<(&str, Option<&str>)> {
     Some((image["reference"].as_str()?, image["pullPolicy"].as_str()))
 }
 
-/// Returns the mount of the image volume. It has the agent at the same path as the board.
-pub(super) fn image_mount() -> Value {
-    json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true})
-}
-
-/// Returns the variable with the Pod's IP address, for a gate without a sidecar.
-pub(super) fn pod_ip_variable() -> Value {
-    json!({"name": names::POD_IP_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
-}
-
-/// Returns the volumes that podgate adds, in list order. `needs_info` is the result of [`sidecar_needs_info`].
+/// Returns the volumes that podgate adds, in list order. `needs_info` is true if the sidecar reads the annotations.
 pub(super) fn volumes(plan: &Plan, needs_info: bool) -> Vec<Value> {
     let field = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
     let mut volumes = vec![
@@ -177,16 +158,18 @@ pub(in crate::order) fn hold_mount() -> Value {
 
 /// Returns the mounts of a container with an agent. Only a hook reads the annotations.
 pub(in crate::order) fn mounts(container: &str, has_hook: bool) -> impl Iterator<Item = Value> {
-    let board = json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true});
     let own = json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR, "subPath": container});
-    [board, own].into_iter().chain(has_hook.then(info_mount))
+    [board_mount(), own].into_iter().chain(has_hook.then(info_mount))
+}
+
+pub(super) fn board_mount() -> Value {
+    json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true})
 }
 
 fn info_mount() -> Value {
     json!({"name": INFO_VOLUME, "mountPath": names::PODINFO_DIR, "readOnly": true})
 }
 
-/// Returns the mounts that each sidecar needs.
 pub(in crate::order) fn sidecar_mounts(has_hold: bool) -> Vec<Value> {
     let mut mounts = vec![
         json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR}),

@@ -184,7 +184,7 @@ pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &
 }
 
 fn add_differences(now: &Value, then: &Value, mut of: ContainerRecord) -> ContainerRecord {
-    for short in CONTAINER_FIELDS {
+    for short in CONTAINER_FIELDS.split(' ') {
         let place = field_place(&Place::root(), short);
         match (place.of(now), place.of(then)) {
             (now, then) if now == then => {}

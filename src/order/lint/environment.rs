@@ -14,7 +14,6 @@ use std::time::Duration;
 
 /// Version whose patch releases before 1.35.4 have the bug kubernetes#137146.
 const WITH_LOST_RESTARTS: Version = Version { major: 1, minor: 35 };
-/// Default of a Deployment's progressDeadlineSeconds.
 const DEFAULT_PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 
 pub(super) fn check(
@@ -129,7 +128,6 @@ fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Reports hooks that delay the Pod's deletion.
 fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
     if plan.publish == Publish::None
         && let Some(planned) = plan.containers.iter().find(|planned| planned.is_blocking())

@@ -51,13 +51,6 @@ pub fn check_injected(template: &Value, injected: &Injected, context: Context<'_
     stripped.relocate(findings)
 }
 
-/// Returns the findings of [`check_injected`] that the webhook reports.
-pub fn check_start(template: &Value, injected: &Injected, context: Context<'_>) -> Vec<Finding> {
-    let mut findings = check_injected(template, injected, context);
-    findings.retain(|finding| rules::find(finding.rule).is_some_and(|rule| rule.concerns_inject));
-    findings
-}
-
 /// Checks a template that has no injected parts; `plan` is the plan of that template.
 pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> LintReport {
     let (mut findings, forecast) = (Vec::new(), Forecast::of(plan));

@@ -13,7 +13,6 @@ use crate::order::inject::REWRITTEN_PATH;
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::{Value, json};
 
-/// Returns a note about native sidecars that can replace podgate.
 pub(super) fn advice(sidecars: &[(String, Value)]) -> Finding {
     let names: Vec<&str> = sidecars.iter().map(|(name, _)| name.as_str()).collect();
     let fields = |(name, probe): &(String, Value)| format!("{name}: restartPolicy: Always, startupProbe: {probe}");

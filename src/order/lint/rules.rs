@@ -1,7 +1,6 @@
 //! Rules of all findings. Rule names are stable between versions. `docs/rules.md` explains each rule.
 
 use crate::order::finding::Level::{self, Error, Note, Warning};
-use crate::order::release;
 
 /// Rule for one kind of finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,8 +11,6 @@ pub struct Rule {
     pub levels: &'static [Level],
     /// Summary of the problem: one sentence without a final period.
     pub summary: &'static str,
-    /// True if the webhook reports the rule too: the Pod may not start or end as declared.
-    pub concerns_inject: bool,
 }
 
 /// All rules, sorted by name.
@@ -23,29 +20,25 @@ pub const RULES: &[Rule] = &[
     rule("bad-order", &[Error], "A list of containers has a syntax error"),
     rule("bad-value", &[Error], "An annotation or label has an invalid value"),
     rule("by-hand", &[Error], "The template declares an order, but also has handwritten parts of podgate"),
-    inject_rule("command-not-split", &[Warning], "The first item of a command contains spaces, so it names no program"),
+    rule("command-not-split", &[Warning], "The first item of a command contains spaces, so it names no program"),
     rule("condition-never-met", &[Error], "A condition can never be met"),
     rule("copied-state", &[Warning], "An annotation describes the state of another, running Pod"),
     rule("cut-at-comma", &[Error], "YAML has cut a list at a comma"),
     rule("cycle", &[Error], "Containers wait for each other"),
-    inject_rule("deadline-too-short", &[Warning], "The workload's deadline is shorter than the longest possible start"),
+    rule("deadline-too-short", &[Warning], "The workload's deadline is shorter than the longest possible start"),
     rule("declared-already", &[Note], "A template that already declares an order is not migrated"),
     rule("doubled-container", &[Error], "Two containers have the same name, or a list names a container twice"),
     rule("exit-not-final", &[Warning], "Containers wait for the exit of a container that restarts"),
     rule("hold-device", &[Warning], "A held container requests a device: a restart of the kubelet can fail the Pod"),
-    inject_rule("hold-fails-workflow", &[Warning], "A workflow tool fails a Pod while a container is held"),
+    rule("hold-fails-workflow", &[Warning], "A workflow tool fails a Pod while a container is held"),
     rule("hold-impossible", &[Error], "A container must be held, but this Pod or cluster cannot hold containers"),
-    inject_rule("hold-may-be-late", &[Warning], "Without the API server, a held container may start up to 90 s late"),
+    rule("hold-may-be-late", &[Warning], "Without the API server, a held container may start up to 90 s late"),
     rule("hold-pulls", &[Warning], "Each attempt to create a held container queries the registry"),
-    inject_rule(
-        "hold-runtime-class",
-        &[Warning],
-        "With this runtime, the kubelet may not see the gate file of a held container",
-    ),
+    rule("hold-runtime-class", &[Warning], "With this runtime, the kubelet may not see the gate file"),
     rule("hold-without-deadline", &[Error], "A held container may keep a Job from ever ending"),
     rule("hook-holds-deletion", &[Warning], "A waiting hook delays the deletion of the Pod"),
     rule("hook-without-effect", &[Warning], "A waiting postStart hook in the last container holds back no container"),
-    inject_rule("host-is-container", &[Warning], "A probe or check uses a container's name as the host"),
+    rule("host-is-container", &[Warning], "A probe or check uses a container's name as the host"),
     rule("host-network", &[Warning], "With hostNetwork a probe may reach another Pod"),
     rule("image-by-tag", &[Warning], "A gate starts a command that the webhook's file has for a tag"),
     rule("image-pinned", &[Note], "Podgate pins the image from which it read the command"),
@@ -54,23 +47,23 @@ pub const RULES: &[Rule] = &[
     rule("injected-changed", &[Error, Warning], "An injected part was changed by hand"),
     rule("injected-unreadable", &[Error], "The record of the injection cannot be read"),
     rule("injection-outdated", &[Error, Note], "The injected parts no longer match the manifest"),
-    inject_rule("job-never-completes", &[Warning], "A container keeps running, so the Job never completes"),
+    rule("job-never-completes", &[Warning], "A container keeps running, so the Job never completes"),
     rule("kept-by-kubernetes", &[Note], "Kubernetes keeps a part of the order without podgate"),
     rule("known-by-kubelet", &[Warning, Note], "Only the kubelet's status proves a condition"),
     rule("list-differs", &[Error], "The list of a handwritten sidecar differs from the Pod's containers"),
-    inject_rule("liveness-kills", &[Warning], "A livenessProbe can kill a container again and again"),
+    rule("liveness-kills", &[Warning], "A livenessProbe can kill a container again and again"),
     rule("migrated", &[Note], "The order of another tool was converted to annotations"),
     rule("misplaced", &[Error], "An annotation or label is not on a Pod or Pod template"),
     rule("mode-conflict", &[Error], "An annotation requires what a container's mode cannot do"),
     rule("mount-missing", &[Error, Warning], "A container lacks a mount that podgate needs"),
-    inject_rule("mount-not-visible", &[Error, Warning], "A check waits for a mount that the container may not see"),
+    rule("mount-not-visible", &[Error, Warning], "A check waits for a mount that the container may not see"),
     rule("name-taken", &[Error], "A container or volume has one of podgate's names"),
-    inject_rule("native-startup", &[Warning], "A native sidecar's startupProbe can keep the containers from starting"),
+    rule("native-startup", &[Warning], "A native sidecar's startupProbe can keep the containers from starting"),
     rule("native-would-do", &[Note], "Native sidecars can keep this order without podgate"),
-    inject_rule("needs-process-1", &[Warning], "The command may refuse to run unless it is process 1"),
+    rule("needs-process-1", &[Warning], "The command may refuse to run unless it is process 1"),
     rule("needs-sidecar", &[Error], "An order without a sidecar is declared, but needs one"),
     rule("no-grace", &[Warning], "A grace period of 0 leaves no time for a stop order"),
-    inject_rule("no-readiness-probe", &[Warning], "Containers wait until a container without probes is Ready"),
+    rule("no-readiness-probe", &[Warning], "Containers wait until a container without probes is Ready"),
     rule("not-a-label", &[Error], "An annotation is written as a label"),
     rule("not-an-annotation", &[Error], "A label is written as an annotation"),
     rule("not-editable", &[Error], "Podgate cannot edit the YAML without changing other lines"),
@@ -84,10 +77,10 @@ pub const RULES: &[Rule] = &[
     rule("own-pre-stop", &[Error], "Podgate's hook cannot run the container's own preStop hook"),
     rule("place-not-read", &[Warning], "An annotation is at a place that podgate does not read"),
     rule("post-start-before-gate", &[Warning], "A postStart hook runs before the container's command"),
-    inject_rule("pre-stop-too-long", &[Warning], "A preStop hook takes longer than its time limit"),
+    rule("pre-stop-too-long", &[Warning], "A preStop hook takes longer than its time limit"),
     rule("probe-rewritten", &[Error, Warning], "Istio has rewritten a probe, and the original is not known"),
     rule("probe-unreadable", &[Error], "A probe has an invalid field"),
-    inject_rule("readiness-needs-later", &[Error, Warning], "A probe or check needs a container that starts later"),
+    rule("readiness-needs-later", &[Error, Warning], "A probe or check needs a container that starts later"),
     rule("restart-fails", &[Warning], "With restartPolicy Never, a restart with a dependency fails the Pod"),
     rule("shared-processes", &[Warning], "With shareProcessNamespace, the sidecar cannot see when a container stops"),
     rule("short-grace", &[Warning, Note], "The grace period is short for the stop order"),
@@ -99,7 +92,7 @@ pub const RULES: &[Rule] = &[
     rule("unknown-command", &[Error], "A gate is needed, but the container's command is not known"),
     rule("unknown-container", &[Error], "An annotation names a container that the Pod does not have"),
     rule("unknown-key", &[Error], "Podgate does not know this annotation or label"),
-    inject_rule("unknown-port", &[Error], "A probe names a port that the container does not have"),
+    rule("unknown-port", &[Error], "A probe names a port that the container does not have"),
     rule("unreadable", &[Error], "A file, or a document in it, cannot be read"),
     rule("unused-annotation", &[Warning, Note], "A setting has no effect on this container"),
     rule("windows", &[Error], "The Pod runs on Windows"),
@@ -111,21 +104,6 @@ pub fn find(name: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.name == name)
 }
 
-/// Returns the URL of the page that explains all rules.
-pub fn page_url() -> String {
-    release::page("rules")
-}
-
-/// Returns the URL of the section that explains the rule `name`.
-pub fn section_url(name: &str) -> String {
-    format!("{}#{name}", page_url())
-}
-
 const fn rule(name: &'static str, levels: &'static [Level], summary: &'static str) -> Rule {
-    Rule { name, levels, summary, concerns_inject: false }
-}
-
-/// Returns a rule of [`check_template`](super::check_template) that the webhook reports too.
-const fn inject_rule(name: &'static str, levels: &'static [Level], summary: &'static str) -> Rule {
-    Rule { concerns_inject: true, ..rule(name, levels, summary) }
+    Rule { name, levels, summary }
 }

@@ -41,7 +41,6 @@ pub(super) struct Mention {
     pub(super) is_later: bool,
 }
 
-/// Volume mounts, by container.
 pub(super) struct Mounts<'a>(BTreeMap<&'a str, Vec<&'a Value>>);
 
 impl<'a> Mounts<'a> {

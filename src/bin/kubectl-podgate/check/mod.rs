@@ -18,11 +18,9 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 Reports errors and pitfalls of declared orders, each with its place in the file and a fix. For each
-template it forecasts the start and stop order, which containers start in parallel, and the longest
-wait. The command changes nothing. It checks podgate's keys in all objects; templates that declare
-no order have no forecast. It checks injected manifests as they were before injection, and finds
-outdated injected parts. A file that cannot be read is an error; the command still checks the
-others.
+template with an order, it forecasts the start and stop order, which containers start in parallel,
+the longest wait, and the costs. It checks injected manifests as they were before injection, and
+finds outdated injected parts.
 
 Examples:
   kubectl podgate check deploy.yaml

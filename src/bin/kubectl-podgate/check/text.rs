@@ -9,8 +9,9 @@ use podgate::core::container::Mode;
 use podgate::core::text::sanitize;
 use podgate::core::until::WaitCondition;
 use podgate::order::finding::Level;
-use podgate::order::lint::{LintReport, rules};
+use podgate::order::lint::LintReport;
 use podgate::order::plan::{ContainerPlan, InitPlan, Plan};
+use podgate::order::release::page;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> String {
         let _ = writeln!(out, "{}", summary(analysis));
     }
     if !analysis.findings.is_empty() {
-        let _ = writeln!(out, "Rules: {}", rules::page_url());
+        let _ = writeln!(out, "Rules: {}", page("rules"));
     }
     out
 }
@@ -64,7 +65,7 @@ pub(crate) fn render_finding(located: &LocatedFinding<'_>) -> String {
         .annotation(AnnotationKind::Primary.span(mark));
     let (rule, message) = (located.finding.rule, sanitize(&located.finding.message));
     // On a terminal, the rule's name is a link.
-    let title = level.primary_title(message).id(rule).id_url(rules::section_url(rule));
+    let title = level.primary_title(message).id(rule).id_url(format!("{}#{rule}", page("rules")));
     if is_plain(located) {
         let Position { line, column } = located.start;
         let origin = Origin::path(&path).line(line).char_column(column);

@@ -177,12 +177,10 @@ impl Cluster {
             while let (kube::Error::Service(_), Some(source)) = (&error, cause.source()) {
                 cause = source;
             }
-            let line = format!("request to {} failed ({}): {}", self.server, self.origin, error_chain(cause));
+            let fix = "; check that the cluster runs, or pass --context or --kubeconfig";
+            let fix = if matches!(error, kube::Error::Service(_)) { fix } else { "" };
+            let line = format!("request to {} failed ({}): {}{fix}", self.server, self.origin, error_chain(cause));
             match error {
-                kube::Error::Service(_) => {
-                    let fix = "check that the cluster runs, or pass --context or --kubeconfig";
-                    ClusterError::NoAnswer(format!("{line}; {fix}"))
-                }
                 kube::Error::Api(status) => ClusterError::Rejected { code: status.code, message: status.message, line },
                 kube::Error::SerdeError(_) => ClusterError::Unreadable(line),
                 _ => ClusterError::NoAnswer(line),
@@ -204,7 +202,7 @@ impl Cluster {
             ClusterError::Rejected { code, message, .. } => match code {
                 404 => format!("no Pod {pod:?} in namespace {namespace:?}; pass another namespace with -n"),
                 401 => format!("{server}: not logged in ({message}); log in or pass another --context"),
-                403 => format!("access to the Pod {pod:?} denied: {message}; ask for permission to get Pods"),
+                403 => format!("access to the Pod {pod:?} denied: {message}; ask for this permission"),
                 _ => format!("{server} answered {code}: {message}"),
             },
             ClusterError::Unreadable(_) => {

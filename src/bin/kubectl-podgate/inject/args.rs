@@ -22,7 +22,6 @@ Examples:
   kubectl podgate inject --check -R deploy/       for CI: fail if a file is not up to date
   kubectl podgate inject --diff -f shop.yaml      show what would change
   helm template shop ./chart | kubectl podgate inject --strict - | kubectl apply -f -
-  kubectl podgate inject --from kruise -f shop.yaml
   kubectl podgate inject --resolve-images -i -f shop.yaml
 
 Exit codes:
@@ -34,8 +33,7 @@ Exit codes:
 const UNINJECT_HELP: &str = "\
 Removes the parts that `inject` added to manifests, and restores the original values. The
 annotations that declare the order remain. A hook or startupProbe that `inject` replaced comes back
-with the same value, but without its comments, and with other quotes or line breaks if these were
-unusual.
+without its comments.
 
 Examples:
   kubectl podgate uninject -f shop.yaml
@@ -55,7 +53,8 @@ pub(crate) struct Inject {
     pub(crate) files: FileArgs,
     #[command(flatten)]
     pub(crate) findings: FindingArgs,
-    #[arg(long, value_name = "IMAGE", help = image_help(), value_parser = release::parse_image)]
+    #[arg(long, value_name = "IMAGE", value_parser = release::parse_image)]
+    #[arg(help = format!("Use this image [default: that of the last injection, or\n{}]", release::sidecar_image()))]
     pub(crate) image: Option<String>,
     /// Set imagePullPolicy: Always, IfNotPresent or Never
     #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"], hide_possible_values = true)]
@@ -108,9 +107,4 @@ pub(crate) struct FileArgs {
     /// Report warnings and errors only
     #[arg(short, long)]
     pub(crate) quiet: bool,
-}
-
-fn image_help() -> String {
-    let image = release::sidecar_image();
-    format!("Use this image [default: that of the last injection, or\n{image}]")
 }

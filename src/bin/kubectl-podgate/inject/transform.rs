@@ -83,11 +83,18 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
                 inject::outdated(template, &injected.value).filter(|_| matches!(action, Action::Inject { .. }));
             done.outdated.extend(at_place(&at.place, Vec::from_iter(outdated)));
             pieces.add(&at.place, injected.edits, &injected.value);
-            let plan = injected.plan.as_ref();
-            let mut held = images_to_resolve(&injected.value);
-            held.retain(|(name, _)| plan.is_some_and(|plan| plan.holds(name)));
+            let start = document.position(document.highlight(&at.place).start).in_file(&source.name);
+            let sets_images = !matches!(action, Action::Inject { images: None, .. });
             let verb = if inject::is_injected(&injected.value) { "injected" } else { "uninjected" };
-            changed.push((at, verb, image, plan.map(|plan| plan.costs(None)).unwrap_or_default(), held));
+            let image = image.map(|image| format!(", {image}")).unwrap_or_default();
+            changed.push(format!("{start}: {}: {verb}{image}", at.name(&document.value)));
+            let Some(plan) = &injected.plan else { continue };
+            let mut costs = plan.costs(None);
+            let mut held = images_to_resolve(&injected.value);
+            held.retain(|(name, _)| !sets_images && plan.holds(name));
+            let line = |(own, image)| format!("to read the command of {own} from {image}, pass --resolve-images");
+            costs.extend(held.into_iter().map(|held| ("held", line(held))));
+            changed.extend(costs.into_iter().map(|(word, cost)| format!("  {word:<8} {cost}")));
         }
     }
     if changed.is_empty() || done.findings.iter().any(|located| located.finding.level == Level::Error) {
@@ -95,18 +102,7 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
     }
     match pieces.finish() {
         Ok(text) => {
-            for (template, verb, image, mut costs, held) in changed {
-                let at = document.position(document.highlight(&template.place).start).in_file(&source.name);
-                let name = template.name(&document.value);
-                let image = image.map(|image| format!(", {image}")).unwrap_or_default();
-                done.changes.push(format!("{at}: {name}: {verb}{image}"));
-                if matches!(action, Action::Inject { images: None, .. }) {
-                    let line =
-                        |(own, image)| format!("to read the command of {own} from {image}, pass --resolve-images");
-                    costs.extend(held.into_iter().map(|held| ("held", line(held))));
-                }
-                done.changes.extend(costs.into_iter().map(|(word, cost)| format!("  {word:<8} {cost}")));
-            }
+            done.changes = changed;
             done.new_text = Some(text);
         }
         Err(refused) => done.findings.extend(at_place(&Place::root(), vec![refused])),

@@ -6,7 +6,6 @@ use crate::pod::shape::View;
 use crate::pod::view::view;
 use podgate::core::names::OVERRIDE_PREFIX;
 use podgate::core::snapshot::Snapshot;
-use podgate::core::state::Stage;
 use std::time::SystemTime;
 
 #[derive(Debug)]
@@ -86,19 +85,11 @@ pub(super) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<Over
         return Err(format!("{} has no override; containers with an override: {names}", target.container));
     }
     overrides.retain(|(name, _)| targets.is_empty() || targets.iter().any(|target| target.container == *name));
-    let is_idle = snapshot.as_ref().is_some_and(|snapshot| snapshot.stage == Stage::Started);
-    let then = if is_idle { " at its next probe" } else { "" };
-    let change = |(name, value): (&str, &String)| {
-        let state = snapshot.as_ref().and_then(|snapshot| snapshot.states.get(name));
-        let state = state.map_or("unknown", |state| state.as_str());
-        AnnotationChange {
-            annotation: format!("{OVERRIDE_PREFIX}{name}"),
-            value: None,
-            was: Some(value.clone()),
-            effect: format!(
-                "{name} was {state}; the sidecar determines the state of {name} again{then}. Started containers keep running."
-            ),
-        }
+    let change = |(name, value): (&str, &String)| AnnotationChange {
+        annotation: format!("{OVERRIDE_PREFIX}{name}"),
+        value: None,
+        was: Some(value.clone()),
+        effect: format!("the sidecar determines the state of {name} again. Started containers keep running."),
     };
     let changes = overrides.into_iter().map(change).collect();
     Ok(OverridePlan { sandbox: snapshot.as_ref().map(|snapshot| snapshot.sandbox.to_string()), changes })

@@ -27,16 +27,12 @@ States: Started, Ready, Completed (exit code 0), Failed (any other exit code). C
 both open a gate that waits for Exited. The override stays in force until --remove, whatever happens
 to the container. After --remove, the container has its own state again.
 
-The command needs permission to patch the Pod, and a sidecar that uses the API (podgate.io/publish:
-api). The API server's audit log records the user, and metadata.managedFields records the change
-under the name kubectl-podgate.
+The command needs permission to patch the Pod, and podgate.io/publish: api.
 
 Examples:
   kubectl podgate override ordered db=Ready
   kubectl podgate override ordered db=Ready migrate=Completed -n shop
-  kubectl podgate override ordered db=Ready --dry-run
   kubectl podgate override ordered --remove db
-  kubectl podgate override ordered --remove
 
 Exit codes:
   0    success, also with --dry-run
@@ -147,9 +143,6 @@ pub(crate) async fn run(args: &Override) -> Result<ExitCode, String> {
 
 fn patch_error(cluster: &Cluster, error: &ClusterError, pod: &str) -> String {
     match error {
-        ClusterError::Rejected { code: 403, message, .. } => {
-            format!("not allowed to patch the Pod {pod:?}: {message}; ask for permission to patch Pods")
-        }
         ClusterError::Rejected { code: 409, .. } => {
             format!("the Pod {pod:?} was replaced by another Pod in the meantime; nothing was changed")
         }

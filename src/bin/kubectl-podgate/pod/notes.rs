@@ -50,8 +50,8 @@ pub(crate) fn summary(view: &View) -> String {
         let state = row.state.filter(|state| ["Failed", "Violated", "NotReady", "TimedOut"].contains(state))?;
         Some(format!("{} is {state}", row.name))
     };
-    let wrong: Vec<String> =
-        view.containers.iter().filter_map(|row| stuck(view, row).or_else(|| is_wrong(row))).collect();
+    let problem = |row: &Row| stuck(view, row).map(|(what, _)| what).or_else(|| is_wrong(row));
+    let wrong: Vec<String> = view.containers.iter().filter_map(problem).collect();
     if view.started {
         let but = if wrong.is_empty() { String::new() } else { format!(", but {}", wrong.join(", and ")) };
         return format!("{name} has started{but}.");
@@ -162,34 +162,33 @@ fn frozen_status_note(view: &View) -> Option<String> {
     ))
 }
 
-/// Returns the problem of a container that the kubelet cannot start, or will not start again.
-fn stuck(view: &View, row: &Row) -> Option<String> {
+/// Returns the problem of a container that the kubelet cannot start, or will not start again. The second text is the
+/// way out, if it is known.
+fn stuck(view: &View, row: &Row) -> Option<(String, &'static str)> {
     let fatal_reasons =
         ["CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", CONFIG_ERROR];
     let lacks_image_volume = row.asks && row.kubelet.lacks_image_volume();
     let is_stuck = |reason: &&str| lacks_image_volume || fatal_reasons.contains(reason) && !row.kubelet.is_held;
     let of_kubelet = row.kubelet.reason.as_deref().filter(is_stuck);
     let (name, node) = (&row.name, view.node.as_deref().unwrap_or_default());
-    Some(match row.stuck.as_deref().or(of_kubelet)? {
-        _ if lacks_image_volume => format!("{name} cannot start on node {node}, which has no image volumes"),
+    let problem = match row.stuck.as_deref().or(of_kubelet)? {
+        _ if lacks_image_volume => {
+            let fix = " Upgrade the node to Kubernetes 1.35 and containerd 2.1, or set podgate.io/sidecar: always and inject again.";
+            return Some((format!("{name} cannot start on node {node}, which has no image volumes"), fix));
+        }
         REASON_ENDED => format!("{name} has ended, and the kubelet will not restart it"),
         CONFIG_ERROR if row.kubelet.knows_no_env_files() => format!(
             "{name} cannot start on node {node}: its kubelet is older than 1.35, or has the feature gate EnvFiles off"
         ),
         reason => format!("{name} is stuck: {reason}"),
-    })
+    };
+    Some((problem, ""))
 }
 
 /// Returns a note with the kubelet's message about a container that is stuck, and with the way out if it is known.
 fn stuck_note(view: &View, row: &Row) -> Option<String> {
-    let problem = stuck(view, row)?;
+    let (problem, fix) = stuck(view, row)?;
     let message = row.kubelet.message.as_deref().map(|message| format!(" ({})", message.trim())).unwrap_or_default();
-    let fix = match row.asks && row.kubelet.lacks_image_volume() {
-        true => {
-            " Upgrade the node to Kubernetes 1.35 and containerd 2.1, or set podgate.io/sidecar: always and inject again."
-        }
-        false => "",
-    };
     Some(format!("{problem}{message}.{fix}"))
 }
 

@@ -16,7 +16,6 @@ pub(crate) struct View {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) node: Option<String>,
-    /// The Pod's `status.phase`.
     pub(crate) pod_phase: Option<String>,
     pub(crate) deleting: bool,
     pub(crate) started: bool,

@@ -218,7 +218,6 @@ impl RowInputs<'_> {
         if before.is_empty() { unmet_of(at..at + 1) } else { before }
     }
 
-    /// Returns the conditions of a hook or gate that are not known to be met.
     fn unmet_conditions(&self, container: &PodContainer<'_>) -> Vec<Condition> {
         let Some(gate) = &container.gate else { return Vec::new() };
         let standing = |until: &WaitCondition| match self.snapshot.map(|snapshot| until.status(snapshot)) {

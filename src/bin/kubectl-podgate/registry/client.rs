@@ -148,7 +148,6 @@ fn platform_digest<'a>(platform: &str, entries: &'a [Value]) -> Option<&'a str> 
     entries.iter().find(matches)?["digest"].as_str()
 }
 
-/// Returns true for a registry on this machine.
 fn is_local(registry: &str) -> bool {
     let port = registry.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
     let host = port.map_or(registry, |(host, _)| host).trim_start_matches('[').trim_end_matches(']');

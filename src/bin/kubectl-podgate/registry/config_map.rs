@@ -19,14 +19,8 @@ const FILE_MAX: usize = 1 << 20;
 
 /// Lists of objects with Pod templates. The Pods come last, so that an error names the workload. Pods stand for the
 /// workloads of other kinds.
-const LISTS: [&str; 6] = [
-    "/apis/apps/v1/deployments",
-    "/apis/apps/v1/statefulsets",
-    "/apis/apps/v1/daemonsets",
-    "/apis/batch/v1/cronjobs",
-    "/apis/batch/v1/jobs",
-    "/api/v1/pods",
-];
+const LISTS: &str = "/apis/apps/v1/deployments /apis/apps/v1/statefulsets /apis/apps/v1/daemonsets \
+    /apis/batch/v1/cronjobs /apis/batch/v1/jobs /api/v1/pods";
 
 /// Looks up the images of the Pods and workloads of all namespaces. Returns the ConfigMap for the selected namespace,
 /// which keeps its entries for other images, and one line for each image that was not found.
@@ -67,7 +61,7 @@ pub(crate) async fn read(cluster: &Cluster, namespace: &str) -> Result<ImageMap,
 /// Returns the images that the Pods and workloads of the cluster need.
 async fn wanted_images(cluster: &Cluster) -> Result<WantedImages, ClusterError> {
     let mut wanted = WantedImages::new();
-    for path in LISTS {
+    for path in LISTS.split(' ') {
         let kind = path.rsplit('/').next().unwrap_or_default();
         let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
         let parameters = if kind == "pods" { running } else { ListParams::default() };

@@ -16,7 +16,6 @@ pub(super) enum Login {
 #[derive(Clone, Default)]
 pub(crate) struct Logins {
     entries: Vec<(String, Login)>,
-    /// True if a file refers to a credential helper.
     pub(crate) has_helper: bool,
 }
 
@@ -65,7 +64,6 @@ impl Logins {
     }
 }
 
-/// Returns the parsed credentials file from a Secret.
 fn secret_content(secret: &Value) -> Result<Value, String> {
     let name = ".dockerconfigjson";
     let text = match (secret["stringData"][name].as_str(), secret["data"][name].as_str()) {

@@ -7,7 +7,6 @@ use super::{ImageArgs, RegistryArgs};
 use crate::runtime;
 use crate::yaml::{Source, files};
 use futures::StreamExt;
-use podgate::order::declare::{container_annotation_place, keys};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
 use podgate::order::image_map::{ImageMap, find, parse};
@@ -15,7 +14,7 @@ use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use podgate::order::{inject, pod_templates};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Maximum number of images that are looked up at the same time.
 const MAX_CONCURRENT: usize = 4;
@@ -44,18 +43,15 @@ pub(crate) struct TemplateImages {
 /// image that could not be looked up.
 pub(crate) fn resolve_images(sources: &[Source], args: &ImageArgs) -> OrLines<Option<ResolvedImages>> {
     let (images, errors) = match &args.images {
-        Some(path) => (read_image_file(path)?, Vec::new()),
+        Some(path) => {
+            let images = files::read_text(path).and_then(|text| parse(text.as_bytes()));
+            (images.map_err(|message| vec![format!("{}: {message}", files::display_name(path))])?, Vec::new())
+        }
         None if args.resolve_images => runtime::run(look_up(&wanted_images(sources), &args.registry))?,
         None => return Ok(None),
     };
     let is_pinning = args.resolve_images && !args.no_pin;
     if errors.is_empty() { Ok(Some(ResolvedImages { images, is_pinning })) } else { Err(errors) }
-}
-
-/// Reads a file of `resolve-images`.
-fn read_image_file(path: &Path) -> OrLines<ImageMap> {
-    let images = files::read_text(path).and_then(|text| parse(text.as_bytes()));
-    images.map_err(|message| vec![format!("{}: {message}", files::display_name(path))])
 }
 
 /// Returns the images that the templates need.
@@ -115,14 +111,13 @@ pub(crate) fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
     // Read the template without the injection, because the command of an injected container is the gate.
     let Ok(stripped) = inject::strip(template) else { return Vec::new() };
     let plain = stripped.plain();
-    // Only a gate needs the command. If all commands were known, these containers would have gates.
-    let any = ImageCommand { entrypoint: vec!["x".to_owned()], ..ImageCommand::default() };
+    // Only a gate needs the command. Plan as if each image had this command, and find the gates that start it.
+    const ANY: &str = "from the image";
+    let any = ImageCommand { entrypoint: vec![ANY.to_owned()], ..ImageCommand::default() };
     let images = containers(plain).map(|(_, _, name, _)| (name.to_owned(), any.clone())).collect();
     let Ok(planned) = plan(plain, &KnownFacts { images, ..KnownFacts::default() }) else { return Vec::new() };
-    let is_known =
-        |name, own| has_command(own) || container_annotation_place(keys::COMMAND_PREFIX, name).of(plain).is_some();
-    let has_gate = |name| planned.get(name).is_some_and(|own| own.gate().is_some());
-    let needed = containers(plain).filter(|(_, own, name, _)| has_gate(name) && !is_known(name, own));
+    let starts_any = |name| planned.get(name)?.gate()?.command.first().map(|word| word == ANY);
+    let needed = containers(plain).filter(|(_, _, name, _)| starts_any(name) == Some(true));
     needed.map(|(_, _, name, image)| (name.to_owned(), image.to_owned())).collect()
 }
 

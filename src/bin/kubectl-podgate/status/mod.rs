@@ -24,22 +24,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const HELP: &str = "\
-While a container's postStart hook runs, the kubelet reports only ContainerCreating (or
-PodInitializing) for all containers of the Pod. This command shows podgate's state for each
-container next to the kubelet's status. It also shows the time of the last change, what the
-container waits for, and what is needed to continue.
+Shows podgate's state for each container next to the kubelet's status, with the time of the last
+change, what the container waits for, and what is needed to continue. Of a workload (deployment,
+statefulset, daemonset, replicaset, job), it shows each Pod, or the reason why there is none.
 
 With -w, a terminal shows the table and updates it in place. Other outputs get one line per change.
 The command runs until you stop it (Ctrl-C) or the Pod is gone. With --until-started it ends when
 all containers have started or cannot start any more. It retries if the API server does not answer.
 
-Of a workload (deployment, statefulset, daemonset, replicaset, job), the command shows each Pod, or
-the reason why there is none.
-
 Examples:
   kubectl podgate status ordered
   kubectl podgate status deployment/shop
-  kubectl podgate status ordered -n shop --context test
   kubectl podgate status ordered -w
   kubectl podgate status ordered --until-started --timeout 2m
   kubectl podgate status ordered -o json | jq -r '.containers[] | \"\\(.name) \\(.state)\"'

@@ -17,10 +17,8 @@ use std::process::ExitCode;
 const HELP: &str = "\
 A container needs another one if it names an address of that container: localhost:PORT,
 127.0.0.1:PORT, [::1]:PORT, or a Unix socket on a shared volume. suggest reads the environment, the
-arguments, and the ConfigMaps that are in the same input. It shows each address with its place. An
-address is doubtful if several containers can listen on it, or if the name of its variable or
-argument says that the address is not needed at the start. A doubtful address is shown but not used.
-Check the result before you use it.
+arguments, and the ConfigMaps that are in the same input. It shows each address with its place, and
+does not use doubtful ones. Check the result before you use it.
 
 Examples:
   kubectl podgate suggest shop.yaml

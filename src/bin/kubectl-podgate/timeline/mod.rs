@@ -18,13 +18,8 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 For each container, the chart shows when its image was pulled, when it started, how long its gate
-waited, and when it was Ready. The times come from three sources: the times that the sidecar has
-recorded (in milliseconds), the kubelet's status, and the Pod's events. The latter two have whole
-seconds. They are marked ~, because the real time is up to 1 s later. Times that no source has
-recorded are left out; a note reports this. Most clusters keep events for one hour.
-
-While the Pod is still starting, the chart ends at the current time. On a terminal the bars have
-colors, unless NO_COLOR is set. Without colors, each kind of bar has its own shade.
+waited, and when it was Ready. The sidecar has recorded times in milliseconds. Times of the kubelet
+and of events have whole seconds; they are marked ~, because the real time is up to 1 s later.
 
 Examples:
   kubectl podgate timeline ordered

@@ -21,7 +21,6 @@ pub(crate) struct Timeline {
     pub(crate) marks: Vec<Mark>,
     /// The containers in the kubelet's start order.
     pub(crate) containers: Vec<Row>,
-    /// Notes about missing and inexact times.
     pub(crate) notes: Vec<String>,
 }
 
@@ -125,7 +124,6 @@ impl Timeline {
 }
 
 pub(crate) struct BarStyle {
-    /// Label in the legend.
     pub(crate) label: &'static str,
     /// Character that fills the bar in text without colors.
     pub(crate) shade: char,

@@ -12,11 +12,10 @@ Plans the Pod as `inject` does, then runs podgate's real sidecar and real gates 
 needs no root and no cluster. Each container is a stand-in: a small program that answers probes on a
 free local port and becomes Ready after --ready. No command of the manifest runs. A stand-in exits
 with 0 if another container waits for its exit. A container that has a hook in the cluster has a
-gate here; the output says so. With json, events and logs go to standard error.
+gate here; the output says so.
 
 Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second
-Ctrl-C stops at once. No process, file or port stays behind. After SIGKILL, only a directory in
-TMPDIR stays.
+Ctrl-C stops at once.
 
 Faults for --break (never replaces --ready):
   db@never         db never becomes Ready

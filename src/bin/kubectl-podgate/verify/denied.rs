@@ -8,9 +8,6 @@ use podgate::order::finding::{Finding, Level};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Maximum length of a denial's message in a finding, in bytes.
-const DENIAL_MAX: usize = 500;
-
 /// Returns an error for each workload that lacks Pods because podgate has denied them. Reads events, because only a
 /// ReplicaSet has a condition with the denial.
 pub(super) async fn find_denied(cluster: &Cluster) -> Result<Vec<Finding>, ClusterError> {
@@ -21,7 +18,7 @@ pub(super) async fn find_denied(cluster: &Cluster) -> Result<Vec<Finding>, Clust
         let denials = ["\"pods.podgate.io\" denied the request: ", "denied request: podgate - "];
         let Some((_, denial)) = denials.into_iter().find_map(|start| message.split_once(start)) else { return };
         let workload = [&event["metadata"]["namespace"], &object["kind"], &object["name"]].map(text);
-        let first = one_line(denial.lines().next().unwrap_or_default(), DENIAL_MAX);
+        let first = one_line(denial.lines().next().unwrap_or_default(), 500);
         let newest = denied.entry(workload).or_default();
         *newest = std::mem::take(newest).max((text(&event["lastTimestamp"]), first));
     };
@@ -41,7 +38,12 @@ pub(super) async fn find_denied(cluster: &Cluster) -> Result<Vec<Finding>, Clust
         {
             continue;
         }
-        let found = describe(namespace, &kind, &name, denial);
+        let shown = command_line(&[&format!("{kind}/{name}")]);
+        let what = format!("podgate denies the Pods of {shown} in the namespace {namespace}: {denial}");
+        let of = format!("{}/{name}", kind.to_lowercase());
+        let get = command_line(&["kubectl", "get", &of, "-n", namespace, "-o", "yaml"]);
+        let fix = format!("correct the Pod template; to see all problems, run: {get} | kubectl podgate check -");
+        let found = super::finding(Level::Error, "pods-denied", what, fix);
         // The Jobs of a CronJob have the same finding.
         if !findings.contains(&found) {
             findings.push(found);
@@ -87,13 +89,4 @@ fn lacks_pods(workload: &Value, kind: &str) -> bool {
         _ => (&spec["replicas"], &status["replicas"]),
     };
     existing.as_u64().unwrap_or_default() < needed.as_u64().unwrap_or_default()
-}
-
-fn describe(namespace: &str, kind: &str, name: &str, denial: &str) -> Finding {
-    let workload = command_line(&[&format!("{kind}/{name}")]);
-    let what = format!("podgate denies the Pods of {workload} in the namespace {namespace}: {denial}");
-    let of = format!("{}/{name}", kind.to_lowercase());
-    let get = command_line(&["kubectl", "get", &of, "-n", namespace, "-o", "yaml"]);
-    let fix = format!("correct the Pod template; to see all problems, run: {get} | kubectl podgate check -");
-    super::finding(Level::Error, "pods-denied", what, fix)
 }

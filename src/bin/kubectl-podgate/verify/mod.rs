@@ -91,19 +91,15 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
             findings.push(finding(Level::Error, "webhook-not-ready", "the webhook has no ready replica", fix));
         }
         findings.extend(injection.into_iter().flatten());
-        let certificate = check_certificate(cluster, webhook).await;
-        add_finding("the webhook's certificate", certificate, &mut findings);
-        let effect = "a Pod whose order names an unknown container starts in no order";
-        let policy = check_policy(cluster, UNKNOWN_CONTAINERS, effect).await;
-        add_finding("the policy podgate-unknown-containers", policy, &mut findings);
+        add_findings("the webhook's certificate", check_certificate(cluster, webhook).await, &mut findings);
+        let policy = check_policy(cluster, UNKNOWN_CONTAINERS).await;
+        add_findings("the policy podgate-unknown-containers", policy, &mut findings);
     } else if webhook.is_some() {
         let install = command_line(&["kubectl", "podgate", "install", "--namespaces", &cluster.namespace]);
         let fix = format!("install it: {install} | kubectl apply -f -");
         findings.push(finding(Level::Error, "missing-webhook", "the cluster does not have podgate's webhook", fix));
     }
-    let effect = "a sidecar with podgate's role may change every Pod of its namespace";
-    let policy = check_policy(cluster, OWN_POD, effect).await;
-    add_finding("the policy podgate-own-pod", policy, &mut findings);
+    add_findings("the policy podgate-own-pod", check_policy(cluster, OWN_POD).await, &mut findings);
     for ((workload, fix), count) in pods.iter().flat_map(|pods| &pods.unordered) {
         let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
         findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
@@ -113,16 +109,15 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
         let fix = format!("{}; then: {again}", command_line(&apply));
         findings.push(finding(Level::Warning, rule, format!("{what} (Pods: {count})"), fix));
     }
-    let denied = or_finding("the workloads whose Pods are denied", find_denied(cluster).await, &mut findings);
-    findings.extend(denied.into_iter().flatten());
+    add_findings("the workloads whose Pods are denied", find_denied(cluster).await, &mut findings);
     for ((namespace, account), needs_role) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;
         let Some(missing) = or_finding("the permissions of service accounts", missing, &mut findings) else { break };
         findings.extend(lacks_verbs(namespace, account, &missing, needs_role));
     }
-    add_finding("hold mode", check_hold_mode(cluster).await, &mut findings);
+    add_findings("hold mode", check_hold_mode(cluster).await, &mut findings);
     if pods.is_some_and(|pods| pods.lean > 0) {
-        add_finding("image volumes", check_image_volumes(cluster).await, &mut findings);
+        add_findings("image volumes", check_image_volumes(cluster).await, &mut findings);
     }
     Ok(findings)
 }
@@ -247,10 +242,10 @@ fn finding(level: Level, rule: &'static str, message: impl Into<String>, fix: im
     Finding { level, ..Finding::note(rule, Place::root(), message).fix(fix) }
 }
 
-/// Adds the finding of a check. If the check was not possible, adds a finding with the reason.
-fn add_finding(what: &str, result: Result<Option<Finding>, ClusterError>, to: &mut Vec<Finding>) {
+/// Adds the findings of a check. If the check was not possible, adds a finding with the reason.
+fn add_findings(what: &str, result: Result<impl IntoIterator<Item = Finding>, ClusterError>, to: &mut Vec<Finding>) {
     let found = or_finding(what, result, to);
-    to.extend(found.flatten());
+    to.extend(found.into_iter().flatten());
 }
 
 /// Returns the result of a request. If the request failed, adds a finding and returns `None`.

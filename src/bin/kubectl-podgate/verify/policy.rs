@@ -8,14 +8,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::Api;
 use podgate::order::finding::{Finding, Level};
 
-/// Name of the policy that denies Pods with unknown containers, and of its binding.
-pub(super) const UNKNOWN_CONTAINERS: &str = "podgate-unknown-containers";
-/// Name of the policy that limits the sidecar's role to the sidecar's own Pod, and of its binding.
-pub(super) const OWN_POD: &str = "podgate-own-pod";
+/// Policy that denies Pods with unknown containers: the name of the policy and its binding, and the effect without it.
+pub(super) const UNKNOWN_CONTAINERS: [&str; 2] =
+    ["podgate-unknown-containers", "a Pod whose order names an unknown container starts in no order"];
+/// Policy that limits the sidecar's role to the sidecar's own Pod.
+pub(super) const OWN_POD: [&str; 2] =
+    ["podgate-own-pod", "a sidecar with podgate's role may change every Pod of its namespace"];
 
-/// Returns an error if the policy `name` or its binding is missing or has no effect. `effect` describes the
-/// consequence.
-pub(super) async fn check_policy(cluster: &Cluster, name: &str, effect: &str) -> Result<Option<Finding>, ClusterError> {
+/// Returns an error if the policy `name` or its binding is missing or has no effect.
+pub(super) async fn check_policy(
+    cluster: &Cluster,
+    [name, effect]: [&str; 2],
+) -> Result<Option<Finding>, ClusterError> {
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client.clone());
     let both = async { tokio::try_join!(policies.get_opt(name), bindings.get_opt(name)) };

@@ -7,16 +7,13 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Size limit of a file, in bytes.
 pub(crate) const FILE_SIZE_MAX: u64 = 64 << 20;
-/// Depth limit for subdirectories.
 const DIRECTORY_DEPTH_MAX: usize = 32;
 
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Returns the name of a file for messages.
 pub(crate) fn display_name(path: &Path) -> String {
     if is_stdin(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }

@@ -44,7 +44,6 @@ pub(crate) fn locate<'a>(finding: Finding, template: &Place, document: &Document
     LocatedFinding { finding, file, start, end, line }
 }
 
-/// Returns the finding for a document that cannot be read.
 pub(crate) fn locate_error<'a>(document: &Document, error: &SourceError, file: &'a str) -> LocatedFinding<'a> {
     let finding = Finding::error("unreadable", Place::root(), error.message.clone()).fix(error.fix);
     let range = error.offset..document.text.ceil_char_boundary(error.offset + 1);

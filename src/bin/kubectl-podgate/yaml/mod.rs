@@ -79,7 +79,6 @@ pub(crate) struct Document {
     before: String,
     /// Number of the document's first line in its source, counted from 1.
     pub(crate) line: usize,
-    /// True if the file holds only JSON.
     pub(crate) is_json: bool,
     /// True if the file is a template of a Helm chart, and a directory of the user contains it.
     is_chart_template: bool,
@@ -155,14 +154,12 @@ impl Source {
         Source { name: files::display_name(&path), path, documents, end: text[end..].to_owned() }
     }
 
-    /// Returns a source for a file that cannot be read.
     pub(crate) fn unreadable(path: PathBuf, message: String) -> Source {
         let error = SourceError { offset: 0, message, fix: "" };
         let document = Document { error: Some(error), line: 1, ..Document::default() };
         Source { name: files::display_name(&path), path, documents: vec![document], end: String::new() }
     }
 
-    /// Returns the unreadable documents with their errors.
     pub(crate) fn errors(&self) -> impl Iterator<Item = (&Document, &SourceError)> {
         self.documents.iter().filter_map(|document| Some((document, document.error.as_ref()?)))
     }
@@ -178,7 +175,6 @@ impl Source {
         text + &self.end
     }
 
-    /// Returns the whole text, including separators.
     pub(crate) fn text(&self) -> String {
         self.with_replaced(&[])
     }

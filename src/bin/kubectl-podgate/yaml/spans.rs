@@ -31,7 +31,6 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Returns the collection that contains the node.
     pub(crate) fn parent(&self) -> Option<usize> {
         (self.parent != u32::MAX).then_some(self.parent as usize)
     }
@@ -103,7 +102,6 @@ impl Tree {
         })
     }
 
-    /// Returns the child at `index`.
     pub(crate) fn child(&self, id: usize, index: usize) -> Option<Child> {
         match self.items.get(&id) {
             Some(items) => items.get(index).map(|item| (None, *item as usize)),

@@ -60,7 +60,6 @@ pub(crate) struct PodIdentity {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) uid: Option<String>,
-    /// Name of the sidecar's own container.
     pub(crate) container: String,
 }
 

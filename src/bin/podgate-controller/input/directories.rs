@@ -209,7 +209,6 @@ impl Directories {
     }
 }
 
-/// Returns the CPU time that this thread has used.
 fn thread_cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

@@ -26,7 +26,6 @@ impl StoredCerts {
 
 pub(super) struct RolloverInputs<'a> {
     pub(super) time: SystemTime,
-    /// Lifetime of a new certificate.
     pub(super) life: Duration,
     /// True if the CA of `next` has been in the webhook configuration for the whole [`propagation_time`].
     pub(super) is_propagated: bool,

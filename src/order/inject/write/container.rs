@@ -2,6 +2,7 @@
 
 use super::writer::Writer;
 use crate::core::container::{Container, Handler, Probe};
+use crate::core::names;
 use crate::order::declare::spec::shares_processes;
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::dollars;
@@ -39,8 +40,10 @@ impl Writer<'_> {
             PlannedMode::Gate(gate) => {
                 self.write_gate(&own, gate, &place)?;
                 if asked.is_some() {
-                    self.push(&place.to("env"), parts::pod_ip_variable())?;
-                    self.push(&place.to("volumeMounts"), parts::image_mount())?;
+                    let from = json!({"fieldRef": {"fieldPath": "status.podIP"}});
+                    self.push(&place.to("env"), json!({"name": names::POD_IP_VARIABLE, "valueFrom": from}))?;
+                    // The image volume has the agent at the same path as the board.
+                    self.push(&place.to("volumeMounts"), parts::board_mount())?;
                     return Ok(entry);
                 }
                 // The sidecar runs the startupProbe for the gate.

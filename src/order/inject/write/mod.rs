@@ -6,8 +6,8 @@ mod writer;
 use crate::core::container::Container;
 use crate::core::container_list::parse_list;
 use crate::core::until::{WaitCondition, WantedState};
-use crate::order::declare::keys;
 use crate::order::declare::spec::Spec;
+use crate::order::declare::{Publish, keys};
 use crate::order::dollars;
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
 use crate::order::finding::{Finding, has_errors};
@@ -70,7 +70,8 @@ impl Writer<'_> {
             list.push(self.write_container(planned, container, None)?);
         }
         self.write_order()?;
-        let needs_info = parts::sidecar_needs_info(self.plan, &list);
+        // `config.seen` shows a restart of the kubelet, whose `ready` status is then not reliable.
+        let needs_info = self.plan.publish == Publish::Api && list.iter().any(Container::uses_kubelet_ready);
         for volume in parts::volumes(self.plan, needs_info) {
             self.push(&Place::spec("volumes"), volume)?;
         }

@@ -1,6 +1,6 @@
 //! Compares the list of a handwritten sidecar with the Pod's containers.
 
-use crate::core::container::{Container, Handler, HttpGet, Mode, PortRef, Probe, TcpSocket};
+use crate::core::container::{Container, Handler, HttpGet, Mode, PortRef, TcpSocket};
 use crate::core::container_list::{merge_containers, parse_list};
 use crate::core::pod;
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -50,23 +50,20 @@ fn entry_difference(entry: &Container, own: &ContainerRef<'_>) -> Option<String>
     if is_held(own.value, own.name) {
         (wanted.mode, wanted.until) = (Mode::Hold, listed.until.clone());
     }
-    let numbered = |known: &Container, mut probe: Probe| {
-        let number = known.probe_port(&probe);
-        if let Handler::HttpGet(HttpGet { port, .. }) | Handler::TcpSocket(TcpSocket { port, .. }) = &mut probe.handler
-        {
-            *port = number.map_or_else(|| port.clone(), PortRef::Number);
-        }
-        probe
-    };
-    let known = [listed.clone(), wanted.clone()];
-    for (field, probes) in [
-        ("startupProbe", [&mut listed.startup_probe, &mut wanted.startup_probe]),
-        ("readinessProbe", [&mut listed.readiness_probe, &mut wanted.readiness_probe]),
-    ] {
-        // A check or a command of podgate replaces the container's own probe.
-        let is_replaced = entry.ready_check.is_some() || parts::agent_line(own.value, field).is_some();
-        for (probe, known) in probes.into_iter().zip(&known) {
-            *probe = probe.take().filter(|_| !is_replaced).map(|probe| numbered(known, probe));
+    // A check or a command of podgate replaces the container's own probe.
+    let is_replaced = |field| entry.ready_check.is_some() || parts::agent_line(own.value, field).is_some();
+    let [no_startup, no_readiness] = ["startupProbe", "readinessProbe"].map(is_replaced);
+    for container in [&mut listed, &mut wanted] {
+        let known = container.clone();
+        container.startup_probe.take_if(|_| no_startup);
+        container.readiness_probe.take_if(|_| no_readiness);
+        for probe in container.startup_probe.iter_mut().chain(&mut container.readiness_probe) {
+            let number = known.probe_port(probe).map(PortRef::Number);
+            if let Handler::HttpGet(HttpGet { port, .. }) | Handler::TcpSocket(TcpSocket { port, .. }) =
+                &mut probe.handler
+            {
+                *port = number.unwrap_or_else(|| port.clone());
+            }
         }
     }
     difference(&[proofs(&listed)], &[proofs(&wanted)])

@@ -107,7 +107,7 @@ impl AgentLines {
         if let Some((gate, line)) = &self.gate {
             let is_gate = gate.mode == Mode::Entrypoint;
             let at = if is_gate { own.place().to("command") } else { hook("postStart") };
-            self.check_names(line, &at, own, spec, findings);
+            check_names(line, &at, own, spec, findings);
             let has = |field: &str| !own.value[field].is_null();
             let is_closed = is_gate && !(gate.until.is_empty() && gate.checks.is_empty());
             if is_closed && has("livenessProbe") && !has("startupProbe") {
@@ -117,29 +117,19 @@ impl AgentLines {
             }
         }
         if let Some(line) = &self.pre_stop {
-            self.check_names(line, &hook("preStop"), own, spec, findings);
+            check_names(line, &hook("preStop"), own, spec, findings);
         }
     }
+}
 
-    /// Checks the container names in the command line `line` at the place `at`.
-    fn check_names(
-        &self,
-        line: &AgentCommand,
-        at: &Place,
-        own: &ContainerRef<'_>,
-        spec: &Spec<'_>,
-        findings: &mut Vec<Finding>,
-    ) {
-        for list in ["--until", "--stop-after"].iter().flat_map(|flag| line.values(flag)) {
-            let named = list.split(',').map(|text| text.split('=').next().unwrap_or_default());
-            let is_native = |name: &str| spec.init(name).is_some_and(ContainerRef::is_native);
-            let known = named.filter(|name| names::is_container_name(name) && !is_native(name));
-            findings.extend(known.filter_map(|name| spec.check_name(name, at, None)));
-        }
-        if let Some(other) = line.values("--container").pop().filter(|name| *name != own.name) {
-            let what = format!("--container is {other}, but this container is {}", own.name);
-            let fix = format!("write --container {}", own.name);
-            findings.push(Finding::error("unknown-container", at.clone(), what).fix(fix));
-        }
+fn check_names(line: &AgentCommand, at: &Place, own: &ContainerRef<'_>, spec: &Spec<'_>, findings: &mut Vec<Finding>) {
+    let is_native = |name: &str| spec.init(name).is_some_and(ContainerRef::is_native);
+    let named = ["--until", "--stop-after"].iter().flat_map(|flag| outlook::names(Some(line), flag));
+    let known = named.filter(|name| names::is_container_name(name) && !is_native(name));
+    findings.extend(known.filter_map(|name| spec.check_name(name, at, None)));
+    if let Some(other) = line.values("--container").pop().filter(|name| *name != own.name) {
+        let what = format!("--container is {other}, but this container is {}", own.name);
+        let fix = format!("write --container {}", own.name);
+        findings.push(Finding::error("unknown-container", at.clone(), what).fix(fix));
     }
 }

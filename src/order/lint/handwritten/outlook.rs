@@ -38,9 +38,9 @@ pub(super) fn plan(spec: &Spec<'_>, lines: &[AgentLines], containers: &[Containe
             after,
             timeout,
             continue_on_timeout: entry.continue_on_timeout || values(gate, "--on-timeout") == ["continue"],
-            outlives: names(stop, "--until"),
+            outlives: names(stop, "--until").into_iter().map(str::to_owned).collect(),
             pre_stop_limit: duration(stop, "--grace", PRE_STOP_GRACE),
-            stop_after: names(gate, "--stop-after"),
+            stop_after: names(gate, "--stop-after").into_iter().map(str::to_owned).collect(),
             ..ContainerPlan::default()
         }
     });
@@ -54,9 +54,9 @@ fn values<'a>(line: Option<&'a AgentCommand>, flag: &str) -> Vec<&'a str> {
 }
 
 /// Returns the containers in the values of `flag`, without states such as `=Exited`.
-fn names(line: Option<&AgentCommand>, flag: &str) -> Vec<String> {
+pub(super) fn names<'a>(line: Option<&'a AgentCommand>, flag: &str) -> Vec<&'a str> {
     let conditions = values(line, flag).into_iter().flat_map(|list| list.split(','));
-    conditions.map(|text| text.split('=').next().unwrap_or_default().to_owned()).collect()
+    conditions.map(|text| text.split('=').next().unwrap_or_default()).collect()
 }
 
 fn duration(line: Option<&AgentCommand>, flag: &str, default: Duration) -> Duration {

@@ -175,7 +175,6 @@ fn start_sentence(own: &History, all: &[History]) -> Option<String> {
     Some(text + ".")
 }
 
-/// Returns a sentence about the restarts of a container, if any.
 fn restart_sentence(own: &History) -> Option<String> {
     let ends: Vec<String> = own.runs.iter().filter_map(|run| run.ended).map(|(_, code)| describe_exit(code)).collect();
     let (name, codes, restarts) = (&own.task.name, ends.join(", "), own.runs.len().saturating_sub(1));

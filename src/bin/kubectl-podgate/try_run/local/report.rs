@@ -27,7 +27,6 @@ pub(super) struct RunResult<'a> {
     pub(super) stopped_at: i64,
 }
 
-/// Prints the report of a run. Returns the exit code.
 pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> {
     let title = run.title;
     let start = outcome(&run.at_stop);
@@ -50,7 +49,6 @@ pub(super) fn print(args: &Try, run: RunResult<'_>) -> Result<ExitCode, String> 
     Ok(ExitCode::from(outcome as u8))
 }
 
-/// Returns the chart of a run that is still in progress.
 pub(super) fn live_chart(title: &str, histories: &[History], zero: i64) -> String {
     let now = now_ms();
     let mut timeline = timeline(title, histories, zero, now);

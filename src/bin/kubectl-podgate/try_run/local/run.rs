@@ -62,7 +62,6 @@ fn rehearse(args: &Try, programs: &Programs) -> Result<ExitCode, String> {
 #[derive(Debug)]
 struct PendingFault<'a> {
     fault: &'a Fault,
-    /// Index of the container.
     container: usize,
     /// Index of the run that was killed for this fault.
     killed: Option<usize>,
@@ -87,7 +86,6 @@ struct Run<'a> {
     board: BoardReader,
     screen: Screen<'a>,
     phase: Phase,
-    /// Time at which the Pod starts.
     start: Instant,
     faults: Vec<PendingFault<'a>>,
     is_interrupted: bool,

@@ -34,7 +34,6 @@ impl<'a> Screen<'a> {
         Screen { args, live, drawn_at: 0, pending: Vec::new(), zero, name_width }
     }
 
-    /// Adds an event of a container.
     pub(super) fn event(&mut self, at: i64, name: &str, what: &str) {
         let seconds = (at - self.zero).max(0) as f64 / 1000.0;
         let width = self.name_width;

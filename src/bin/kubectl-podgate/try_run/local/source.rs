@@ -26,7 +26,6 @@ pub(super) struct Planned {
     pub(super) plan: Plan,
     /// Native sidecars that podgate probes and that no init container follows. They run as stand-ins.
     pub(super) natives: Vec<String>,
-    /// Warnings of the plan, one line each.
     pub(super) warnings: Vec<String>,
 }
 
@@ -114,7 +113,6 @@ fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Res
     Ok(Planned { title: title.to_owned(), natives: natives.map(str::to_owned).collect(), warnings, plan, template })
 }
 
-/// Returns a line for each error.
 pub(super) fn errors(findings: &[Finding], line: impl Fn(&Finding) -> String) -> String {
     let errors = findings.iter().filter(|finding| finding.level == Level::Error);
     errors.map(line).collect::<Vec<_>>().join("\n")

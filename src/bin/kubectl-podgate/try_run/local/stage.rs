@@ -7,7 +7,7 @@ use super::source::{Planned, required_end};
 use super::stand_in::Role;
 use crate::try_run::args::{FaultKind, Try};
 use podgate::core::container::{Container, Mode};
-use podgate::core::until::{WaitCondition, WantedState};
+use podgate::core::until::WantedState;
 use podgate::order::declare::keys;
 use podgate::order::inject::without_nulls;
 use podgate::order::plan::ContainerPlan;
@@ -95,24 +95,18 @@ impl Stage<'_> {
         Ok(template)
     }
 
-    /// Makes the container a stand-in.
     fn rewrite_container(&mut self, fields: &mut Fields, name: &str) -> std::io::Result<()> {
         fields.retain(|key, _| key != "livenessProbe" && key != "terminationMessagePath");
         let has_startup = fields.contains_key("startupProbe");
         self.notes.extend(has_startup.then(|| format!("{name} does not restart here if its startupProbe fails")));
         let container = serde_json::from_value::<Container>(json!(fields)).unwrap_or_default();
+        let mut conditions = self.planned.plan.containers.iter().flat_map(|other| &other.after);
         if self.probed.contains(name) {
             fields.remove("startupProbe");
             fields.insert("readinessProbe".to_owned(), json!({}));
         } else if container.probes().next().is_some() {
             self.probed.insert(name.to_owned());
-        } else if self
-            .planned
-            .plan
-            .containers
-            .iter()
-            .any(|other| other.after.iter().any(|until| is_ready_of(until, name)))
-        {
+        } else if conditions.any(|until| until.container == name && until.want == WantedState::Ready) {
             self.notes.push(format!("{name} has no probe, so it counts as Ready as soon as it runs, in a cluster too"));
         }
         let role = self.role(fields, name)?;
@@ -174,12 +168,6 @@ impl Stage<'_> {
     }
 }
 
-/// Returns true for the condition that the container `name` is Ready.
-fn is_ready_of(until: &WaitCondition, name: &str) -> bool {
-    until.container == name && until.want == WantedState::Ready
-}
-
-/// Returns true for the key of an annotation with checks.
 pub(super) fn is_check(key: &str) -> bool {
     key.starts_with(keys::CHECK_PREFIX) || key.starts_with(keys::READY_PREFIX)
 }

@@ -33,7 +33,6 @@ pub(super) struct Role {
 
 /// Exit code after the fault `crash`. Neither a gate nor another fault has this code.
 pub(super) const CRASH_CODE: u8 = 1;
-/// Exit code if a port cannot be opened.
 const PORT_CODE: u8 = 71;
 
 /// First character of a line that the stand-in writes for `try`, followed by an event and its time.

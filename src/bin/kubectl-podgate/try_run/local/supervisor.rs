@@ -60,7 +60,6 @@ impl Supervised {
         self.child.is_none() && self.hook.is_none() && self.start_at.is_none()
     }
 
-    /// Starts a hook of the running container.
     pub(super) fn start_hook(&mut self, words: &[String]) -> Result<(), String> {
         self.hook = Some(self.spawn(words, None)?);
         Ok(())

@@ -8,10 +8,8 @@ const LINE_WIDTH: usize = 100;
 /// Maximum number of lines of an object in flow style.
 const FLOW_LINES_MAX: usize = 3;
 
-/// Style of the surrounding document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// True if the document is JSON.
     pub(crate) is_json: bool,
     /// True for JSON with a space after `:` and `,`.
     pub(crate) spaced: bool,
@@ -117,7 +115,6 @@ fn is_block(value: &Value) -> bool {
     }
 }
 
-/// Renders a value in flow style.
 pub(crate) fn flow(value: &Value, style: FlowStyle) -> String {
     match value {
         Value::String(string) => quote_if_needed(string, style.is_json),
