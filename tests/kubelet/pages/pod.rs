@@ -5,7 +5,6 @@ use super::page::needs_a_cluster;
 use super::{Page, Reader};
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
-use std::fs;
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
@@ -25,13 +24,14 @@ fn documented_commands_about_a_pod_work() {
     reader.substitute("-n shop", &format!("-n {}", scene.namespace));
     let help = Page::read("docs/kubectl-podgate.md").examples();
     let all = [help, Page::read("README.md").in_tables()].concat();
-    let commands: Vec<&str> =
-        all.iter().map(|example| example.text.as_str()).filter(|command| needs_a_cluster(command)).collect();
+    // The cluster has no workload of this name; tests/view/status.rs tests that command.
+    let is_run = |command: &&str| needs_a_cluster(command) && !command.contains("deployment/");
+    let commands: Vec<&str> = all.iter().map(|example| example.text.as_str()).filter(is_run).collect();
     let of = |name: &str| -> Vec<&str> {
         commands.iter().copied().filter(|command| command.contains(&format!("kubectl podgate {name} "))).collect()
     };
     let (status, overrides, timeline) = (of("status"), of("override"), of("timeline"));
-    assert!(status.len() >= 6 && overrides.len() >= 5 && timeline.len() >= 6, "{commands:#?}");
+    assert!(status.len() >= 5 && overrides.len() >= 4 && timeline.len() >= 4, "{commands:#?}");
 
     let waiting =
         reader.try_run(status.iter().find(|command| command.ends_with("status ordered")).expect("an example"));
@@ -54,11 +54,7 @@ fn documented_commands_about_a_pod_work() {
         assert!(output.stdout.contains("web"), "{command}: {}", output.all_output);
     }
     for command in &timeline {
-        let output = reader.run(command);
-        let shown = match command.split_once("> ") {
-            Some((_, file)) => fs::read_to_string(reader.path(file)).expect("the picture"),
-            None => output.stdout,
-        };
+        let shown = reader.run(command).stdout;
         assert!(shown.contains("migrate"), "{command}: {shown}");
     }
 
