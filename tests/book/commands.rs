@@ -94,7 +94,7 @@ fn commands_in_the_readme_work() {
 #[test]
 fn commands_on_the_page_about_try_work() {
     let blocks = Page::read("docs/try.md").blocks("sh");
-    assert_eq!(blocks.iter().map(run).count(), 3, "{blocks:#?}");
+    assert_eq!(blocks.iter().map(run).count(), 2, "{blocks:#?}");
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn request_error_is_one_line_and_exits_with_1() {
         (serve_refusal(404, "NotFound", "x"), "no Pod \"ordered\" in namespace \"shop\""),
         (
             serve_refusal(403, "Forbidden", "user u cannot"),
-            "access to the Pod \"ordered\" denied: user u cannot; ask for permission",
+            "access to the Pod \"ordered\" denied: user u cannot; ask for this permission",
         ),
         (serve_refusal(401, "Unauthorized", "Unauthorized"), "not logged in"),
         (serve(503, "down"), "answered 503"),

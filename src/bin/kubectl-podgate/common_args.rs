@@ -1,6 +1,5 @@
 //! Argument types that several commands share.
 
-use crate::output::print_stderr;
 use clap::{Args, ValueEnum};
 use podgate::order::declare::nearest::did_you_mean;
 use podgate::order::finding::Level;
@@ -63,7 +62,7 @@ pub(crate) fn piped_input() -> Option<OsString> {
     if !(kind.is_file() || kind.is_fifo()) || std::io::stdin().lock().fill_buf().is_ok_and(<[u8]>::is_empty) {
         return None;
     }
-    print_stderr(Level::Note, "reading the manifest from standard input");
+    crate::output::print_stderr(Level::Note, "reading the manifest from standard input");
     Some("-".into())
 }
 
