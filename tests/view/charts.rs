@@ -261,7 +261,7 @@ fn picture_escapes_text_from_the_cluster() {
     }
 }
 
-/// Draws a timeline in JSON with `tools/picture`.
+/// Draws the JSON of a timeline with `tools/picture`, and returns the picture.
 fn draw(json: &str) -> String {
     let picture = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/picture");
     let output = assert_cmd::Command::new(picture).write_stdin(json).output().unwrap();

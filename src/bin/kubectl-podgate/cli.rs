@@ -16,7 +16,7 @@ Examples:
   kubectl podgate status -w shop-6bcbfd8758-sr5xs              watch what each container waits for
   kubectl podgate timeline shop-6bcbfd8758-sr5xs               show how the start went
 
-See `kubectl podgate COMMAND --help` for details. A wrong flag or argument ends a command with 64.";
+See `kubectl podgate COMMAND --help` for details. A wrong flag or argument gives exit code 64.";
 
 /// Start the containers of a Pod in a declared order: check, inject, watch.
 #[derive(Debug, Parser)]

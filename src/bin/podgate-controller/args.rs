@@ -59,10 +59,10 @@ pub(crate) struct RunArgs {
     /// Publish the board on this volume
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Read the agents' reports here
+    /// Directory of the agents' reports
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Read the kubelet's `config.seen` here
+    /// Directory with `config.seen`
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
     /// Install this agent; default: the one next to this program
@@ -71,7 +71,7 @@ pub(crate) struct RunArgs {
     /// Pause at least this long between two probes
     #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_FLOOR", default_value = "0s", value_parser = duration)]
     pub(crate) probe_floor: Duration,
-    /// Serve /metrics for Prometheus here; `:PORT` for all
+    /// Serve /metrics on this address; `:PORT` for all
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_METRICS_ADDR", value_parser = listen::parse)]
     pub(crate) metrics_addr: Option<SocketAddr>,
     /// Write log lines in this format: text or json

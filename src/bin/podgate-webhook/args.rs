@@ -23,9 +23,6 @@ in the Secret --secret of its namespace, which all replicas share, and writes th
 MutatingWebhookConfiguration --configuration. Both objects must exist. With `--tls files`, it uses
 the given files and reloads them every 10 seconds.
 
-On SIGTERM, the webhook fails /readyz and continues to answer for --shutdown-delay. It then finishes
-open requests within --shutdown-grace, and exits.
-
 Examples:
   kubectl podgate install | kubectl apply -f -
   podgate-webhook --tls files --cert tls.crt --key tls.key --listen 127.0.0.1:8443
@@ -42,10 +39,10 @@ Exit codes:
 #[derive(Debug, Clone, Parser)]
 #[command(version, after_help = HELP)]
 pub(crate) struct Args {
-    /// Serve /inject over HTTPS here (:PORT for all)
+    /// Serve /inject on this address (:PORT for all)
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_LISTEN", default_value = ":8443", value_parser = listen::parse)]
     pub(crate) listen: SocketAddr,
-    /// Serve health and metrics here (:PORT for all)
+    /// Address for health and metrics (:PORT: all)
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen::parse)]
     pub(crate) status_listen: SocketAddr,
     /// Take certificates from self or files

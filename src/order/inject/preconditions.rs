@@ -20,7 +20,10 @@ pub(super) fn check_template(template: &Value) -> Vec<Finding> {
 fn windows_place(template: &Value) -> Option<Place> {
     let labels = ["kubernetes.io/os", "beta.kubernetes.io/os"].map(|label| Place::spec("nodeSelector").to(label));
     let mut places = labels.into_iter().chain([Place::spec("os").to("name")]);
-    places.find(|place| place.of(template).is_some_and(|os| os == "windows"))
+    let list = Place::spec("containers");
+    let is_windows = |own: &Value| own["image"].as_str().is_some_and(|image| image.contains("/windows/"));
+    let image = list.items(template).iter().position(is_windows).map(|at| list.to(at).to("image"));
+    places.find(|place| place.of(template).is_some_and(|os| os == "windows")).or(image)
 }
 
 /// Reports containers and volumes with names of podgate's own parts, and parts of podgate that were added by hand.

@@ -21,7 +21,6 @@ Examples:
   kubectl podgate inject -i -R deploy/            rewrite the files that declare an order
   kubectl podgate inject --check -R deploy/       for CI: fail if a file is not up to date
   kubectl podgate inject --diff -f shop.yaml      show what would change
-  helm template shop ./chart | kubectl podgate inject --strict - | kubectl apply -f -
   kubectl podgate inject --resolve-images -i -f shop.yaml
 
 Exit codes:
@@ -38,7 +37,6 @@ without its comments.
 Examples:
   kubectl podgate uninject -f shop.yaml
   kubectl podgate uninject -i -R deploy/
-  kubectl get deployment shop -o yaml | kubectl podgate uninject - | kubectl replace -f -
 
 Exit codes:
   0    done, even if nothing was injected

@@ -61,16 +61,16 @@ fn run(
         print_stderr(Level::Note, &line);
     }
     let action = action(&sources)?;
-    let (mut located, mut changes, mut changed, mut any) = (Vec::new(), Vec::new(), Vec::new(), false);
+    let (mut located, mut outdated, mut any) = (Vec::new(), Vec::new(), false);
+    let (mut changes, mut changed) = (Vec::new(), Vec::new());
     for source in &sources {
         let mut replaced = Vec::new();
         for (index, document) in source.documents.iter().enumerate() {
             let mut done = transform::transform_document(source, document, &action);
-            // An injection fixes these findings. With --check, they are the reasons for the exit code 3.
-            done.findings.extend(done.outdated.drain(..).filter(|_| args.check));
             // Sort the findings as `check` does.
             done.findings.sort_by_key(|one| one.start);
             located.extend(done.findings);
+            outdated.extend(done.outdated);
             changes.extend(done.changes);
             any |= done.is_concerned;
             replaced.extend(done.new_text.map(|text| (index, text)));
@@ -78,11 +78,16 @@ fn run(
         let text = source.with_replaced(&replaced);
         changed.push(FileChange { source, new_text: text });
     }
-    located.retain(|one| findings.includes(one.finding.rule, one.finding.level));
+    // An injection fixes an outdated one. With --check, these findings are the reasons for the exit code 3.
+    outdated.retain(|_| args.check);
+    for list in [&mut located, &mut outdated] {
+        list.retain(|one| findings.includes(one.finding.rule, one.finding.level));
+    }
     let least = if args.quiet { Level::Warning } else { Level::Note };
-    located.iter().filter(|one| one.finding.level >= least).for_each(|one| print_line(&one.report()));
+    let shown = located.iter().chain(&outdated).filter(|one| one.finding.level >= least);
+    shown.for_each(|one| print_line(&one.report()));
     let worst = if findings.strict { Level::Warning } else { Level::Error };
-    if located.iter().any(|one| one.finding.level >= worst && one.finding.rule != "injection-outdated") {
+    if located.iter().any(|one| one.finding.level >= worst) {
         return Ok(ExitCode::FAILURE);
     }
     if !any && findings.strict {

@@ -18,10 +18,8 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Set the state of a container by hand, for example if its probe is wrong. This opens the hooks and
 gates that wait for that state. The command writes one annotation per container,
-override.podgate.io/CONTAINER=STATE@SANDBOX-ID, and prints which containers have waited for that
-container. The sidecar receives the change through the API within a second, even while a postStart
-hook blocks the rest of the Pod. The annotation is valid only in the current sandbox: a copy in a
-template or another Pod has no effect.
+override.podgate.io/CONTAINER=STATE@SANDBOX-ID, which is valid only in the Pod's current sandbox.
+It prints which containers have waited for that container.
 
 States: Started, Ready, Completed (exit code 0), Failed (any other exit code). Completed and Failed
 both open a gate that waits for Exited. The override stays in force until --remove, whatever happens

@@ -22,7 +22,6 @@ does not use doubtful ones. Check the result before you use it.
 
 Examples:
   kubectl podgate suggest shop.yaml
-  helm template shop ./chart | kubectl podgate suggest -
   kubectl podgate suggest --write shop.yaml && kubectl podgate check shop.yaml
 
 Exit codes:

@@ -23,7 +23,6 @@ and of events have whole seconds; they are marked ~, because the real time is up
 
 Examples:
   kubectl podgate timeline ordered
-  kubectl podgate timeline ordered -n shop --width 120
   kubectl podgate timeline ordered -o json | jq '.containers[] | {name, started, ready}'
 
 Exit codes:

@@ -28,7 +28,6 @@ Examples:
   kubectl podgate try
   kubectl podgate try shop.yaml --ready db=4s --break api@crash:3s
   helm template shop ./chart | kubectl podgate try - --workload Deployment/shop
-  kubectl podgate try shop.yaml --stop -o json | jq .summary
 
 Exit codes:
   0    all containers became Ready, in order

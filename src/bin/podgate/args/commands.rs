@@ -15,10 +15,10 @@ use std::time::Duration;
 /// Volumes of podgate.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct VolumeArgs {
-    /// Read the sidecar's volume, the board, here
+    /// Directory of the sidecar's volume, the board
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Keep this container's report here
+    /// Directory of this container's report
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
 }
@@ -78,7 +78,7 @@ pub(crate) struct LogArgs {
 pub(crate) struct MessageArgs {
     #[command(flatten)]
     pub(crate) logs: LogArgs,
-    /// Write the reason of a wait here
+    /// File for the reason of a wait
     #[arg(long, value_name = "FILE", env = "PODGATE_TERMINATION_LOG", default_value = names::TERMINATION_LOG)]
     pub(crate) termination_log: PathBuf,
 }
@@ -90,7 +90,7 @@ pub(crate) struct PostStart {
     pub(crate) container: String,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
-    /// Without a board, read annotations here
+    /// Without a board, read this volume
     #[arg(long, value_name = "DIR", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
     #[command(flatten)]
@@ -115,7 +115,7 @@ pub(crate) struct Entrypoint {
     pub(crate) container: Option<String>,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
-    /// Wait for this container; run its probe here (below); repeatable
+    /// Wait for a container by its own probe (below); repeatable
     #[arg(long, value_name = "'CONTAINER CHECK'", requires = "pod_ip", conflicts_with = "until")]
     pub(crate) ask: Vec<String>,
     /// Run without a sidecar, in the Pod with this IP address

@@ -59,9 +59,6 @@ Without a sidecar, --ask has a probe of another container: \"NAME [SETTING=NUMBE
 periodSeconds and successThreshold. after=NAME,NAME lists the containers that must be Ready first.
 The gate probes each once more when all are Ready, and opens if all pass.
 
-The kubelet considers a waiting container running. Use `podgate opened --wait` as its startupProbe,
-so that its other probes start only after the command.
-
 Exit codes: those of the command once it runs, otherwise
   64   invalid flag or argument
   69   the condition cannot be met, or --restart-with ended the command

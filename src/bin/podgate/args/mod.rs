@@ -102,7 +102,7 @@ pub(crate) struct CheckArgs {
     /// Send an HTTP check as a hook's request: any response passes
     #[arg(long)]
     pub(crate) hook: bool,
-    /// Read the sidecar's volume, the board, here
+    /// Directory of the sidecar's volume, the board
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
     /// Let the command of the check write to this process's output

@@ -1,4 +1,4 @@
-//! Compares the list of a handwritten sidecar with the Pod's containers.
+//! Compares the containers that a handwritten sidecar lists with the containers of the Pod.
 
 use crate::core::container::{Container, Handler, HttpGet, Mode, PortRef, TcpSocket};
 use crate::core::container_list::{merge_containers, parse_list};

@@ -1,4 +1,4 @@
-//! Reads a plan from podgate's commands in a handwritten manifest, for the forecast.
+//! Plan of a handwritten manifest, for the forecast: derived from podgate's commands in it.
 
 use super::AgentLines;
 use crate::core::command::AgentCommand;
