@@ -75,6 +75,7 @@ fn each_rejection_has_a_place_and_a_fix() {
             "spec.containers[0].command",
         ),
         ("/spec/os", json!({"name": "windows"}), "windows", "spec.os.name"),
+        ("/spec/containers/0/image", json!("example.com/windows/core:1"), "windows", "spec.containers[0].image"),
         ("/spec/initContainers", json!("x"), "wrong-type", "spec.initContainers"),
         (
             "/metadata/annotations/podgate.io~1injected",

@@ -31,12 +31,6 @@ pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
                 Finding::note("kept-by-kubernetes", edge.at.clone(), format!("podgate adds nothing here: {why}"));
             findings.push(note.span(edge.span.clone()));
         }
-        let handler = |field| own.probe(field).map(|probe| probe.handler);
-        let is_same = || handler("startupProbe").is_some_and(|own| handler("readinessProbe") == Some(own));
-        if kept == Ok(None) && is_first && edge.until.want == WantedState::Ready && is_same() {
-            let what = format!("both probes of {0} ask the same, so {0}=Started needs nothing of podgate", own.name);
-            findings.push(Finding::note("kept-by-kubernetes", edge.at.clone(), what).span(edge.span.clone()));
-        }
         kept == Ok(None)
     });
     declared.edges = edges;
