@@ -77,6 +77,18 @@ spec:
     assert!((strict, injected) == (1, 0) && out.contains("pod.yaml:24:23: warning"), "{out}");
 }
 
+#[test]
+fn key_in_a_patch_is_a_warning() {
+    let json_patch = "- {op: add, path: /spec/template/metadata/annotations/podgate.io~1order, value: \"db, web\"}\n";
+    let in_kustomization = format!("resources: [a.yaml]\npatches:\n- target: {{kind: Deployment}}\n  patch: |-\n    {json_patch}");
+    let merge = "patches:\n- patch: |-\n    metadata: {name: a, annotations: {podgate.io/order: \"db, web\"}}\n";
+    for text in [json_patch, &in_kustomization, merge] {
+        let (strict, injected, out) = check_and_inject(text);
+        assert_eq!((strict, injected), (1, 0), "{out}");
+        assert!(out.contains("warning[place-not-read]") && out.contains("kubectl kustomize"), "{out}");
+    }
+}
+
 /// A manifest can be a copy of a running Pod. `inject` removes the states, and `check` reports them.
 #[test]
 fn states_in_a_manifest_are_warnings_and_inject_removes_them() {

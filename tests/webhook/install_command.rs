@@ -134,7 +134,8 @@ fn diff_passes_the_manifests_to_kubectl() {
     assert_eq!(fs::read_to_string(home.path().join("given.yaml")).unwrap(), printed(&[]));
     let changed = diff("cat >given.yaml; echo '+  replicas: 3'; exit 1");
     assert_eq!((changed.status.code(), changed.stdout), (Some(1), b"+  replicas: 3\n".to_vec()));
-    assert_eq!(diff("echo 'no server' >&2; exit 2").status.code(), Some(1), "kubectl does not read its input");
+    let failed = diff("echo 'E1129 10:00:00.000000 1 memcache.go:265] log' >&2; echo 'no server' >&2; exit 2");
+    assert_eq!((failed.status.code(), failed.stderr), (Some(1), b"no server\n".to_vec()), "kubectl reads no input");
     let output = command(&["--diff"]).env("PATH", "/nonexistent").output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && err.starts_with("error: cannot run kubectl: "), "{err}");

@@ -1,14 +1,14 @@
 //! `kubectl podgate install`: prints the manifests that this version needs in the cluster.
 
 use crate::cluster::{ConnectionArgs, parse_namespace};
-use crate::output::{fail_all, print};
+use crate::output::{fail_all, print, print_line};
 use crate::registry::{RegistryArgs, config_map};
 use crate::runtime;
 use crate::yaml::Style;
 use clap::{ArgGroup, Args};
 use podgate::core::text::error_chain;
 use podgate::order::release;
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -110,8 +110,14 @@ fn objects(args: &Install) -> Vec<String> {
 }
 
 fn diff(text: &str) -> std::io::Result<ExitCode> {
-    let mut kubectl = Command::new("kubectl").args(["diff", "-f", "-"]).stdin(Stdio::piped()).spawn()?;
+    let mut kubectl = Command::new("kubectl");
+    kubectl.args(["diff", "-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut kubectl = kubectl.spawn()?;
     // Ignore an error: if kubectl does not read its input, kubectl prints the reason and fails.
     let _ = kubectl.stdin.take().map(|mut input| input.write_all(text.as_bytes()));
+    // Drop the log lines of kubectl's libraries, such as `E1129 10:00:00.000000 …`, because kubectl's message follows.
+    let is_log = |line: &str| line.starts_with(['E', 'W', 'I']) && line.get(1..5).is_some_and(|date| date.parse::<u16>().is_ok());
+    let lines = kubectl.stderr.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok));
+    lines.filter(|line| !is_log(line)).for_each(|line| print_line(&line));
     Ok(if kubectl.wait()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -78,6 +78,13 @@ impl Walk<'_> {
                     path.pop();
                 }
             }
+            // A JSON patch, as a file or in a kustomization, names the key in a JSON pointer.
+            Value::String(text)
+                if text.contains(&keys::ORDER.replace('/', "~1"))
+                    || path.first() == Some(&"patches".into()) && text.contains(keys::ORDER) =>
+            {
+                self.findings.push(not_rendered(keys::ORDER, Place(path.clone())));
+            }
             _ => {}
         }
     }
