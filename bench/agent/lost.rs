@@ -1,9 +1,9 @@
 //! Counts lost wake-ups with one publisher and twenty waiters. Each waiter is a process that runs the agent's own loop:
 //! arm, read, sleep.
 //!
-//! A publication is lost if a waiter sleeps until the slow re-read (1 s) although the board has a newer revision. After
-//! a random half of the publications the publisher waits until all waiters have answered. After the other half, the
-//! publisher continues within 128 µs, so that publications hit every point of the loop.
+//! A publication is lost if a waiter sleeps until the slow re-read, after 1 s ([`SLOW_REREAD`]), although the board has
+//! a newer revision. After a random half of the publications the publisher waits until all waiters have answered. After
+//! the other half, the publisher continues within 128 µs, so that publications hit every point of the loop.
 
 use crate::scene::{Method, Scene};
 use podgate::core::snapshot::Snapshot;

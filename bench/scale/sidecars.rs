@@ -105,8 +105,8 @@ pub(crate) fn measure(count: usize) -> Results {
         std::thread::sleep(Duration::from_secs(1));
         sidecars.pods.iter().all(is_idle).then_some(())
     });
-    // An idle sidecar keeps a connection without requests for 10 s, so wait until the sidecar has closed the
-    // connection.
+    // An idle sidecar keeps a connection without requests for 10 s (`REQUEST_TIMEOUT`), so wait until the sidecar has
+    // closed the connection.
     std::thread::sleep(Duration::from_secs(30));
     per_pod += storm::requests(NAMESPACE, since).len();
     let idle = sidecars.memory();

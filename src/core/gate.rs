@@ -9,7 +9,7 @@
 //! | a check is pending | closed | closed | no checks |
 //! | a check cannot pass any more | gives up | gives up | no checks |
 //! | a condition cannot be met, with fail-fast | gives up | gives up | no fail-fast |
-//! | a container is unknown | closed; gives up after 2 s | closed; gives up after 2 s | closed |
+//! | a container is unknown | closed; gives up after 2 s ([`SETTLE_TIME`]) | as the hook | closed |
 //! | an earlier container in the list has ended | gives up | closed | closed |
 //! | the Pod has started | opens | no effect | no effect |
 //! | the Pod is being deleted | opens | gives up | no effect: the kubelet creates no container |

@@ -2,8 +2,9 @@
 //!
 //! The kubelet's intervals are whole seconds, and the kubelet does not probe while a postStart hook runs.
 //! [`ProbeProgress`] schedules earlier attempts: the interval is 0.8 % of the time since the container's start, and
-//! 2.5 % after 10 s. The interval is at least 10 ms and at most the probe's period. While no socket listens on the
-//! probe's port, the interval is at least a second. Times begin at the container's start.
+//! 2.5 % after 10 s (`LONG_WAIT`). The interval is at least 10 ms ([`MIN_INTERVAL`]) and at most the probe's period.
+//! While no socket listens on the probe's port, the interval is at least 1 s (`UNHEARD_INTERVAL`). Times begin at the
+//! container's start.
 
 use crate::core::container::Probe;
 use std::time::Duration;

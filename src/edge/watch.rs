@@ -25,7 +25,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Shortest interval of the slow re-read, which finds a change if its event is lost.
 pub const SLOW_REREAD: Duration = Duration::from_secs(1);
 
-/// Returns the time until the next slow re-read: a tenth of `elapsed`, at least 1 s and at most 10 s.
+/// Returns the time until the next slow re-read: a tenth of `elapsed`, at least 1 s ([`SLOW_REREAD`]) and at most
+/// ten times as long.
 pub fn reread_interval(elapsed: Duration) -> Duration {
     (elapsed / 10).clamp(SLOW_REREAD, SLOW_REREAD * 10)
 }

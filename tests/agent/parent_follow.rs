@@ -41,7 +41,7 @@ fn assert_still_running(agent: &mut RunningAgent) {
 
 #[test]
 fn command_ends_when_all_watched_containers_have_exited() {
-    // A container that has failed may restart, so its end counts only after 10 s.
+    // A container that has failed may restart, so its end counts only after 10 s (`RESTART_WINDOW`).
     for end in [State::Failed, State::Completed] {
         let mut scene = with_app_and_job();
         let mut agent = command(&scene, stop_after(&scene), LONG_RUNNING).spawn();

@@ -3,7 +3,7 @@
 use super::{check, file};
 use serde_json::json;
 
-/// Returns the lines of the forecast that describe waits. The Pod has two containers and the given annotations.
+/// Returns the lines of the forecast that describe waits. The Pod has three containers and the given annotations.
 fn waiting(annotations: &str, command: &str) -> String {
     let (directory, _) = file(&format!(
         "\

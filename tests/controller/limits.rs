@@ -59,7 +59,8 @@ fn busy_api_server_sets_the_time_of_the_next_watch() {
     let waited = start.elapsed();
     let log = stderr(&sidecar.end(Signal::TERM));
     assert!(log.contains("429"), "{log}");
-    // The sidecar obeys `Retry-After` for at most 2 s. The back-off that follows takes at most 0.4 s.
+    // The sidecar obeys `Retry-After` for at most 2 s (`RETRY_AFTER_MAX`). The back-off that follows takes at most
+    // 0.4 s.
     assert!(waited > Duration::from_secs(2), "{waited:?}: {log}");
 }
 

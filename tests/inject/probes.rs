@@ -168,7 +168,7 @@ fn exec_readiness_probe_is_wrapped_without_a_gate() {
     assert_eq!(inject(order, db(&http)), http);
 }
 
-/// Returns the agent's line in `field` of the container `name`.
+/// Returns the agent's line at the JSON pointer `at` in the container `name`.
 fn line_of(template: &Value, name: &str, at: &str) -> Vec<String> {
     let done = injected(template).value;
     let container = done["spec"]["containers"].as_array().unwrap().iter().find(|own| own["name"] == name).unwrap();

@@ -228,7 +228,8 @@ fn proxy_of_a_job_runs_during_a_slow_pull_alone() {
         let events = kubectl_json(&["-n", &scene.namespace, "get", "events", "--field-selector", &filter]);
         events["items"].as_array().is_some_and(|events| !events.is_empty()).then_some(())
     });
-    // Nothing happens while the registry does not answer. 12 s are longer than the agent's window for unknown policies.
+    // Nothing happens while the registry does not answer. Wait longer than the agent does if it does not know the
+    // restart policy: 10 s (`RESTART_WINDOW`).
     std::thread::sleep(Duration::from_secs(12));
     tag();
     kubectl(&["-n", &scene.namespace, "delete", "pod", "registry", "--wait=false"]);

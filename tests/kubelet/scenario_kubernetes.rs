@@ -46,8 +46,8 @@ fn starting_pod_is_gone_in_5_s_alone() {
     };
     let runs: Vec<_> = pods.into_iter().map(start).collect();
     // The kubelet syncs a Pod after changes: in the first seconds often, and after podgate's patch of `Started`, which
-    // comes after 5 s. Before each sync, the kubelet waits until it has listed the containers again, once a second. This
-    // delays a deletion by up to 2 s, also without podgate.
+    // comes after 5 s (`MINOR_BATCH_WINDOW`). Before each sync, the kubelet waits until it has listed the containers
+    // again, once a second. This delays a deletion by up to 2 s, also without podgate.
     std::thread::sleep(Duration::from_secs(8));
     // On 1.34 and 1.35, a Pod with a running hook ends a second later, after one more list. Another second is for a
     // machine whose hypervisor takes processor time away.

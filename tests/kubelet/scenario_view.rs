@@ -39,7 +39,7 @@ pub(crate) fn row<'a>(view: &'a Value, name: &str) -> &'a Value {
 fn status_shows_why_a_hook_blocks_the_pod() {
     let scene = Scene::shared("view-frozen");
     scene.grant_pod_access();
-    // The sidecar may publish the state Started up to 5 s late.
+    // The sidecar may publish the state Started up to 5 s (`MINOR_BATCH_WINDOW`) late.
     let run = scene.create(&chain("view-frozen", "9s"));
     let mut child = podgate(&run, &["status", "--until-started", "--timeout", "2m", "-o", "json"])
         .stdout(Stdio::piped())

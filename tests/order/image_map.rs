@@ -39,7 +39,8 @@ fn entry_matches_the_same_text_or_digest() {
     assert!(commands(&images, &json!({"spec": {"containers": 1}})).is_empty());
 }
 
-/// A Pod can have 200 containers with the same image, and each would get its own copy of a long command.
+/// A Pod can have 200 containers (`CONTAINERS_MAX`) with the same image, and each would get its own copy of a long
+/// command.
 #[test]
 fn webhook_ignores_commands_that_are_too_long() {
     let file = json!({

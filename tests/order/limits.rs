@@ -176,7 +176,7 @@ fn bounded_outcome(numbers: &[usize]) -> Option<Outcome> {
         Ok(injected)
     };
     let answer = answer(&review(&pod(numbers)), &inject).ok()?;
-    // Base64 needs four bytes for three. Warnings, or the reason of a denial, have at most 8 KiB.
+    // Base64 needs four bytes for three. Warnings, or the reason of a denial, have at most 8 KiB (`MESSAGE_MAX`).
     let max = JSON_MAX.div_ceil(3) * 4 + (16 << 10);
     let length = json_length(&answer.body);
     assert!(length <= max, "an answer of {length} bytes: {}", format(numbers));

@@ -93,7 +93,7 @@ fn announced_bodies_do_not_delay_reviews() {
     let files = Files::new();
     let webhook = Webhook::with_files(&files, &["--log-level", "info"]);
     let client = webhook.client(&files.ca);
-    // Announce 160 bodies of 256 KiB: 40 MiB, more than the webhook's limit of 24 MiB for bodies.
+    // Announce 160 bodies of 256 KiB: 40 MiB, more than the webhook's limit for all bodies, 24 MiB (`BUDGET`).
     let hold = || {
         if let Some(mut stream) = announce_body(&client, b"{") {
             let _ = stream.read(&mut [0]);

@@ -361,7 +361,7 @@ fn every_string_parses_back_to_itself() {
     let mut strings: Vec<String> = plain.split(' ').chain(others.split('|')).map(str::to_owned).collect();
     strings.push("long ".repeat(400));
     for string in &strings {
-        // Skip keys of more than 1,024 characters, which YAML does not allow, and the merge key `<<`.
+        // Skip long keys, because YAML allows at most 1,024 characters, and the merge key `<<`.
         let key = if string.len() > 1000 || string == "<<" { "key" } else { string };
         let value = json!({key: [string], "k": {"v": string}});
         for text in ["root: 1\n", "{root: 1}\n", "{\"root\":1}"] {

@@ -168,8 +168,8 @@ build_runc() {
     finish_build_dir "${runtime_program%/bin/runc}"
 }
 
-# compile WHAT PACKAGES LINK_FLAGS ARGUMENTS...: runs `go build ARGUMENTS` in src of the build directory. Shows how many
-# of about PACKAGES packages it has compiled.
+# compile WHAT PACKAGES FLAGS ARGUMENTS...: runs `go build ARGUMENTS` in src of the build directory, with the linker's
+# FLAGS. Shows how many of about PACKAGES packages it has compiled.
 compile() {
     local what=$1 packages=$2 flags=$3 start=$SECONDS status=0 pid count next=15
     shift 3

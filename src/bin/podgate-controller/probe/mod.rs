@@ -32,8 +32,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout_at;
 
-/// Limit on the bytes that are read from a server. Enough for certificates, a response head (32 KiB),
-/// the beginning of a body, and what hyper reads ahead.
+/// Limit on the bytes that are read from a server. Enough for certificates, a response head of 32 KiB (`HEAD_MAX`), the
+/// beginning of a body, and what hyper reads ahead.
 const MAX_READ_BYTES: u64 = 128 * 1024;
 
 /// A TCP connection that reads at most [`MAX_READ_BYTES`].
