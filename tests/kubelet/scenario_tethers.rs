@@ -114,6 +114,6 @@ fn container_that_closes_its_tether_counts_as_running() {
     assert_eq!(state_on_board(sidecar, "db").as_deref(), Some("Ready"));
     assert!(!podgate::edge::tether::is_held(std::path::Path::new(&format!("/proc/{sidecar}/root/podgate-self")), "db"));
     run.signal("db", "KILL");
-    run.watch.wait_until("the kubelet reports the exit", 30, |seen| seen.kubelet_status("db")["restartCount"] == 1);
-    run.watch.wait_until("all is up again", 60, |seen| seen.is_up() && seen.kubelet_status("db")["restartCount"] == 1);
+    run.watch.wait_until("the kubelet reports the exit", 120, |seen| seen.kubelet_status("db")["restartCount"] == 1);
+    run.watch.wait_until("all is up again", 120, |seen| seen.is_up() && seen.kubelet_status("db")["restartCount"] == 1);
 }
