@@ -230,10 +230,7 @@ impl Request {
 
     fn refuse(&self, findings: &[Finding]) -> Answer {
         let is_error = |finding: &&Finding| finding.level == Level::Error;
-        let mut errors: Vec<String> = findings.iter().filter(is_error).map(Finding::to_string).collect();
-        if errors.is_empty() {
-            errors.push("internal error: injection failed without a reason; please report this".to_owned());
-        }
+        let errors: Vec<String> = findings.iter().filter(is_error).map(Finding::to_string).collect();
         let message = truncate(&errors.join("\n"), MESSAGE_MAX).to_owned();
         let response = json!({
             "uid": self.uid,

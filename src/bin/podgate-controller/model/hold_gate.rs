@@ -3,19 +3,10 @@
 use crate::model::rate_limit::TokenBucket;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Times at which the sidecar repeats the release patch, measured from the gate's opening or the container's last end.
-/// The kubelet syncs a new Pod at most once a second. The later times are just after each back-off of the kubelet.
-const REQUEST_TIMES: [Duration; 8] = [
-    Duration::from_millis(1200),
-    Duration::from_secs(3),
-    Duration::from_millis(10_100),
-    Duration::from_millis(20_100),
-    Duration::from_millis(40_100),
-    Duration::from_millis(80_100),
-    Duration::from_millis(160_100),
-    Duration::from_millis(300_100),
-];
-/// Interval between the release patches after the last of `REQUEST_TIMES`.
+/// Times at which the sidecar repeats the release patch, in milliseconds from the gate's opening or the container's last
+/// end. The kubelet syncs a new Pod at most once a second. The later times are just after each back-off of the kubelet.
+const REQUEST_TIMES_MS: [u64; 8] = [1200, 3000, 10_100, 20_100, 40_100, 80_100, 160_100, 300_100];
+/// Interval between the release patches after the last of `REQUEST_TIMES_MS`.
 const LATER_INTERVAL: Duration = Duration::from_secs(300);
 /// Pause before the next attempt to write or remove a gate file.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -169,7 +160,8 @@ impl HoldGate {
         } else {
             let after = ended_at.map_or(last, |ended_at| ended_at.max(last));
             let bases = [Some(opened_at), ended_at].into_iter().flatten();
-            let planned = bases.flat_map(|base| REQUEST_TIMES.map(|pause| base + pause)).filter(|at| *at > after).min();
+            let times = bases.flat_map(|base| REQUEST_TIMES_MS.map(|pause| base + Duration::from_millis(pause)));
+            let planned = times.filter(|at| *at > after).min();
             planned.unwrap_or(last + LATER_INTERVAL)
         };
         Some(self.requests.ready_at().map_or(next, |at| at.max(next)))
