@@ -137,10 +137,10 @@ scale: ## Compare 10,000 admissions, 1,000 sidecars and 100 Pods at once with th
 	tests/kubelet/prepare --k8s $(K8S) --no-clock --no-debian
 	$(cargo) bench --locked --bench scale -- $(PARTS)
 
-originals: ## Compare the Pods of tests/neighbors with the products' git repositories in PODGATE_ORIGINALS=DIRECTORY
+originals: ## Compare the Pods of tests/manifests/neighbors with the products' git repositories in PODGATE_ORIGINALS=DIRECTORY
 	$(cargo) test --locked --test manifests originals -- --ignored
 
-suggestions: ## Compare the orders of tests/check/suggest.tsv with the manifests in PODGATE_SUGGESTIONS=DIRECTORY
+suggestions: ## Compare the orders of tests/manifests/check/suggest.tsv with the manifests in PODGATE_SUGGESTIONS=DIRECTORY
 	$(cargo) test --locked --test manifests recorded_orders -- --ignored
 
 fuzz: $(FUZZ:%=fuzz-%) ## Fuzz each of fuzz/fuzz_targets (FUZZ=annotations: only this one) for TIME=60 seconds; needs nightly Rust and cargo-fuzz

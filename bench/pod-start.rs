@@ -86,8 +86,8 @@ fn variants() -> Vec<(&'static str, Value)> {
     let native = Pod::new("app", [server("app")]).json();
     let mut plain = native.clone();
     plain["spec"]["initContainers"] = json!([]);
-    plain["spec"]["volumes"] = json!([{"name": "podgate", "emptyDir": {"medium": "Memory"}}]);
-    plain["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "podgate", "mountPath": "/podgate"}]);
+    plain["spec"]["volumes"] = json!([{"name": "podgate-board", "emptyDir": {"medium": "Memory"}}]);
+    plain["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "podgate-board", "mountPath": "/podgate"}]);
     let mut with_token = plain.clone();
     with_token["spec"]["automountServiceAccountToken"] = true.into();
     let mut idle = plain.clone();

@@ -63,7 +63,14 @@ fn names(from: &mut Unstructured) -> Result<Vec<String>> {
 
 /// Returns a list of equal items, which can need much memory.
 fn value(from: &mut Unstructured) -> Result<Value> {
-    let item = [json!(0), json!("x"), json!({"name": "podgate"}), json!([]), json!({"a": null})];
+    let item = [
+        json!(0),
+        json!("x"),
+        json!({"name": "podgate"}),
+        json!({"name": "podgate-board"}),
+        json!([]),
+        json!({"a": null}),
+    ];
     Ok(vec![from.choose(&item)?.clone(); count(from)?].into())
 }
 

@@ -63,7 +63,7 @@ words! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateKind<'a> {
     /// The postStart hook of this container. While a hook waits, the kubelet does nothing else for the pod.
-    Hook(&'a str),
+    PostStart(&'a str),
     /// A gate in front of a container's command, with this ticket.
     Entrypoint(&'a str),
 }
@@ -136,7 +136,7 @@ pub enum Obstacle {
     #[error("the downward-API volume {0}")]
     VolumeError(SourceError),
     /// The conditions are met. Before the gate opens, each container must be observed once more.
-    #[error("one more check of the conditions")]
+    #[error("the confirmation of the conditions")]
     Unconfirmed,
     /// The only source is the downward-API volume, which the kubelet does not update while a hook runs.
     #[error("no board, and the kubelet does not update the downward-API volume while a hook runs")]
@@ -232,9 +232,9 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
     match view {
         PodView::Snapshot(snapshot, source) => {
             match (snapshot.stage, spec.kind) {
-                (Stage::Terminating, GateKind::Hook(_)) => return Decision::Open(OpenReason::PodTerminating),
+                (Stage::Terminating, GateKind::PostStart(_)) => return Decision::Open(OpenReason::PodTerminating),
                 (Stage::Terminating, GateKind::Entrypoint(_)) => return Decision::GiveUp(GiveUpReason::PodDeleted),
-                (Stage::Started, GateKind::Hook(_)) => return Decision::Open(OpenReason::AlreadyStarted),
+                (Stage::Started, GateKind::PostStart(_)) => return Decision::Open(OpenReason::AlreadyStarted),
                 (Stage::Starting | Stage::Started, _) => {}
             }
             let knows_all = *source == Source::Board && observed.waited >= SETTLE_TIME && !snapshot.states.is_empty();
@@ -250,7 +250,7 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
                 {
                     obstacles.push(Obstacle::Unconfirmed);
                 }
-                GateKind::Hook(own) if !obstacles.is_empty() => {
+                GateKind::PostStart(own) if !obstacles.is_empty() => {
                     if let Some((name, state)) = ended_predecessor(snapshot, own).filter(|_| may_give_up) {
                         return Decision::GiveUp(GiveUpReason::PredecessorEnded(name, state));
                     }
@@ -279,7 +279,7 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
         // Only checks are pending. A dead sidecar does not affect them.
         _ if obstacles.is_empty() => {}
         (SidecarHealth::Dead(Some(Err(why))), _) => obstacles.push(Obstacle::FallbackFailed(why.clone())),
-        (SidecarHealth::Dead(None), GateKind::Hook(_)) => obstacles.push(Obstacle::NoFallbackCheck),
+        (SidecarHealth::Dead(None), GateKind::PostStart(_)) => obstacles.push(Obstacle::NoFallbackCheck),
         (SidecarHealth::Dead(None), GateKind::Entrypoint(_)) => obstacles.push(Obstacle::SidecarDead),
         (SidecarHealth::Dead(Some(Ok(()))) | SidecarHealth::Alive, _) => {}
     }

@@ -54,7 +54,7 @@ pub const SANDBOX_RELEASES: &str = "sandbox.podgate.io/releases";
 /// Key of the annotation that the kubelet adds to the downward-API file. A new value means a restart of the kubelet.
 pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
-/// Mount path of the board, the volume `podgate`.
+/// Mount path of the board, the volume `podgate-board`.
 pub const BOARD_DIR: &str = "/podgate";
 /// Mount path of a container's own directory. At this path, the sidecar mounts the volume with all these directories.
 pub const SELF_DIR: &str = "/podgate-self";

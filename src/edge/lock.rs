@@ -50,7 +50,7 @@ fn create_locked(directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Returns true if a process holds the write lock on the file `path`, and false if the file is missing.
-pub fn is_held(path: &Path) -> io::Result<bool> {
+pub fn is_taken(path: &Path) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => ofd_lock(file.as_fd(), OfdLock::QueryWrite),

@@ -39,7 +39,7 @@ impl Tether {
 
 /// Returns true if a process holds the tether in the directory `name` beneath `root`. Returns false if the tether is
 /// missing or not a regular file. Never blocks and follows no links.
-pub fn is_held(root: &Path, name: &str) -> bool {
+pub fn is_taken(root: &Path, name: &str) -> bool {
     let query = || -> io::Result<bool> {
         let root = files::open_directory(root)?;
         let file = files::open_file_beneath(root.as_fd(), &Path::new(name).join(TETHER_FILE), OFlags::RDONLY)?;

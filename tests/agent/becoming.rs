@@ -17,7 +17,7 @@ fn behind_a_gate(command: &[&str], change: impl FnOnce(Agent) -> Agent) -> (u32,
     let gate = scene.gate().flag("until", "db").flag("check", r#"exec:["true"]"#);
     let gate = change(gate).with_command(command).spawn_waiting();
     let pid = gate.id();
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     (pid, gate.wait(), scene)
 }
 
@@ -104,7 +104,7 @@ fn command_inherits_only_the_tether_descriptor() {
 }
 
 #[test]
-fn tether_is_held_until_the_gate_or_command_is_killed() {
+fn tether_is_kept_until_the_gate_or_command_is_killed() {
     let mut scene = Scene::with_sidecar();
     let gate = || scene.gate().flag("until", "db").with_command(&["sleep", "600"]);
     let killed = gate().spawn_waiting();
@@ -114,7 +114,7 @@ fn tether_is_held_until_the_gate_or_command_is_killed() {
     assert!(!scene.is_tethered());
     fs::write(&scene.termination, "").unwrap();
     let gate = gate().spawn_waiting();
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     let name = || fs::read_to_string(format!("/proc/{}/comm", gate.id())).unwrap();
     wait_until("the gate has become the command", || name() == "sleep\n");
     assert!(scene.is_tethered());
@@ -133,7 +133,7 @@ fn gate_works_with_a_limit_of_64_descriptors() {
     gate.program = "/bin/sh".into();
     let gate = gate.spawn_waiting();
     assert!(scene.is_tethered());
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_eq!(gate.wait().stdout, "ran\n");
 }
 

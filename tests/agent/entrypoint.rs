@@ -27,7 +27,7 @@ fn assert_ran(run: &crate::support::AgentOutput) {
 }
 
 #[test]
-fn gate_opens_only_after_the_sidecar_acknowledges_its_report() {
+fn gate_opens_only_after_the_sidecar_confirms_its_conditions() {
     let mut scene = Scene::with_sidecar();
     let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
     assert_eq!(scene.termination_message(), "podgate entrypoint: api: waiting for db=Ready (now Started)");
@@ -42,13 +42,13 @@ fn gate_opens_only_after_the_sidecar_acknowledges_its_report() {
     assert_eq!(gate.thread_count(), 1);
     // The gate must not rely on states that were published before the gate's own report.
     scene.set_state("db", State::Ready);
-    wait_until("the gate names the missing acknowledgement", || {
-        scene.termination_message().ends_with("waiting for one more check of the conditions")
+    wait_until("the gate names the missing confirmation", || {
+        scene.termination_message().ends_with("waiting for the confirmation of the conditions")
     });
     scene.publish(|s| s.confirmed_tickets = [("api".to_owned(), "00000000".to_owned())].into());
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(scene.report().unwrap().gate, Some(GateState::Waiting));
-    scene.acknowledge_report(|_| {});
+    scene.confirm_conditions(|_| {});
     assert_ran(&gate.wait());
     assert_eq!(scene.wait_methods(), ["bell"]);
     assert_eq!(scene.termination_message(), "");
@@ -59,10 +59,10 @@ fn gate_opens_only_after_the_sidecar_acknowledges_its_report() {
 }
 
 #[test]
-fn acknowledged_gate_still_waits_for_its_conditions() {
+fn confirmed_gate_still_waits_for_its_conditions() {
     let mut scene = Scene::with_sidecar();
     let mut gate = waits_for_db(&scene).flag("until", "api=Completed").with_command(ECHO_RAN).spawn_waiting();
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     wait_until("one condition is left", || {
         scene.termination_message().ends_with("waiting for api=Completed (now Waiting)")
     });
@@ -75,18 +75,18 @@ fn acknowledged_gate_still_waits_for_its_conditions() {
 }
 
 #[test]
-fn restarted_gate_needs_a_new_acknowledgement() {
+fn restarted_gate_needs_a_new_confirmation() {
     let mut scene = Scene::with_sidecar();
     let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_ran(&gate.wait());
     let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
     assert!(
-        scene.termination_message().contains("one more check of the conditions"),
+        scene.termination_message().contains("the confirmation of the conditions"),
         "{}",
         scene.termination_message()
     );
-    scene.acknowledge_report(|_| {});
+    scene.confirm_conditions(|_| {});
     assert_ran(&gate.wait());
 }
 
@@ -98,7 +98,7 @@ fn gate_reports_again_in_a_new_epoch() {
     scene.publish(|s| s.epoch = "e2".to_owned());
     wait_until("the gate reports again", || scene.report().unwrap().epoch == "e2");
     assert_eq!(scene.report().unwrap().ticket, before.ticket);
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_ran(&gate.wait());
 }
 
@@ -106,7 +106,7 @@ fn gate_reports_again_in_a_new_epoch() {
 fn pod_deletion_ends_the_wait_and_the_command_never_runs() {
     let mut scene = Scene::with_sidecar();
     let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
-    scene.acknowledge_report(|s| {
+    scene.confirm_conditions(|s| {
         s.stage = Stage::Terminating;
         s.states.insert("db".to_owned(), State::Ready);
     });
@@ -169,7 +169,7 @@ fn gate_fails_fast_only_with_the_flag() {
     }
     let mut scene = stuck(State::Failed, REASON_ENDED);
     let gate = scene.gate().flag("until", "db=Exited").arg("--fail-fast").with_command(ECHO_RAN).spawn_waiting();
-    scene.acknowledge_report(|_| {});
+    scene.confirm_conditions(|_| {});
     assert_ran(&gate.wait());
 }
 
@@ -205,7 +205,7 @@ fn gate_changes_its_wait_method_while_it_waits() {
         "a gate has no fallback check: {}",
         scene.termination_message()
     );
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_ran(&gate.wait());
     let Some(mut shell) = shell_with_inotify_limit() else { return };
     let (mut scene, errors) = (Scene::with_sidecar(), scene.root.join("errors"));
@@ -215,7 +215,7 @@ fn gate_changes_its_wait_method_while_it_waits() {
     wait_until("the gate waits by the bell", || scene.wait_methods() == ["bell"]);
     scene.kill_sidecar();
     wait_until("the gate falls back to polling", || scene.wait_methods() == ["bell", "polling"]);
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_eq!(shell.wait_for_agent(), 7, "{}", fs::read_to_string(errors).unwrap());
 }
 
@@ -278,7 +278,7 @@ fn gate_opens_when_all_checks_and_conditions_hold() {
         "{}",
         scene.termination_message()
     );
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     wait_until("only the check is left", || scene.termination_message().contains("waiting for file:///"));
     fs::write(&file, "").unwrap();
     assert_ran(&gate.wait());
@@ -300,7 +300,7 @@ fn without_another_log_stderr_gets_each_message_once() {
     let run = gate().flag("timeout", "50ms").with_command(ECHO_RAN).run();
     assert_eq!(run.stderr.matches("timed out after 50ms").count(), 1, "{run:?}");
     let gate = gate().with_command(ECHO_RAN).spawn_waiting();
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     let run = gate.wait();
     assert_eq!(run.stdout, "ran\n");
     assert!(run.stderr.contains(": waiting for db=Ready") && run.stderr.contains("released: all conditions are met"));
@@ -322,7 +322,7 @@ fn hostile_files_in_its_directory_do_not_harm_the_gate() {
         trap(&scene);
         let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
         assert!(scene.is_tethered());
-        scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+        scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
         assert_ran(&gate.wait());
         assert_eq!(fs::read_to_string(scene.root.join("secret")).unwrap(), "secret");
     }

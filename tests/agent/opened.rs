@@ -39,7 +39,7 @@ fn probe_follows_a_gate_from_wait_to_exit() {
 
     fs::write(&scene.termination, "").unwrap();
     let gate = gate().spawn_waiting();
-    scene.acknowledge_report(|s| s.states = ["db", "api"].map(|name| (name.to_owned(), State::Completed)).into());
+    scene.confirm_conditions(|s| s.states = ["db", "api"].map(|name| (name.to_owned(), State::Completed)).into());
     scene.set_state("db", State::Ready);
     let name = || fs::read_to_string(format!("/proc/{}/comm", gate.id())).unwrap();
     wait_until("the gate has become the command", || name() == "sleep\n");

@@ -44,7 +44,7 @@ fn gate_with_pid_1_ends_on_a_signal() {
     }
     let mut scene = Scene::with_sidecar();
     let gate = waits_for_db(&scene).with_command(&["sh", "-c", "echo $$"]).in_a_pid_namespace().spawn_waiting();
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    scene.confirm_conditions(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_eq!(gate.wait().stdout, "1\n");
 }
 

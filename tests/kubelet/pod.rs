@@ -34,12 +34,12 @@ pub(crate) fn merge(target: &mut Value, patch: Value) {
 /// Mechanism by which a container takes part in the order.
 #[derive(Debug, Clone)]
 enum OrderMode {
-    Unordered,
+    None,
     /// Post-start mode: the container has podgate's postStart hook with these flags.
-    Hook(Vec<String>),
+    PostStart(Vec<String>),
     /// Entrypoint mode: podgate's gate with these flags precedes the command. `has_startup_probe` adds the startupProbe
     /// `podgate opened`.
-    Gate {
+    Entrypoint {
         flags: Vec<String>,
         has_startup_probe: bool,
     },
@@ -49,7 +49,7 @@ enum OrderMode {
         flags: Vec<String>,
     },
     /// Hold mode: the kubelet holds the container. The strings are `--until` and `--timeout` flags, as for a gate.
-    Held(Vec<String>),
+    Hold(Vec<String>),
 }
 
 /// One container, which runs the test server.
@@ -68,7 +68,7 @@ pub(crate) struct Container {
 /// Creates a container without a hook or gate. Its test server has no ports, and is ready at once.
 pub(crate) fn server(name: &str) -> Container {
     let (arguments, patch) = (Vec::new(), json!({}));
-    let mode = OrderMode::Unordered;
+    let mode = OrderMode::None;
     Container { name: name.to_owned(), arguments, probe: None, wraps_probe: false, mode, pre_stop: None, patch }
 }
 
@@ -119,13 +119,13 @@ impl Container {
 
     /// Adds podgate's postStart hook with `flags`. The hook logs to the container's log.
     pub(crate) fn hook(mut self, flags: &[&str]) -> Self {
-        self.mode = OrderMode::Hook(to_strings(flags).chain(log_flags()).collect());
+        self.mode = OrderMode::PostStart(to_strings(flags).chain(log_flags()).collect());
         self
     }
 
     /// Adds podgate's gate with `flags` in front of the test server, and the gate's startupProbe.
     pub(crate) fn gate(mut self, flags: &[&str]) -> Self {
-        self.mode = OrderMode::Gate { flags: to_strings(flags).collect(), has_startup_probe: true };
+        self.mode = OrderMode::Entrypoint { flags: to_strings(flags).collect(), has_startup_probe: true };
         self
     }
 
@@ -146,13 +146,13 @@ impl Container {
 
     /// Makes the kubelet hold the container until the conditions of `--until` hold.
     pub(crate) fn held(mut self, flags: &[&str]) -> Self {
-        self.mode = OrderMode::Held(to_strings(flags).collect());
+        self.mode = OrderMode::Hold(to_strings(flags).collect());
         self
     }
 
     /// Removes the gate's startupProbe. The kubelet then reports a waiting container as started.
     pub(crate) fn without_startup_probe(mut self) -> Self {
-        if let OrderMode::Gate { has_startup_probe, .. } = &mut self.mode {
+        if let OrderMode::Entrypoint { has_startup_probe, .. } = &mut self.mode {
             *has_startup_probe = false;
         }
         self
@@ -182,7 +182,7 @@ impl Container {
             "args": self.arguments,
             "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
             "volumeMounts": [
-                {"name": "podgate", "mountPath": "/podgate", "readOnly": true},
+                {"name": "podgate-board", "mountPath": "/podgate", "readOnly": true},
                 {"name": "podgate-self", "mountPath": "/podgate-self", "subPath": self.name},
             ],
         });
@@ -201,8 +201,9 @@ impl Container {
         }
         let hook = |command, flags| json!({"exec": {"command": podgate(&[command, "--container", &self.name], flags)}});
         match &self.mode {
-            OrderMode::Unordered => {}
+            OrderMode::None => {}
             OrderMode::Asking { asked, flags } => {
+                spec["volumeMounts"] = json!([{"name": "podgate", "mountPath": "/podgate", "readOnly": true}]);
                 let asked = asked.iter().flat_map(|one| ["--ask".to_owned(), one.clone()]);
                 let flags: Vec<String> = asked.chain(flags.iter().cloned()).chain(["--".to_owned()]).collect();
                 let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
@@ -212,21 +213,20 @@ impl Container {
                     "periodSeconds": 1, "timeoutSeconds": 335, "failureThreshold": 1});
                 spec["env"] = json!([{"name": "PODGATE_POD_IP",
                     "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]);
-                spec["volumeMounts"].as_array_mut().expect("mounts").truncate(1);
             }
-            OrderMode::Held(_) => {
+            OrderMode::Hold(_) => {
                 let from = json!({"volumeName": "podgate-hold", "path": format!("keys/{}", self.name), "key": "OPEN"});
                 spec["env"] = json!([{"name": "PODGATE_HOLD", "valueFrom": {"fileKeyRef": from}}]);
                 let mount = json!({"name": "podgate-hold", "mountPath": "/podgate-hold",
                     "subPathExpr": "gate/$(PODGATE_HOLD)", "readOnly": true});
                 spec["volumeMounts"].as_array_mut().expect("mounts").push(mount);
             }
-            OrderMode::Hook(flags) => {
+            OrderMode::PostStart(flags) => {
                 spec["lifecycle"]["postStart"] = hook("post-start", flags);
                 let mount = json!({"name": "podgate-info", "mountPath": "/podgate-info", "readOnly": true});
                 spec["volumeMounts"].as_array_mut().expect("mounts").push(mount);
             }
-            OrderMode::Gate { flags, has_startup_probe } => {
+            OrderMode::Entrypoint { flags, has_startup_probe } => {
                 let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
                 let separator = ["--".to_owned()];
                 spec["command"] = json!(podgate(&gate, &[&flags[..], &separator].concat()));
@@ -252,13 +252,13 @@ impl Container {
     fn declaration(&self) -> Value {
         let mut listed = json!({"name": self.name});
         match &self.mode {
-            OrderMode::Unordered | OrderMode::Asking { .. } => {}
-            OrderMode::Hook(_) => listed["mode"] = "post-start".into(),
-            OrderMode::Gate { flags, .. } => {
+            OrderMode::None | OrderMode::Asking { .. } => {}
+            OrderMode::PostStart(_) => listed["mode"] = "post-start".into(),
+            OrderMode::Entrypoint { flags, .. } => {
                 listed["mode"] = "entrypoint".into();
                 listed["until"] = json!(flag_values(flags, "--until"));
             }
-            OrderMode::Held(flags) => {
+            OrderMode::Hold(flags) => {
                 listed["mode"] = "hold".into();
                 listed["until"] = json!(flag_values(flags, "--until"));
                 let timeout = flag_values(flags, "--timeout").pop();
@@ -371,7 +371,7 @@ impl Pod {
                 entry["value"] = json!(listed).to_string().into();
             }
         }
-        let has_hook = self.containers.iter().any(|container| matches!(container.mode, OrderMode::Hook(_)));
+        let has_hook = self.containers.iter().any(|container| matches!(container.mode, OrderMode::PostStart(_)));
         let uses_kubelet_ready = |entry: &Value| {
             let has_exec = ["readinessProbe", "startupProbe"].iter().any(|probe| entry[probe]["exec"].is_object());
             has_exec && entry["reportsStart"] != true
@@ -386,7 +386,7 @@ impl Pod {
         for list in [&mut sidecar["volumeMounts"], &mut pod["spec"]["volumes"]] {
             list.as_array_mut().expect("a list").retain(|item| item["name"] != unused);
         }
-        if self.containers.iter().any(|container| matches!(container.mode, OrderMode::Held(_))) {
+        if self.containers.iter().any(|container| matches!(container.mode, OrderMode::Hold(_))) {
             let volume = json!({"name": "podgate-hold", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}});
             pod["spec"]["volumes"].as_array_mut().expect("volumes").push(volume);
             sidecar["volumeMounts"].as_array_mut().expect("mounts").extend([
@@ -406,7 +406,7 @@ impl Pod {
             let volume = json!({"name": "podgate", "image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}});
             pod["spec"]["volumes"] = json!([volume]);
             let unordered =
-                self.containers.iter().zip(&mut containers).filter(|(one, _)| matches!(one.mode, OrderMode::Unordered));
+                self.containers.iter().zip(&mut containers).filter(|(one, _)| matches!(one.mode, OrderMode::None));
             unordered.for_each(|(_, spec)| spec["volumeMounts"] = json!([]));
         }
         pod["spec"]["containers"] = containers.into();

@@ -112,7 +112,10 @@ fn container_that_closes_its_tether_counts_as_running() {
     run.wait_until_up();
     let sidecar = run.pid("podgate").expect("the sidecar runs");
     assert_eq!(state_on_board(sidecar, "db").as_deref(), Some("Ready"));
-    assert!(!podgate::edge::tether::is_held(std::path::Path::new(&format!("/proc/{sidecar}/root/podgate-self")), "db"));
+    assert!(!podgate::edge::tether::is_taken(
+        std::path::Path::new(&format!("/proc/{sidecar}/root/podgate-self")),
+        "db"
+    ));
     run.signal("db", "KILL");
     run.watch.wait_until("the kubelet reports the exit", 120, |seen| seen.kubelet_status("db")["restartCount"] == 1);
     run.watch.wait_until("all is up again", 120, |seen| seen.is_up() && seen.kubelet_status("db")["restartCount"] == 1);

@@ -4,6 +4,5 @@ mod annotations;
 mod called;
 #[path = "../common/needs.rs"]
 mod needs;
-#[path = "../order/mod.rs"]
 mod order;
 mod purity;

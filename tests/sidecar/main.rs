@@ -2,8 +2,6 @@
 
 #[path = "../common/api_server.rs"]
 mod api_server;
-#[path = "../controller/mod.rs"]
-mod controller;
 #[path = "../common/free_port.rs"]
 mod free_port;
 #[path = "../common/hang_guard.rs"]
@@ -12,5 +10,5 @@ mod hang_guard;
 mod help;
 #[path = "../common/needs.rs"]
 mod needs;
-#[path = "../shipped_manifests/mod.rs"]
+mod program;
 mod shipped_manifests;

@@ -2,7 +2,6 @@
 
 #[path = "../common/api_server.rs"]
 mod api_server;
-#[path = "../book/mod.rs"]
 mod book;
 #[path = "../common/free_port.rs"]
 mod free_port;
@@ -13,9 +12,6 @@ mod help;
 mod kubectl_cli;
 #[path = "../common/needs.rs"]
 mod needs;
-#[path = "../registry/mod.rs"]
 mod registry;
-#[path = "../try_run/mod.rs"]
 mod try_run;
-#[path = "../view/mod.rs"]
 mod view;

@@ -149,7 +149,7 @@ fn other_large_parts_are_rejected() {
     let volumes = |pod: &mut Value, size| {
         let named = |name| move |_| json!({"name": name});
         let list = pod["spec"]["volumes"].as_array_mut().unwrap();
-        list.extend((0..size).map(named("podgate")).chain((0..size).map(named("x"))));
+        list.extend((0..size).map(named("podgate-board")).chain((0..size).map(named("x"))));
     };
     assert_refused(&answers(volumes, [5_000])[0], "the Pod has too many podgate volumes");
     let hook = |pod: &mut Value, size| {

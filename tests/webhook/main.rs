@@ -18,8 +18,8 @@ mod kubernetes_version;
 #[path = "../common/needs.rs"]
 mod needs;
 mod own_certificates;
-#[allow(dead_code, reason = "shared with tests/book")]
-#[path = "../book/page.rs"]
+#[allow(dead_code, reason = "shared with tests/tool/book")]
+#[path = "../tool/book/page.rs"]
 mod page;
 mod program;
 mod rights;

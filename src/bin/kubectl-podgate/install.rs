@@ -116,7 +116,9 @@ fn diff(text: &str) -> std::io::Result<ExitCode> {
     // Ignore an error: if kubectl does not read its input, kubectl prints the reason and fails.
     let _ = kubectl.stdin.take().map(|mut input| input.write_all(text.as_bytes()));
     // Drop the log lines of kubectl's libraries, such as `E1129 10:00:00.000000 …`, because kubectl's message follows.
-    let is_log = |line: &str| line.starts_with(['E', 'W', 'I']) && line.get(1..5).is_some_and(|date| date.parse::<u16>().is_ok());
+    let is_log = |line: &str| {
+        line.starts_with(['E', 'W', 'I']) && line.get(1..5).is_some_and(|date| date.parse::<u16>().is_ok())
+    };
     let lines = kubectl.stderr.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok));
     lines.filter(|line| !is_log(line)).for_each(|line| print_line(&line));
     Ok(if kubectl.wait()?.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

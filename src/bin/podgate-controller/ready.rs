@@ -16,7 +16,7 @@ pub(crate) fn run(args: &ReadyArgs) -> Exit {
     let path = args.board.join(names::CONTROLLER_FILE);
     let mut cause = String::new();
     loop {
-        match lock::is_held(&path) {
+        match lock::is_taken(&path) {
             Ok(true) => break,
             Ok(false) => {}
             Err(error) => cause = format!(" ({}: {error})", path.display()),

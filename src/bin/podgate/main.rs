@@ -4,9 +4,9 @@
 
 mod args;
 mod check;
+mod common;
 mod entrypoint;
 mod failure;
-mod gate;
 mod opened;
 mod post_start;
 mod pre_stop;
@@ -15,8 +15,8 @@ mod probe;
 mod signals;
 mod tether_process;
 
+use common::output;
 use failure::Failure;
-use gate::output;
 use podgate::clock;
 use podgate::command_line;
 use podgate::core::exit::Exit;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         args::Command::PostStart(args) => return post_start::run(*args),
         args::Command::Entrypoint(args) => return entrypoint::run(*args),
         args::Command::PreStop(args) => return pre_stop::run(*args),
-        args::Command::Hold => return tether_process::run(),
+        args::Command::Tether => return tether_process::run(),
         args::Command::Exec { failure_to, command } => {
             let outcome = entrypoint::exec::replace_process(&command, failure_to);
             // The parent reports the failure.

@@ -3,12 +3,12 @@
 use crate::args::{MessageArgs, PostStart};
 use crate::check::Checks;
 use crate::clock::now;
+use crate::common::hook_command;
+use crate::common::messenger::Messenger;
+use crate::common::pod_sources::PodSources;
+use crate::common::report::{Reporter, new_report};
+use crate::common::wait::Wait;
 use crate::failure::Failure;
-use crate::gate::hook_command;
-use crate::gate::messenger::Messenger;
-use crate::gate::pod_sources::PodSources;
-use crate::gate::report::{Reporter, new_report};
-use crate::gate::wait::Wait;
 use crate::tether_process;
 use podgate::core::gate::{GateKind, GateSpec};
 use podgate::core::report::Report;
@@ -67,7 +67,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     }
     let wait = Wait {
         spec: GateSpec {
-            kind: GateKind::Hook(&container),
+            kind: GateKind::PostStart(&container),
             conditions: &conditions,
             fail_fast: waits.fail_fast,
             on_timeout: waits.on_timeout,

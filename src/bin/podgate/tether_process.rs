@@ -19,7 +19,7 @@ pub(crate) fn spawn_or_warn(own: &Path) {
         inherit_only(inherited.as_fd());
         // The kubelet waits until the hook's output is closed, so the process must not inherit that output.
         let mut command = Command::new(crate::OWN_PROGRAM);
-        command.arg("hold").env_clear().current_dir("/");
+        command.arg("tether").env_clear().current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
     };
     if let Err(error) = spawn() {

@@ -133,7 +133,7 @@ pub struct Declaration {
     /// Value of `podgate.io/stop-order`.
     pub stop_order: StopOrder,
     /// Containers in `podgate.io/job-sidecars`.
-    pub sidecars: Vec<Item>,
+    pub job_sidecars: Vec<Item>,
     /// Value of `podgate.io/sidecar-resources`, as the container field `resources`.
     pub sidecar_resources: Option<Value>,
     /// Value of `podgate.io/sidecar-settings`.

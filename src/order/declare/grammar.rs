@@ -47,7 +47,7 @@ pub const AFTER: Grammar = Grammar { has_steps: false, states: &WantedState::ALL
 /// Grammar of `podgate.io/stop-order`.
 pub const STOP: Grammar = Grammar { has_steps: true, states: &[WantedState::Exited] };
 /// Grammar of `podgate.io/job-sidecars`.
-pub const SIDECARS: Grammar = Grammar { has_steps: false, states: &[] };
+pub const JOB_SIDECARS: Grammar = Grammar { has_steps: false, states: &[] };
 
 /// Separators that users write instead of a comma.
 const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"];

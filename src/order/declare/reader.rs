@@ -143,7 +143,8 @@ impl Reader<'_, '_> {
             keys::ON_DEPENDENCY_RESTART => declaration.restart_with_dependency.pod = values.flag(text, &at, RESTARTS),
             keys::STOP_ORDER => declaration.stop_order = values.stop_order(text, &at),
             keys::JOB_SIDECARS => {
-                declaration.sidecars = values.list(text, &at, grammar::SIDECARS).into_iter().flatten().collect();
+                declaration.job_sidecars =
+                    values.list(text, &at, grammar::JOB_SIDECARS).into_iter().flatten().collect();
             }
             keys::SIDECAR_RESOURCES => declaration.sidecar_resources = values.sidecar_resources(text, &at),
             keys::SIDECAR_SETTINGS => declaration.sidecar_settings = values.sidecar_settings(text, &at),

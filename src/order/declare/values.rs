@@ -109,7 +109,7 @@ impl<'a, 'f> Values<'a, 'f> {
         self.waits += match grammar {
             grammar::AFTER => count,
             // Each sidecar in the list waits for all containers that are not in the list.
-            grammar::SIDECARS => count * self.spec.containers.len().saturating_sub(count),
+            grammar::JOB_SIDECARS => count * self.spec.containers.len().saturating_sub(count),
             _ => (0..steps.len()).map(|at| grammar::awaited(&steps[..at]).count() * steps[at].len()).sum(),
         };
         self.check_waits(at);

@@ -23,12 +23,14 @@ const CONTROLLER_PATH: &str = "/bin/podgate-controller";
 /// Directory in which Kubernetes clients expect the token.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-const BOARD_VOLUME: &str = "podgate";
+const BOARD_VOLUME: &str = "podgate-board";
+/// Volume with the agent in a Pod without a sidecar.
+const PROGRAM_VOLUME: &str = "podgate";
 const SELF_VOLUME: &str = "podgate-self";
 const INFO_VOLUME: &str = "podgate-info";
 const API_VOLUME: &str = "podgate-api";
 const HOLD_VOLUME: &str = "podgate-hold";
-pub(super) const VOLUMES: [&str; 5] = [BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME, HOLD_VOLUME];
+pub(super) const VOLUMES: [&str; 6] = [PROGRAM_VOLUME, BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME, HOLD_VOLUME];
 /// Directory of the gate files in the hold volume. The sidecar mounts this directory, not the volume: a container
 /// runtime that uses virtual machines then shares the directory with the kubelet.
 const HOLD_KEYS: &str = "keys";
@@ -103,13 +105,13 @@ pub(in crate::order) fn find_sidecar(template: &Value) -> Option<(Place, &Value)
 /// any container of the Pod, so the policy is never `Always`.
 pub(super) fn image_volume(options: &Options) -> Value {
     let policy = options.image_pull_policy.as_deref().filter(|policy| *policy != "Always").unwrap_or("IfNotPresent");
-    json!({"name": BOARD_VOLUME, "image": {"reference": options.image, "pullPolicy": policy}})
+    json!({"name": PROGRAM_VOLUME, "image": {"reference": options.image, "pullPolicy": policy}})
 }
 
 /// Returns the image of the volume of [`image_volume`], and its pull policy.
 pub(super) fn find_image(template: &Value) -> Option<(&str, Option<&str>)> {
     let mut volumes = Place::spec("volumes").items(template).iter();
-    let image = volumes.find(|volume| item_name(volume) == Some(BOARD_VOLUME))?.get("image")?;
+    let image = volumes.find(|volume| item_name(volume) == Some(PROGRAM_VOLUME))?.get("image")?;
     Some((image["reference"].as_str()?, image["pullPolicy"].as_str()))
 }
 
@@ -159,11 +161,13 @@ pub(in crate::order) fn hold_mount() -> Value {
 /// Returns the mounts of a container with an agent. Only a hook reads the annotations.
 pub(in crate::order) fn mounts(container: &str, has_hook: bool) -> impl Iterator<Item = Value> {
     let own = json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR, "subPath": container});
-    [board_mount(), own].into_iter().chain(has_hook.then(info_mount))
+    let board = json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true});
+    [board, own].into_iter().chain(has_hook.then(info_mount))
 }
 
-pub(super) fn board_mount() -> Value {
-    json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true})
+/// Returns the mount of the volume of [`image_volume`].
+pub(super) fn program_mount() -> Value {
+    json!({"name": PROGRAM_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true})
 }
 
 fn info_mount() -> Value {

@@ -54,7 +54,7 @@ pub(super) fn sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Valu
             if !is_helper(own) || ports(own) > ports(last) {
                 return None;
             }
-            // In a Pod that runs to completion, only declared sidecars keep running.
+            // In a Pod that runs to completion, only the Job's sidecars keep running.
             let keeps_running = own.restart_policy(spec.value) == "Always" || planned.ends_last();
             Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| keeps_running)?))
         })

@@ -82,7 +82,7 @@ fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_
     let names = servers.iter().map(|own| own.name).collect::<Vec<_>>().join(", ");
     let what = format!("the Job completes only when all its containers exit, but these probably keep running: {names}");
     let quit = servers.iter().find_map(|own| quit_annotation(own));
-    let sidecars = format!("{}: \"{names}\"", keys::JOB_SIDECARS);
-    let fix = format!("write =Completed if they exit, add {}, or use native sidecars", quit.unwrap_or(sidecars));
+    let job_sidecars = format!("{}: \"{names}\"", keys::JOB_SIDECARS);
+    let fix = format!("write =Completed if they exit, add {}, or use native sidecars", quit.unwrap_or(job_sidecars));
     findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));
 }

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 /// Reports each wait for the exit of a container that the kubelet restarts, or that cannot exit before the waiter.
 pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph, findings: &mut Vec<Finding>) {
     let quits = &declared.quits;
-    let is_sidecar = |name: &str| declared.sidecars.iter().any(|item| item.until.container == name);
-    let is_last = |name: &str| is_sidecar(name) || quits.contains_key(name);
+    let is_job_sidecar = |name: &str| declared.job_sidecars.iter().any(|item| item.until.container == name);
+    let is_last = |name: &str| is_job_sidecar(name) || quits.contains_key(name);
     for own in &spec.containers {
         let exit = graph.waiters_with_needs(own.name).find(|(_, need)| need.until.want.is_exit());
         let Some((waiter, need)) = exit else { continue };
@@ -37,7 +37,7 @@ pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph,
         }
     }
     let quit = quits.keys().next().map(|name| container_annotation_place(keys::QUIT_PREFIX, name));
-    let listed = (!declared.sidecars.is_empty()).then(|| annotation_place(keys::JOB_SIDECARS));
+    let listed = (!declared.job_sidecars.is_empty()).then(|| annotation_place(keys::JOB_SIDECARS));
     let Some(at) = listed.or(quit) else { return };
     let always = spec.containers.iter().find(|own| own.restart_policy(spec.value) == "Always");
     let (what, fix) = if spec.containers.iter().all(|own| is_last(own.name)) {
@@ -45,7 +45,7 @@ pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph,
     } else if let Some(ContainerRef { name, .. }) = always {
         let what = format!("the Pod never completes: the kubelet always restarts {name} (restartPolicy: Always)");
         (what, "set restartPolicy to Never or OnFailure; this annotation is for Pods that run to completion")
-    } else if let Some(name) = quits.keys().find(|name| is_sidecar(name)) {
+    } else if let Some(name) = quits.keys().find(|name| is_job_sidecar(name)) {
         (format!("{} stops {name} already", keys::JOB_SIDECARS), "remove the quit annotation, or the name in this list")
     } else {
         return;

@@ -35,7 +35,7 @@ pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
     });
     declared.edges = edges;
     resolve_stop_order(spec, declared, findings);
-    declared.sidecars.retain(|item| {
+    declared.job_sidecars.retain(|item| {
         let init = spec.init(&item.until.container);
         findings.extend(init.map(|own| stop_note(own, keys::JOB_SIDECARS).span(item.span.clone())));
         init.is_none()

@@ -282,7 +282,7 @@ pub(super) fn required_gates(
             gates.insert((*name).to_owned(), of_command(reason, at));
         }
     }
-    for item in &declared.sidecars {
+    for item in &declared.job_sidecars {
         let name = &item.until.container;
         let reason = format!("{name} must stop when the other containers have exited");
         let (at, span) = (annotation_place(keys::JOB_SIDECARS), Some(item.span.clone()));

@@ -61,7 +61,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         outlived: outlives.values().flatten().cloned().collect(),
         pre_stop_limits: stop_order::pre_stop_limits(&outlives, spec.grace_period(), &mut findings),
         outlives,
-        sidecars: declared.sidecars.iter().map(|item| item.until.container.as_str()).collect(),
+        job_sidecars: declared.job_sidecars.iter().map(|item| item.until.container.as_str()).collect(),
         waiters,
         known,
     };
@@ -97,7 +97,7 @@ struct Planner<'a> {
     /// Containers that another container must outlive.
     outlived: BTreeSet<String>,
     pre_stop_limits: BTreeMap<String, std::time::Duration>,
-    sidecars: BTreeSet<&'a str>,
+    job_sidecars: BTreeSet<&'a str>,
     /// All containers for which the annotations declare a wait, even if Kubernetes keeps the order.
     waiters: BTreeSet<String>,
     known: &'a KnownFacts,
@@ -109,11 +109,11 @@ impl Planner<'_> {
             || self.graph.waiters_with_needs(name).next().is_some()
             || self.outlives.contains_key(name)
             || self.outlived.contains(name)
-            || self.sidecars.contains(name)
+            || self.job_sidecars.contains(name)
             || self.declared.checks.contains_key(name)
             || self.declared.quits.contains_key(name)
             // The sidecars of a Job must detect the exit of every other container without delay.
-            || (!self.sidecars.is_empty() && self.commands.contains_key(name))
+            || (!self.job_sidecars.is_empty() && self.commands.contains_key(name))
     }
 
     /// Returns the plans, and the conditions that need podgate's role.
@@ -155,18 +155,18 @@ impl Planner<'_> {
             PlannedMode::None
         } else if hooked.contains_key(name) {
             let ready = WaitCondition { container: name.to_owned(), want: WantedState::Ready };
-            if self.needs_hook(own, hooked) { PlannedMode::Hook(vec![ready]) } else { PlannedMode::None }
+            if self.needs_hook(own, hooked) { PlannedMode::PostStart(vec![ready]) } else { PlannedMode::None }
         } else if !modes.is_held(name) && gated.contains(name) {
-            PlannedMode::Gate(self.gate(own))
+            PlannedMode::Entrypoint(self.gate(own))
         } else if after.is_empty() {
             PlannedMode::None
         } else {
             PlannedMode::Hold
         };
-        let is_other = |other: &&str| !self.sidecars.contains(other) && !self.declared.quits.contains_key(*other);
+        let is_other = |other: &&str| !self.job_sidecars.contains(other) && !self.declared.quits.contains_key(*other);
         let others = || self.spec.containers.iter().map(|own| own.name).filter(is_other);
         let stop_after: Vec<String> =
-            if self.sidecars.contains(name) { others().map(str::to_owned).collect() } else { Vec::new() };
+            if self.job_sidecars.contains(name) { others().map(str::to_owned).collect() } else { Vec::new() };
         let wrapped_probe = self.wrapped_probe(own, &mode);
         let planned = ContainerPlan {
             name: name.to_owned(),
@@ -211,7 +211,7 @@ impl Planner<'_> {
             || self.declared.mode.own.get(name) == Some(&RequestedMode::Entrypoint)
             || self.outlives.contains_key(name)
             || self.outlived.contains(name)
-            || !self.sidecars.is_empty()
+            || !self.job_sidecars.is_empty()
             || self.declared.quits.contains_key(name)
             || modes::ready_check(self.declared, self.graph, name).is_some_and(|check| !check.is_network())
             || modes.needs_agent(own, self.wrapped_probe(own, &PlannedMode::None).is_some())
@@ -241,7 +241,7 @@ impl Planner<'_> {
         let name = own.name;
         let is_waited_for = self.graph.waiters_with_needs(name).next().is_some();
         self.graph.waiters_with_needs(name).any(|(_, need)| need.until.want.is_exit())
-            || !self.sidecars.is_empty()
+            || !self.job_sidecars.is_empty()
             || is_waited_for && self.has_inside_probe(own) && !self.may_wrap(own)
     }
 
@@ -266,8 +266,8 @@ impl Planner<'_> {
         let mut wanted = self.graph.waiters_with_needs(own.name);
         let runs_itself = match mode {
             PlannedMode::None | PlannedMode::Hold => false,
-            PlannedMode::Gate(gate) => gate.needs_parent,
-            PlannedMode::Hook(_) => true,
+            PlannedMode::Entrypoint(gate) => gate.needs_parent,
+            PlannedMode::PostStart(_) => true,
         };
         let is_wrapped = !runs_itself && wanted.any(|(_, need)| need.until.want == WantedState::Ready);
         self.exec_probe(own).filter(|_| is_wrapped)

@@ -75,8 +75,8 @@ pub struct ContainerPlan {
     /// Upper bound for the duration of the preStop hook. Always below [`Plan::grace`] and below the bound of every
     /// container that outlives this one.
     pub pre_stop_limit: Duration,
-    /// Containers of a Job that must all exit before podgate stops this container. Empty unless this container is a
-    /// declared sidecar.
+    /// Containers of a Job that must all exit before podgate stops this container. Empty unless this container is one
+    /// of the Job's sidecars.
     pub stop_after: Vec<String>,
     /// Request by which the sidecar makes this container exit when all other containers have ended.
     pub quit: Option<String>,
@@ -89,9 +89,9 @@ pub enum PlannedMode {
     #[default]
     None,
     /// A postStart hook that waits for these conditions. The hook blocks the kubelet.
-    Hook(Vec<WaitCondition>),
+    PostStart(Vec<WaitCondition>),
     /// A gate in front of the command, which waits for the conditions in `after`, if there are any.
-    Gate(GatePlan),
+    Entrypoint(GatePlan),
     /// A gate at the kubelet, which creates the container when the conditions in `after` are met.
     Hold,
 }
@@ -177,8 +177,8 @@ impl ContainerPlan {
     pub fn mode(&self) -> Mode {
         match self.mode {
             PlannedMode::None => Mode::None,
-            PlannedMode::Hook(_) => Mode::PostStart,
-            PlannedMode::Gate(_) => Mode::Entrypoint,
+            PlannedMode::PostStart(_) => Mode::PostStart,
+            PlannedMode::Entrypoint(_) => Mode::Entrypoint,
             PlannedMode::Hold => Mode::Hold,
         }
     }
@@ -192,7 +192,7 @@ impl ContainerPlan {
 
     /// Returns the gate in front of the container's command.
     pub fn gate(&self) -> Option<&GatePlan> {
-        if let PlannedMode::Gate(gate) = &self.mode { Some(gate) } else { None }
+        if let PlannedMode::Entrypoint(gate) = &self.mode { Some(gate) } else { None }
     }
 
     /// Returns the containers whose restart also restarts this one.
@@ -209,20 +209,20 @@ impl ContainerPlan {
     pub fn until(&self) -> Vec<WaitCondition> {
         match &self.mode {
             PlannedMode::None => Vec::new(),
-            PlannedMode::Hook(until) => until.clone(),
-            PlannedMode::Gate(_) | PlannedMode::Hold => self.after.clone(),
+            PlannedMode::PostStart(until) => until.clone(),
+            PlannedMode::Entrypoint(_) | PlannedMode::Hold => self.after.clone(),
         }
     }
 
     /// Returns true if the container's gate is closed at first.
     pub fn waits_in_gate(&self) -> bool {
-        matches!(self.mode, PlannedMode::Gate(_) | PlannedMode::Hold)
+        matches!(self.mode, PlannedMode::Entrypoint(_) | PlannedMode::Hold)
             && !(self.after.is_empty() && self.checks().is_empty())
     }
 
     /// Returns true if podgate's postStart hook waits, which blocks the kubelet.
     pub fn is_blocking(&self) -> bool {
-        matches!(self.mode, PlannedMode::Hook(_))
+        matches!(self.mode, PlannedMode::PostStart(_))
     }
 
     /// Returns true if the container has a postStart hook of podgate.

@@ -57,7 +57,7 @@ impl Candidate<'_> {
         let old = self.known.kubernetes.filter(|version| *version < Version::WITH_HOLD);
         let old =
             old.map(|version| format!("image volumes need Kubernetes {}, but this is {version}", Version::WITH_HOLD));
-        let (publish, is_job) = (declared.publish == Some(Publish::Api), !declared.sidecars.is_empty());
+        let (publish, is_job) = (declared.publish == Some(Publish::Api), !declared.job_sidecars.is_empty());
         let has_stop_order = declared.stop_order != StopOrder::None;
         let stop = "a stop order needs a sidecar: without it, a preStop hook cannot tell if one container stops or the whole Pod";
         let process_1 = "process 1 is not the gate, so the gate's startupProbe cannot tell when the gate opens";

@@ -137,7 +137,7 @@ impl Scene {
     }
 
     /// Publishes the ticket from the gate's report, together with `change`.
-    pub(crate) fn acknowledge_report(&mut self, change: impl FnOnce(&mut Snapshot)) {
+    pub(crate) fn confirm_conditions(&mut self, change: impl FnOnce(&mut Snapshot)) {
         let ticket =
             self.report().and_then(|report| report.ticket).expect("the gate has written a report with a ticket");
         self.publish(|snapshot| {
@@ -148,7 +148,7 @@ impl Scene {
 
     /// Returns true if a process holds the tether in the container's own directory.
     pub(crate) fn is_tethered(&self) -> bool {
-        podgate::edge::tether::is_held(&self.root, "self")
+        podgate::edge::tether::is_taken(&self.root, "self")
     }
 
     pub(crate) fn termination_message(&self) -> String {

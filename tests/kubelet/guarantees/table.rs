@@ -67,7 +67,8 @@ const NOTES: &[(&[&str], &[Mode], &str)] = &[
         &Mode::ALL,
         "All containers share the node's clock. The test therefore steps only the clock that the sidecar, the hooks and \
          the gates see. Podgate measures every wait by the monotonic clock, which cannot be stepped. The wall clock only \
-         stamps log lines and annotations. `tests/controller/clock_step.rs` tests that time limits keep their length.",
+         stamps log lines and annotations. `tests/sidecar/program/clock_step.rs` tests that time limits keep \
+         their length.",
     ),
     (
         &["deleted"],

@@ -1,4 +1,5 @@
-//! Tests that the API server accepts the output of `inject` for every manifest of `tests/inject/corpus`, in a dry run.
+//! Tests that the API server accepts the output of `inject` for every manifest of `tests/manifests/inject/corpus`, in a
+//! dry run.
 
 use super::inject_manifest;
 use crate::cluster::{ROOT, kubectl, minor_version, try_script};
@@ -32,7 +33,7 @@ fn api_server_accepts_every_injected_manifest() {
     let scene = Scene::shared("inj-accepted");
     let minor = minor_version();
     let (mut items, mut accounts) = (Vec::new(), BTreeSet::new());
-    let entries = std::fs::read_dir(format!("{ROOT}/tests/inject/corpus")).expect("the corpus");
+    let entries = std::fs::read_dir(format!("{ROOT}/tests/manifests/inject/corpus")).expect("the corpus");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     files.sort();
     for path in files {

@@ -111,7 +111,7 @@ fn readme_commands_work_as_written() {
     let [without_cluster, by_webhook, by_hand] = &page("README.md")[..] else {
         panic!("README.md has other blocks than this test expects")
     };
-    // Do not run these commands here: `make test` is a separate run, and `tests/try_run` tests the output of `make
+    // Do not run these commands here: `make test` is a separate run, and `tests/tool/try_run` tests the output of `make
     // try`.
     let targets: Vec<&str> = without_cluster.lines().filter_map(|line| line.split("  ").next()).collect();
     assert_eq!(targets, ["make try", "make test"]);

@@ -1,7 +1,7 @@
-//! Runs the commands of the documentation that need a cluster. `tests/book` runs the other commands.
+//! Runs the commands of the documentation that need a cluster. `tests/tool/book` runs the other commands.
 
-#[allow(dead_code, reason = "shared with tests/book")]
-#[path = "../../book/page.rs"]
+#[allow(dead_code, reason = "shared with tests/tool/book")]
+#[path = "../../tool/book/page.rs"]
 mod page;
 
 mod install;

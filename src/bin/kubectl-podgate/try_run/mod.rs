@@ -3,12 +3,12 @@
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only the help is used"))]
 mod args;
 #[cfg(target_os = "linux")]
-mod local;
+mod linux;
 
 pub(crate) use args::{StandIn, Try};
 
 #[cfg(target_os = "linux")]
-pub(crate) use local::{run, run_stand_in};
+pub(crate) use linux::{run, run_stand_in};
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn run(_: &Try) -> std::process::ExitCode {

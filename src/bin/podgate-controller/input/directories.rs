@@ -57,7 +57,7 @@ struct LastSeen {
     stamp: Option<Stamp>,
     /// Last report. The stamp alone is not enough: two writes in place within one clock tick have the same stamp.
     report: Option<Report>,
-    is_tether_held: bool,
+    is_tethered: bool,
     is_checked: bool,
     limit: ReportBucket,
 }
@@ -126,7 +126,7 @@ impl Directories {
             tokio::time::sleep_until((at + *pause).into()).await;
             self.rechecks = Some((at, rounds + 1));
             let needs_check = |name: &String, seen: &LastSeen| {
-                !seen.is_checked || seen.is_tether_held && !tether::is_held(&self.root, name)
+                !seen.is_checked || seen.is_tethered && !tether::is_taken(&self.root, name)
             };
             let has_event = next_event(&mut self.inotify).now_or_never().is_some();
             if has_event || self.last_seen.iter().any(|(name, seen)| needs_check(name, seen)) {
@@ -156,10 +156,10 @@ impl Directories {
             self.last_retry = now();
             std::mem::take(&mut self.unwatched).into_iter().for_each(|(path, size)| self.prepare(path, size));
         }
-        // After an event, check again if any tether was held. After a poll, check again only if a held tether was
+        // After an event, check again if any container was tethered. After a poll, check again only if a tether was
         // released.
         let may_be_released =
-            |name: &String, seen: &LastSeen| seen.is_tether_held && (has_event || !tether::is_held(&self.root, name));
+            |name: &String, seen: &LastSeen| seen.is_tethered && (has_event || !tether::is_taken(&self.root, name));
         if self.last_seen.iter().any(|(name, seen)| may_be_released(name, seen)) {
             self.rechecks = Some((now(), 0));
         }
@@ -178,7 +178,7 @@ impl Directories {
         for (name, known) in &mut self.last_seen {
             // Read the lock before the report, so that the report is at least as new as the lock. A gate reports
             // Waiting before it takes its tether, and Opened while it holds the tether.
-            let is_tether_held = tether::is_held(&self.root, name);
+            let is_tethered = tether::is_taken(&self.root, name);
             let found = read_report(&self.root, name).inspect_err(|error| {
                 if error.kind() != io::ErrorKind::NotFound {
                     debug!(container = %name, %error, "cannot read the report");
@@ -186,7 +186,7 @@ impl Directories {
             });
             let (stamp, report) = found.map_or((None, None), |(stamp, report)| (Some(stamp), report));
             let is_rewritten = known.stamp != stamp || known.report != report;
-            if !is_rewritten && known.is_tether_held == is_tether_held && known.is_checked {
+            if !is_rewritten && known.is_tethered == is_tethered && known.is_checked {
                 continue;
             }
             if let Err(at) = known.limit.take(now()) {
@@ -194,8 +194,8 @@ impl Directories {
                 continue;
             }
             (known.stamp, known.report) = (stamp, report.clone());
-            (known.is_tether_held, known.is_checked) = (is_tether_held, true);
-            changes.push((name.clone(), DirectoryState { report, is_rewritten, is_tether_held, is_listening: false }));
+            (known.is_tethered, known.is_checked) = (is_tethered, true);
+            changes.push((name.clone(), DirectoryState { report, is_rewritten, is_tethered, is_listening: false }));
         }
         changes
     }

@@ -115,7 +115,7 @@ impl Board {
             Err(error) if !is_retry => {
                 let fix = match files::is_full(&error) {
                     true => "a container keeps many old files open: restart it",
-                    false => "mount the volume podgate writable in the sidecar",
+                    false => "mount the volume podgate-board writable in the sidecar",
                 };
                 error!(%error, board = %self.directory.display(), "cannot write the board, so gates stay closed; retrying; {fix}");
             }

@@ -84,8 +84,8 @@ impl Controller {
 
     pub(super) fn on_reports(&mut self) {
         for (container, mut directory) in self.directories.take_changes() {
-            debug!(%container, report = ?directory.report, held = directory.is_tether_held, "report or tether changed");
-            let may_have_ended = |track: &&ContainerTrack| !directory.is_tether_held && track.ends_on_tether_drop();
+            debug!(%container, report = ?directory.report, tether = directory.is_tethered, "report or tether changed");
+            let may_have_ended = |track: &&ContainerTrack| !directory.is_tethered && track.ends_on_tether_drop();
             if let Some(track) = self.pod.track(&container).filter(may_have_ended) {
                 directory.is_listening = self.prober.is_listening(&track.spec);
                 if directory.is_listening && self.directories.rechecks_soon() {

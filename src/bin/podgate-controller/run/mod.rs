@@ -273,7 +273,7 @@ impl Controller {
                 false => self.prober.stop(&track.spec.name),
             }
         }
-        for name in self.pod.unconfirmed() {
+        for name in self.pod.to_confirm() {
             self.prober.confirm(&name);
         }
     }

@@ -67,9 +67,9 @@ pub(crate) enum Command {
         #[arg(value_name = "DURATION", value_parser = values::duration)]
         duration: Duration,
     },
-    /// Hold the tether for `post-start --tether` until the container ends
+    /// Keep the tether for `post-start --tether` until the container ends
     #[command(hide = true)]
-    Hold,
+    Tether,
     /// Replace this process with a command
     #[command(hide = true)]
     Exec {
@@ -132,15 +132,15 @@ pub(crate) fn print_error(error: &clap::Error, words: &[OsString]) -> Exit {
         (Some(ContextValue::String(wrong)), Some(command)) => similar_flag(wrong, command).unwrap_or_default(),
         _ => String::new(),
     };
-    let line = crate::gate::output::one_line(&format!("{program}: {first}{hint}; see {program} --help"));
+    let line = crate::common::output::one_line(&format!("{program}: {first}{hint}; see {program} --help"));
     // These commands run beside the container's program, which owns the termination message.
     let runs_beside_program = command.is_some_and(|it| ["pre-stop", "opened", "probe"].contains(&it.get_name()));
     if !runs_beside_program {
         // The flags could not be parsed, so only the environment can override the path.
         let path = std::env::var_os("PODGATE_TERMINATION_LOG").map_or(names::TERMINATION_LOG.into(), PathBuf::from);
-        crate::gate::output::write_termination_message(Some(&path), &line);
+        crate::common::output::write_termination_message(Some(&path), &line);
     }
-    crate::gate::output::print_stderr(&line);
+    crate::common::output::print_stderr(&line);
     Exit::Usage
 }
 

@@ -7,11 +7,11 @@ pub(crate) mod parent;
 use crate::args::{Entrypoint, MessageArgs, TetherMode};
 use crate::check::Checks;
 use crate::clock::now;
+use crate::common::messenger::Messenger;
+use crate::common::pod_sources::PodSources;
+use crate::common::report::{Reporter, new_report};
+use crate::common::wait::Wait;
 use crate::failure::Failure;
-use crate::gate::messenger::Messenger;
-use crate::gate::pod_sources::PodSources;
-use crate::gate::report::{Reporter, new_report};
-use crate::gate::wait::Wait;
 use crate::predecessors::Predecessors;
 use crate::signals;
 use podgate::core::exit::Exit;
@@ -63,7 +63,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
         args.waits.until = asked.conditions();
         predecessors = Some(asked);
     } else {
-        // Report before taking the tether: a held tether would make the report of an earlier incarnation valid.
+        // Report before taking the tether: a tether would make the report of an earlier incarnation valid.
         reporter.refresh(&sources.view(), false);
     }
     // `podgate opened` waits until this pipe closes, which happens when this process executes the command.

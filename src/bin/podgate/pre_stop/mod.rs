@@ -4,10 +4,10 @@ mod stop_reporter;
 
 use crate::args::PreStop;
 use crate::clock::now;
+use crate::common::hook_command;
+use crate::common::messenger::Messenger;
+use crate::common::pod_sources::PodSources;
 use crate::failure::Failure;
-use crate::gate::hook_command;
-use crate::gate::messenger::Messenger;
-use crate::gate::pod_sources::PodSources;
 use crate::tether_process;
 use podgate::core::exit::Exit;
 use podgate::core::pre_stop::{self, Decision, STOP_SIGN_TIMEOUT};

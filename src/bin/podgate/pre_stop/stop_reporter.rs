@@ -1,6 +1,6 @@
 //! The preStop hook's part of the container's report: the key `stopping`.
 
-use crate::gate::report;
+use crate::common::report;
 use podgate::core::names;
 use podgate::core::report::{PreStopState, Process, Report};
 use podgate::core::sandbox::SandboxId;

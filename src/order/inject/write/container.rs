@@ -37,13 +37,13 @@ impl Writer<'_> {
         let mut entry = container.clone();
         planned.set_fields(&mut entry);
         match &planned.mode {
-            PlannedMode::Gate(gate) => {
+            PlannedMode::Entrypoint(gate) => {
                 self.write_gate(&own, gate, &place)?;
                 if asked.is_some() {
                     let from = json!({"fieldRef": {"fieldPath": "status.podIP"}});
                     self.push(&place.to("env"), json!({"name": names::POD_IP_VARIABLE, "valueFrom": from}))?;
                     // The image volume has the agent at the same path as the board.
-                    self.push(&place.to("volumeMounts"), parts::board_mount())?;
+                    self.push(&place.to("volumeMounts"), parts::program_mount())?;
                     return Ok(entry);
                 }
                 // The sidecar runs the startupProbe for the gate.
@@ -58,7 +58,7 @@ impl Writer<'_> {
                 entry.timeout_seconds = Some(seconds.try_into().unwrap_or(u32::MAX));
                 entry.continue_on_timeout = planned.continue_on_timeout;
             }
-            PlannedMode::Hook(_) | PlannedMode::None => {}
+            PlannedMode::PostStart(_) | PlannedMode::None => {}
         }
         if planned.has_hook() {
             self.write_post_start(&own, &place)?;
@@ -67,7 +67,11 @@ impl Writer<'_> {
             self.wrap_probe(&own, probe, &place.to("readinessProbe"))?;
         }
         entry.pre_stop = self.write_pre_stop(&own, &place)?;
-        if matches!(planned.mode, PlannedMode::Gate(_)) || planned.has_hook() || entry.reports_start || entry.pre_stop {
+        if matches!(planned.mode, PlannedMode::Entrypoint(_))
+            || planned.has_hook()
+            || entry.reports_start
+            || entry.pre_stop
+        {
             for mount in parts::mounts(&planned.name, planned.is_blocking()) {
                 self.push(&place.to("volumeMounts"), mount)?;
             }

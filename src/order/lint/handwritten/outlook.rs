@@ -19,11 +19,11 @@ pub(super) fn plan(spec: &Spec<'_>, lines: &[AgentLines], containers: &[Containe
             Mode::None => (PlannedMode::None, before),
             Mode::PostStart => {
                 hooks.extend(until.clone());
-                (PlannedMode::Hook(until), before)
+                (PlannedMode::PostStart(until), before)
             }
             Mode::Entrypoint => {
                 let checks = values(gate, "--check").iter().filter_map(|text| text.parse().ok()).collect();
-                (PlannedMode::Gate(GatePlan { checks, ..GatePlan::default() }), until)
+                (PlannedMode::Entrypoint(GatePlan { checks, ..GatePlan::default() }), until)
             }
             Mode::Hold => {
                 timeout = entry.timeout_seconds.map_or(Duration::MAX, |limit| Duration::from_secs(limit.into()));

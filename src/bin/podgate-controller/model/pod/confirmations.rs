@@ -18,7 +18,7 @@ impl PodModel {
                 let known = self.tracks[at].confirmation.clone();
                 let mut one = known.unwrap_or_else(|| self.new_confirmation(conditions, now));
                 // The user's override replaces all observations.
-                one.unconfirmed.retain(|name| self.track(name).is_some_and(|track| track.override_state.is_none()));
+                one.to_confirm.retain(|name| self.track(name).is_some_and(|track| track.override_state.is_none()));
                 one
             });
             self.tracks[at].confirmation = confirmation;
@@ -26,26 +26,25 @@ impl PodModel {
     }
 
     fn new_confirmation(&self, conditions: &[WaitCondition], now: Instant) -> Confirmation {
-        let (mut unconfirmed, mut needs_pod_update) = (BTreeSet::new(), false);
+        let (mut to_confirm, mut needs_pod_update) = (BTreeSet::new(), false);
         for until in conditions {
             let Some(other) = self.track(&until.container) else { continue };
             if other.override_state.is_none() && other.has_passed_probes() && until.want == WantedState::Ready {
-                unconfirmed.insert(until.container.clone());
+                to_confirm.insert(until.container.clone());
             } else {
                 // The user may have removed an override since the last update of the Pod. A tether does not show whether
                 // an `exec` probe still passes.
-                let has_other_proof =
-                    other.override_state.is_none() && other.is_tether_held() && !other.has_exec_probe();
+                let has_other_proof = other.override_state.is_none() && other.is_tethered() && !other.has_exec_probe();
                 needs_pod_update |= self.is_pod_stale && !has_other_proof;
             }
         }
-        Confirmation { since: now, unconfirmed, needs_pod_update }
+        Confirmation { since: now, to_confirm, needs_pod_update }
     }
 
     /// Returns the containers that must pass one more probe before a waiting gate may open.
-    pub(crate) fn unconfirmed(&self) -> BTreeSet<String> {
+    pub(crate) fn to_confirm(&self) -> BTreeSet<String> {
         let confirmations = self.tracks.iter().filter_map(|track| track.confirmation.as_ref());
-        confirmations.flat_map(|one| one.unconfirmed.iter().cloned()).collect()
+        confirmations.flat_map(|one| one.to_confirm.iter().cloned()).collect()
     }
 
     pub(super) fn confirmations(&mut self) -> impl Iterator<Item = &mut Confirmation> {

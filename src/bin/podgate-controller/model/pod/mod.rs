@@ -147,7 +147,7 @@ impl PodModel {
         let Some(track) = self.track_mut(name) else { return };
         track.on_probe(verdict, success, began, &epoch);
         if success {
-            self.confirmations().filter(|one| one.since <= began).for_each(|one| _ = one.unconfirmed.remove(name));
+            self.confirmations().filter(|one| one.since <= began).for_each(|one| _ = one.to_confirm.remove(name));
         }
     }
 
@@ -283,7 +283,7 @@ impl PodModel {
         };
         self.published.as_ref().is_some_and(|last| last.stage == Stage::Started)
             && self.tracks.iter().all(is_settled)
-            && self.unconfirmed().is_empty()
+            && self.to_confirm().is_empty()
     }
 
     /// Returns true if an agent watches a container whose end only the kubelet can report.
@@ -292,7 +292,7 @@ impl PodModel {
         let watched: BTreeSet<&str> =
             reports.flat_map(|report| &report.watched_containers).map(String::as_str).collect();
         let is_watched = |name: &str| watched.contains(name) || watched.contains(ALL_CONTAINERS);
-        self.tracks.iter().any(|other| is_watched(&other.spec.name) && !other.is_tether_held() && !other.has_ended())
+        self.tracks.iter().any(|other| is_watched(&other.spec.name) && !other.is_tethered() && !other.has_ended())
     }
 
     /// Returns the containers that must exit now, because all other containers have ended for good.

@@ -35,10 +35,10 @@ fn new_pod(resumed: bool, json: &str) -> PodModel {
 }
 
 impl PodModel {
-    /// Passes a directory with `report` to the model. If a gate wrote the report, the tether is held.
+    /// Passes a directory with `report` to the model. If a gate wrote the report, the container is tethered.
     fn receive_report(&mut self, name: &str, report: Option<Report>) -> bool {
-        let is_tether_held = report.as_ref().is_some_and(|report| report.ticket.is_some());
-        let directory = DirectoryState { report, is_rewritten: true, is_tether_held, is_listening: false };
+        let is_tethered = report.as_ref().is_some_and(|report| report.ticket.is_some());
+        let directory = DirectoryState { report, is_rewritten: true, is_tethered, is_listening: false };
         self.on_report(name, directory, now())
     }
 
@@ -92,8 +92,8 @@ fn opened(ticket: &str) -> Report {
     Report { gate: Some(GateState::Opened), started: true, ..waiting(ticket, &[]) }
 }
 
-fn directory_state(report: Report, held: bool) -> DirectoryState {
-    DirectoryState { report: Some(report), is_rewritten: true, is_tether_held: held, is_listening: false }
+fn directory_state(report: Report, is_tethered: bool) -> DirectoryState {
+    DirectoryState { report: Some(report), is_rewritten: true, is_tethered, is_listening: false }
 }
 
 /// Returns a time long after all other evidence.

@@ -9,12 +9,12 @@ use std::time::Instant;
 impl ContainerTrack {
     /// Stores the content of the container's directory. Returns true if the content has changed and counts as evidence.
     pub(crate) fn on_report(&mut self, directory: DirectoryState, epoch: &str, now: Instant) -> bool {
-        let DirectoryState { report, is_rewritten, is_tether_held, is_listening } = directory;
+        let DirectoryState { report, is_rewritten, is_tethered, is_listening } = directory;
         // A container with neither an entrypoint gate nor a hook of podgate has no tether. Ignore a lock in the
         // directory of such a container.
         let has_hook = self.spec.pre_stop || self.spec.reports_start;
-        let is_held = is_tether_held && (has_hook || !matches!(self.spec.mode, Mode::None | Mode::Hold));
-        let (before, had_ended, was_held) = (self.report().cloned(), self.has_ended(), self.is_tether_held());
+        let is_tethered = is_tethered && (has_hook || !matches!(self.spec.mode, Mode::None | Mode::Hold));
+        let (before, had_ended, was_tethered) = (self.report().cloned(), self.has_ended(), self.is_tethered());
         let process = |report: Option<&Report>| report.and_then(|report| report.process);
         let is_other_process = process(self.raw_report.as_ref())
             .zip(process(report.as_ref()))
@@ -24,11 +24,11 @@ impl ContainerTrack {
         if is_rewritten || self.raw_report.is_none() {
             self.raw_report = report.map(|report| self.sanitize(report));
         }
-        let is_new_gate = self.on_ticket(is_held, now);
+        let is_new_gate = self.on_ticket(is_tethered, now);
         if let Some(code) = self.raw_report.as_ref().and_then(|report| report.exit_code) {
             self.apply(Event::ExitReported(code), now);
         }
-        if let Some(tether) = self.tether_event(is_held, is_listening, epoch, now) {
+        if let Some(tether) = self.tether_event(is_tethered, is_listening, epoch, now) {
             self.apply(tether, now);
         }
         self.check_report(epoch);
@@ -39,29 +39,29 @@ impl ContainerTrack {
             let event = match (had_ended, is_other_process) {
                 (true, _) => Event::ReportAfterEnd,
                 (false, true) => Event::OtherProcess,
-                (false, false) => return self.report() != before.as_ref() || is_held != was_held,
+                (false, false) => return self.report() != before.as_ref() || is_tethered != was_tethered,
             };
             self.apply(event, now);
             return true;
         }
-        let has_changed = is_new_gate || is_held != was_held || had_ended != self.has_ended();
+        let has_changed = is_new_gate || is_tethered != was_tethered || had_ended != self.has_ended();
         has_changed || self.report().is_some() && self.report() != before.as_ref()
     }
 
     /// Returns true if the gate has reported a new ticket.
-    fn on_ticket(&mut self, is_held: bool, now: Instant) -> bool {
+    fn on_ticket(&mut self, is_tethered: bool, now: Instant) -> bool {
         let ticket = self.raw_report.as_ref().and_then(|report| report.ticket.clone());
         let is_new = |ticket: &String| self.gate.as_ref().is_none_or(|gate| gate.ticket != *ticket);
         let Some(ticket) = ticket.filter(is_new) else { return false };
         self.confirmation = None;
         let is_first = self.gate.replace(Gate { ticket, opened_at: None }).is_none();
-        let may_have_ended = !is_held && self.raw_report.as_ref().is_some_and(Report::has_gate_opened);
+        let may_have_ended = !is_tethered && self.raw_report.as_ref().is_some_and(Report::has_gate_opened);
         self.apply(Event::Ticket { is_first, may_have_ended }, now);
         true
     }
 
     /// Returns the event for the state of the tether, and remembers when the gate was found open.
-    fn tether_event(&mut self, is_held: bool, is_listening: bool, epoch: &str, now: Instant) -> Option<Event> {
+    fn tether_event(&mut self, is_tethered: bool, is_listening: bool, epoch: &str, now: Instant) -> Option<Event> {
         let report = self.raw_report.as_ref();
         let is_open = report.is_some_and(Report::has_gate_opened);
         let is_current = report.is_some_and(|report| report.epoch == epoch);
@@ -73,11 +73,11 @@ impl ContainerTrack {
         }
         let is_early = || opened_at.is_none_or(|at| now.saturating_duration_since(at) < EARLY_DROP_WINDOW);
         match self.gate {
-            _ if is_held => Some(Event::TetherHeld),
+            _ if is_tethered => Some(Event::TetherTaken),
             Some(_) if !is_open => Some(Event::GateClosed),
             Some(_) if opened_at.is_none() && is_current => Some(Event::RunsWithoutTether),
             // The program may have closed its descriptors.
-            Some(_) if is_listening || is_early() => self.is_tether_held().then_some(Event::RunsWithoutTether),
+            Some(_) if is_listening || is_early() => self.is_tethered().then_some(Event::RunsWithoutTether),
             _ => Some(Event::TetherDropped),
         }
     }
@@ -108,10 +108,10 @@ impl ContainerTrack {
     }
 
     /// Decides if the directory's report belongs to the current incarnation. After `execve`, the agent cannot report
-    /// again. The report of an open gate therefore counts while the tether is held, even if the sidecar restarts. An
-    /// exit code counts until the next gate reports.
+    /// again. The report of an open gate therefore counts while the container is tethered, even if the sidecar
+    /// restarts. An exit code counts until the next gate reports.
     pub(super) fn check_report(&mut self, epoch: &str) {
-        let runs = matches!(self.life.phase, Phase::Held | Phase::Untethered);
+        let runs = matches!(self.life.phase, Phase::Tethered | Phase::Untethered);
         self.is_report_current = self.raw_report.as_ref().is_some_and(|report| match report.has_gate_opened() {
             true => runs || report.exit_code.is_some(),
             false => report.epoch == epoch,

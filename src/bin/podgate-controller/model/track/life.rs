@@ -10,17 +10,17 @@ pub(super) const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 
 /// Life of a container's current incarnation. [`apply`](Life::apply) is the only function that changes it:
 ///
-/// | event | `Free` | `Held` | `Untethered` | `Ended` |
+/// | event | `Free` | `Tethered` | `Untethered` | `Ended` |
 /// |---|---|---|---|---|
 /// | `Ticket`, the first one | `Free` | `Free` | `Free` | **new** `Free` |
 /// | `Ticket`, a further one | **new** `Free` | **new** `Free` | **new** `Free` | **new** `Free` |
 /// | `Ticket`, of a gate that may have ended | as above | as above | as above | by the kubelet: nothing; else as above |
-/// | `TetherHeld` | `Held` | | `Held` | without a gate: **new** `Held` |
+/// | `TetherTaken` | `Tethered` | | `Tethered` | without a gate: **new** `Tethered` |
 /// | `GateClosed` | | `Free` | | |
 /// | `RunsWithoutTether` | `Untethered` | `Untethered` | | |
 /// | `TetherDropped` | | *end* | | |
 /// | `ExitReported` | *end* | *end* | *end* | adds a missing code |
-/// | `OtherProcess` (no gate) | **new** `Free` | **new** `Held` | **new** `Free` | |
+/// | `OtherProcess` (no gate) | **new** `Free` | **new** `Tethered` | **new** `Free` | |
 /// | `ReportAfterEnd` (no gate) | | | | **new** `Free` |
 /// | `KubeletEnded`, known as an earlier incarnation | | | | |
 /// | `KubeletEnded`, never shown running | *end* | earlier | *end* | as the next row |
@@ -39,8 +39,8 @@ pub(super) struct Life {
     shown: Option<(String, Instant)>,
     /// Container id of an earlier incarnation, whose end is ignored.
     pub(super) superseded_id: Option<String>,
-    /// Id and exit code of an end that the kubelet has shown while the tether was held. It is the end of an earlier
-    /// incarnation unless the tether is released.
+    /// Id and exit code of an end that the kubelet has shown while the container was tethered. It is the end of an
+    /// earlier incarnation unless the tether is released.
     shown_end: Option<(String, i32)>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Phase {
     #[default]
     Free,
     /// A process of the container holds the tether, so the container runs.
-    Held,
+    Tethered,
     /// The program has closed the tether and still runs. Only the kubelet can report the program's end.
     Untethered,
     /// The incarnation has ended.
@@ -77,7 +77,7 @@ pub(super) enum Event {
     /// `may_have_ended` means that the gate is open and no process holds the tether.
     Ticket { is_first: bool, may_have_ended: bool },
     /// A process holds the tether.
-    TetherHeld,
+    TetherTaken,
     /// No process holds the tether, and the gate is closed, so the program has not started.
     GateClosed,
     /// No process holds the tether, so the process that held it has ended.
@@ -143,21 +143,21 @@ impl Life {
             }
             (_, Event::Ticket { is_first: true, .. }) => self.enter(Phase::Free, now),
 
-            (Phase::Free | Phase::Untethered, Event::TetherHeld) => self.enter(Phase::Held, now),
+            (Phase::Free | Phase::Untethered, Event::TetherTaken) => self.enter(Phase::Tethered, now),
             // The next incarnation of a container with a gate starts with a new ticket. A hook has only the tether.
-            (Phase::Ended(_), Event::TetherHeld) if !has_gate => self.restart(Phase::Held, before, now),
+            (Phase::Ended(_), Event::TetherTaken) if !has_gate => self.restart(Phase::Tethered, before, now),
 
-            (Phase::Held, Event::GateClosed | Event::RunsWithoutTether | Event::TetherDropped)
+            (Phase::Tethered, Event::GateClosed | Event::RunsWithoutTether | Event::TetherDropped)
                 if self.shown_end.is_some() =>
             {
                 let (id, code) = self.shown_end.take().unzip();
                 self.finish(id, code, false, now)
             }
-            (Phase::Held, Event::GateClosed) => self.enter(Phase::Free, now),
-            (Phase::Free | Phase::Held, Event::RunsWithoutTether) => self.enter(Phase::Untethered, now),
-            (Phase::Held, Event::TetherDropped) => self.finish(before, None, true, now),
+            (Phase::Tethered, Event::GateClosed) => self.enter(Phase::Free, now),
+            (Phase::Free | Phase::Tethered, Event::RunsWithoutTether) => self.enter(Phase::Untethered, now),
+            (Phase::Tethered, Event::TetherDropped) => self.finish(before, None, true, now),
 
-            (Phase::Free | Phase::Held | Phase::Untethered, Event::ExitReported(code)) => {
+            (Phase::Free | Phase::Tethered | Phase::Untethered, Event::ExitReported(code)) => {
                 self.finish(before, Some(code), true, now)
             }
             (Phase::Ended(end), Event::ExitReported(code)) => {
@@ -165,19 +165,19 @@ impl Life {
                 Effect::Nothing
             }
 
-            (Phase::Held, Event::OtherProcess) => self.restart(Phase::Held, before, now),
+            (Phase::Tethered, Event::OtherProcess) => self.restart(Phase::Tethered, before, now),
             (Phase::Free | Phase::Untethered, Event::OtherProcess) | (Phase::Ended(_), Event::ReportAfterEnd) => {
                 self.restart(Phase::Free, before, now)
             }
 
             (_, Event::KubeletEnded(id, _)) if self.superseded_id.as_ref() == Some(&id) => Effect::Nothing,
-            // The tether is held, and the kubelet never showed the ended id running. The end therefore belongs to an
-            // earlier incarnation.
-            (Phase::Held, Event::KubeletEnded(id, _)) if before.as_ref() != Some(&id) => {
+            // The container is tethered, and the kubelet never showed the ended id running. The end therefore belongs
+            // to an earlier incarnation.
+            (Phase::Tethered, Event::KubeletEnded(id, _)) if before.as_ref() != Some(&id) => {
                 self.superseded_id = Some(id);
                 Effect::Nothing
             }
-            (Phase::Held, Event::KubeletEnded(id, code)) => {
+            (Phase::Tethered, Event::KubeletEnded(id, code)) => {
                 self.shown_end = Some((id, code));
                 Effect::Nothing
             }

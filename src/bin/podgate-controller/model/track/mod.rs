@@ -65,14 +65,14 @@ struct Gate {
 pub(crate) struct Confirmation {
     pub(super) since: Instant,
     /// Containers that must pass one more probe that begins after `since`.
-    pub(super) unconfirmed: BTreeSet<String>,
+    pub(super) to_confirm: BTreeSet<String>,
     /// True if the facts from the API are outdated and an update of the Pod is needed.
     pub(super) needs_pod_update: bool,
 }
 
 impl Confirmation {
     pub(crate) fn is_done(&self) -> bool {
-        self.unconfirmed.is_empty() && !self.needs_pod_update
+        self.to_confirm.is_empty() && !self.needs_pod_update
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct DirectoryState {
     pub(crate) report: Option<Report>,
     /// True if the report file was replaced since the last check.
     pub(crate) is_rewritten: bool,
-    pub(crate) is_tether_held: bool,
+    pub(crate) is_tethered: bool,
     /// True if a socket listens on the container's port. Checked only after a release of the tether.
     pub(crate) is_listening: bool,
 }
@@ -206,8 +206,8 @@ impl ContainerTrack {
         self.raw_report.as_ref().filter(|_| self.is_report_current)
     }
 
-    pub(super) fn is_tether_held(&self) -> bool {
-        self.life.phase == Phase::Held
+    pub(super) fn is_tethered(&self) -> bool {
+        self.life.phase == Phase::Tethered
     }
 
     pub(super) fn is_gate_closed(&self) -> bool {
@@ -229,7 +229,7 @@ impl ContainerTrack {
 
     pub(super) fn is_known_running(&self) -> bool {
         // A finished hook does not report again to a restarted sidecar, but its tether remains.
-        let has_hook_tether = self.is_tether_held() && self.gate.is_none();
+        let has_hook_tether = self.is_tethered() && self.gate.is_none();
         has_hook_tether || self.report().is_some_and(|report| report.started) || self.running_id().is_some()
     }
 
@@ -299,7 +299,7 @@ impl ContainerTrack {
 
     /// Returns true if a release of the tether at this moment would count as the container's end.
     pub(crate) fn ends_on_tether_drop(&self) -> bool {
-        self.is_tether_held() && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
+        self.is_tethered() && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
     /// Ignores the end of the container with this id, which belongs to an earlier sandbox.

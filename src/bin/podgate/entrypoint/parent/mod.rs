@@ -9,11 +9,11 @@ mod verdict;
 use crate::args::Entrypoint;
 use crate::check::Checks;
 use crate::clock::now;
+use crate::common::messenger::Messenger;
+use crate::common::pod_sources::PodSources;
+use crate::common::report::Reporter;
 use crate::entrypoint::exec::SIGNAL_BEFORE_EXEC;
 use crate::failure::Failure;
-use crate::gate::messenger::Messenger;
-use crate::gate::pod_sources::PodSources;
-use crate::gate::report::Reporter;
 use crate::signals;
 use child::Child;
 use dependencies::Dependencies;
@@ -31,7 +31,7 @@ pub(super) fn run(
     args: Entrypoint,
     sources: PodSources,
     mut reporter: Reporter,
-    // The tether is held until this process ends or this function returns.
+    // The tether is kept until this process ends or this function returns.
     _tether: Option<Tether>,
     messenger: &Messenger,
 ) -> Result<ExitCode, Failure> {

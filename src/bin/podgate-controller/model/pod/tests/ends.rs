@@ -46,7 +46,7 @@ fn late_end_of_an_earlier_incarnation_is_ignored() {
     assert_eq!(pod.state_of("db"), State::Started);
     pod.receive_status("db", running("d2", true));
     pod.receive_status("db", ended("d2", 1));
-    assert_eq!(pod.state_of("db"), State::Started, "the tether is held");
+    assert_eq!(pod.state_of("db"), State::Started, "the container is tethered");
     pod.on_report("db", directory_state(opened("t2"), false), later());
     assert_eq!(pod.state_of("db"), State::Failed);
 }

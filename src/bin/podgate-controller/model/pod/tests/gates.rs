@@ -1,4 +1,4 @@
-//! Tests of the acknowledgment of waiting gates and of the reports of open gates.
+//! Tests of the confirmation of waiting gates and of the reports of open gates.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn gate_waits_for_a_pod_update_when_the_pod_is_stale() {
     assert_eq!(pod.confirmed_ticket_of("api").as_deref(), Some("t2"));
 }
 
-/// A held tether and an old report do not show that the `exec` probe still passes.
+/// A tether and an old report do not show that the `exec` probe still passes.
 #[test]
 fn gate_needs_the_kubelet_status_of_an_exec_probe_when_the_pod_is_stale() {
     let list = r#"[{"name":"db","readinessProbe":{"exec":{"command":["x"]}}},{"name":"api","mode":"entrypoint","until":["db"]}]"#;
@@ -63,7 +63,7 @@ fn gate_needs_the_kubelet_status_of_an_exec_probe_when_the_pod_is_stale() {
 }
 
 #[test]
-fn held_tether_ends_the_wait_for_the_kubelet() {
+fn tether_ends_the_wait_for_the_kubelet() {
     let mut pod = new_pod(false, GATES);
     let old = Report { epoch: "e0".to_owned(), ..opened("t1") };
     pod.on_report("db", directory_state(old.clone(), false), now());

@@ -27,7 +27,7 @@ fn open_pod() -> PodModel {
     assert!(pod.follow_conditions(now()).is_empty());
     pod.receive_verdict("db", ProbeVerdict::Passed);
     assert!(pod.follow_conditions(now()).is_empty(), "the gate opens after one more successful probe");
-    assert!(pod.unconfirmed().contains("db"));
+    assert!(pod.to_confirm().contains("db"));
     pod.receive_verdict("db", ProbeVerdict::Passed);
     assert_eq!(pod.follow_conditions(now()), [true]);
     pod

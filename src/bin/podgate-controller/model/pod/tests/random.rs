@@ -46,7 +46,7 @@ struct Actor {
     was_healthy: bool,
     /// The sidecar's filter for the kubelet's `ready`.
     filter: ReadyFilter,
-    is_tether_held: bool,
+    is_tethered: bool,
     /// True if the end of the process has released the tether. A program can also have closed it before.
     has_end_released: bool,
     /// True if the agent remains the command's parent, and reports the exit code.
@@ -217,7 +217,7 @@ impl World {
             23..=24 => self.deliver(),
             25 => self.end(at, [0, 1, 137, 75][usize::from(choice % 4)]),
             26 if self.actors[at].may_drop_tether() && self.is_provable(at) => {
-                self.actors[at].is_tether_held = false;
+                self.actors[at].is_tethered = false;
                 self.observe(at, false);
             }
             27 => self.advance(Duration::from_millis(u64::from(choice) * 50)),

@@ -13,7 +13,7 @@ fn ended(id: Option<&str>, code: Option<i32>, by_agent: bool) -> Phase {
 fn name(phase: &Phase) -> String {
     match phase {
         Phase::Free => "free".to_owned(),
-        Phase::Held => "held".to_owned(),
+        Phase::Tethered => "tethered".to_owned(),
         Phase::Untethered => "untethered".to_owned(),
         Phase::Ended(End { container_id, exit_code, by_agent, .. }) => {
             let by = if *by_agent { "agent" } else { "kubelet" };
@@ -26,7 +26,7 @@ fn ticket(is_first: bool, may_have_ended: bool) -> Event {
     Event::Ticket { is_first, may_have_ended }
 }
 
-/// The rows of the table at [`Life`]. Each result is for the phases free, held, untethered, and ended by the agent
+/// The rows of the table at [`Life`]. Each result is for the phases free, tethered, untethered, and ended by the agent
 /// without an exit code. `*` marks a restart, `-` no change.
 #[test]
 fn table() {
@@ -36,8 +36,8 @@ fn table() {
         (GATE, ticket(true, false), ["-", "free", "free", "free*"]),
         (GATE, ticket(false, false), ["-*", "free*", "free*", "free*"]),
         (GATE, ticket(true, true), ["-", "free", "free", "free*"]),
-        (GATE, Event::TetherHeld, ["held", "-", "held", "-"]),
-        (Mode::None, Event::TetherHeld, ["held", "-", "held", "held*"]),
+        (GATE, Event::TetherTaken, ["tethered", "-", "tethered", "-"]),
+        (Mode::None, Event::TetherTaken, ["tethered", "-", "tethered", "tethered*"]),
         (GATE, Event::GateClosed, ["-", "free", "-", "-"]),
         (GATE, Event::RunsWithoutTether, ["untethered", "untethered", "-", "-"]),
         (GATE, Event::TetherDropped, ["-", "c1 -1 by agent", "-", "-"]),
@@ -53,7 +53,7 @@ fn table() {
         (Mode::PostStart, running("c2"), ["-*", "-*", "-*", "-"]),
         (GATE, Event::KubeletShowsNothing, ["-", "-", "-", "-"]),
     ] {
-        let phases = [Phase::Free, Phase::Held, Phase::Untethered, ended(Some("c1"), None, true)];
+        let phases = [Phase::Free, Phase::Tethered, Phase::Untethered, ended(Some("c1"), None, true)];
         for (phase, expected) in phases.into_iter().zip(results) {
             let before = name(&phase);
             let (shown, superseded_id) = (Some(("c1".to_owned(), now())), Some("c0".to_owned()));
@@ -101,18 +101,18 @@ fn end_of_an_earlier_incarnation_is_ignored() {
     life.apply(ticket(true, false), now());
     life.apply(Event::KubeletRunning("c1".to_owned()), now());
     life.apply(ticket(false, false), now());
-    life.apply(Event::TetherHeld, now());
+    life.apply(Event::TetherTaken, now());
     for id in ["c1", "c0", "c0"] {
         assert_eq!(life.apply(Event::KubeletEnded(id.to_owned(), 1), now()), Effect::Nothing, "{id}");
     }
-    assert_eq!(life.phase, Phase::Held);
+    assert_eq!(life.phase, Phase::Tethered);
 }
 
 /// The kubelet's status is late: it can show the end of an earlier incarnation after a later one has reported.
 #[test]
 fn end_counts_only_if_the_tether_is_free() {
     for drop in [Event::GateClosed, Event::RunsWithoutTether, Event::TetherDropped] {
-        let mut life = Life { phase: Phase::Held, mode: GATE, ..Life::default() };
+        let mut life = Life { phase: Phase::Tethered, mode: GATE, ..Life::default() };
         life.apply(Event::KubeletRunning("c1".to_owned()), now());
         assert_eq!(life.apply(Event::KubeletEnded("c1".to_owned(), 7), now()), Effect::Nothing);
         assert_eq!(life.apply(drop, now()), Effect::Ended);

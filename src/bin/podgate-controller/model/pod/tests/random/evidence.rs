@@ -15,11 +15,11 @@ impl World {
         let actor = &mut self.actors[at];
         let is_rewritten = always && actor.report.is_some() || actor.writes.0 != actor.writes.1;
         actor.writes.1 = actor.writes.0;
-        let is_listening = !actor.is_tether_held && actor.process == Process::Program && actor.is_healthy;
+        let is_listening = !actor.is_tethered && actor.process == Process::Program && actor.is_healthy;
         let name = actor.spec.name.clone();
-        let is_tether_held = actor.is_tether_held;
+        let is_tethered = actor.is_tethered;
         let report = actor.report.clone();
-        let directory = DirectoryState { report, is_rewritten, is_tether_held, is_listening };
+        let directory = DirectoryState { report, is_rewritten, is_tethered, is_listening };
         let change = actor.changes.0;
         let is_open = matches!(actor.process, Process::Program | Process::Ended(_));
         actor.seen_open =
@@ -28,7 +28,7 @@ impl World {
         let is_late = |(_, at)| self.now.saturating_duration_since(at) >= Duration::from_secs(2);
         let has_code = actor.report.as_ref().is_some_and(|report| report.exit_code.is_some());
         let sees_end = has_code || !is_open || actor.has_end_released && actor.seen_open.is_some_and(is_late);
-        let sees_all = actor.has_agent() && (is_tether_held || actor.process != Process::Program && sees_end);
+        let sees_all = actor.has_agent() && (is_tethered || actor.process != Process::Program && sees_end);
         if self.pod.on_report(&name, directory, self.now) {
             self.pod.is_pod_stale &= self.has_api;
         }

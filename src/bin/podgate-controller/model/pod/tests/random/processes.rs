@@ -48,7 +48,7 @@ impl World {
                 let waiting_for = until;
                 *report = Report { sandbox, epoch, gate, ticket, process, started, waiting_for, ..Report::default() };
             });
-            self.actors[at].is_tether_held = true;
+            self.actors[at].is_tethered = true;
         }
         // Without its tether, the report of a hook does not show if the container still runs.
         if self.actors[at].spec.mode == Mode::PostStart {
@@ -63,7 +63,7 @@ impl World {
             Process::Program => Process::Ended(code),
             _ => return,
         };
-        actor.has_end_released = std::mem::take(&mut actor.is_tether_held);
+        actor.has_end_released = std::mem::take(&mut actor.is_tethered);
         if actor.has_parent && ended == Process::Ended(code) && code != 137 {
             self.write(at, |report| report.exit_code = Some(code));
         }
@@ -94,10 +94,10 @@ impl World {
             self.write(at, |report| {
                 (report.gate, report.started, report.is_parent) = (Some(GateState::Opened), true, has_parent);
             });
-            self.actors[at].is_tether_held = keeps_tether || self.actors[at].has_parent;
+            self.actors[at].is_tethered = keeps_tether || self.actors[at].has_parent;
             self.change(at, Process::Program);
             // The sidecar notices a released tether within milliseconds.
-            if !self.actors[at].is_tether_held {
+            if !self.actors[at].is_tethered {
                 self.observe(at, false);
             }
         }

@@ -88,7 +88,7 @@ impl World {
                 run: 0,
                 started_at: SystemTime::UNIX_EPOCH,
                 is_healthy: false,
-                is_tether_held: false,
+                is_tethered: false,
                 has_end_released: false,
                 has_parent,
                 was_healthy: false,

@@ -1,0 +1,70 @@
+//! Publishes the reason for a wait or failure: in the termination message, in the log and on standard error.
+
+use crate::args::LogArgs;
+use crate::common::output;
+use crate::failure::Failure;
+use podgate::core::gate::{Obstacle, join_obstacles};
+use podgate::edge::files::open_output;
+use podgate::edge::log::{self, Target};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tracing::{error, info};
+
+#[derive(Debug)]
+pub(crate) struct Messenger {
+    /// Prefix of messages, such as `podgate post-start: db`.
+    prefix: String,
+    termination_log: Option<PathBuf>,
+    log_error: Option<String>,
+    logs_to_stderr: bool,
+}
+
+impl Messenger {
+    /// Creates a messenger, and starts logging to `--log-to`, or to `by_default` without that flag. An unusable log is
+    /// not fatal. If `termination_log` is `None`, the termination message is left to the container's program.
+    pub(crate) fn new(
+        command: &str,
+        container: Option<&str>,
+        logs: &LogArgs,
+        termination_log: Option<PathBuf>,
+        by_default: Option<Target>,
+    ) -> Messenger {
+        let (target, log_error) = match &logs.log_to {
+            Some(path) => match open_output(path) {
+                Ok(file) => (Some(Target::File(file)), None),
+                Err(error) => (None, Some(format!("{}: {error}", path.display()))),
+            },
+            None => (by_default, None),
+        };
+        let logs_to_stderr = matches!(target, Some(Target::Stderr));
+        if let Some(target) = target {
+            log::init(logs.log_format, logs.log_level, target);
+        }
+        let prefix = match container {
+            Some(container) => format!("podgate {command}: {container}"),
+            None => format!("podgate {command}"),
+        };
+        Messenger { prefix, termination_log, log_error, logs_to_stderr }
+    }
+
+    pub(crate) fn report_wait(&self, obstacles: &[Obstacle]) {
+        let line = format!("{}: waiting for {}", self.prefix, join_obstacles(obstacles));
+        info!("{line}");
+        output::write_termination_message(self.termination_log.as_deref(), &output::one_line(&line));
+    }
+
+    pub(crate) fn clear_message(&self) {
+        output::clear_termination_message(self.termination_log.as_deref());
+    }
+
+    pub(crate) fn report_failure(&self, Failure(code, why): Failure) -> ExitCode {
+        let note = self.log_error.as_ref().map(|error| format!(" (cannot open the log: {error})")).unwrap_or_default();
+        let line = output::one_line(&format!("{}: {why}{note}", self.prefix));
+        error!(code, "{line}");
+        output::write_termination_message(self.termination_log.as_deref(), &line);
+        if !self.logs_to_stderr {
+            output::print_stderr(&line);
+        }
+        code.into()
+    }
+}

@@ -1,8 +1,0 @@
-//! Code shared by gate and hooks: the wait and its messages. `podgate::core::gate::decide` makes the decision.
-
-pub(crate) mod hook_command;
-pub(crate) mod messenger;
-pub(crate) mod output;
-pub(crate) mod pod_sources;
-pub(crate) mod report;
-pub(crate) mod wait;
