@@ -94,6 +94,38 @@ pub(crate) struct RunArgs {
     pub(crate) pod_ips: Option<FirstPodIp>,
 }
 
+/// Identity of the sidecar's own Pod and container.
+#[derive(Debug, Clone)]
+pub(crate) struct PodIdentity {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: Option<String>,
+    pub(crate) container: String,
+}
+
+impl RunArgs {
+    /// Returns the identity of the sidecar's own Pod; `None` with `--publish none`.
+    pub(crate) fn pod_identity(&self) -> Result<Option<PodIdentity>, String> {
+        if self.publish == PublishTarget::None {
+            return match self.containers {
+                Some(_) => Ok(None),
+                None => Err("--publish none needs --containers, because the sidecar then reads no Pod spec".to_owned()),
+            };
+        }
+        match (&self.pod_name, &self.pod_namespace) {
+            (Some(name), Some(namespace)) => Ok(Some(PodIdentity {
+                name: name.clone(),
+                namespace: namespace.clone(),
+                uid: self.pod_uid.clone(),
+                container: self.name.clone(),
+            })),
+            _ => {
+                Err("POD_NAME and POD_NAMESPACE are not set; set them with fieldRef, or pass --publish none".to_owned())
+            }
+        }
+    }
+}
+
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ReadyArgs {
     /// Wait at most this long for the sidecar

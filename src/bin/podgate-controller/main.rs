@@ -8,10 +8,11 @@ mod args;
 mod input;
 mod model;
 mod output;
+mod precise_timer;
 mod probe;
+mod rate_limit;
 mod ready;
 mod run;
-mod setup;
 mod signals;
 
 use podgate::clock;

@@ -6,10 +6,11 @@ mod patch;
 pub(crate) mod task;
 
 use crate::api::patch::{is_minor, is_release_patch, merge_patch};
+use crate::args::PodIdentity;
 use crate::clock::now;
 use crate::input::pod_facts::{Pod, PodFacts, extract_facts};
-use crate::model::rate_limit::TokenBucket;
 use crate::output::metrics::Metrics;
+use crate::rate_limit::TokenBucket;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1;
@@ -54,14 +55,6 @@ const STABLE_WATCH: Duration = Duration::from_secs(5);
 /// Time in milliseconds over which the sidecars of a cluster spread their new watches, after an API server has ended
 /// all watches at once.
 const RECONNECT_SPREAD_MS: u64 = 14_000;
-
-#[derive(Debug, Clone)]
-pub(crate) struct PodIdentity {
-    pub(crate) name: String,
-    pub(crate) namespace: String,
-    pub(crate) uid: Option<String>,
-    pub(crate) container: String,
-}
 
 /// State that both tasks share.
 pub(crate) struct ApiState {

@@ -1,10 +1,9 @@
 //! Creates the containers' directories and watches them with inotify. The content of the directories is not trusted.
 
 use crate::clock::now;
-use crate::input::report_file::{Stamp, make_directory, read_report};
-use crate::model::rate_limit::{CpuBucket, ReportBucket};
-use crate::model::track::DirectoryState;
-use crate::probe::precise_timer::PreciseTimer;
+use crate::input::report_file::{DirectoryState, Stamp, make_directory, read_report};
+use crate::precise_timer::PreciseTimer;
+use crate::rate_limit::{CpuBucket, ReportBucket};
 use futures::FutureExt;
 use inotify::{Inotify, WatchMask};
 use podgate::core::container::Container;

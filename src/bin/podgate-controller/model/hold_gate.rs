@@ -1,6 +1,6 @@
 //! Gate of one held container. The kubelet does not create the container while the gate is closed. No I/O.
 
-use crate::model::rate_limit::TokenBucket;
+use crate::rate_limit::TokenBucket;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Times at which the sidecar repeats the release patch, in milliseconds from the gate's opening or the container's last

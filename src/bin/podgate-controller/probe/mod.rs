@@ -11,7 +11,6 @@ mod attempt;
 mod exchange;
 mod grpc;
 mod http;
-pub(crate) mod precise_timer;
 pub(crate) mod prober;
 pub(crate) mod quit;
 mod tls;

@@ -3,8 +3,8 @@
 use super::Outcome;
 use super::attempt::attempt;
 use crate::clock::now;
-use crate::model::rate_limit::TokenBucket;
-use crate::probe::precise_timer::PreciseTimer;
+use crate::precise_timer::PreciseTimer;
+use crate::rate_limit::TokenBucket;
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, poll_fn};
 use podgate::core::container::Container;

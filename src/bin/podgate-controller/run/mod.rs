@@ -12,16 +12,15 @@ use crate::input::directories::Directories;
 use crate::input::pod_facts::PodFacts;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::{Epoch, PodModel};
-use crate::model::rate_limit::restart_delay;
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::StatusTrust;
-use crate::output::board::Board;
+use crate::output::board::{Board, exclude_other_sidecars};
 use crate::output::hold_files::{self, HoldFiles};
 use crate::output::http_server;
 use crate::output::metrics::{self, Metrics};
 use crate::output::publisher::Publisher;
 use crate::probe::prober::Prober;
-use crate::setup::{default_agent_path, exclude_other_sidecars, pod_identity};
+use crate::rate_limit::restart_delay;
 use crate::signals::Signals;
 use futures::FutureExt;
 use idle::Idling;
@@ -106,6 +105,8 @@ struct Controller {
     status_trust: StatusTrust,
     pod: PodModel,
     publisher: Publisher,
+    /// Task that publishes to the API; `None` with `--publish none`.
+    api: Option<ApiTask>,
     /// Lock that keeps other sidecars of the Pod waiting.
     _only_sidecar: File,
     /// Gate files; `None` if no container is held.
@@ -126,7 +127,7 @@ impl Controller {
     /// Waits until no other sidecar runs, installs the agent, creates the directories, publishes the first snapshot,
     /// and then takes the lock on the board.
     async fn start(args: &RunArgs) -> Result<Controller, String> {
-        let identity = pod_identity(args)?;
+        let identity = args.pod_identity()?;
         let declared = args.containers.clone().unwrap_or_default();
         for (directory, flag) in [(&args.board, "--board"), (&args.self_dir, "--self")] {
             if !directory.is_dir() {
@@ -152,7 +153,8 @@ impl Controller {
         pod.set_containers(declared.clone());
         info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = pod.epoch.id, resumed, "starting");
 
-        let agent = args.agent.clone().map_or_else(default_agent_path, Ok);
+        let beside = || std::fs::read_link("/proc/self/exe").map(|own| own.with_file_name(names::AGENT_FILE));
+        let agent = args.agent.clone().map_or_else(beside, Ok);
         let agent = agent.map_err(|e| format!("cannot find the agent: {e}; pass its path with --agent"))?;
         board
             .install_agent(&agent)
@@ -170,7 +172,8 @@ impl Controller {
                 wall_clock() - process::identify(std::process::id()).map(process::age).unwrap_or_default(),
             ),
             pod,
-            publisher: Publisher::new(board, api, metrics, milestones),
+            publisher: Publisher::new(board, metrics, milestones),
+            api,
             _only_sidecar: only_sidecar,
             hold_files,
             directories: Directories::new(&args.self_dir),
@@ -186,7 +189,7 @@ impl Controller {
             sleep_until(at.into()).await;
             controller.publisher.write_board(&controller.pod);
         }
-        if let Some(api) = &mut controller.publisher.api {
+        if let Some(api) = &mut controller.api {
             api.watch();
         }
         if controller.declared_containers.is_empty() {
@@ -249,7 +252,7 @@ impl Controller {
 
     /// Determines all states, publishes changes, and starts and stops probing.
     fn update(&mut self) {
-        self.pod.is_blind |= self.publisher.api.as_ref().is_none_or(ApiTask::is_watch_failing);
+        self.pod.is_blind |= self.api.as_ref().is_none_or(ApiTask::is_watch_failing);
         let has_changed = self.pod.update_snapshot(now()).is_some();
         self.publisher.milestones.record(&self.pod.tracks, wall_clock());
         // Write the board first, so that a slow API never delays a start.
@@ -257,8 +260,10 @@ impl Controller {
             self.publisher.publish(&self.pod);
         }
         let is_release = self.update_gates();
-        if has_changed || is_release {
-            self.publisher.publish_to_api(&self.pod);
+        if let Some(api) = self.api.as_ref().filter(|_| has_changed || is_release)
+            && let Some(annotations) = self.publisher.api_annotations(&self.pod)
+        {
+            api.publish(annotations, self.pod.has_held_container());
         }
         self.ask_to_quit();
         if self.pod.may_idle() && self.idling.api_wait_until.is_none() {

@@ -88,16 +88,6 @@ pub(super) struct Answers {
     pub(super) has_passed_gate: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct DirectoryState {
-    pub(crate) report: Option<Report>,
-    /// True if the report file was replaced since the last check.
-    pub(crate) is_rewritten: bool,
-    pub(crate) is_tethered: bool,
-    /// True if a socket listens on the container's port. Checked only after a release of the tether.
-    pub(crate) is_listening: bool,
-}
-
 impl ContainerTrack {
     pub(super) fn new(spec: Container, is_resumed: bool) -> ContainerTrack {
         ContainerTrack { spec, is_resumed, ..ContainerTrack::default() }
