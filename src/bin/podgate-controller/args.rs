@@ -1,5 +1,6 @@
 //! Command line of `podgate-controller`.
 
+use crate::failure::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::container::Container;
 use podgate::core::container_list::parse_list;
@@ -105,11 +106,11 @@ pub(crate) struct PodIdentity {
 
 impl RunArgs {
     /// Returns the identity of the sidecar's own Pod; `None` with `--publish none`.
-    pub(crate) fn pod_identity(&self) -> Result<Option<PodIdentity>, String> {
+    pub(crate) fn pod_identity(&self) -> Result<Option<PodIdentity>> {
         if self.publish == PublishTarget::None {
             return match self.containers {
                 Some(_) => Ok(None),
-                None => Err("--publish none needs --containers, because the sidecar then reads no Pod spec".to_owned()),
+                None => Err("--publish none needs --containers, because the sidecar then reads no Pod spec".into()),
             };
         }
         match (&self.pod_name, &self.pod_namespace) {
@@ -119,9 +120,7 @@ impl RunArgs {
                 uid: self.pod_uid.clone(),
                 container: self.name.clone(),
             })),
-            _ => {
-                Err("POD_NAME and POD_NAMESPACE are not set; set them with fieldRef, or pass --publish none".to_owned())
-            }
+            _ => Err("POD_NAME and POD_NAMESPACE are not set; set them with fieldRef, or pass --publish none".into()),
         }
     }
 }

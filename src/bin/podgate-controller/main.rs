@@ -5,6 +5,7 @@
 
 mod api;
 mod args;
+mod failure;
 mod input;
 mod model;
 mod output;

@@ -8,6 +8,7 @@ pub(crate) mod task;
 use crate::api::patch::{is_minor, is_release_patch, merge_patch};
 use crate::args::PodIdentity;
 use crate::clock::now;
+use crate::failure::{Failure, Result};
 use crate::input::pod_facts::{Pod, PodFacts, extract_facts};
 use crate::output::metrics::Metrics;
 use crate::rate_limit::TokenBucket;
@@ -86,18 +87,18 @@ impl ApiState {
 
     /// Records that requests of the kind `what` fail. Logs a warning if all kinds succeeded before. `on_success` logs
     /// one line when all kinds succeed again.
-    fn on_failure(&self, what: &'static str, error: &str) {
+    fn on_failure(&self, what: &'static str, error: &Failure) {
         let mut failing = self.failing_requests.borrow_mut();
         if failing.is_empty() {
-            warn!(request = what, error, "{}", self.describe_failure(what, error));
+            warn!(request = what, %error, "{}", self.describe_failure(what, error));
         }
         failing.insert(what);
     }
 
-    fn describe_failure(&self, what: &str, error: &str) -> String {
-        if !error.starts_with("403 ") {
+    fn describe_failure(&self, what: &str, error: &Failure) -> String {
+        let Failure::Forbidden(_) = error else {
             return "API request failed, so podgate publishes no states; will retry".to_owned();
-        }
+        };
         let late = if self.has_held_container.get() { ", and held containers start up to 90 s late" } else { "" };
         let install = command_line(&["kubectl", "podgate", "install", "--namespaces", &self.identity.namespace]);
         format!(
@@ -126,7 +127,7 @@ impl ApiState {
         merge_patch(&self.actual.borrow(), desired)
     }
 
-    fn connect(&self) -> Result<Api<Pod>, String> {
+    fn connect(&self) -> Result<Api<Pod>> {
         let client = client::in_cluster().map_err(|error| error_chain(&*error))?;
         let pods = ApiResource::erase::<v1::Pod>(&());
         Ok(Api::namespaced_with(client, &self.identity.namespace, &pods))
@@ -137,13 +138,6 @@ fn backoff() -> impl Iterator<Item = Duration> {
     let builder = ExponentialBuilder::default().with_min_delay(Duration::from_millis(200));
     // The jitter can double a delay.
     builder.with_max_delay(Duration::from_secs(15)).without_max_times().with_jitter().build()
-}
-
-fn error_message(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => format!("{} {}", status.code, status.message),
-        other => error_chain(other),
-    }
 }
 
 /// Watches the Pod forever and sends the facts of each version to `updates`.
@@ -168,7 +162,7 @@ pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFac
     }
 }
 
-async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Result<(), String> {
+async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Result<()> {
     let api = shared.connect()?;
     let own = &shared.identity;
     // Accept any version from a new watch, because a restore of etcd lowers the versions. If the watch starts with an
@@ -177,11 +171,11 @@ async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Resu
     let selector = format!("metadata.name={}", own.name);
     let params = WatchParams::default().fields(&selector).timeout(WATCH_TIMEOUT_SECONDS).disable_bookmarks();
     let events = tokio::time::timeout(REQUEST_TIMEOUT, api.watch(&params, "0")).await;
-    let mut events = pin!(events.map_err(|_| "timed out")?.map_err(|error| error_message(&error))?);
+    let mut events = pin!(events.map_err(|_| "timed out")?.map_err(Failure::of_api)?);
     // Without a time limit, a server that vanishes without closing the connection would block the watch forever.
     let limit = Duration::from_secs(u64::from(WATCH_TIMEOUT_SECONDS)) + REQUEST_TIMEOUT;
     while let Some(event) = tokio::time::timeout(limit, events.next()).await.map_err(|_| "no event in time")? {
-        match event.map_err(|error| error_message(&error))? {
+        match event.map_err(Failure::of_api)? {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
                 shared.on_success(WATCH_REQUEST);
                 let facts = extract_facts(&pod, &own.container);
@@ -193,7 +187,7 @@ async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Resu
                     return Ok(());
                 }
             }
-            WatchEvent::Error(status) => return Err(format!("{} {}", status.code, status.message)),
+            WatchEvent::Error(status) => return Err(Failure::of_api(kube::Error::Api(status))),
             WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
         }
     }
@@ -272,7 +266,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
     }
 }
 
-async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Result<(), String> {
+async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Result<()> {
     let mut metadata = json!({ "annotations": annotations });
     if let Some(uid) = &shared.identity.uid {
         // The uid makes the API server reject the patch if another Pod now has the same name.
@@ -281,7 +275,7 @@ async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Re
     let (params, patch) = (PatchParams::default(), Patch::Merge(json!({ "metadata": metadata })));
     let request = api.patch_metadata(&shared.identity.name, &params, &patch);
     let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await.map_err(|_| "timed out")?;
-    let metadata = answer.map_err(|error| error_message(&error))?.metadata;
+    let metadata = answer.map_err(Failure::of_api)?.metadata;
     let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
     shared.update_actual(metadata.annotations.unwrap_or_default(), version);
     Ok(())
@@ -295,15 +289,16 @@ mod tests {
     fn missing_permission_names_the_command_that_grants_it() {
         let identity = PodIdentity { name: "p".into(), namespace: "n".into(), uid: None, container: "podgate".into() };
         let shared = ApiState::new(identity, Rc::default());
-        let text = shared.describe_failure("watch", "403 pods is forbidden");
+        let denied = Failure::Forbidden("403 pods is forbidden".to_owned());
+        let text = shared.describe_failure("watch", &denied);
         let fix =
             "so podgate publishes no states; to allow it, run: kubectl podgate install --namespaces n | kubectl apply";
         assert!(text.starts_with("no permission to watch this Pod (403)") && text.contains(fix), "{text}");
         shared.has_held_container.set(true);
         assert!(
-            shared.describe_failure("watch", "403 x").contains("no states, and held containers start up to 90 s late;")
+            shared.describe_failure("watch", &denied).contains("no states, and held containers start up to 90 s late;")
         );
-        assert!(!shared.describe_failure("watch", "timed out").contains("permission"));
+        assert!(!shared.describe_failure("watch", &"timed out".into()).contains("permission"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Other containers can open these files, and keep them open after the sidecar has replaced them.
 
 use crate::clock::now;
+use crate::failure::Result;
 use podgate::core::annotations::{self, Annotations};
 use podgate::core::names;
 use podgate::edge::bell::Ringer;
@@ -133,12 +134,12 @@ impl Board {
 
     /// Takes the lock on the board. The lock shows the agents and the sidecar's hook that a sidecar runs and has set up
     /// the board.
-    pub(crate) async fn lock(&mut self) -> Result<(), String> {
+    pub(crate) async fn lock(&mut self) -> Result<()> {
         let path = self.directory.join(names::CONTROLLER_FILE);
         let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";
         let take = || {
             lock::take(&self.directory, names::CONTROLLER_FILE)
-                .map_err(|error| format!("cannot lock {}: {error}; {hint}", path.display()))
+                .map_err(|error| format!("cannot lock {}: {error}; {hint}", path.display()).into())
         };
         let why =
             "the board's file system cannot create unnamed files (O_TMPFILE), and a container has locked this file";
@@ -158,14 +159,14 @@ impl Board {
 ///
 /// The lock is on the directory `self_dir` itself. Other containers mount only directories beneath it, so they cannot
 /// take this lock. A file of the board is unsuitable, because other containers can take read locks on such a file.
-pub(crate) async fn exclude_other_sidecars(self_dir: &Path) -> Result<File, String> {
+pub(crate) async fn exclude_other_sidecars(self_dir: &Path) -> Result<File> {
     let why = "another sidecar of this Pod runs, or a container mounts this whole volume; containers need a subPath";
     let error = |error| format!("cannot lock --self {}: {error}; mount an emptyDir there", self_dir.display());
     let directory = File::open(self_dir).map_err(error)?;
     let try_lock = || match directory.try_lock() {
         Ok(()) => Ok(Some(())),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(failed)) => Err(error(failed)),
+        Err(TryLockError::Error(failed)) => Err(error(failed).into()),
     };
     wait_for_lock(self_dir, why, try_lock).await?;
     Ok(directory)
@@ -173,11 +174,7 @@ pub(crate) async fn exclude_other_sidecars(self_dir: &Path) -> Result<File, Stri
 
 /// Calls `try_lock` repeatedly, and returns the lock as soon as `try_lock` returns one. Logs `why`, the reason for the
 /// wait, after `LOCK_WARNING_DELAY`.
-async fn wait_for_lock<T>(
-    path: &Path,
-    why: &str,
-    mut try_lock: impl FnMut() -> Result<Option<T>, String>,
-) -> Result<T, String> {
+async fn wait_for_lock<T>(path: &Path, why: &str, mut try_lock: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let (since, mut has_warned) = (now(), false);
     loop {
         if let Some(lock) = try_lock()? {

@@ -1,7 +1,8 @@
 //! One attempt of a probe of any kind.
 
-use super::{AttemptResult, Outcome, grpc, http, run_exchange};
+use super::{Outcome, grpc, http, run_exchange};
 use crate::clock::now;
+use crate::failure::Result;
 use podgate::core::container::{Container, Handler, HttpGet, PortRef, Probe, TcpSocket};
 use podgate::core::text::one_line;
 use podgate::edge::exchange::NO_ANSWER;
@@ -17,12 +18,13 @@ pub(super) const MAX_LINE_BYTES: usize = 120;
 pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Outcome {
     let limit = Duration::from_secs(probe.timeout_seconds.into());
     let verdict = tokio::time::timeout(limit, run_handler(container, probe, pod_ip, now() + limit)).await;
-    let verdict = verdict.unwrap_or_else(|_| Err(NO_ANSWER.to_owned())).unwrap_or_else(Outcome::failure);
+    let verdict =
+        verdict.unwrap_or_else(|_| Err(NO_ANSWER.into())).unwrap_or_else(|error| Outcome::failure(error.to_string()));
     let short = |text: String| one_line(&text, MAX_LINE_BYTES);
     Outcome { detail: short(verdict.detail), warning: verdict.warning.map(short), ..verdict }
 }
 
-async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr, deadline: Instant) -> AttemptResult {
+async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr, deadline: Instant) -> Result<Outcome> {
     let host = probe.handler.host().map_or_else(|| pod_ip.to_string(), str::to_owned);
     let port = match &probe.handler {
         Handler::Exec(_) => Err("podgate cannot run an exec probe from outside its container".to_owned()),

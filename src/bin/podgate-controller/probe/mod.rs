@@ -19,6 +19,7 @@ mod tls;
 mod tests;
 
 use crate::clock::now;
+use crate::failure::Result;
 use podgate::core::http::Outcome;
 use podgate::core::http_response::Response;
 use podgate::core::text::error_chain;
@@ -41,18 +42,15 @@ const MAX_READ_BYTES: u64 = 128 * 1024;
 /// keep the sidecar's only thread busy until the time limit, which would delay all other probes.
 type BoundedStream = Join<Take<OwnedReadHalf>, OwnedWriteHalf>;
 
-/// Result of an attempt: the success, or a line that describes the failure.
-type AttemptResult = Result<Outcome, String>;
-
 /// Connects to `host` without TLS and, with a `request`, sends it and reads the response.
-async fn run_exchange(host: &str, port: u16, request: Option<Vec<u8>>, deadline: Instant) -> Result<Response, String> {
+async fn run_exchange(host: &str, port: u16, request: Option<Vec<u8>>, deadline: Instant) -> Result<Response> {
     let failed = |error: std::io::Error| format!("{host}:{port}: {}", error_chain(&error));
     let addresses = lookup_host((host, port)).await.map_err(failed)?;
     let ips = addresses.map(|address| address.ip()).collect();
     let mut exchange = Exchange::new(ips, port, request, deadline);
     loop {
         if let Some(ended) = exchange.advance(now()) {
-            return ended;
+            return Ok(ended?);
         }
         let Some((socket, events)) = exchange.socket() else { continue };
         let interest = if events == PollFlags::OUT { Interest::WRITABLE } else { Interest::READABLE };
@@ -63,7 +61,7 @@ async fn run_exchange(host: &str, port: u16, request: Option<Vec<u8>>, deadline:
 }
 
 /// Connects to `host`: a host name, or an IP address without brackets.
-async fn connect(host: &str, port: u16) -> Result<BoundedStream, String> {
+async fn connect(host: &str, port: u16) -> Result<BoundedStream> {
     let stream =
         TcpStream::connect((host, port)).await.map_err(|error| format!("{host}:{port}: {}", error_chain(&error)))?;
     // HTTP/2 writes in several steps. Nagle's algorithm would delay each write until the server acknowledges the

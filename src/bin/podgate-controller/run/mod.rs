@@ -8,6 +8,7 @@ mod quits;
 use crate::api::task::ApiTask;
 use crate::args::RunArgs;
 use crate::clock::{now, wall_clock};
+use crate::failure::Result;
 use crate::input::directories::Directories;
 use crate::input::pod_facts::PodFacts;
 use crate::model::milestones::MilestoneRecorder;
@@ -82,7 +83,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     }
 }
 
-async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit, String> {
+async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit> {
     let mut controller = tokio::select! {
         started = Controller::start(args) => started?,
         signal = signals.next() => {
@@ -126,12 +127,12 @@ type Timer = (Option<Instant>, fn(&mut Controller));
 impl Controller {
     /// Waits until no other sidecar runs, installs the agent, creates the directories, publishes the first snapshot,
     /// and then takes the lock on the board.
-    async fn start(args: &RunArgs) -> Result<Controller, String> {
+    async fn start(args: &RunArgs) -> Result<Controller> {
         let identity = args.pod_identity()?;
         let declared = args.containers.clone().unwrap_or_default();
         for (directory, flag) in [(&args.board, "--board"), (&args.self_dir, "--self")] {
             if !directory.is_dir() {
-                return Err(format!("{flag} {}: no such directory; mount a volume there", directory.display()));
+                return Err(format!("{flag} {}: no such directory; mount a volume there", directory.display()).into());
             }
         }
         let only_sidecar = exclude_other_sidecars(&args.self_dir).await?;

@@ -32,7 +32,7 @@ async fn ask(container: String, request: String) {
                 return info!(container, status, "the container has been asked to exit");
             }
             Ok(status) => format!("status {status}"),
-            Err(why) => why,
+            Err(why) => why.to_string(),
         };
         if !std::mem::replace(&mut has_warned, true) {
             warn!(container, why, "the container does not accept the request to exit; asking again each second");
