@@ -96,7 +96,7 @@ pub(crate) struct RunArgs {
 }
 
 /// Identity of the sidecar's own Pod and container.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub(crate) struct PodIdentity {
     pub(crate) name: String,
     pub(crate) namespace: String,
@@ -107,20 +107,19 @@ pub(crate) struct PodIdentity {
 impl RunArgs {
     /// Returns the identity of the sidecar's own Pod; `None` with `--publish none`.
     pub(crate) fn pod_identity(&self) -> Result<Option<PodIdentity>> {
-        if self.publish == PublishTarget::None {
-            return match self.containers {
-                Some(_) => Ok(None),
-                None => Err("--publish none needs --containers, because the sidecar then reads no Pod spec".into()),
-            };
-        }
-        match (&self.pod_name, &self.pod_namespace) {
-            (Some(name), Some(namespace)) => Ok(Some(PodIdentity {
-                name: name.clone(),
-                namespace: namespace.clone(),
-                uid: self.pod_uid.clone(),
-                container: self.name.clone(),
-            })),
-            _ => Err("POD_NAME and POD_NAMESPACE are not set; set them with fieldRef, or pass --publish none".into()),
+        match (self.publish, &self.containers, &self.pod_name, &self.pod_namespace) {
+            (PublishTarget::None, None, ..) => {
+                Err("--publish none needs --containers, because the sidecar then reads no Pod spec".into())
+            }
+            (PublishTarget::None, ..) => Ok(None),
+            (PublishTarget::Api, _, Some(name), Some(namespace)) => {
+                let (name, namespace) = (name.clone(), namespace.clone());
+                let (uid, container) = (self.pod_uid.clone(), self.name.clone());
+                Ok(Some(PodIdentity { name, namespace, uid, container }))
+            }
+            (PublishTarget::Api, ..) => {
+                Err("POD_NAME and POD_NAMESPACE are not set; set them with fieldRef, or pass --publish none".into())
+            }
         }
     }
 }

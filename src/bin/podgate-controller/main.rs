@@ -14,8 +14,8 @@ mod probe;
 mod rate_limit;
 mod ready;
 mod run;
-mod signals;
 
+use args::{Args, Command};
 use podgate::clock;
 use podgate::command_line;
 use podgate::core::exit::Exit;
@@ -27,17 +27,13 @@ fn main() -> ExitCode {
     // In a shared process namespace, other containers could read the sidecar's service account token through /proc. The
     // kernel denies this access for a process that is not dumpable.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    match command_line::parse::<args::Args>(&Vec::from_iter(std::env::args_os())) {
-        Ok(args) => match args.command {
-            Some(args::Command::Ready(ready)) => ready::run(&ready).into(),
-            None => close_gates().map_or_else(Exit::into, |()| run::main(args.run)),
-        },
+    match command_line::parse::<Args>(&Vec::from_iter(std::env::args_os())) {
+        Ok(Args { command: Some(Command::Ready(ready)), .. }) => ready::run(&ready).into(),
+        Ok(args) => close_gates().map_or_else(Exit::into, |()| run::main(args.run)),
         Err(error) => {
             let _ = error.print();
-            if !error.use_stderr() {
-                return Exit::Released.into();
-            }
-            close_gates().map_or_else(Exit::into, |()| Exit::Usage.into())
+            let is_help = !error.use_stderr();
+            if is_help { Exit::Released.into() } else { close_gates().err().unwrap_or(Exit::Usage).into() }
         }
     }
 }

@@ -58,6 +58,7 @@ const STABLE_WATCH: Duration = Duration::from_secs(5);
 const RECONNECT_SPREAD_MS: u64 = 14_000;
 
 /// State that both tasks share.
+#[derive(Default)]
 pub(crate) struct ApiState {
     pub(crate) identity: PodIdentity,
     pub(crate) metrics: Rc<Metrics>,
@@ -72,19 +73,6 @@ pub(crate) struct ApiState {
 }
 
 impl ApiState {
-    pub(crate) fn new(identity: PodIdentity, metrics: Rc<Metrics>) -> Rc<ApiState> {
-        Rc::new(ApiState {
-            identity,
-            metrics,
-            has_held_container: Cell::new(false),
-            failing_requests: RefCell::default(),
-            actual: RefCell::default(),
-            actual_version: Cell::default(),
-            actual_changed: Notify::new(),
-            patches: RefCell::default(),
-        })
-    }
-
     /// Records that requests of the kind `what` fail. Logs a warning if all kinds succeeded before. `on_success` logs
     /// one line when all kinds succeed again.
     fn on_failure(&self, what: &'static str, error: &Failure) {
@@ -287,8 +275,8 @@ mod tests {
 
     #[test]
     fn missing_permission_names_the_command_that_grants_it() {
-        let identity = PodIdentity { name: "p".into(), namespace: "n".into(), uid: None, container: "podgate".into() };
-        let shared = ApiState::new(identity, Rc::default());
+        let identity = PodIdentity { namespace: "n".into(), ..PodIdentity::default() };
+        let shared = ApiState { identity, ..ApiState::default() };
         let denied = Failure::Forbidden("403 pods is forbidden".to_owned());
         let text = shared.describe_failure("watch", &denied);
         let fix =
@@ -303,8 +291,7 @@ mod tests {
 
     #[test]
     fn older_versions_and_foreign_annotations_are_ignored() {
-        let identity = PodIdentity { name: "p".into(), namespace: "n".into(), uid: None, container: "podgate".into() };
-        let shared = ApiState::new(identity, Rc::default());
+        let shared = ApiState::default();
         let ready = |state: &str| Annotations::from([("status.podgate.io/db".to_owned(), state.to_owned())]);
         let foreign = [("a/b".to_owned(), "c".to_owned())];
         shared.update_actual(ready("Ready").into_iter().chain(foreign).collect(), Some(6));

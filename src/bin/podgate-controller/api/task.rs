@@ -28,7 +28,7 @@ impl ApiTask {
     /// `pod_updates`.
     pub(crate) fn spawn(identity: PodIdentity, metrics: Rc<Metrics>, pod_updates: mpsc::Sender<PodFacts>) -> ApiTask {
         let (desired, receiver) = watch::channel(Annotations::new());
-        let shared = ApiState::new(identity, metrics);
+        let shared = Rc::new(ApiState { identity, metrics, ..ApiState::default() });
         let state = Rc::clone(&shared);
         supervise(move || api::sync_annotations(Rc::clone(&state), receiver.clone()));
         ApiTask { shared, desired, pod_updates, watch_task: None }

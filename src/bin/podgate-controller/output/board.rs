@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-#[derive(Debug)]
 pub(crate) struct Board {
     directory: PathBuf,
     ringer: Ringer,
@@ -34,12 +33,10 @@ pub(crate) struct Board {
 
 /// Extra space in the annotations file for longer states, in bytes.
 const HEADROOM: usize = 1024;
-/// Time after which a wait for another container's lease is logged.
-const LEASE_WARNING_DELAY: Duration = Duration::from_secs(1);
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
-/// Time after which a wait for a lock is logged.
-const LOCK_WARNING_DELAY: Duration = Duration::from_secs(1);
+/// Time after which a wait for a lock or for another container's lease is logged.
+const WARNING_DELAY: Duration = Duration::from_secs(1);
 
 impl Board {
     pub(crate) fn new(directory: &Path) -> Board {
@@ -68,7 +65,7 @@ impl Board {
         };
         // If the thread cannot be created, the channel closes at once, which ends the wait below.
         let _ = std::thread::Builder::new().spawn(open);
-        let _open = match tokio::time::timeout(LEASE_WARNING_DELAY, &mut opened).await {
+        let _open = match tokio::time::timeout(WARNING_DELAY, &mut opened).await {
             Ok(opened) => opened,
             Err(_) => {
                 warn!(path = %path.display(), "waiting: another container has a lease on this file; the lease ends on its own");
@@ -173,14 +170,14 @@ pub(crate) async fn exclude_other_sidecars(self_dir: &Path) -> Result<File> {
 }
 
 /// Calls `try_lock` repeatedly, and returns the lock as soon as `try_lock` returns one. Logs `why`, the reason for the
-/// wait, after `LOCK_WARNING_DELAY`.
+/// wait, after `WARNING_DELAY`.
 async fn wait_for_lock<T>(path: &Path, why: &str, mut try_lock: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let (since, mut has_warned) = (now(), false);
     loop {
         if let Some(lock) = try_lock()? {
             return Ok(lock);
         }
-        if since.elapsed() >= LOCK_WARNING_DELAY && !std::mem::replace(&mut has_warned, true) {
+        if since.elapsed() >= WARNING_DELAY && !std::mem::replace(&mut has_warned, true) {
             warn!(path = %path.display(), "waiting for a lock: {why}");
         }
         tokio::time::sleep(LOCK_RETRY_DELAY).await;

@@ -37,14 +37,11 @@ pub(super) async fn send_http1(mut io: impl AsyncRead + AsyncWrite + Unpin, requ
 }
 
 /// Sends `request` by HTTP/2 with prior knowledge and passes the response to `read`.
-pub(super) async fn send_http2<T, R>(
-    io: T,
+pub(super) async fn send_http2<R>(
+    io: impl AsyncRead + AsyncWrite + Unpin + 'static,
     request: Request<Full<Bytes>>,
     read: impl AsyncFnOnce(hyper::Response<Incoming>) -> Result<R>,
-) -> Result<R>
-where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
-{
+) -> Result<R> {
     let exchange = async {
         let (mut sender, connection) = http2::Builder::new(LocalExecutor)
             .initial_stream_window_size(HTTP2_WINDOW)

@@ -9,7 +9,7 @@ use crate::failure::Result;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
-use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper::{Request, Response, StatusCode};
 use podgate::core::container::Grpc;
 use podgate::core::http::USER_AGENT;
 use podgate::core::text::error_chain;
@@ -24,13 +24,9 @@ const STATUS_FIELD: u8 = 1 << 3;
 pub(super) async fn attempt(ask: &Grpc, host: &str, port: u16) -> Result<Outcome> {
     let service = ask.service.as_deref().unwrap_or_default();
     let uri = format!("http://{}/grpc.health.v1.Health/Check", authority(host, port));
-    let uri = Uri::try_from(uri).map_err(|error| error.to_string())?;
-    let mut request = Request::new(Full::from(encode_request(service)));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = uri;
-    for (name, value) in [(CONTENT_TYPE, "application/grpc"), (TE, "trailers"), (AGENT, USER_AGENT)] {
-        request.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
+    let request = Request::post(uri).header(CONTENT_TYPE, "application/grpc").header(TE, "trailers");
+    let request = request.header(AGENT, USER_AGENT).body(Full::from(encode_request(service)));
+    let request = request.map_err(|error| error.to_string())?;
     let stream = connect(host, port).await?;
     let status = if ask.is_tls() {
         let (stream, is_h2) = tls::handshake(stream, host).await?;

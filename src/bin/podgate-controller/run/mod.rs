@@ -17,12 +17,10 @@ use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::StatusTrust;
 use crate::output::board::{Board, exclude_other_sidecars};
 use crate::output::hold_files::{self, HoldFiles};
-use crate::output::http_server;
 use crate::output::metrics::{self, Metrics};
 use crate::output::publisher::Publisher;
 use crate::probe::prober::Prober;
 use crate::rate_limit::restart_delay;
-use crate::signals::Signals;
 use futures::FutureExt;
 use idle::Idling;
 use podgate::core::container::{Container, Mode};
@@ -42,6 +40,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio::time::sleep_until;
@@ -54,7 +53,11 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     log::init(args.log_format, args.log_level, Target::Stderr);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let set_up = runtime.and_then(|runtime| Ok((runtime.block_on(async { Signals::new() })?, runtime)));
+    // Receive the signals as early as possible, and even after a panic. For process 1 of a container, the kernel drops
+    // a signal that is not handled.
+    let receive =
+        async { Ok::<_, std::io::Error>([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]) };
+    let set_up = runtime.and_then(|runtime| Ok((runtime.block_on(receive)?, runtime)));
     let (mut signals, runtime) = match set_up {
         Ok(set_up) => set_up,
         Err(error) => {
@@ -83,10 +86,18 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     }
 }
 
-async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit> {
+/// Waits for the next signal and returns its name. Cancel-safe.
+async fn next_signal([terminate, interrupt]: &mut [Signal; 2]) -> &'static str {
+    tokio::select! {
+        _ = terminate.recv() => "TERM",
+        _ = interrupt.recv() => "INT",
+    }
+}
+
+async fn run_controller(args: &RunArgs, signals: &mut [Signal; 2]) -> Result<Exit> {
     let mut controller = tokio::select! {
         started = Controller::start(args) => started?,
-        signal = signals.next() => {
+        signal = next_signal(signals) => {
             info!(signal, code = Exit::Terminated.code(), "exiting before the board is set up");
             return Ok(Exit::Terminated);
         }
@@ -95,7 +106,7 @@ async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit> {
         let metrics = Rc::clone(&controller.publisher.metrics);
         let listener = TcpListener::bind(&listen::candidates(address)[..]).await;
         let listener = listener.map_err(|error| format!("--metrics-addr {address}: {error}"))?;
-        tokio::task::spawn_local(http_server::serve(listener, move |path| metrics::respond(&metrics, path)));
+        tokio::task::spawn_local(metrics::serve(listener, metrics));
     }
     Ok(controller.run_loop(signals).await)
 }
@@ -208,7 +219,7 @@ impl Controller {
         Ok(controller)
     }
 
-    async fn run_loop(&mut self, signals: &mut Signals) -> Exit {
+    async fn run_loop(&mut self, signals: &mut [Signal; 2]) -> Exit {
         loop {
             let timer = self.timers().into_iter().filter_map(|(due, _)| due).min();
             tokio::select! {
@@ -217,7 +228,7 @@ impl Controller {
                 () = self.directories.changed() => self.on_reports(),
                 () = sleep_until(timer.unwrap_or_else(now).into()), if timer.is_some() => self.tick(),
                 // The kubelet stops a native sidecar after all regular containers.
-                signal = signals.next() => {
+                signal = next_signal(signals) => {
                     if let Err(error) = hold_files::close_all(Path::new(names::HOLD_DIR)) {
                         error!(%error, "cannot close the gates");
                     }
