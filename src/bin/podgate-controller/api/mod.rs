@@ -245,7 +245,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
             true if is_minor(&patch) => since + MINOR_BATCH_WINDOW,
             true => now() + BATCH_WINDOW,
         };
-        let end = end.min(until.unwrap_or(end)).max(shared.patches.borrow().ready_at().unwrap_or(end));
+        let end = end.min(until.unwrap_or(end)).max(shared.patches.borrow().ready_at().unwrap_or(since));
         until = Some(end);
         let more = tokio::time::timeout_at(end.into(), desired.changed()).await;
         if more.is_err() || now() >= end {
