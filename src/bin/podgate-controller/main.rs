@@ -5,6 +5,7 @@
 
 mod api;
 mod args;
+mod clock;
 mod failure;
 mod input;
 mod model;
@@ -16,7 +17,6 @@ mod ready;
 mod run;
 
 use args::{Args, Command};
-use podgate::clock;
 use podgate::command_line;
 use podgate::core::exit::Exit;
 use podgate::core::names;

@@ -289,6 +289,43 @@ mod tests {
         assert!(!shared.describe_failure("watch", &"timed out".into()).contains("permission"));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn changes_are_collected_into_one_patch() {
+        let annotations = |db: &str, releases: &str| {
+            let pairs = [(names::SANDBOX_STAGE, "starting"), ("status.podgate.io/db", db)];
+            let pairs = pairs.into_iter().chain([(names::SANDBOX_RELEASES, releases)]);
+            pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect::<Annotations>()
+        };
+        for (what, is_first, is_held, patches, db, releases, expected) in [
+            ("the first patch", true, true, 0, "Ready", "e1.0", 400),
+            ("a change", false, false, 0, "Ready", "e1.0", 1000),
+            ("a minor change", false, false, 0, "Started", "e1.0", 5000),
+            ("a change while a container is held", false, true, 0, "Ready", "e1.0", 10_000),
+            ("a change after many patches", false, false, 32, "Ready", "e1.0", 30_000),
+            ("a release after many patches", false, true, 32, "Ready", "e1.1", 0),
+        ] {
+            let shared = ApiState::default();
+            shared.has_held_container.set(is_held);
+            if !is_first {
+                shared.update_actual(annotations("Waiting", "e1.0"), None);
+            }
+            (0..patches).for_each(|_| _ = shared.patches.borrow_mut().reserve(now()));
+            let (sender, mut desired) = watch::channel(annotations(db, releases));
+            let since = now();
+            let change_again = async {
+                tokio::time::sleep(FIRST_BATCH_WINDOW / 2).await;
+                sender.send_modify(|all| _ = all.insert("status.podgate.io/web".to_owned(), "Started".to_owned()));
+                std::future::pending().await
+            };
+            let patch = tokio::select! {
+                patch = batch_changes(&shared, &mut desired) => patch.unwrap(),
+                () = change_again => unreachable!(),
+            };
+            assert_eq!((now() - since).as_millis() / 10 * 10, expected, "{what}");
+            assert_eq!(patch.get("status.podgate.io/web").is_some(), expected > 0, "{what}");
+        }
+    }
+
     #[test]
     fn older_versions_and_foreign_annotations_are_ignored() {
         let shared = ApiState::default();
