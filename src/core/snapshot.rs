@@ -177,11 +177,6 @@ impl Snapshot {
         out
     }
 
-    /// Returns true if the sidecar has confirmed the conditions of the gate with this ticket.
-    pub fn has_confirmed_ticket(&self, ticket: &str) -> bool {
-        self.confirmed_tickets.values().any(|confirmed| confirmed == ticket)
-    }
-
     /// Returns true if the container has ended and the kubelet will not restart it.
     pub fn has_ended_for_good(&self, container: &str) -> bool {
         self.stuck.get(container).is_some_and(|reason| reason == REASON_ENDED)

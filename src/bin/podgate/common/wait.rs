@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::predecessors::Predecessors;
 use crate::signals;
 use podgate::core::exit::Exit;
-use podgate::core::gate::{self, Decision, GateSpec, Observations, Obstacle, OnTimeout, SETTLE_TIME, SidecarHealth};
+use podgate::core::gate::{self, Decision, GateSpec, Observations, OnTimeout, SETTLE_TIME, SidecarHealth};
 use podgate::core::names;
 use podgate::edge::lock;
 use podgate::edge::sys::SignalFd;
@@ -67,8 +67,11 @@ impl Wait<'_> {
             let dead = predecessors.is_none() && self.is_sidecar_dead(&watch, at);
             let sidecar = if dead {
                 fallback.run_due(at, &|| view.pod_ip());
-                let given = || fallback.pending().pop().map_or(Ok(()), Err);
-                SidecarHealth::Dead((!fallback.is_empty()).then(given))
+                match fallback.pending().pop() {
+                    _ if fallback.is_empty() => SidecarHealth::Dead,
+                    Some(why) => SidecarHealth::FallbackFailed(why),
+                    None => SidecarHealth::FallbackPassed,
+                }
             } else {
                 fallback.abort_running();
                 SidecarHealth::Alive
@@ -85,14 +88,15 @@ impl Wait<'_> {
                     info!(waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX), "released: {opening}");
                     return Ok(());
                 }
-                Decision::GiveUp(ending) => return Err(Failure::new(ending.exit_code(), ending.to_string())),
+                Decision::GiveUp(exit, why) => return Err(Failure::new(exit, why)),
                 Decision::Closed(mut obstacles) => {
                     // Report only while waiting: a restarted container that is released at once must not wake an idle
                     // sidecar.
                     if predecessors.is_none() && view.snapshot().is_some() {
                         let passed = !checks.is_empty() && observed.pending_checks.is_empty();
                         reporter.refresh(&view, passed);
-                        obstacles.extend(reporter.error.clone().map(Obstacle::ReportFailed));
+                        let failed = reporter.error.as_ref();
+                        obstacles.extend(failed.map(|error| format!("cannot report to the sidecar ({error})")));
                     }
                     if obstacles != reason {
                         let delay = if reason.is_empty() { Duration::ZERO } else { MESSAGE_DELAY };
