@@ -68,7 +68,8 @@ pub struct Watch {
     since: Instant,
     bell: Option<Bell>,
     inotify: Option<Inotify>,
-    method: WatchMethod,
+    /// Method armed for the last read.
+    pub method: WatchMethod,
     /// True if the last read found a valid snapshot on the board. Then only the board matters, and the bell suffices.
     board_has_snapshot: bool,
 }
@@ -116,11 +117,6 @@ impl Watch {
             }
             rereads += 1;
         }
-    }
-
-    /// Returns the method armed for the last read.
-    pub fn method(&self) -> WatchMethod {
-        self.method
     }
 
     /// Arms a method, so that [`wait`](Watch::wait) returns after each later change.

@@ -153,7 +153,7 @@ fn read_repeats_until_the_armed_source_was_read() {
             (count <= rings).then(|| ringer.ring().unwrap());
             view()
         });
-        (count, watch.method(), watch.wait(Duration::ZERO, Vec::new()).unwrap())
+        (count, watch.method, watch.wait(Duration::ZERO, Vec::new()).unwrap())
     };
     assert_eq!(reads(with_snapshot, 0), (1, WatchMethod::Bell, WakeReason::Timeout));
     // If the bell is replaced after arming, the armed bell does not ring for the next publication, so `read` reads
@@ -175,5 +175,5 @@ fn read_repeats_until_the_armed_source_was_read() {
     // If the volume is full, the sidecar overwrites the file instead of replacing it.
     overwrite(board.path(), ANNOTATIONS_FILE, b"").unwrap();
     assert_eq!(wait(), WakeReason::Source);
-    assert_eq!(watch.method(), WatchMethod::Inotify);
+    assert_eq!(watch.method, WatchMethod::Inotify);
 }

@@ -57,8 +57,8 @@ impl Wait<'_> {
             } else {
                 let view = watch.read(|| self.sources.view());
                 reporter.adopt_epoch(&view);
-                if method.replace(watch.method()) != Some(watch.method()) {
-                    info!(by = watch.method().as_str(), "waiting");
+                if method.replace(watch.method) != Some(watch.method) {
+                    info!(by = watch.method.as_str(), "waiting");
                 }
                 at = now();
                 view

@@ -65,7 +65,7 @@ fn wait_for_others(
 
         if !pod_stops && pre_stop::is_pod_stopping(&view, conditions) {
             pod_stops = true;
-            info!(by = watch.method().as_str(), "the whole pod is stopping");
+            info!(by = watch.method.as_str(), "the whole pod is stopping");
         }
         let waited = now().saturating_duration_since(since);
         match pre_stop::decide(&view, conditions, pod_stops, waited) {
