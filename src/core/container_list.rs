@@ -4,6 +4,7 @@
 //! The kubelet starts a pod's containers in list order and starts nothing else while a postStart hook runs. So a
 //! container whose gate waits must not precede a container with a hook.
 
+use crate::core::argv::ParseError;
 use crate::core::container::{Container, Mode};
 use crate::core::graph::{describe_cycle, find_cycle};
 use crate::core::until::WaitCondition;
@@ -59,30 +60,30 @@ pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
 }
 
 /// Parses the value of `--containers`.
-pub fn parse_list(json: &str) -> Result<Vec<Container>, String> {
+pub fn parse_list(json: &str) -> Result<Vec<Container>, ParseError> {
     let list: Vec<Container> = serde_json::from_str(json).map_err(|error| {
         format!("not a JSON list of containers ({error}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]")
     })?;
     if list.len() > CONTAINERS_MAX {
-        return Err(format!("{} containers, but podgate supports at most {CONTAINERS_MAX}", list.len()));
+        return Err(format!("{} containers, but podgate supports at most {CONTAINERS_MAX}", list.len()).into());
     }
     let mut names = BTreeSet::new();
     for Container { name, quit, .. } in &list {
         if !names::is_container_name(name) {
-            return Err(format!("{name:?} is not a container name"));
+            return Err(format!("{name:?} is not a container name").into());
         }
         if !names.insert(name.as_str()) {
-            return Err(format!("container {name} is listed twice"));
+            return Err(format!("container {name} is listed twice").into());
         }
         if let Some(Err(why)) = quit.as_deref().map(quit::parse) {
-            return Err(format!("quit of {name}: {why}"));
+            return Err(format!("quit of {name}: {why}").into());
         }
     }
     for Container { name, until, .. } in &list {
         if let Some(WaitCondition { container, .. }) =
             until.iter().find(|until| !names.contains(until.container.as_str()))
         {
-            return Err(format!("container {name} waits for {container}, which is not in the list"));
+            return Err(format!("container {name} waits for {container}, which is not in the list").into());
         }
     }
     check_order(&list).map_err(|broken| broken.to_string())?;
