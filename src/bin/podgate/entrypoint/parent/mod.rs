@@ -124,6 +124,6 @@ pub(super) fn report_never_ran(post_file: Option<&Path>, failed: &Failure) {
     if let Some(path) = post_file.filter(|path| post_file::validate_path(path).is_ok())
         && let Err(error) = post_file::write_in_child(path, false, failed.0)
     {
-        warn!(error, file = %path.display(), "cannot write the post file");
+        warn!(%error, file = %path.display(), "cannot write the post file");
     }
 }

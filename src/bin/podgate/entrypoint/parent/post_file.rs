@@ -21,7 +21,7 @@ pub(crate) fn validate_path(path: &Path) -> Result<(), Failure> {
 }
 
 /// Writes the post file in a child process, because the volume may not answer. The error is a short description.
-pub(super) fn write_in_child(path: &Path, success: bool, code: u8) -> Result<(), String> {
+pub(super) fn write_in_child(path: &Path, success: bool, code: u8) -> Result<(), Failure> {
     let (path, code) = (path.display().to_string(), code.to_string());
     let words = [crate::OWN_PROGRAM, "post-file"].into_iter().chain(success.then_some("--success"));
     let words = words.chain(["--", &path, &code]).map(str::to_owned);
