@@ -20,7 +20,6 @@ pub fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
 }
 
 /// Schedule of the probes of one container.
-#[derive(Debug)]
 pub struct Lane {
     /// The container, with the probes to run.
     pub container: Container,

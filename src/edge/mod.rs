@@ -4,7 +4,6 @@
 pub mod bell;
 pub mod exchange;
 pub mod files;
-pub mod install;
 pub mod lane;
 pub mod listen;
 pub mod lock;

@@ -17,7 +17,6 @@ use std::path::Path;
 const MIN_DESCRIPTOR: i32 = 400;
 
 /// A tether held by this process.
-#[derive(Debug)]
 #[must_use = "dropping this releases the tether"]
 pub struct Tether(File);
 

@@ -59,7 +59,6 @@ pub enum WakeReason {
 }
 
 /// A watch over the board and the downward-API volume.
-#[derive(Debug)]
 pub struct Watch {
     board: PathBuf,
     /// The directories, each with its inotify watch.

@@ -21,7 +21,7 @@ use podgate::clock;
 use podgate::command_line;
 use podgate::core::exit::Exit;
 use podgate::core::names;
-use podgate::edge::install;
+use podgate::edge::files;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 }
 
 fn install_into(directory: &Path) -> Result<(), Failure> {
-    let install = || install::install(&std::fs::read(OWN_PROGRAM)?, directory, names::AGENT_FILE);
+    let install = || files::install(&std::fs::read(OWN_PROGRAM)?, directory, names::AGENT_FILE);
     install().map(drop).map_err(|error| {
         let why = format!("{}: {error}; use a directory that this user can write", directory.display());
         Failure::new(Exit::BadSetup, why)

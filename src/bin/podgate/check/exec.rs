@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 /// killed command.
 const REAP_ATTEMPTS: u32 = 100;
 
-#[derive(Debug)]
 pub(super) struct RunningCheck {
     child: Child,
     watch: ChildWatch,

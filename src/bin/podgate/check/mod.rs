@@ -34,7 +34,6 @@ const HOOK_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const SEARCH_PERIOD_MAX: Duration = Duration::from_secs(10);
 
 /// A list of checks. Each check is repeated until it has passed once.
-#[derive(Debug)]
 pub(crate) struct Checks {
     entries: Vec<Entry>,
     running: Option<(usize, RunningCheck)>,
@@ -51,7 +50,6 @@ pub(crate) struct Checks {
     failure_threshold: Option<u32>,
 }
 
-#[derive(Debug)]
 struct Entry {
     check: Check,
     /// Running attempt of a check that needs no child process.

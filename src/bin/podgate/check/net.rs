@@ -92,7 +92,6 @@ fn check_mount(path: &str) -> Result<(), Failure> {
 }
 
 /// One attempt of a `tcp://` or `http://` check, which does not block.
-#[derive(Debug)]
 pub(crate) struct NetAttempt {
     pub(crate) exchange: Exchange,
     http: Option<HttpAttempt>,

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing::{error, info};
 
-#[derive(Debug)]
 pub(crate) struct Messenger {
     /// Prefix of messages, such as `podgate post-start: db`.
     prefix: String,

@@ -22,7 +22,6 @@ use tracing::{info, warn};
 /// changes the reasons of all later gates. The messages of these gates must not delay the next start.
 const MESSAGE_DELAY: Duration = Duration::from_millis(500);
 
-#[derive(Debug)]
 pub(crate) struct Wait<'a> {
     pub(crate) spec: GateSpec<'a>,
     pub(crate) sources: &'a PodSources,

@@ -4,9 +4,8 @@ mod child;
 mod dependencies;
 pub(crate) mod post_file;
 mod supervise;
-mod verdict;
 
-use crate::args::Entrypoint;
+use crate::args::{Entrypoint, OnError};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::common::messenger::Messenger;
@@ -22,9 +21,28 @@ use podgate::edge::sys::SignalFd;
 use podgate::edge::tether::Tether;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 use supervise::Supervisor;
 use tracing::{info, warn};
-use verdict::{EndReason, Verdict};
+
+/// Reason why podgate has ended the command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum EndReason {
+    /// The command ran longer than this time limit.
+    TimedOut(Duration),
+    /// All containers of `--stop-after` have exited.
+    AllExited,
+    /// This container, which the gate waited for, was restarted.
+    Restarted(String),
+}
+
+struct Verdict {
+    /// Exit code of the command, or the code for podgate's reason to end the command.
+    command_code: u8,
+    exit_code: u8,
+    /// Message, if podgate has ended the command because of a failure.
+    reason: Option<String>,
+}
 
 /// Runs the command to its end. Returns an error if the command could not be started.
 pub(super) fn run(
@@ -74,13 +92,32 @@ pub(super) fn run(
     let finished = supervisor.finish();
     let (code, why) = finished.inspect_err(|failed| reporter.report_exit(&view, i32::from(failed.0)))?;
     let verdict = match ended {
-        Ok(()) => verdict::verdict_of(code, why.as_ref(), args.on_error),
+        Ok(()) => verdict_of(code, why.as_ref(), args.on_error),
         Err(error) => {
             let reason = Some(format!("cannot wait for the command: {error}"));
             Verdict { command_code: Exit::BadSetup.code(), exit_code: Exit::BadSetup.code(), reason }
         }
     };
     Ok(finish(&args, &sources, &mut reporter, verdict, messenger))
+}
+
+/// Derives podgate's exit code from the command's end and the flags.
+fn verdict_of(code: u8, why: Option<&EndReason>, on_error: OnError) -> Verdict {
+    let (code, reason) = match why {
+        Some(EndReason::TimedOut(limit)) => {
+            let limit = humantime::format_duration(*limit);
+            (Exit::TimedOut.code(), Some(format!("the command timed out after {limit}")))
+        }
+        Some(EndReason::AllExited) => (0, None),
+        Some(EndReason::Restarted(container)) => (
+            Exit::NeverMet.code(),
+            Some(format!("{container} was restarted; ended the command so that this container restarts too")),
+        ),
+        None => (code, None),
+    };
+    // --on-error does not apply to a restart: the kubelet restarts this container only after a failure.
+    let is_ignored = on_error == OnError::Continue && !matches!(why, Some(EndReason::Restarted(_)));
+    Verdict { command_code: code, exit_code: if is_ignored { 0 } else { code }, reason }
 }
 
 /// Writes the post file, the report and the messages, and returns the exit code.
