@@ -49,7 +49,7 @@ fn main() -> ExitCode {
             ("exec", outcome)
         }
         args::Command::PostFile { path, code, success } => {
-            ("post-file", entrypoint::parent::post_file::write(&path, success, code))
+            ("post-file", entrypoint::parent::write_post_file(&path, success, code))
         }
         args::Command::Opened(args) => ("opened", opened::run(args)),
         args::Command::Probe(args) => ("probe", probe::run(args)),
