@@ -13,5 +13,4 @@ pub mod sandbox;
 pub mod sock_diag;
 pub mod source;
 pub mod sys;
-pub mod tether;
 pub mod watch;

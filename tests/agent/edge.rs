@@ -6,7 +6,7 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source, SourceError};
 use podgate::edge::bell::Ringer;
 use podgate::edge::files::{install, may_exist, open_directory, overwrite, read_beneath, replace};
-use podgate::edge::tether::{Tether, is_taken};
+use podgate::edge::lock::{Tether, is_tethered};
 use podgate::edge::watch::{WakeReason, Watch, WatchMethod, reread_interval};
 use rustix::fs::{FileType, Mode};
 use std::fs;
@@ -105,7 +105,7 @@ fn existing_tether_is_used_if_none_can_be_created() {
     // tether.
     fs::create_dir(db.join(format!(".{TETHER_FILE}.tmp"))).unwrap();
     let tether = Tether::take(&db).unwrap();
-    assert!(is_taken(root.path(), "db"));
+    assert!(is_tethered(root.path(), "db"));
     assert!(Tether::take(&db).is_err(), "the lock is already held");
     drop(tether);
 }
@@ -115,11 +115,11 @@ fn tether_other_than_a_regular_file_is_not_taken() {
     let root = directory_of_db();
     let path = root.path().join("db").join(TETHER_FILE);
     symlink("/etc/passwd", &path).unwrap();
-    assert!(!is_taken(root.path(), "db"));
+    assert!(!is_tethered(root.path(), "db"));
     fs::remove_file(&path).unwrap();
     make_fifo(&path);
-    assert!(!is_taken(root.path(), "db"));
-    assert!(!is_taken(root.path(), "ghost"));
+    assert!(!is_tethered(root.path(), "db"));
+    assert!(!is_tethered(root.path(), "ghost"));
 }
 
 fn with_snapshot() -> PodView {

@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use podgate::core::exit::Exit;
+use podgate::edge::lock::Tether;
 use podgate::edge::sys::{SignalFd, take_inherited, unblock_signals};
-use podgate::edge::tether::Tether;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};

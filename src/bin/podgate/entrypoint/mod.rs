@@ -17,10 +17,10 @@ use crate::signals;
 use podgate::core::exit::Exit;
 use podgate::core::gate::{GateKind, GateSpec};
 use podgate::core::report::{GateState, Report};
+use podgate::edge::lock::Tether;
 use podgate::edge::log::Target;
 use podgate::edge::process::{identify, random_id};
 use podgate::edge::sys::SignalFd;
-use podgate::edge::tether::Tether;
 use std::process::ExitCode;
 use tracing::warn;
 
