@@ -4,7 +4,7 @@ mod commands;
 mod help;
 mod values;
 
-pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop, Probe, ProbeTimes};
+pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop, Probe, ProbeTimes, WaitArgs};
 pub(crate) use values::{OnError, TetherMode};
 
 use crate::common::output;

@@ -310,7 +310,7 @@ pub(crate) fn run_once(
 ) -> Result<(), Failure> {
     match child_argv(check, limit, shows_output) {
         Some(argv) => run_to_end(&argv, limit + extra_time(check), shows_output),
-        None => net::run_check(check, false, view().pod_ip(), clock::now() + limit),
+        None => net::run(check, false, view().pod_ip(), clock::now() + limit),
     }
 }
 
@@ -318,10 +318,10 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let (check, limit) = (&args.check, args.check_timeout);
     let view = || PodSources::new(args.board.clone(), None).view();
     let outcome = match check {
-        Check::Http { .. } if args.hook => net::run_check(check, true, view().pod_ip(), clock::now() + HOOK_LIMIT),
+        Check::Http { .. } if args.hook => net::run(check, true, view().pod_ip(), clock::now() + HOOK_LIMIT),
         _ if !args.direct => run_once(check, limit, false, &view),
         Check::Exec(argv) => return run_to_end(argv, limit, args.show),
-        _ => return net::run_check(check, false, None, clock::now() + limit),
+        _ => return net::run(check, false, None, clock::now() + limit),
     };
     outcome.map_err(|why| format!("{check}: {why}").into())
 }

@@ -21,12 +21,7 @@ use std::time::Instant;
 pub(super) const PREVIOUS_STEP_FAILED: &str = "the previous step failed";
 
 /// Runs a check once until `deadline`. The error is a short description of the result.
-pub(super) fn run_check(
-    check: &Check,
-    is_hook: bool,
-    pod_ip: Option<String>,
-    deadline: Instant,
-) -> Result<(), Failure> {
+pub(super) fn run(check: &Check, is_hook: bool, pod_ip: Option<String>, deadline: Instant) -> Result<(), Failure> {
     match check {
         Check::File { path, needs_content } => check_file(path, *needs_content).map_err(|why| {
             let has_failed = fs::symlink_metadata(failure_file(path)).is_ok();

@@ -1,5 +1,6 @@
 //! The wait loop: read the sources, decide, sleep until something may have changed.
 
+use crate::args::WaitArgs;
 use crate::check::Checks;
 use crate::clock::now;
 use crate::common::messenger::Messenger;
@@ -9,8 +10,9 @@ use crate::failure::Failure;
 use crate::predecessors::Predecessors;
 use crate::signals;
 use podgate::core::exit::Exit;
-use podgate::core::gate::{self, Decision, GateSpec, Observations, OnTimeout, SETTLE_TIME, SidecarHealth};
+use podgate::core::gate::{self, Decision, GateKind, GateSpec, Observations, OnTimeout, SETTLE_TIME, SidecarHealth};
 use podgate::core::names;
+use podgate::core::until::WaitCondition;
 use podgate::edge::lock;
 use podgate::edge::sys::SignalFd;
 use podgate::edge::watch::{SLOW_REREAD, Watch};
@@ -23,12 +25,13 @@ use tracing::{info, warn};
 const MESSAGE_DELAY: Duration = Duration::from_millis(500);
 
 pub(crate) struct Wait<'a> {
-    pub(crate) spec: GateSpec<'a>,
+    pub(crate) kind: GateKind<'a>,
+    pub(crate) conditions: &'a [WaitCondition],
+    pub(crate) args: &'a WaitArgs,
     pub(crate) sources: &'a PodSources,
     /// Signals that end the wait.
     pub(crate) signals: Option<&'a SignalFd>,
     pub(crate) since: Instant,
-    pub(crate) timeout: Duration,
 }
 
 impl Wait<'_> {
@@ -43,7 +46,9 @@ impl Wait<'_> {
         reporter: &mut Reporter,
         messenger: &Messenger,
     ) -> Result<(), Failure> {
-        let deadline = self.since + self.timeout;
+        let WaitArgs { timeout, fail_fast, on_timeout, .. } = *self.args;
+        let spec = GateSpec { kind: self.kind, conditions: self.conditions, fail_fast, on_timeout };
+        let deadline = self.since + timeout;
         let mut watch = if predecessors.is_some() { Watch::of_nothing() } else { self.sources.watch() };
         let mut method = None;
         let mut reason = Vec::new();
@@ -81,7 +86,7 @@ impl Wait<'_> {
                 sidecar,
                 waited: at.saturating_duration_since(self.since),
             };
-            match gate::decide(&view, &self.spec, &observed) {
+            match gate::decide(&view, &spec, &observed) {
                 Decision::Open(opening) => {
                     let waited = now().saturating_duration_since(self.since);
                     info!(waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX), "released: {opening}");
@@ -111,9 +116,9 @@ impl Wait<'_> {
             let at = now();
             let left = deadline.saturating_duration_since(at);
             if left.is_zero() {
-                let limit = humantime::format_duration(self.timeout);
+                let limit = humantime::format_duration(timeout);
                 let why = gate::timeout_reason(&limit.to_string(), &reason);
-                if self.spec.on_timeout == OnTimeout::Continue {
+                if on_timeout == OnTimeout::Continue {
                     warn!("{why}; continuing (--on-timeout=continue)");
                     return Ok(());
                 }
