@@ -82,16 +82,8 @@ impl Watch {
     /// Creates a watch over the board at `board` and, if given, the volume at `volume`.
     pub fn new(board: PathBuf, volume: Option<PathBuf>) -> Watch {
         let paths = [board.clone()].into_iter().chain(volume);
-        let directories = paths.map(|path| (path, None)).collect();
-        Watch {
-            board,
-            directories,
-            since: now(),
-            bell: None,
-            inotify: None,
-            method: WatchMethod::Polling,
-            board_has_snapshot: true,
-        }
+        let (directories, method) = (paths.map(|path| (path, None)).collect(), WatchMethod::Polling);
+        Watch { board, directories, since: now(), bell: None, inotify: None, method, board_has_snapshot: true }
     }
 
     /// Reads the pod's state with `read`. A later [`wait`](Watch::wait) returns when the state changes, because this

@@ -45,14 +45,8 @@ impl RunningCheck {
             _ => error.to_string(),
         })?;
         let (at, watch) = (now(), ChildWatch::new(&child));
-        Ok(RunningCheck {
-            next_poll: at + watch.poll_interval(deadline.saturating_duration_since(at)),
-            watch,
-            child,
-            deadline,
-            is_killed: false,
-            status: None,
-        })
+        let next_poll = at + watch.poll_interval(deadline.saturating_duration_since(at));
+        Ok(RunningCheck { child, watch, deadline, next_poll, is_killed: false, status: None })
     }
 
     /// Stores `status` if `pid` is the process of this command.

@@ -67,10 +67,9 @@ struct Entry {
 impl Checks {
     /// Creates a list of checks. `timeout` is the time limit for one attempt.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
-        let pending = Some("not run yet".to_owned());
         let failures = FailureCount::new(Duration::ZERO, Duration::MAX);
         let entry = |check| {
-            let pending = pending.clone();
+            let pending = Some("not run yet".to_owned());
             Entry { check, attempt: None, failures, pending, passes_since: None, due: now, search_due: now }
         };
         Checks {
