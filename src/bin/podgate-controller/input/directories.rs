@@ -8,7 +8,7 @@ use futures::FutureExt;
 use inotify::{Inotify, WatchMask};
 use podgate::core::container::Container;
 use podgate::core::report::{Report, reserved_size};
-use podgate::edge::tether;
+use podgate::edge::lock;
 use podgate::edge::watch::reread_interval;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
@@ -123,7 +123,7 @@ impl Directories {
             tokio::time::sleep_until((at + Duration::from_millis(*pause)).into()).await;
             self.rechecks = Some((at, rounds + 1));
             let needs_check = |name: &String, seen: &LastSeen| {
-                !seen.is_checked || seen.is_tethered && !tether::is_taken(&self.root, name)
+                !seen.is_checked || seen.is_tethered && !lock::is_tethered(&self.root, name)
             };
             let has_event = next_event(&mut self.inotify).now_or_never().is_some();
             if has_event || self.last_seen.iter().any(|(name, seen)| needs_check(name, seen)) {
@@ -156,7 +156,7 @@ impl Directories {
         // After an event, check again if any container was tethered. After a poll, check again only if a tether was
         // released.
         let may_be_released =
-            |name: &String, seen: &LastSeen| seen.is_tethered && (has_event || !tether::is_taken(&self.root, name));
+            |name: &String, seen: &LastSeen| seen.is_tethered && (has_event || !lock::is_tethered(&self.root, name));
         if self.last_seen.iter().any(|(name, seen)| may_be_released(name, seen)) {
             self.rechecks = Some((now(), 0));
         }
@@ -175,7 +175,7 @@ impl Directories {
         for (name, known) in &mut self.last_seen {
             // Read the lock before the report, so that the report is at least as new as the lock. A gate reports
             // Waiting before it takes its tether, and Opened while it holds the tether.
-            let is_tethered = tether::is_taken(&self.root, name);
+            let is_tethered = lock::is_tethered(&self.root, name);
             let found = read_report(&self.root, name).inspect_err(|error| {
                 if error.kind() != io::ErrorKind::NotFound {
                     debug!(container = %name, %error, "cannot read the report");

@@ -7,7 +7,7 @@ use crate::failure::Result;
 use podgate::core::annotations::{self, Annotations};
 use podgate::core::names;
 use podgate::edge::bell::Ringer;
-use podgate::edge::{files, install, lock, source};
+use podgate::edge::{files, lock, source};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{File, TryLockError};
 use std::io;
@@ -86,7 +86,7 @@ impl Board {
         };
         self.open_agent = match existing() {
             Ok(Some(file)) => Some(file),
-            _ => Some(install::install(&program, &bin, names::AGENT_FILE)?),
+            _ => Some(files::install(&program, &bin, names::AGENT_FILE)?),
         };
         Ok(())
     }

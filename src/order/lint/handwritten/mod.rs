@@ -5,7 +5,7 @@ mod outlook;
 
 use crate::core::command::{AgentCommand, Gate};
 use crate::core::container::Mode;
-use crate::core::container_list::{self, OrderError};
+use crate::core::container_list;
 use crate::core::names;
 use crate::core::pod;
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -56,11 +56,7 @@ pub fn check_handwritten(template: &Value) -> Option<(Vec<Finding>, Option<Plan>
         check_mounts(own, place, parts::sidecar_mounts(has_hold).into_iter(), &mut findings);
     }
     if let Err(broken) = container_list::check_order(&containers) {
-        let at = match &broken {
-            OrderError::GateBeforeHook { hook, .. } | OrderError::HoldAndHook { hook, .. } => hook,
-            OrderError::Cycle(names) => &names[0],
-        };
-        let at = spec.get(at).map(ContainerRef::place).unwrap_or_default();
+        let at = spec.get(&broken.container).map(ContainerRef::place).unwrap_or_default();
         findings.push(Finding::error("order-broken", at, broken.to_string()));
     }
     let plan = (!has_errors(&findings)).then(|| outlook::plan(&spec, &lines, &containers));
