@@ -2,7 +2,6 @@
 
 pub(crate) mod build;
 mod notes;
-mod scale;
 pub(crate) mod shape;
 pub(crate) mod text;
 
