@@ -54,7 +54,6 @@ impl ManifestArgs {
 }
 
 /// Text of a file or of standard input, with its documents.
-#[derive(Debug)]
 pub(crate) struct Source {
     /// The path as the user passed it; `-` for standard input.
     pub(crate) path: PathBuf,
@@ -66,7 +65,7 @@ pub(crate) struct Source {
     end: String,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Document {
     /// The text of the document, without separators.
     pub(crate) text: String,
