@@ -10,13 +10,6 @@ use podgate::core::until::{WaitCondition, WantedState};
 use podgate::order::declare::keys::is_declaring;
 use std::time::{Duration, SystemTime};
 
-pub(crate) struct Facts<'a> {
-    pub(crate) view: &'a View,
-    pub(crate) pod: &'a Pod,
-    /// The reason why there is no readable published state.
-    pub(crate) snapshot_error: Option<&'a Unreadable>,
-}
-
 /// Maximum expected difference between the clocks of two machines.
 const CLOCK_SKEW_MAX: Duration = Duration::from_secs(5);
 
@@ -72,10 +65,10 @@ fn uses_podgate(view: &View) -> bool {
     view.published.is_some() || view.containers.iter().any(|row| row.role == Role::Sidecar || row.timeout.is_some())
 }
 
-pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
-    let view = facts.view;
+/// Returns the notes. `snapshot_error` is the reason why there is no readable published state.
+pub(crate) fn notes(view: &View, pod: &Pod, snapshot_error: Option<&Unreadable>) -> Vec<String> {
     if !uses_podgate(view) {
-        let mut annotations = facts.pod.metadata.annotations.iter().flatten();
+        let mut annotations = pod.metadata.annotations.iter().flatten();
         let note = if annotations.any(|(key, _)| is_declaring(key)) {
             "The Pod declares an order, but was created without podgate's sidecar, so it runs without its order: see \
              kubectl podgate verify."
@@ -84,7 +77,7 @@ pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
         };
         return vec![note.to_owned()];
     }
-    let mut notes: Vec<String> = unpublished_note(facts).into_iter().collect();
+    let mut notes: Vec<String> = unpublished_note(view, pod, snapshot_error).into_iter().collect();
     notes.extend(view.stale_reason.as_ref().map(|why| format!("The published state is ignored: {why}.")));
     notes.extend(frozen_status_note(view).filter(|_| !view.deleting));
     for row in &view.containers {
@@ -95,7 +88,7 @@ pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
     if view.containers.iter().any(|row| row.kubelet.is_held) {
         notes.push(format!("The kubelet reports {CONFIG_ERROR} for a held container. The configuration has no error."));
     }
-    notes.extend(override_notes(facts));
+    notes.extend(override_notes(view, pod));
     notes
 }
 
@@ -123,12 +116,11 @@ fn hold_note(row: &Row) -> Option<String> {
 }
 
 /// Returns a note with the likely reason why no state is published.
-fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
-    if let Unreadable::Invalid(key) = facts.snapshot_error? {
+fn unpublished_note(view: &View, pod: &Pod, snapshot_error: Option<&Unreadable>) -> Option<String> {
+    if let Unreadable::Invalid(key) = snapshot_error? {
         let effect = "When the sidecar starts, it repairs this annotation.";
         return Some(format!("The published state is invalid: {key} is missing or malformed. {effect}"));
     }
-    let view = facts.view;
     let Some(sidecar) = view.containers.iter().find(|row| row.role == Role::Sidecar) else {
         if view.containers.iter().any(|row| row.asks) {
             let why = "The Pod has no sidecar: its gates ask the containers themselves, and the states come from the kubelet.";
@@ -138,7 +130,7 @@ fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
     };
     let name = &sidecar.name;
     let install = "kubectl podgate install --namespaces NAMESPACE";
-    let mut all = facts.pod.spec.init_containers.iter().chain(&facts.pod.spec.containers);
+    let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
     let is_off = all.any(|own| own.name == *name && own.args.join("=").contains("--publish=none"));
     Some(match sidecar.kubelet.state {
         _ if is_off => format!(
@@ -187,9 +179,9 @@ fn stuck(view: &View, row: &Row) -> Option<(String, &'static str)> {
 }
 
 /// Returns a note for each state that an operator has set by hand.
-fn override_notes(facts: &Facts<'_>) -> impl Iterator<Item = String> {
-    let published = facts.view.published.as_ref().map(|published| published.sandbox.as_str());
-    facts.pod.metadata.annotations.iter().flatten().filter_map(move |(key, value)| {
+fn override_notes(view: &View, pod: &Pod) -> impl Iterator<Item = String> {
+    let published = view.published.as_ref().map(|published| published.sandbox.as_str());
+    pod.metadata.annotations.iter().flatten().filter_map(move |(key, value)| {
         let container = key.strip_prefix(names::OVERRIDE_PREFIX)?;
         let (state, sandbox) = value.split_once('@').unwrap_or((value, ""));
         Some(match published == Some(sandbox) {

@@ -72,8 +72,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         containers: rows,
         notes: Vec::new(),
     };
-    let facts = notes::Facts { snapshot_error: read.as_ref().err(), pod, view: &view };
-    (view.summary, view.notes) = (notes::summary(&view), notes::notes(&facts));
+    (view.summary, view.notes) = (notes::summary(&view), notes::notes(&view, pod, read.as_ref().err()));
     view
 }
 
