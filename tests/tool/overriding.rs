@@ -1,8 +1,8 @@
 //! Tests of `override`: requests to the API server, and errors.
 
-use super::pods::{Change, docs, gate, held, hook, running};
-use super::{SANDBOX, pod};
 use crate::api_server::{Answer, FakeApiServer, Request, error_status};
+use crate::pods::{Change, SANDBOX, docs, gate, held, hook, pod, running};
+use crate::screen::assert_screen;
 use serde_json::{Value, json};
 
 /// Function that returns the server's response to a patch.
@@ -27,18 +27,18 @@ fn starting() -> Value {
     pod(7, "starting", "Started", "Waiting")
 }
 
+/// Replaces the current time and the server's address in the output.
+fn fixed(out: &str, server: &FakeApiServer) -> String {
+    let (_, rest) = out.split_once(' ').unwrap();
+    format!("2026-11-21T14:00:12Z {rest}").replace(&server.address, "https://10.0.0.1:6443")
+}
+
 #[test]
 fn override_writes_one_annotation_and_prints_effects() {
     let server = serve(starting(), done);
-    let (code, out, err) = server.run(&["override", "ordered", "db=Ready"]);
-    assert_eq!((code, err.as_str()), (0, ""), "{out}");
-    for expected in [
-        "changed Pod shop/ordered (uid u1)",
-        "override.podgate.io/db = Ready@3f2a9c1e-4097-1a0c5f3b",
-        "db was Started until now (published state); it held back api\n",
-    ] {
-        assert!(out.contains(expected), "{expected}: {out}");
-    }
+    let arguments = ["override", "ordered", "db=Ready"];
+    let (code, out, err) = server.run(&arguments);
+    assert_screen("override", &arguments, &(code, fixed(&out, &server), err));
     let requests = server.requests();
     let patch = requests.iter().find(|request| request.method == "PATCH").expect("no PATCH request");
     assert_eq!(patch.path, "/api/v1/namespaces/shop/pods/ordered?&fieldManager=kubectl-podgate");
@@ -78,9 +78,9 @@ fn remove_deletes_the_annotation() {
 #[test]
 fn dry_run_changes_nothing() {
     let server = serve(starting(), done);
-    let (code, out, _) = server.run(&["override", "ordered", "db=Ready", "--dry-run"]);
-    assert!(code == 0 && out.contains("would change Pod shop/ordered"), "{out}");
-    assert!(out.contains("db was Started until now (published state); it held back api\n"), "{out}");
+    let arguments = ["override", "ordered", "db=Ready", "--dry-run"];
+    let (code, out, err) = server.run(&arguments);
+    assert_screen("override-dry-run", &arguments, &(code, fixed(&out, &server), err));
     assert!(server.requests().iter().all(|request| request.method != "PATCH"));
 }
 
@@ -180,8 +180,7 @@ fn impossible_overrides_fail_with_one_line() {
 fn docs_show_this_output() {
     let server = serve(hooks_and_gates(), done);
     let (_, out, _) = server.run(&["override", "ordered", "db=Ready"]);
-    let (_, rest) = out.split_once(' ').unwrap();
-    let written = format!("2026-11-21T14:00:12Z {rest}").replace(&server.address, "https://10.0.0.1:6443");
+    let written = fixed(&out, &server);
     assert!(docs().contains(&written), "docs/kubectl-podgate.md should contain:\n{written}");
 }
 

@@ -1,6 +1,6 @@
 //! Tests of `status` for Pods with held containers.
 
-use super::pods::{Change, docs, held, running, status_json, status_text};
+use crate::pods::{Change, assert_status_screen, docs, held, running, serve, status_json, status_text};
 use serde_json::{Value, json};
 
 /// Returns the cells of api's row, joined by `|`. Replaces an age by the word `ago`, because the age varies.
@@ -32,17 +32,7 @@ const HELD: &str = "api|Waiting|ago|held (CreateContainerConfigError)|db=Ready|w
 
 #[test]
 fn status_tells_why_the_kubelet_holds_a_container() {
-    let text = status_text(&held());
-    for expected in [
-        "Pod shop/ordered is starting: db holds back api; api holds back web until db=Ready.",
-        "needed     db=Ready: db must pass its readinessProbe (exec pg_isready -U $(USER)$$)",
-        "- api is held by podgate: it waits for db=Ready.",
-        "- web is held by podgate: it waits for api=Ready.",
-        "- The kubelet reports CreateContainerConfigError for a held container. The configuration has no error.",
-    ] {
-        assert!(text.contains(expected), "{expected}: {text}");
-    }
-    assert!(!text.contains("stuck") && !text.contains("OPEN"), "{text}");
+    assert_status_screen("status-held", &held(), serve);
     let json = status_json(&held());
     let web = &json["containers"][3];
     assert_eq!((&web["mode"], &web["timeout"]), (&json!("hold"), &json!("1m30s")));

@@ -1,7 +1,11 @@
-//! Tests of the charts of `timeline` for Pods in several states.
+//! Tests of `kubectl podgate timeline`: charts of Pods in several states.
+#![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
-use super::pods::{assert_fields_in_docs, docs, gate, hook, notes};
+mod picture;
+mod requests;
+
 use crate::api_server::{Answer, FakeApiServer, Request};
+use crate::pods::{assert_fields_in_docs, docs, gate, hook, notes};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -127,7 +131,7 @@ fn notes_name_missing_sources() {
     assert!(row(&timeline, "db")["ready"].is_null());
     assert!(has_note(&timeline, "published times are ignored"), "{:#}", timeline["notes"]);
 
-    // timing.rs tests a server that refuses to list the events.
+    // requests.rs tests a server that refuses to list the events.
     let timeline: Value = serde_json::from_str(&run(&serve(&pod(), json!([])), "json")).unwrap();
     assert!(has_note(&timeline, "No events are left"), "{:#}", timeline["notes"]);
     assert!(timeline["containers"].as_array().unwrap().iter().all(|row| row["pulled"].is_null()));
@@ -244,29 +248,6 @@ fn docs_show_this_output() {
         json["containers"][1]["ready"],
         json!({"at": "2026-11-21T14:00:05.700Z", "exact": true, "by": "podgate"})
     );
-}
-
-#[test]
-fn picture_escapes_text_from_the_cluster() {
-    let mut pod = pod();
-    let evil = "<script>alert('x')</script>\"&é";
-    pod["metadata"]["name"] = json!(evil);
-    pod["spec"]["containers"][1]["name"] = json!(evil);
-    let picture = draw(&run(&serve(&pod, events()), "json"));
-    assert!(!picture.contains("<script") && !picture.contains("alert('x')"), "{picture}");
-    assert!(picture.contains("&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&quot;&amp;é"), "{picture}");
-    assert!(picture.contains("role=\"img\"") && picture.contains("<desc id=\"pg-desc\">"));
-    for foreign in ["src=", "href=", "@import", "url("] {
-        assert!(!picture.contains(foreign), "{foreign}");
-    }
-}
-
-/// Draws the JSON of a timeline with `tools/picture`, and returns the picture.
-fn draw(json: &str) -> String {
-    let picture = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/picture");
-    let output = assert_cmd::Command::new(picture).write_stdin(json).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]

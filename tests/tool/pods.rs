@@ -1,7 +1,12 @@
 //! Pods in several states, as the API server returns them, and functions that run the program on them.
+#![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
 use crate::api_server::{Answer, FakeApiServer, Request};
+use crate::screen::assert_screen;
 use serde_json::{Value, json};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub(crate) const SANDBOX: &str = "3f2a9c1e-4097-1a0c5f3b";
 
 pub(crate) type Change = fn(&mut Value);
 
@@ -87,6 +92,26 @@ pub(crate) fn serve(pod: &Value) -> FakeApiServer {
     FakeApiServer::new(move |_: &Request| Answer::Json(200, pod.clone()))
 }
 
+/// Asserts that `status` shows this screen for `pod`. All times of `pod` must be in the minute of 2026-11-21T14:00. This
+/// function moves them to 150 minutes ago, so that each age is `2 h`, and shows the original times.
+pub(crate) fn assert_status_screen(name: &str, pod: &Value, serve: impl FnOnce(&Value) -> FakeApiServer) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let minute = Duration::from_secs((now.as_secs() / 60 - 150) * 60);
+    let time = humantime::format_rfc3339_seconds(UNIX_EPOCH + minute).to_string();
+    let (begin, original) = (time.strip_suffix("00Z").unwrap(), "2026-11-21T14:00:");
+    let text = pod.to_string().replace(original, begin);
+    // Published times are in milliseconds since 1970.
+    let mut parts = text.split("17952696");
+    let first = parts.next().unwrap().to_owned();
+    let moved = parts.map(|part| {
+        let (ms, rest) = part.split_at(5);
+        format!("{}{rest}", minute.as_millis() + ms.parse::<u128>().unwrap())
+    });
+    let moved: String = std::iter::once(first).chain(moved).collect();
+    let (code, out, err) = serve(&serde_json::from_str(&moved).unwrap()).run(&["status", "ordered"]);
+    assert_screen(name, &["status", "ordered"], &(code, out.replace(begin, original), err));
+}
+
 /// Returns the output of `status`.
 pub(crate) fn status_text(pod: &Value) -> String {
     let (_, out, err) = serve(pod).run(&["status", "ordered"]);
@@ -112,7 +137,7 @@ pub(crate) fn joined(list: &Value, separator: &str) -> String {
 }
 
 pub(crate) fn docs() -> &'static str {
-    include_str!("../../../docs/kubectl-podgate.md")
+    include_str!("../../docs/kubectl-podgate.md")
 }
 
 /// Fails unless the docs name each field of these objects in `json`.
@@ -122,4 +147,21 @@ pub(crate) fn assert_fields_in_docs(json: &Value, places: &[&str]) {
             assert!(docs().contains(&format!("`{key}`")), "docs/kubectl-podgate.md does not name {key}");
         }
     }
+}
+
+/// Returns a Pod in which the hook of `db` holds back `api`. `version` is the Pod's resource version.
+pub(crate) fn pod(version: u32, stage: &str, db: &str, api: &str) -> Value {
+    json!({
+        "kind": "Pod", "apiVersion": "v1",
+        "metadata": {"name": "ordered", "namespace": "shop", "uid": "u1", "resourceVersion": version.to_string(), "annotations": {
+            "sandbox.podgate.io/id": SANDBOX, "sandbox.podgate.io/epoch": "e1",
+            "sandbox.podgate.io/revision": version.to_string(), "sandbox.podgate.io/stage": stage,
+            "sandbox.podgate.io/order": "db,api", "status.podgate.io/db": db, "status.podgate.io/api": api}},
+        "spec": {"nodeName": "n", "containers": [
+            {"name": "db", "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start", "--container", "db"]}}}},
+            {"name": "api"}]},
+        "status": {"phase": "Pending", "containerStatuses": [
+            {"name": "db", "state": {"waiting": {"reason": "ContainerCreating"}}},
+            {"name": "api", "state": {"waiting": {"reason": "ContainerCreating"}}}]}
+    })
 }

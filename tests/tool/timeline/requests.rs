@@ -1,7 +1,8 @@
 //! Tests of `timeline`: requests to the API server, and output formats.
 
-use super::pod;
 use crate::api_server::{Answer, FakeApiServer, Request, error_status};
+use crate::pods::pod;
+use crate::screen::assert_screen;
 use serde_json::{Value, json};
 
 fn serve(events: fn() -> Answer) -> FakeApiServer {
@@ -25,19 +26,8 @@ fn events() -> Answer {
 #[test]
 fn timeline_draws_a_pod_with_two_requests() {
     let server = serve(events);
-    let (code, out, err) = server.run(&["timeline", "ordered", "--width", "60"]);
-    assert_eq!((code, err.as_str()), (0, ""), "{out}");
-    assert!(
-        out.starts_with("Pod shop/ordered took 3.00 s from its creation until api, the last one, was Ready.\n"),
-        "{out}"
-    );
-    let line = |name: &str| out.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    let (db, api) = (line("db"), line("api"));
-    // The bars must show that api starts when db is Ready.
-    let at = |line: &str, c: char| line.chars().position(|found| found == c).unwrap();
-    assert!(at(&db, '▒') < at(&db, '█') && at(&db, '█') <= at(&api, '▒') && at(&api, '▒') < at(&api, '█'), "{out}");
-    assert!(out.lines().skip(2).take(3).all(|line| line.chars().count() <= 60), "{out}");
-    assert!(out.contains("in 0.50 s") && !out.contains('\u{1b}'), "{out}");
+    let arguments = ["timeline", "ordered", "--width", "60"];
+    assert_screen("timeline", &arguments, &server.run(&arguments));
     let paths: Vec<String> = server.requests().into_iter().map(|request| request.path).collect();
     assert_eq!(paths.len(), 2, "{paths:?}");
     assert!(paths[1].starts_with("/api/v1/namespaces/shop/events?fieldSelector=involvedObject.uid%3Du1"), "{paths:?}");
