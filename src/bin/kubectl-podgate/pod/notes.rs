@@ -77,7 +77,7 @@ pub(crate) fn notes(view: &View, pod: &Pod, snapshot_error: Option<&Unreadable>)
         };
         return vec![note.to_owned()];
     }
-    let mut notes: Vec<String> = unpublished_note(view, pod, snapshot_error).into_iter().collect();
+    let mut notes = Vec::from_iter(unpublished_note(view, pod, snapshot_error));
     notes.extend(view.stale_reason.as_ref().map(|why| format!("The published state is ignored: {why}.")));
     notes.extend(frozen_status_note(view).filter(|_| !view.deleting));
     for row in &view.containers {

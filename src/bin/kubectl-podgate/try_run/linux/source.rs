@@ -82,7 +82,10 @@ pub(super) fn read(args: &Try) -> CommandResult<Planned> {
         }
     }
     let all = found.iter().map(|(title, ..)| title.as_str()).collect::<Vec<_>>().join(", ");
-    found.retain(|(title, ..)| args.workload.as_ref().is_none_or(|chosen| is_named(title, chosen)));
+    // The flag has the object's title, such as `Deployment/shop`, or only its name.
+    let is_name = |title: &str, chosen: &str| title.split_once('/').is_some_and(|(_, name)| name == chosen);
+    let is_chosen = |title: &str, chosen: &str| title.eq_ignore_ascii_case(chosen) || is_name(title, chosen);
+    found.retain(|(title, ..)| args.workload.as_ref().is_none_or(|chosen| is_chosen(title, chosen)));
     let file = display_name(&path);
     match (found.as_slice(), &args.workload) {
         ([(title, source, document, place, template)], _) => {
@@ -105,11 +108,6 @@ fn example() -> Value {
     });
     let metadata = json!({"name": "example", "annotations": {"podgate.io/order": "db, api, web", "podgate.io/stop-order": "reverse"}});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
-}
-
-/// Returns true if `chosen` is the object `title`, such as `Deployment/shop`, or only its name.
-fn is_named(title: &str, chosen: &str) -> bool {
-    title.eq_ignore_ascii_case(chosen) || title.split_once('/').is_some_and(|(_, name)| name == chosen)
 }
 
 fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> CommandResult<Planned> {
