@@ -7,4 +7,6 @@ mod check;
 mod hang_guard;
 mod inject;
 mod neighbors;
+#[path = "../common/screen.rs"]
+mod screen;
 mod yaml_edit;

@@ -9,9 +9,15 @@ mod free_port;
 mod hang_guard;
 #[path = "../common/help.rs"]
 mod help;
+mod krew;
 mod kubectl_cli;
 #[path = "../common/needs.rs"]
 mod needs;
+mod overriding;
+mod pods;
 mod registry;
+#[path = "../common/screen.rs"]
+mod screen;
+mod status;
+mod timeline;
 mod try_run;
-mod view;

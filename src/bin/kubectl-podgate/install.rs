@@ -1,9 +1,10 @@
 //! `kubectl podgate install`: prints the manifests that this version needs in the cluster.
 
+use crate::block_on;
 use crate::cluster::{ConnectionArgs, parse_namespace};
-use crate::output::{fail_all, print, print_line};
+use crate::error::{CommandError, CommandResult};
+use crate::output::{print, print_line};
 use crate::registry::{RegistryArgs, config_map};
-use crate::runtime;
 use crate::yaml::Style;
 use clap::{ArgGroup, Args};
 use podgate::core::text::error_chain;
@@ -66,7 +67,7 @@ macro_rules! manifests {
     ($($file:literal),*) => { [$(include_str!(concat!("../../../manifests/", $file, ".yaml"))),*] };
 }
 
-pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
+pub(crate) fn run(args: &Install) -> CommandResult {
     let (mut objects, mut errors) = (objects(args), Vec::new());
     if args.uninstall {
         // Delete the webhook's configuration first. Otherwise the API server would reject Pods while the webhook is
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
         let kubeconfig_files = "kubectl's kubeconfig".to_owned();
         let connection =
             ConnectionArgs { namespace, context: None, kubeconfig: None, kubeconfig_files, request_timeout };
-        let (_, config_map, failed) = runtime::run(config_map::resolve(&connection, &args.lookup))?;
+        let (_, config_map, failed) = block_on(config_map::resolve(&connection, &args.lookup))?;
         let style = Style { is_json: false, spaced: false, newline: "\n", indent: 2, list_indent: 0 };
         let fields = config_map.as_object().into_iter().flatten();
         // Insert the ConfigMap after the namespace.
@@ -87,9 +88,9 @@ pub(crate) fn run(args: &Install) -> Result<ExitCode, Vec<String>> {
         errors = failed;
     }
     let text = objects.join("---\n");
-    let failed = |error| vec![format!("cannot run kubectl: {}", error_chain(&error))];
-    let code = if args.diff { diff(&text).map_err(failed)? } else { print(&text) };
-    Ok(if errors.is_empty() { code } else { fail_all(&errors) })
+    let failed = |error| format!("cannot run kubectl: {}", error_chain(&error));
+    let code = if args.diff { diff(&text).map_err(failed)? } else { print(&text)? };
+    CommandError::check(errors).map(|()| code)
 }
 
 /// Returns the objects in the order in which kubectl creates them. A policy must exist before the permission that it

@@ -3,9 +3,9 @@
 #![warn(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod check;
-mod cli;
 mod cluster;
 mod common_args;
+mod error;
 mod inject;
 mod install;
 mod output;
@@ -13,7 +13,6 @@ mod overrides;
 mod pod;
 mod registry;
 mod resolve_images;
-mod runtime;
 mod status;
 mod suggest;
 mod terminal;
@@ -23,9 +22,11 @@ mod verify;
 mod yaml;
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use clap::{Parser, Subcommand};
+use error::CommandResult;
 use podgate::clock;
 use podgate::core::exit::Exit;
-use podgate::core::text::command_line;
+use podgate::core::text::{command_line, error_chain};
 use std::process::ExitCode;
 
 /// Replacement for musl's allocator, which is several times slower for many small allocations.
@@ -33,9 +34,55 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
+const HELP: &str = "\
+An order is declared on the Pod, or on a workload's Pod template:
+  metadata:
+    annotations:
+      podgate.io/order: \"db, api, web\"
+
+Examples:
+  kubectl podgate check shop.yaml                              find errors, forecast the start
+  kubectl podgate try shop.yaml                                preview the start on this machine
+  kubectl podgate inject -f shop.yaml | kubectl apply -f -     add the order and apply
+  kubectl podgate status -w shop-6bcbfd8758-sr5xs              watch what each container waits for
+  kubectl podgate timeline shop-6bcbfd8758-sr5xs               show how the start went
+
+See `kubectl podgate COMMAND --help` for details. A wrong flag or argument gives exit code 64.";
+
+/// Start the containers of a Pod in a declared order: check, inject, watch.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-podgate", bin_name = "kubectl podgate", version, after_help = HELP)]
+#[command(max_term_width = 100)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    // Before the start, in the order of use.
+    Suggest(suggest::Suggest),
+    Check(Box<check::Check>),
+    Try(Box<try_run::Try>),
+    Inject(Box<inject::Inject>),
+    Uninject(inject::Uninject),
+    // In the cluster.
+    Install(install::Install),
+    ResolveImages(Box<resolve_images::ResolveImages>),
+    Verify(verify::Verify),
+    // During and after the start.
+    Status(status::Status),
+    Timeline(timeline::Timeline),
+    Override(overrides::Override),
+    #[command(hide = true)]
+    StandIn(Box<try_run::StandIn>),
+    /// Print the version
+    Version,
+}
+
 fn main() -> ExitCode {
     let mut words = Vec::from_iter(std::env::args_os());
-    let mut parsed = podgate::command_line::parse::<cli::Args>(&words);
+    let mut parsed = podgate::command_line::parse::<Args>(&words);
     if parsed.as_ref().is_err_and(lacks_file) {
         words.extend(common_args::piped_input());
         parsed = podgate::command_line::parse(&words);
@@ -44,7 +91,7 @@ fn main() -> ExitCode {
         Ok(args) => args.command,
         // Without arguments, print the help as kubectl does.
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            return output::print(&error.render().to_string());
+            return output::print(&error.render().to_string()).unwrap_or_else(|error| output::report(&error));
         }
         Err(mut error) => {
             // Remove clap's tip: for a mistyped flag, the tip suggests passing the flag as a file.
@@ -58,22 +105,28 @@ fn main() -> ExitCode {
             return if error.use_stderr() { Exit::Usage } else { Exit::Released }.into();
         }
     };
-    let or_fail = |result: Result<ExitCode, Vec<String>>| result.unwrap_or_else(|lines| output::fail_all(&lines));
-    match command {
-        cli::Command::Check(args) => or_fail(check::run(&args)),
-        cli::Command::Inject(args) => or_fail(inject::inject(&args)),
-        cli::Command::Install(args) => or_fail(install::run(&args)),
-        cli::Command::Override(args) => runtime::block_on(overrides::run(&args)),
-        cli::Command::ResolveImages(args) => or_fail(resolve_images::run(&args)),
-        cli::Command::StandIn(args) => try_run::run_stand_in(&args),
-        cli::Command::Status(args) => runtime::block_on(status::run(&args)),
-        cli::Command::Suggest(args) => or_fail(suggest::run(&args)),
-        cli::Command::Timeline(args) => runtime::block_on(timeline::run(&args)),
-        cli::Command::Try(args) => try_run::run(&args),
-        cli::Command::Uninject(args) => or_fail(inject::uninject(&args)),
-        cli::Command::Verify(args) => runtime::block_on(verify::run(&args)),
-        cli::Command::Version => output::print(concat!("kubectl-podgate ", env!("CARGO_PKG_VERSION"), "\n")),
-    }
+    let result = match command {
+        Command::Check(args) => check::run(&args),
+        Command::Inject(args) => inject::inject(&args),
+        Command::Install(args) => install::run(&args),
+        Command::Override(args) => block_on(overrides::run(&args)),
+        Command::ResolveImages(args) => resolve_images::run(&args),
+        Command::StandIn(args) => try_run::run_stand_in(&args),
+        Command::Status(args) => block_on(status::run(&args)),
+        Command::Suggest(args) => suggest::run(&args),
+        Command::Timeline(args) => block_on(timeline::run(&args)),
+        Command::Try(args) => try_run::run(&args),
+        Command::Uninject(args) => inject::uninject(&args),
+        Command::Verify(args) => block_on(verify::run(&args)),
+        Command::Version => output::print(concat!("kubectl-podgate ", env!("CARGO_PKG_VERSION"), "\n")),
+    };
+    result.unwrap_or_else(|error| output::report(&error))
+}
+
+/// Returns the result of `work`, which talks to a cluster or a registry.
+fn block_on<T>(work: impl Future<Output = CommandResult<T>>) -> CommandResult<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| format!("cannot start the async runtime: {}", error_chain(&error)))?.block_on(work)
 }
 
 fn lacks_file(error: &Error) -> bool {

@@ -1,5 +1,6 @@
 //! Standard output and standard error of all commands.
 
+use crate::error::{CommandError, CommandResult};
 use podgate::core::text::{error_chain, sanitize};
 use podgate::order::finding::Level;
 use serde::Serialize;
@@ -8,22 +9,22 @@ use std::process::ExitCode;
 
 /// Writes `text` to standard output. Removes colors unless standard output is a terminal and NO_COLOR is unset.
 /// Returns false if the reader has closed the pipe, as `head` does. A closed pipe is not an error.
-pub(crate) fn write_stdout(text: &str) -> Result<bool, String> {
+pub(crate) fn write_stdout(text: &str) -> CommandResult<bool> {
     write_to(anstream::AutoStream::auto(std::io::stdout()), text)
 }
 
 /// Writes `text` to standard output, passed as `out`. Returns the same as [`write_stdout`].
-pub(crate) fn write_to(mut out: impl Write, text: &str) -> Result<bool, String> {
+pub(crate) fn write_to(mut out: impl Write, text: &str) -> CommandResult<bool> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(format!("cannot write to standard output: {}", error_chain(&error))),
+        Err(error) => Err(format!("cannot write to standard output: {}", error_chain(&error)).into()),
     }
 }
 
-/// Writes the whole output of a command. Returns exit code 1 if the write fails.
-pub(crate) fn print(text: &str) -> ExitCode {
-    write_stdout(text).map_or_else(|message| fail(&message), |_| ExitCode::SUCCESS)
+/// Writes the whole output of a successful command.
+pub(crate) fn print(text: &str) -> CommandResult {
+    write_stdout(text).map(|_| ExitCode::SUCCESS)
 }
 
 /// Returns `value` as indented JSON with a final line break.
@@ -31,16 +32,10 @@ pub(crate) fn to_json(value: &impl Serialize) -> String {
     format!("{:#}\n", serde_json::json!(value))
 }
 
-/// Prints one error line; returns exit code 1.
-pub(crate) fn fail(message: &str) -> ExitCode {
-    print_stderr(Level::Error, message);
-    ExitCode::FAILURE
-}
-
-/// Prints one line for each error; returns exit code 1.
-pub(crate) fn fail_all(lines: &[String]) -> ExitCode {
-    lines.iter().for_each(|line| print_stderr(Level::Error, line));
-    ExitCode::FAILURE
+/// Prints one line for each problem. Returns the exit code.
+pub(crate) fn report(error: &CommandError) -> ExitCode {
+    error.lines().for_each(|line| print_stderr(Level::Error, &line));
+    error.kind.exit_code()
 }
 
 /// Prints the line `LEVEL: MESSAGE` on standard error, like clap. Adds no level to a message about a place in a file,

@@ -1,14 +1,14 @@
 //! `kubectl podgate resolve-images`: writes the file of `--images`.
 
+use crate::block_on;
 use crate::cluster::ConnectionArgs;
-use crate::output::{fail_all, print, to_json};
+use crate::error::{CommandError, CommandResult};
+use crate::output::{print, to_json};
 use crate::registry::images::{look_up, wanted_images};
 use crate::registry::{RegistryArgs, config_map};
-use crate::runtime;
 use crate::yaml::ManifestArgs;
 use crate::yaml::files::check_readable;
 use clap::{ArgGroup, Args};
-use std::process::ExitCode;
 
 const HELP: &str = "\
 Looks up the images of ordered containers that have no command, and prints their commands as a file.
@@ -41,18 +41,18 @@ pub(crate) struct ResolveImages {
     connection: ConnectionArgs,
 }
 
-pub(crate) fn run(args: &ResolveImages) -> Result<ExitCode, Vec<String>> {
+pub(crate) fn run(args: &ResolveImages) -> CommandResult {
     let (text, errors) = if args.apply {
-        runtime::run(async {
+        block_on(async {
             let (cluster, images, errors) = config_map::resolve(&args.connection, &args.registry).await?;
-            Ok((config_map::apply(&cluster, images).await.map_err(|line| vec![line])?, errors))
+            Ok((config_map::apply(&cluster, images).await?, errors))
         })?
     } else {
         let sources = args.manifests.read();
         check_readable(&sources, false)?;
-        let (images, errors) = runtime::run(look_up(&wanted_images(&sources), &args.registry))?;
+        let (images, errors) = block_on(look_up(&wanted_images(&sources), &args.registry))?;
         (to_json(&images), errors)
     };
-    let code = print(&text);
-    Ok(if errors.is_empty() { code } else { fail_all(&errors) })
+    let code = print(&text)?;
+    CommandError::check(errors).map(|()| code)
 }

@@ -24,7 +24,7 @@ fn documented_commands_about_a_pod_work() {
     reader.substitute("-n shop", &format!("-n {}", scene.namespace));
     let help = Page::read("docs/kubectl-podgate.md").examples();
     let all = [help, Page::read("README.md").in_tables()].concat();
-    // The cluster has no workload of this name; tests/tool/view/status.rs tests that command.
+    // The cluster has no workload of this name; tests/tool/status tests that command.
     let is_run = |command: &&str| needs_a_cluster(command) && !command.contains("deployment/");
     let commands: Vec<&str> = all.iter().map(|example| example.text.as_str()).filter(is_run).collect();
     let of = |name: &str| -> Vec<&str> {

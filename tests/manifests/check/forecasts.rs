@@ -1,6 +1,6 @@
 //! Tests of the forecast of each mode. docs/guarantees.md explains the facts in the forecasts.
 
-use super::{check, file};
+use super::{assert_check, check, file};
 use serde_json::json;
 
 /// Returns the lines of the forecast that describe waits. The Pod has three containers and the given annotations.
@@ -55,19 +55,7 @@ spec:
   - {name: other, command: [other]}
 ",
     );
-    let (code, out, _) = check(&directory, &["pod.yaml", "--strict"]);
-    assert_eq!(code, 0, "{out}");
-    for line in [
-        "dind    at once (gate; its command is known); Ready by unix:///run/docker.sock, checked in the container",
-        "proxy   at once (no gate; it waits for nothing; podgate's postStart hook reports its start); Ready by http://localhost:9090/ready, checked over the network",
-        "other   when its checks pass, waits at most 5m (gate; its command is known); \
-         checks in the container before its command: mount:///data",
-        "runner  when dind=Ready, proxy=Ready, waits at most 5m (gate; its command is known); \
-         checks in the container before its command: file:///a, tcp://cache:1; \
-         restarts with dind, proxy",
-    ] {
-        assert!(out.lines().any(|found| found.ends_with(line)), "{line}\n{out}");
-    }
+    assert_check("check-ready-checks", &directory, &["--strict"]);
     let (_, out, _) = check(&directory, &["pod.yaml", "-o", "json"]);
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
     let containers = &report["templates"][0]["containers"];
@@ -145,27 +133,13 @@ spec:
   - {name: api, command: [api]}
 ",
     );
-    let (code, out, _) = check(&directory, &["pod.yaml"]);
-    assert_eq!(code, 0, "{out}");
-    let begin = "\
-  before   setup   init container; Kubernetes keeps the order
-  before   mesh    native sidecar; podgate watches it
-  starts   script  when mesh=Ready, waits at most 5m (gate; its command is known)
-  then     api     when mesh=Ready, script=Ready, waits at most 5m (gate; its command is known)
-";
-    assert!(out.contains(begin) && out.contains("note[kept-by-kubernetes]"), "{out}");
+    assert_check("check-init-containers", &directory, &[]);
     let (directory, _) = file(
         &std::fs::read_to_string(directory.path().join("pod.yaml"))
             .unwrap()
             .replace("readinessProbe: {tcpSocket: {port: 15021}}", "readinessProbe: {exec: {command: [ready]}}"),
     );
-    let (_, out, _) = check(&directory, &["pod.yaml"]);
-    assert!(
-        out.contains("warning[known-by-kubelet]: only the kubelet's status shows mesh=Ready: podgate learns it")
-            && out.contains("role     mesh=Ready is never met without podgate's role: kubectl podgate install --namespaces NAMESPACE")
-            && out.contains("give mesh an httpGet"),
-        "{out}"
-    );
+    assert_check("check-known-by-kubelet", &directory, &[]);
 }
 
 #[test]
@@ -186,11 +160,5 @@ spec:
   - {name: log, command: [log]}
 ",
     );
-    let (_, out, _) = check(&directory, &["pod.yaml"]);
-    for line in [
-        "app      at once (no gate; Kubernetes keeps its order)",
-        "log      at once (no gate; it is not part of the order)",
-    ] {
-        assert!(out.lines().any(|found| found.ends_with(line)), "{line}\n{out}");
-    }
+    assert_check("check-kept-by-kubernetes", &directory, &[]);
 }

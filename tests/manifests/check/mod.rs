@@ -9,6 +9,7 @@ pub(crate) mod server;
 mod suggest;
 mod verify;
 
+use crate::screen::assert_screen;
 use assert_cmd::Command;
 use serde_json::Value;
 use std::fs;
@@ -37,6 +38,12 @@ pub(crate) fn check(directory: &TempDir, arguments: &[&str]) -> (i32, String, St
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
+/// Runs `check pod.yaml` with these flags, and asserts its screen.
+fn assert_check(name: &str, directory: &TempDir, flags: &[&str]) {
+    let arguments = [&["pod.yaml"], flags].concat();
+    assert_screen(name, &[&["check"], &arguments[..]].concat(), &check(directory, &arguments));
+}
+
 pub(crate) const CHAIN: &str = "\
 apiVersion: apps/v1
 kind: Deployment
@@ -58,41 +65,14 @@ spec:
 fn declared_stop_order_shows_the_shutdown_time_of_each_container() {
     let key = "        podgate.io/order";
     let (directory, _) = file(&CHAIN.replace(key, &format!("        podgate.io/stop-order: reverse\n{key}")));
-    let (code, out, _) = check(&directory, &["pod.yaml"]);
-    let expected = "  stops    web, then api and cache, then db; within 30s
-  late     db gets SIGTERM after at most 25s, and then has 5s
-  late     api gets SIGTERM after at most 20s, and then has 10s
-  late     cache gets SIGTERM after at most 20s, and then has 10s
-";
-    assert!(code == 0 && out.contains(expected), "{out}");
-    // Only db keeps less than a third of the grace period.
-    let note =
-        "note[short-grace]: db gets SIGTERM after at most 25s, and then has 5s; without a stop order, it has 30s";
-    assert!(out.contains(note), "{out}");
+    // The note is only about db, because only db keeps less than a third of the grace period.
+    assert_check("check-stop-order", &directory, &[]);
 }
 
 #[test]
 fn check_prints_the_forecast() {
     let (directory, _) = file(CHAIN);
-    let (code, out, err) = check(&directory, &["pod.yaml"]);
-    assert_eq!((code, err.as_str()), (0, ""), "{out}");
-    assert_eq!(
-        out,
-        "\
-Deployment/shop (pod.yaml:2)
-  starts   db     at once (no gate; it waits for nothing)
-  then     api    when db=Ready, waits at most 5m (gate; its command is known)
-  with it  cache  when db=Ready, waits at most 5m (gate; its command is known)
-  then     web    when db=Ready, api=Ready, cache=Ready, waits at most 5m (gate; its command is known)
-  waits    at most 5m until the last container starts or a gate times out
-  timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again
-  role     status shows no states without podgate's role: kubectl podgate install --namespaces NAMESPACE
-  token    each container mounts the account's token, so it has this role too and can read all Pods of the namespace; automountServiceAccountToken: false prevents that
-  sidecar  not needed: podgate.io/sidecar: none removes it (needs image volumes: Kubernetes 1.35 and containerd 2.1)
-
-1 template checked: 0 errors, 0 warnings, 0 notes
-"
-    );
+    assert_check("check-forecast", &directory, &[]);
     let (code, out, _) = check(&directory, &["pod.yaml", "--quiet"]);
     assert_eq!((code, out.as_str()), (0, "1 template checked: 0 errors, 0 warnings, 0 notes\n"));
 }
@@ -101,23 +81,7 @@ Deployment/shop (pod.yaml:2)
 fn finding_shows_its_place_and_fix() {
     let (directory, _) =
         file(&CHAIN.replace("db, api & cache", "db, apii & cache").replace("name: shop}", "name: shop}\n# ü"));
-    let (code, out, err) = check(&directory, &["pod.yaml", "-q"]);
-    assert_eq!((code, err.as_str()), (1, ""));
-    assert_eq!(
-        out,
-        "\
-error[unknown-container]: there is no container apii
- --> pod.yaml:9:32
-  |
-9 |         podgate.io/order: \"db, apii & cache, web\"
-  |                                ^^^^
-  |
-  = help: did you mean api?
-
-1 template checked: 1 error, 0 warnings, 0 notes
-Rules: https://github.com/podgate/podgate/blob/main/docs/rules.md
-"
-    );
+    assert_check("check-finding", &directory, &["-q"]);
 }
 
 #[test]
@@ -134,15 +98,7 @@ fn rule_name_is_a_link_on_a_terminal() {
 fn cycle_is_shown_completely() {
     let (directory, _) =
         file(&CHAIN.replace("      annotations:\n", "      annotations:\n        after.podgate.io/db: web\n"));
-    let (code, out, _) = check(&directory, &["pod.yaml"]);
-    assert_eq!(code, 1, "{out}");
-    assert!(
-        out.contains(
-            "error[cycle]: containers wait for each other: db waits for web, web waits for api, api waits for db"
-        ),
-        "{out}"
-    );
-    assert!(out.contains("pod.yaml:8:30") && out.contains("no forecast: fix the errors first"), "{out}");
+    assert_check("check-cycle", &directory, &[]);
 }
 
 #[test]
@@ -238,29 +194,8 @@ fn unreadable_files_are_findings_and_the_rest_is_checked() {
         "note: ignored an unreadable document without \"podgate.io\" or in a chart's templates: ./b.yaml:1:5: "
     ));
 
-    let (code, out, err) = check(&directory, &["-q", "a.yaml", "nowhere.yaml"]);
-    assert_eq!((code, err.as_str()), (1, ""));
-    assert_eq!(
-        out,
-        "\
-error[unreadable]: this is a Helm template
- --> a.yaml:2:5
-  |
-2 | a: {{ .Values.a }}
-  |     ^
-  |
-  = help: check or inject the output of `helm template`
-
-error[unreadable]: cannot read: no such file
- --> nowhere.yaml:1:1
-  |
-1 |
-  | ^
-
-0 templates checked: 2 errors, 0 warnings, 0 notes
-Rules: https://github.com/podgate/podgate/blob/main/docs/rules.md
-"
-    );
+    let arguments = ["-q", "a.yaml", "nowhere.yaml"];
+    assert_screen("check-unreadable", &[&["check"], &arguments[..]].concat(), &check(&directory, &arguments));
 }
 
 #[test]
@@ -440,22 +375,11 @@ fn missing_field_marks_its_nearest_parent() {
 #[test]
 fn handwritten_examples_pass_strict_checks() {
     let directory = tempfile::tempdir().unwrap();
-    let manifests = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests");
-    let (code, out, _) = check(&directory, &["--strict", "-R", manifests]);
-    assert_eq!(code, 0, "{out}");
-    assert!(out.contains("4 templates checked: 0 errors, 0 warnings, 0 notes\n"), "{out}");
-    for line in [
-        "  starts   db   at once; holds the next container back until db=Ready, at most 2m (hook; written by hand)\n",
-        "  then     web  when db=Ready, api=Ready (no gate; written by hand)\n",
-        "  then     web  when db=Ready, api=Ready, waits at most 5m (gate; written by hand)\n",
-        "  then     web  when db=Ready, api=Ready, waits at most 5m (held; written by hand)\n",
-        "  version  needs Kubernetes 1.35 or newer to hold api, web\n",
-        "  stops    web, then api, then db; within 30s\n  late     db gets SIGTERM after at most 25s, and then has 5s\n",
-        "  starts   proxy  at once (gate; written by hand); stops after the exit of app\n",
-    ] {
-        assert!(out.contains(line), "{line}{out}");
-    }
-    let held = fs::read_to_string(format!("{manifests}/pod-hold.yaml")).unwrap();
+    let manifests = directory.path().join("manifests");
+    std::os::unix::fs::symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests"), &manifests).unwrap();
+    let arguments = ["--strict", "-R", "manifests"];
+    assert_screen("check-by-hand", &[&["check"], &arguments[..]].concat(), &check(&directory, &arguments));
+    let held = fs::read_to_string(manifests.join("pod-hold.yaml")).unwrap();
     fs::write(directory.path().join("pod.yaml"), held.replace("\"timeoutSeconds\": 300, ", "")).unwrap();
     let (code, out, _) = check(&directory, &["pod.yaml"]);
     assert!(code == 0 && out.contains("  waits    without a limit until the last container starts"), "{out}");
@@ -482,9 +406,7 @@ fn outdated_injection_is_an_error() {
     )
     .unwrap();
     let error = "db.readinessProbe.tcpSocket.port is 5432 in the sidecar's list, but 5433 in the manifest";
-    let (code, out, _) = check(&directory, &["pod.yaml"]);
-    assert!(code == 1 && out.contains(&format!("error[injection-outdated]: {error}")), "{out}");
-    assert!(out.contains("= help: run inject on the manifest again") && out.contains("starts   db"), "{out}");
+    assert_check("check-outdated", &directory, &[]);
     let (code, err) = run(&["try", "pod.yaml"]);
     assert!(code == 1 && err.contains(error), "{err}");
 }

@@ -11,7 +11,7 @@ use podgate::order::plan::{KnownFacts, Plan, plan};
 use podgate::order::{declare, pod_templates, release};
 use serde_json::Value;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Analysis<'a> {
     /// Templates that declare an order, in input order.
     pub(crate) templates: Vec<CheckedTemplate<'a>>,
@@ -21,7 +21,6 @@ pub(crate) struct Analysis<'a> {
     pub(crate) has_order: bool,
 }
 
-#[derive(Debug)]
 pub(crate) struct CheckedTemplate<'a> {
     pub(crate) file: &'a str,
     pub(crate) position: Position,

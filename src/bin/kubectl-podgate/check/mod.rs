@@ -1,19 +1,21 @@
 //! `kubectl podgate check`: findings and forecasts for declared orders, before they are applied.
 
 mod analyze;
-mod json;
 pub(crate) mod text;
 
 use crate::common_args::{FindingArgs, OutputFormat};
-use crate::output::{print_stderr, write_stdout};
+use crate::error::CommandResult;
+use crate::output::{print_stderr, to_json, write_stdout};
 use crate::registry::ImageArgs;
 use crate::registry::images::resolve_images;
-use crate::yaml::ManifestArgs;
 use crate::yaml::files::ignored_message;
-use analyze::Analysis;
+use crate::yaml::{LocatedFinding, ManifestArgs};
+use analyze::{Analysis, CheckedTemplate};
 use clap::Args;
 use podgate::order::finding::Level;
-use podgate::order::lint::Version;
+use podgate::order::lint::{LintReport, Version};
+use podgate::order::plan::ContainerPlan;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -55,21 +57,21 @@ pub(crate) struct Check {
     pub(crate) images: ImageArgs,
 }
 
-pub(crate) fn run(args: &Check) -> Result<ExitCode, Vec<String>> {
+pub(crate) fn run(args: &Check) -> CommandResult {
     let sources = args.manifests.read();
     if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
         print_stderr(Level::Note, &line);
     }
     let images = resolve_images(&sources, &args.images)?.unwrap_or_default();
-    print_report(args, analyze::analyze_all(&sources, &images, args.kubernetes)).map_err(|line| vec![line])
+    print_report(args, analyze::analyze_all(&sources, &images, args.kubernetes))
 }
 
-fn print_report(args: &Check, mut analysis: Analysis<'_>) -> Result<ExitCode, String> {
+fn print_report(args: &Check, mut analysis: Analysis<'_>) -> CommandResult {
     let strict = args.findings.strict;
     analysis.findings.retain(|located| args.findings.includes(located.finding.rule, located.finding.level));
     let text = match args.output {
         OutputFormat::Text => text::render(&analysis, args.quiet),
-        OutputFormat::Json => json::render(&analysis, args.quiet),
+        OutputFormat::Json => render_json(&analysis, args.quiet),
     };
     write_stdout(&text)?;
     let is_empty = analysis.findings.is_empty() && args.output == OutputFormat::Text;
@@ -80,4 +82,76 @@ fn print_report(args: &Check, mut analysis: Analysis<'_>) -> Result<ExitCode, St
     let worst = if strict { Level::Warning } else { Level::Error };
     let has_failed = analysis.count(|level| level >= worst) > 0 || strict && !analysis.has_order;
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Returns the JSON output. docs/check.md documents the fields.
+fn render_json(analysis: &Analysis<'_>, is_quiet: bool) -> String {
+    let templates: Vec<Value> =
+        if is_quiet { Vec::new() } else { analysis.templates.iter().map(template_json).collect() };
+    to_json(&json!({
+        "findings": analysis.findings.iter().map(finding_json).collect::<Value>(),
+        "templates": templates,
+        "errors": analysis.count(|level| level == Level::Error),
+        "warnings": analysis.count(|level| level == Level::Warning),
+        "notes": analysis.count(|level| level == Level::Note),
+    }))
+}
+
+fn finding_json(located: &LocatedFinding<'_>) -> Value {
+    let finding = &located.finding;
+    json!({
+        "rule": finding.rule,
+        "level": finding.level.as_str(),
+        "file": located.file,
+        "line": located.start.line,
+        "column": located.start.column,
+        "endLine": located.end.line,
+        "endColumn": located.end.column,
+        "place": finding.at.to_string(),
+        "message": finding.message,
+        "fix": finding.fix,
+    })
+}
+
+fn template_json(template: &CheckedTemplate<'_>) -> Value {
+    let mut value = json!({
+        "name": template.name,
+        "file": template.file,
+        "line": template.position.line,
+        "place": template.place.to_string(),
+        "injected": template.is_injected,
+        "works": template.outlook.is_some(),
+    });
+    if let Some((plan, LintReport { forecast, native_advice: native, .. })) = &template.outlook {
+        value["containers"] = plan.containers.iter().map(container_json).collect();
+        value["starts"] = json!(forecast.start_steps);
+        value["stops"] = json!(forecast.stop_steps);
+        value["longestWaitSeconds"] = json!(forecast.longest_wait.as_secs_f64());
+        value["graceSeconds"] = json!(plan.grace.as_secs());
+        value["publish"] = json!(plan.publish.as_str());
+        let native_json = |(name, probe): &(String, Value)| json!({"name": name, "startupProbe": probe});
+        value["nativeSidecars"] = native.as_ref().map(|list| list.iter().map(native_json).collect::<Value>()).into();
+    }
+    value
+}
+
+fn container_json(planned: &ContainerPlan) -> Value {
+    json!({
+        "name": planned.name,
+        "mode": planned.mode(),
+        "because": planned.mode_reason,
+        "after": planned.after.iter().map(ToString::to_string).collect::<Value>(),
+        "checks": planned.checks().iter().map(ToString::to_string).collect::<Value>(),
+        "ready": planned.ready.as_ref().map(|check| json!({
+            "check": check.text,
+            "runsIn": if check.is_network() { "sidecar" } else { "container" },
+        })),
+        "restartsWith": planned.restarts_with(),
+        "timeoutSeconds": planned.timeout.as_secs_f64(),
+        "onTimeout": if planned.continue_on_timeout { "continue" } else { "fail" },
+        "failFast": planned.fail_fast,
+        "outlives": planned.outlives,
+        "stopAfter": planned.stop_after,
+        "quit": planned.quit,
+    })
 }

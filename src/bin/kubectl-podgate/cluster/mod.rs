@@ -1,6 +1,7 @@
 //! Requests to the API server, and readable messages for the server's errors.
 
 use crate::common_args::duration;
+use crate::error::{CommandError, CommandResult, ErrorKind};
 use crate::pod::Pod;
 use clap::Args;
 use k8s_openapi::api::core::v1;
@@ -55,26 +56,6 @@ pub(crate) fn parse_namespace(text: &str) -> Result<String, &'static str> {
     if is_container_name(text) { Ok(text.to_owned()) } else { Err("not the name of a namespace") }
 }
 
-/// Failure of a request. `Display` is the message for the user.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ClusterError {
-    /// The server rejected the request, with this status code and message.
-    #[error("{line}")]
-    Rejected { code: u16, message: String, line: String },
-    /// The server's response cannot be read as the requested object.
-    #[error("{0}")]
-    Unreadable(String),
-    /// There was no response, or no response within the time limit.
-    #[error("{0}")]
-    NoAnswer(String),
-}
-
-impl From<ClusterError> for String {
-    fn from(error: ClusterError) -> String {
-        error.to_string()
-    }
-}
-
 /// Connection to a cluster. Creating a connection sends no request.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
@@ -89,11 +70,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) async fn from_args(connection: &ConnectionArgs) -> Result<Self, String> {
+    pub(crate) async fn from_args(connection: &ConnectionArgs) -> CommandResult<Self> {
         let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-        let fix = "pass --context or --kubeconfig";
-        let unusable =
-            |error: &dyn std::error::Error| format!("cannot use the kubeconfig: {}; {fix}", error_chain(error));
+        let unusable = |error: &dyn std::error::Error| {
+            let line = format!("cannot use the kubeconfig: {}", error_chain(error));
+            CommandError::from(line).hint("pass --context or --kubeconfig")
+        };
         let read = connection.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
         let mut origin = "service account of this Pod".to_owned();
         let mut config = match read {
@@ -113,7 +95,8 @@ impl Cluster {
                     // The library quotes the path twice. Keep only the double quotes.
                     other => error_chain(other).replace("'\"", "\"").replace("\"'", "\""),
                 };
-                let failed = format!("cannot read the kubeconfig: {why}; pass one with --kubeconfig or KUBECONFIG");
+                let failed = CommandError::from(format!("cannot read the kubeconfig: {why}"));
+                let failed = failed.hint("pass one with --kubeconfig or KUBECONFIG");
                 Config::incluster().ok().filter(|_| !asked_for).ok_or(failed)?
             }
         };
@@ -137,7 +120,7 @@ impl Cluster {
         path: &str,
         mut parameters: ListParams,
         mut each: impl FnMut(&Value),
-    ) -> Result<(), ClusterError> {
+    ) -> CommandResult<()> {
         parameters.limit = Some(500);
         loop {
             let request = Request::new(path).list(&parameters);
@@ -152,24 +135,29 @@ impl Cluster {
     }
 
     /// Returns the Pod `name` in the selected namespace.
-    pub(crate) async fn get_pod(&self, name: &str) -> Result<Pod, String> {
-        self.wait_for(self.pods().get(name)).await.map_err(|error| self.pod_error(&error, name))
+    pub(crate) async fn get_pod(&self, name: &str) -> CommandResult<Pod> {
+        self.wait_for(self.pods().get(name)).await.map_err(|error| self.pod_error(error, name))
+    }
+
+    /// Returns the object at `path`.
+    pub(crate) async fn get(&self, path: &str) -> CommandResult<Value> {
+        let request = hyper::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError);
+        self.wait_for(async { self.client.request(request?).await }).await
     }
 
     /// Returns the last line in the log of a container.
-    pub(crate) async fn last_log_line(&self, pod: &str, container: &str) -> Result<String, ClusterError> {
+    pub(crate) async fn last_log_line(&self, pod: &str, container: &str) -> CommandResult<String> {
         let parameters =
             LogParams { container: Some(container.to_owned()), tail_lines: Some(1), ..LogParams::default() };
         self.wait_for(Api::<v1::Pod>::namespaced(self.client.clone(), &self.namespace).logs(pod, &parameters)).await
     }
 
     /// Waits for the server's response to a request, but not longer than the time limit for one request.
-    pub(crate) async fn wait_for<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> Result<T, ClusterError> {
+    pub(crate) async fn wait_for<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> CommandResult<T> {
         let Ok(answer) = tokio::time::timeout(self.request_timeout, answer).await else {
             let limit = humantime::format_duration(self.request_timeout);
-            let Self { server, origin, .. } = self;
-            let fix = "check the network or VPN, or raise --request-timeout";
-            return Err(ClusterError::NoAnswer(format!("no answer from {server} within {limit} ({origin}); {fix}")));
+            let line = format!("no answer from {} within {limit} ({})", self.server, self.origin);
+            return Err(CommandError::from(line).hint("check the network or VPN, or raise --request-timeout"));
         };
         answer.map_err(|error| {
             // Of a failed connection, only the innermost error is about the network.
@@ -177,38 +165,40 @@ impl Cluster {
             while let (kube::Error::Service(_), Some(source)) = (&error, cause.source()) {
                 cause = source;
             }
-            let fix = "; check that the cluster runs, or pass --context or --kubeconfig";
-            let fix = if matches!(error, kube::Error::Service(_)) { fix } else { "" };
-            let line = format!("request to {} failed ({}): {}{fix}", self.server, self.origin, error_chain(cause));
-            match error {
-                kube::Error::Api(status) => ClusterError::Rejected { code: status.code, message: status.message, line },
-                kube::Error::SerdeError(_) => ClusterError::Unreadable(line),
-                _ => ClusterError::NoAnswer(line),
-            }
+            let line = format!("request to {} failed ({}): {}", self.server, self.origin, error_chain(cause));
+            let fix = "check that the cluster runs, or pass --context or --kubeconfig";
+            let (kind, hint) = match error {
+                kube::Error::Api(status) => (ErrorKind::Rejected(status.code, status.message), None),
+                kube::Error::SerdeError(_) => (ErrorKind::Unreadable, None),
+                kube::Error::Service(_) => (ErrorKind::Failed, Some(fix)),
+                _ => (ErrorKind::Failed, None),
+            };
+            CommandError::new(kind, line).hint(hint)
         })
     }
 
     /// Creates an object at `path`. Returns the object that the API server stores, or would store without a dry run.
-    pub(crate) async fn create(&self, path: &str, dry_run: bool, object: &Value) -> Result<Value, ClusterError> {
+    pub(crate) async fn create(&self, path: &str, dry_run: bool, object: &Value) -> CommandResult<Value> {
         let parameters = PostParams { dry_run, ..PostParams::default() };
         let request = Request::new(path).create(&parameters, object.to_string().into_bytes());
         self.wait_for(async { self.client.request(request.map_err(kube::Error::BuildRequest)?).await }).await
     }
 
-    /// Returns the message for a failed request about a Pod.
-    pub(crate) fn pod_error(&self, error: &ClusterError, pod: &str) -> String {
+    /// Returns the error of a failed request about a Pod.
+    pub(crate) fn pod_error(&self, error: CommandError, pod: &str) -> CommandError {
         let Self { server, namespace, .. } = self;
-        match error {
-            ClusterError::Rejected { code, message, .. } => match code {
+        let line = match &error.kind {
+            ErrorKind::Rejected(code, message) => match code {
                 404 => format!("no Pod {pod:?} in namespace {namespace:?}; pass another namespace with -n"),
                 401 => format!("{server}: not logged in ({message}); log in or pass another --context"),
                 403 => format!("access to the Pod {pod:?} denied: {message}; ask for this permission"),
                 _ => format!("{server} answered {code}: {message}"),
             },
-            ClusterError::Unreadable(_) => {
+            ErrorKind::Unreadable => {
                 format!("{server}: the response is not a Pod; check the server's address in the kubeconfig")
             }
-            ClusterError::NoAnswer(line) => line.clone(),
-        }
+            _ => return error,
+        };
+        line.into()
     }
 }

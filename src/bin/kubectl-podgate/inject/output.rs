@@ -1,6 +1,6 @@
 //! Output of the new manifests: to standard output, or in place.
 
-use crate::output::write_to;
+use crate::error::CommandResult;
 use crate::yaml::{Document, Source, split_json};
 use podgate::core::text::error_chain;
 use similar::TextDiff;
@@ -10,7 +10,6 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 
 /// Input file with its new text.
-#[derive(Debug)]
 pub(crate) struct FileChange<'a> {
     pub(crate) source: &'a Source,
     /// The whole new text. Equal to the old text if nothing changes.
@@ -41,7 +40,8 @@ pub(super) fn joined_stream(changed: &[FileChange<'_>]) -> String {
             if !out.is_empty() && !out.ends_with('\n') {
                 out.push('\n');
             }
-            if !starts_with_separator(part) {
+            let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+            if !part.lines().find(is_code).is_some_and(|line| line.starts_with("---")) {
                 out.push_str("---\n");
             }
             out.push_str(part);
@@ -56,21 +56,11 @@ fn stream_parts<'c>(changed: &'c FileChange<'_>) -> Vec<&'c str> {
     split_json(text, 0).map_or(vec![text], |values| values.into_iter().map(|value| &text[value]).collect())
 }
 
-fn starts_with_separator(text: &str) -> bool {
-    let code = text.lines().find(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
-    code.is_some_and(|line| line.starts_with("---"))
-}
-
-/// Writes `text` to standard output unchanged. Keeps escape sequences, because the text is a manifest.
-pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
-    write_to(io::stdout(), text).map(drop).map_err(|error| vec![error])
-}
-
 /// Rewrites each changed file atomically. Stops at the first error.
-pub(crate) fn write_in_place(changed: &[FileChange<'_>]) -> Result<(), Vec<String>> {
+pub(crate) fn write_in_place(changed: &[FileChange<'_>]) -> CommandResult<()> {
     for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text()) {
         let path = &changed.source.path;
-        let failed = |error| vec![format!("{}: cannot write: {}", path.display(), error_chain(&error))];
+        let failed = |error| format!("{}: cannot write: {}", path.display(), error_chain(&error));
         rewrite(path, &changed.new_text).map_err(failed)?;
     }
     Ok(())

@@ -1,9 +1,7 @@
 //! View of one Pod: the states of the containers and the conditions that they wait for.
 
 mod notes;
-mod requirement;
 pub(crate) mod shape;
-mod since;
 pub(crate) mod view;
 
 use podgate::core::pod::{PodSpec, PodStatus};

@@ -1,21 +1,14 @@
-//! Sentences of a view: a summary, and notes about anything unusual.
+//! Sentences of a view: a summary, notes about anything unusual, and the event that would meet a condition.
 
-use super::shape::{CONFIG_ERROR, PodContainer, Role, Row, View};
-use super::since::parse_time;
+use super::shape::{CONFIG_ERROR, PodContainer, Role, Row, View, parse_time};
 use crate::pod::Pod;
-use podgate::core::container::Mode;
+use podgate::core::container::{Container, Handler, Mode, PortRef, Probe};
 use podgate::core::names;
 use podgate::core::snapshot::{REASON_ENDED, Unreadable};
 use podgate::core::text::command_line;
+use podgate::core::until::{WaitCondition, WantedState};
 use podgate::order::declare::keys::is_declaring;
 use std::time::{Duration, SystemTime};
-
-pub(crate) struct Facts<'a> {
-    pub(crate) view: &'a View,
-    pub(crate) pod: &'a Pod,
-    /// The reason why there is no readable published state.
-    pub(crate) snapshot_error: Option<&'a Unreadable>,
-}
 
 /// Maximum expected difference between the clocks of two machines.
 const CLOCK_SKEW_MAX: Duration = Duration::from_secs(5);
@@ -72,10 +65,10 @@ fn uses_podgate(view: &View) -> bool {
     view.published.is_some() || view.containers.iter().any(|row| row.role == Role::Sidecar || row.timeout.is_some())
 }
 
-pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
-    let view = facts.view;
+/// Returns the notes. `snapshot_error` is the reason why there is no readable published state.
+pub(crate) fn notes(view: &View, pod: &Pod, snapshot_error: Option<&Unreadable>) -> Vec<String> {
     if !uses_podgate(view) {
-        let mut annotations = facts.pod.metadata.annotations.iter().flatten();
+        let mut annotations = pod.metadata.annotations.iter().flatten();
         let note = if annotations.any(|(key, _)| is_declaring(key)) {
             "The Pod declares an order, but was created without podgate's sidecar, so it runs without its order: see \
              kubectl podgate verify."
@@ -84,17 +77,18 @@ pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
         };
         return vec![note.to_owned()];
     }
-    let mut notes: Vec<String> = unpublished_note(facts).into_iter().collect();
+    let mut notes = Vec::from_iter(unpublished_note(view, pod, snapshot_error));
     notes.extend(view.stale_reason.as_ref().map(|why| format!("The published state is ignored: {why}.")));
     notes.extend(frozen_status_note(view).filter(|_| !view.deleting));
     for row in &view.containers {
         notes.extend(hold_note(row).filter(|_| !view.deleting));
-        notes.extend(stuck_note(view, row));
+        let message = row.kubelet.message.as_ref().map(|message| format!(" ({})", message.trim())).unwrap_or_default();
+        notes.extend(stuck(view, row).map(|(problem, fix)| format!("{problem}{message}.{fix}")));
     }
     if view.containers.iter().any(|row| row.kubelet.is_held) {
         notes.push(format!("The kubelet reports {CONFIG_ERROR} for a held container. The configuration has no error."));
     }
-    notes.extend(override_notes(facts));
+    notes.extend(override_notes(view, pod));
     notes
 }
 
@@ -122,12 +116,11 @@ fn hold_note(row: &Row) -> Option<String> {
 }
 
 /// Returns a note with the likely reason why no state is published.
-fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
-    if let Unreadable::Invalid(key) = facts.snapshot_error? {
+fn unpublished_note(view: &View, pod: &Pod, snapshot_error: Option<&Unreadable>) -> Option<String> {
+    if let Unreadable::Invalid(key) = snapshot_error? {
         let effect = "When the sidecar starts, it repairs this annotation.";
         return Some(format!("The published state is invalid: {key} is missing or malformed. {effect}"));
     }
-    let view = facts.view;
     let Some(sidecar) = view.containers.iter().find(|row| row.role == Role::Sidecar) else {
         if view.containers.iter().any(|row| row.asks) {
             let why = "The Pod has no sidecar: its gates ask the containers themselves, and the states come from the kubelet.";
@@ -137,7 +130,7 @@ fn unpublished_note(facts: &Facts<'_>) -> Option<String> {
     };
     let name = &sidecar.name;
     let install = "kubectl podgate install --namespaces NAMESPACE";
-    let mut all = facts.pod.spec.init_containers.iter().chain(&facts.pod.spec.containers);
+    let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
     let is_off = all.any(|own| own.name == *name && own.args.join("=").contains("--publish=none"));
     Some(match sidecar.kubelet.state {
         _ if is_off => format!(
@@ -185,17 +178,10 @@ fn stuck(view: &View, row: &Row) -> Option<(String, &'static str)> {
     Some((problem, ""))
 }
 
-/// Returns a note with the kubelet's message about a container that is stuck, and with the way out if it is known.
-fn stuck_note(view: &View, row: &Row) -> Option<String> {
-    let (problem, fix) = stuck(view, row)?;
-    let message = row.kubelet.message.as_deref().map(|message| format!(" ({})", message.trim())).unwrap_or_default();
-    Some(format!("{problem}{message}.{fix}"))
-}
-
 /// Returns a note for each state that an operator has set by hand.
-fn override_notes(facts: &Facts<'_>) -> impl Iterator<Item = String> {
-    let published = facts.view.published.as_ref().map(|published| published.sandbox.as_str());
-    facts.pod.metadata.annotations.iter().flatten().filter_map(move |(key, value)| {
+fn override_notes(view: &View, pod: &Pod) -> impl Iterator<Item = String> {
+    let published = view.published.as_ref().map(|published| published.sandbox.as_str());
+    pod.metadata.annotations.iter().flatten().filter_map(move |(key, value)| {
         let container = key.strip_prefix(names::OVERRIDE_PREFIX)?;
         let (state, sandbox) = value.split_once('@').unwrap_or((value, ""));
         Some(match published == Some(sandbox) {
@@ -203,4 +189,59 @@ fn override_notes(facts: &Facts<'_>) -> impl Iterator<Item = String> {
             false => format!("{key}={value} has no effect: it was set for a sandbox other than the published one."),
         })
     })
+}
+
+/// Describes the event that would meet `until`, such as `db must exit with 0`.
+pub(crate) fn requirement(until: &WaitCondition, containers: &[PodContainer<'_>], standing: &str) -> String {
+    let name = &until.container;
+    let Some(target) = containers.iter().find(|container| container.spec.name == *name) else {
+        return format!("the Pod has no container {name}");
+    };
+    if standing == "never" {
+        return format!("{name} has ended for good; create a new Pod, or override the state of {name}");
+    }
+    // Without the role, nothing is published.
+    let needs_role = |own: &Container| standing == "unknown" && own.needs_status(until.want);
+    let advice = "; podgate sees this only with its role: kubectl podgate install --namespaces NAMESPACE";
+    let role = if target.declared.as_ref().is_some_and(needs_role) { advice } else { "" };
+    match until.want {
+        WantedState::Started => format!("{name} must start{role}"),
+        WantedState::Completed => format!("{name} must exit with 0{role}"),
+        WantedState::Exited => format!("{name} must exit{role}"),
+        WantedState::Ready => {
+            // Use the sidecar's list, because injection may have replaced the probes in the spec.
+            if let Some(check) = target.declared.as_ref().and_then(|declared| declared.ready_check.as_ref()) {
+                return format!("{name} must pass the check {check}");
+            }
+            let probes = match &target.declared {
+                Some(declared) => describe_probes(&declared.startup_probe, &declared.readiness_probe),
+                None => describe_probes(&target.spec.startup_probe, &target.spec.readiness_probe),
+            };
+            match probes.as_slice() {
+                [] => format!("{name} must start (it has no probe){role}"),
+                some => format!("{name} must pass its {}{role}", some.join(", then its ")),
+            }
+        }
+    }
+}
+
+fn describe_probes(startup: &Option<Probe>, readiness: &Option<Probe>) -> Vec<String> {
+    let text = |kind: &str, probe: &Option<Probe>| {
+        let probe = probe.as_ref().filter(|probe| probe.opened_command().is_none())?;
+        Some(format!("{kind} ({})", describe_handler(&probe.handler)))
+    };
+    [text("startupProbe", startup), text("readinessProbe", readiness)].into_iter().flatten().collect()
+}
+
+fn describe_handler(handler: &Handler) -> String {
+    let port = |port: &PortRef| match port {
+        PortRef::Number(number) => number.to_string(),
+        PortRef::Name(name) => name.clone(),
+    };
+    match handler {
+        Handler::Exec(exec) => format!("exec {}", exec.command.join(" ")),
+        Handler::HttpGet(http) => format!("httpGet :{}{}", port(&http.port), http.path.as_deref().unwrap_or("/")),
+        Handler::TcpSocket(tcp) => format!("tcpSocket :{}", port(&tcp.port)),
+        Handler::Grpc(grpc) => format!("grpc :{}", grpc.port),
+    }
 }

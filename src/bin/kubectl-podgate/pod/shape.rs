@@ -1,10 +1,14 @@
-//! Types of the view of a Pod and its containers. These types also define the JSON format.
+//! Types of the view of a Pod and its containers. These types also define the JSON format. For the time of a container's
+//! last change of state, the sidecar's times have milliseconds; the kubelet's have whole seconds.
 
 use podgate::core::command::Gate;
 use podgate::core::container::{Container as Declared, Mode};
 use podgate::core::names;
 use podgate::core::pod::Container;
+use podgate::core::state::State;
+use podgate::core::times::{Milestone, Times};
 use serde::Serialize;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Reason in the kubelet's status of a container whose environment cannot be built, such as a held container.
 pub(crate) const CONFIG_ERROR: &str = "CreateContainerConfigError";
@@ -194,4 +198,38 @@ impl KubeletStatus {
         }
         text
     }
+}
+
+/// Returns the time of a container's last change of state. `sidecar` is the start time of the sidecar according to the
+/// kubelet, and the default for waiting containers.
+pub(super) fn since(
+    container: &PodContainer<'_>,
+    state: Option<State>,
+    times: Option<&Times>,
+    sidecar: Option<&str>,
+    now: SystemTime,
+) -> Option<Since> {
+    let name = &container.spec.name;
+    let changed = |at, text, by| Since { at: text, seconds_ago: seconds_between(at, now), by };
+    let by_podgate = |what| {
+        let at = UNIX_EPOCH + Duration::from_millis(times?.get(name, what)?);
+        Some(changed(at, humantime::format_rfc3339_millis(at).to_string(), "podgate"))
+    };
+    let by_kubelet = |text: Option<&str>| Some(changed(parse_time(text?)?, text?.to_owned(), "kubelet"));
+    match state {
+        Some(State::Waiting) => {
+            let of_state = by_podgate(Milestone::StateChanged).or_else(|| by_podgate(Milestone::GateWaiting));
+            of_state.or_else(|| by_kubelet(sidecar))
+        }
+        Some(_) => by_podgate(Milestone::StateChanged),
+        None => by_kubelet(container.kubelet.started_at.as_deref().or(container.kubelet.finished_at.as_deref())),
+    }
+}
+
+pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
+    humantime::parse_rfc3339_weak(text).ok()
+}
+
+pub(super) fn seconds_between(at: SystemTime, now: SystemTime) -> u64 {
+    now.duration_since(at).unwrap_or_default().as_secs()
 }

@@ -1,9 +1,8 @@
 //! Builds the view of a Pod from the object that the API server returns. Pure functions.
 
-use super::notes;
-use super::requirement::requirement;
+use super::notes::{self, requirement};
 use super::shape::{Condition, KubeletStatus, PodContainer, Published, Role, Row, View};
-use super::since::{parse_time, seconds_between, since};
+use super::shape::{parse_time, seconds_between, since};
 use crate::pod::Pod;
 use podgate::core::annotations::Annotations;
 use podgate::core::command::Gate;
@@ -73,8 +72,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         containers: rows,
         notes: Vec::new(),
     };
-    let facts = notes::Facts { snapshot_error: read.as_ref().err(), pod, view: &view };
-    (view.summary, view.notes) = (notes::summary(&view), notes::notes(&facts));
+    (view.summary, view.notes) = (notes::summary(&view), notes::notes(&view, pod, read.as_ref().err()));
     view
 }
 

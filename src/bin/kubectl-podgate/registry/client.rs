@@ -3,6 +3,7 @@
 use super::RegistryArgs;
 use super::connection::{Connection, Error, build_http_client};
 use super::credentials::{Login, Logins};
+use crate::error::CommandResult;
 use oci_spec::distribution::Reference;
 use podgate::core::text::{error_chain, one_line};
 use podgate::order::plan::ImageCommand;
@@ -22,7 +23,7 @@ pub(crate) struct RegistryClient<'a> {
 
 impl<'a> RegistryClient<'a> {
     /// Creates a client that also trusts the certificates in `files`, each with its path and PEM text.
-    pub(crate) fn new(args: &'a RegistryArgs, logins: Logins, files: &[(PathBuf, String)]) -> Result<Self, String> {
+    pub(crate) fn new(args: &'a RegistryArgs, logins: Logins, files: &[(PathBuf, String)]) -> CommandResult<Self> {
         // Ignore the error if a provider is installed already: the program always installs the same provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut certificates = Vec::new();
@@ -30,7 +31,7 @@ impl<'a> RegistryClient<'a> {
             let refuse = |what| format!("--registry-ca {}: {what}; pass a PEM file", path.display());
             let found = Certificate::from_pem_bundle(pem.as_bytes()).map_err(|_| refuse("invalid certificate"))?;
             if found.is_empty() {
-                return Err(refuse("no PEM certificate found"));
+                return Err(refuse("no PEM certificate found").into());
             }
             certificates.extend(found);
         }

@@ -1,8 +1,9 @@
 //! ConfigMap with the file of `--images`, which the webhook reads.
 
 use super::RegistryArgs;
-use super::images::{OrLines, WantedImages, add_wanted, look_up};
-use crate::cluster::{Cluster, ClusterError, ConnectionArgs};
+use super::images::{WantedImages, add_wanted, look_up};
+use crate::cluster::{Cluster, ConnectionArgs};
+use crate::error::CommandResult;
 use crate::output::to_json;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -24,17 +25,20 @@ const LISTS: &str = "/apis/apps/v1/deployments /apis/apps/v1/statefulsets /apis/
 
 /// Looks up the images of the Pods and workloads of all namespaces. Returns the ConfigMap for the selected namespace,
 /// which keeps its entries for other images, and one line for each image that was not found.
-pub(crate) async fn resolve(server: &ConnectionArgs, args: &RegistryArgs) -> OrLines<(Cluster, Value, Vec<String>)> {
-    let cluster = Cluster::from_args(server).await.map_err(|line| vec![line])?;
-    let (line, namespace) = (|error: ClusterError| vec![error.into()], &cluster.namespace);
-    let (found, errors) = look_up(&wanted_images(&cluster).await.map_err(line)?, args).await?;
-    let mut images = read(&cluster, namespace).await.map_err(line)?;
+pub(crate) async fn resolve(
+    server: &ConnectionArgs,
+    args: &RegistryArgs,
+) -> CommandResult<(Cluster, Value, Vec<String>)> {
+    let cluster = Cluster::from_args(server).await?;
+    let namespace = &cluster.namespace;
+    let (found, errors) = look_up(&wanted_images(&cluster).await?, args).await?;
+    let mut images = read(&cluster, namespace).await?;
     images.extend(found);
     let file = to_json(&images);
     if file.len() > FILE_MAX {
         let what = format!("the ConfigMap {namespace}/{NAME} would have {} bytes, more than 1 MiB", file.len());
         let delete = command_line(&["kubectl", "-n", namespace, "delete", "configmap", NAME]);
-        return Err(vec![format!("{what}; to drop unused images, delete it: {delete}")]);
+        return Err(format!("{what}; to drop unused images, delete it: {delete}").into());
     }
     let (metadata, data) = (json!({"name": NAME, "namespace": namespace}), json!({"images.json": file.trim_end()}));
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
@@ -42,7 +46,7 @@ pub(crate) async fn resolve(server: &ConnectionArgs, args: &RegistryArgs) -> OrL
 }
 
 /// Writes the ConfigMap. Returns a message about it.
-pub(crate) async fn apply(cluster: &Cluster, config_map: Value) -> Result<String, String> {
+pub(crate) async fn apply(cluster: &Cluster, config_map: Value) -> CommandResult<String> {
     let api: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let params = PatchParams::apply("kubectl-podgate").force();
     cluster.wait_for(api.patch(NAME, &params, &Patch::Apply(config_map))).await?;
@@ -51,15 +55,15 @@ pub(crate) async fn apply(cluster: &Cluster, config_map: Value) -> Result<String
 }
 
 /// Reads the commands of the ConfigMap in `namespace`. Without the ConfigMap, there are none.
-pub(crate) async fn read(cluster: &Cluster, namespace: &str) -> Result<ImageMap, ClusterError> {
+pub(crate) async fn read(cluster: &Cluster, namespace: &str) -> CommandResult<ImageMap> {
     let api: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
     let found = cluster.wait_for(api.get_opt(NAME)).await?;
     let Some(file) = found.and_then(|found| found.data?.remove("images.json")) else { return Ok(ImageMap::new()) };
-    parse(file.as_bytes()).map_err(|why| ClusterError::Unreadable(format!("the ConfigMap {namespace}/{NAME}: {why}")))
+    Ok(parse(file.as_bytes()).map_err(|why| format!("the ConfigMap {namespace}/{NAME}: {why}"))?)
 }
 
 /// Returns the images that the Pods and workloads of the cluster need.
-async fn wanted_images(cluster: &Cluster) -> Result<WantedImages, ClusterError> {
+async fn wanted_images(cluster: &Cluster) -> CommandResult<WantedImages> {
     let mut wanted = WantedImages::new();
     for path in LISTS.split(' ') {
         let kind = path.rsplit('/').next().unwrap_or_default();

@@ -4,7 +4,8 @@
 use super::client::RegistryClient;
 use super::credentials::Logins;
 use super::{ImageArgs, RegistryArgs};
-use crate::runtime;
+use crate::block_on;
+use crate::error::{CommandError, CommandResult};
 use crate::yaml::{Source, files};
 use futures::StreamExt;
 use podgate::order::edit::{Edit, Op, Place};
@@ -21,8 +22,6 @@ const MAX_CONCURRENT: usize = 4;
 
 /// Images to look up, each with the place that names it.
 pub(super) type WantedImages = BTreeMap<String, String>;
-/// Result with one line for each error.
-pub(super) type OrLines<T> = Result<T, Vec<String>>;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResolvedImages {
@@ -41,17 +40,17 @@ pub(crate) struct TemplateImages {
 
 /// Returns the commands of `--images` or `--resolve-images`; `None` without these flags. Fails with one line for each
 /// image that could not be looked up.
-pub(crate) fn resolve_images(sources: &[Source], args: &ImageArgs) -> OrLines<Option<ResolvedImages>> {
+pub(crate) fn resolve_images(sources: &[Source], args: &ImageArgs) -> CommandResult<Option<ResolvedImages>> {
     let (images, errors) = match &args.images {
         Some(path) => {
             let images = files::read_text(path).and_then(|text| parse(text.as_bytes()));
-            (images.map_err(|message| vec![format!("{}: {message}", files::display_name(path))])?, Vec::new())
+            (images.map_err(|message| format!("{}: {message}", files::display_name(path)))?, Vec::new())
         }
-        None if args.resolve_images => runtime::run(look_up(&wanted_images(sources), &args.registry))?,
+        None if args.resolve_images => block_on(look_up(&wanted_images(sources), &args.registry))?,
         None => return Ok(None),
     };
     let is_pinning = args.resolve_images && !args.no_pin;
-    if errors.is_empty() { Ok(Some(ResolvedImages { images, is_pinning })) } else { Err(errors) }
+    CommandError::check(errors).map(|()| Some(ResolvedImages { images, is_pinning }))
 }
 
 /// Returns the images that the templates need.
@@ -78,16 +77,17 @@ pub(super) fn add_wanted(wanted: &mut WantedImages, template: &Value, place: &st
 }
 
 /// Looks up images. Also returns one line for each image that was not found.
-pub(crate) async fn look_up(wanted: &WantedImages, args: &RegistryArgs) -> OrLines<(ImageMap, Vec<String>)> {
+pub(crate) async fn look_up(wanted: &WantedImages, args: &RegistryArgs) -> CommandResult<(ImageMap, Vec<String>)> {
     if wanted.is_empty() {
         return Ok(Default::default());
     }
-    let logins = read_logins(args).map_err(|line| vec![line])?;
-    let failed = |path: &PathBuf, message| vec![format!("{}: {message}", path.display())];
-    let read =
-        |path: &PathBuf| files::read_text(path).map(|text| (path.clone(), text)).map_err(|why| failed(path, why));
+    let logins = read_logins(args)?;
+    let read = |path: &PathBuf| match files::read_text(path) {
+        Ok(text) => Ok((path.clone(), text)),
+        Err(why) => Err(format!("{}: {why}", path.display())),
+    };
     let certificates = args.registry_ca.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let registry = RegistryClient::new(args, logins, &certificates).map_err(|line| vec![line])?;
+    let registry = RegistryClient::new(args, logins, &certificates)?;
     let questions = wanted.iter().map(|(image, location)| {
         let registry = &registry;
         async move { (image, location, registry.look_up(image).await) }
@@ -125,7 +125,7 @@ impl ResolvedImages {
     /// Returns the results for `template`; `plain` is the same template without injected parts.
     pub(crate) fn for_template(&self, template: &Value, plain: &Value) -> TemplateImages {
         let mut resolved = TemplateImages::default();
-        let lacking = containers(plain).filter(|(_, container, ..)| !has_command(container));
+        let lacking = containers(plain).filter(|(_, own, ..)| own["command"].as_array().is_none_or(Vec::is_empty));
         let lacking: BTreeSet<&str> = lacking.map(|(_, _, name, _)| name).collect();
         for (index, _, name, image) in containers(template) {
             let Some(info) = find(&self.images, image).filter(|_| lacking.contains(name)) else {
@@ -156,16 +156,12 @@ fn containers(template: &Value) -> impl Iterator<Item = (usize, &Value, &str, &s
     all.filter_map(|(index, own)| Some((index, own, text_field(own, "name")?, text_field(own, "image")?)))
 }
 
-fn has_command(container: &Value) -> bool {
-    container["command"].as_array().is_some_and(|words| !words.is_empty())
-}
-
 fn text_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value[key].as_str().filter(|text| !text.is_empty())
 }
 
 /// Returns the credentials of `--pull-secret`, followed by those of `docker login`.
-fn read_logins(args: &RegistryArgs) -> Result<Logins, String> {
+fn read_logins(args: &RegistryArgs) -> CommandResult<Logins> {
     let mut logins = Logins::default();
     let home = || std::env::home_dir().map(|home| home.join(".docker"));
     let docker = args.docker_config.clone().or_else(home).map(|directory| directory.join("config.json"));

@@ -9,18 +9,15 @@ use self::workload::Target;
 use crate::clock;
 use crate::cluster::{Cluster, ConnectionArgs};
 use crate::common_args::{OutputFormat, duration};
+use crate::error::CommandResult;
 use crate::output::{to_json, write_stdout};
 use crate::pod::shape::View;
 use crate::pod::{Pod, view};
 use clap::Args;
-use kube::api::GetParams;
-use kube::core::Request;
 use podgate::order::declare::keys;
 use podgate::order::finding::Level;
 use podgate::order::inject::{self, Options};
 use podgate::order::plan::KnownFacts;
-use serde_json::Value;
-use std::process::ExitCode;
 use std::time::Duration;
 
 const HELP: &str = "\
@@ -67,7 +64,7 @@ pub(crate) struct Status {
     pub(crate) timeout: Option<Duration>,
 }
 
-pub(crate) async fn run(args: &Status) -> Result<ExitCode, String> {
+pub(crate) async fn run(args: &Status) -> CommandResult {
     let cluster = Cluster::from_args(&args.connection).await?;
     let pods = match &args.target {
         Target::Pod(name) => {
@@ -78,7 +75,7 @@ pub(crate) async fn run(args: &Status) -> Result<ExitCode, String> {
             vec![pod]
         }
         Target::Workload { .. } if args.watch || args.until_started => {
-            return Err("-w and --until-started follow one Pod; pass the name of a Pod".to_owned());
+            return Err("-w and --until-started follow one Pod; pass the name of a Pod".into());
         }
         Target::Workload { group, resource, name } => workload::pods(&cluster, group, resource, name).await?,
     };
@@ -113,9 +110,7 @@ async fn view_with_log(cluster: &Cluster, pod: &Pod) -> View {
 /// Returns a note if the Pod's injected parts do not match its probes and its order. Reads the Pod again, because
 /// [`Pod`](crate::pod::Pod) has only the fields that a view needs.
 async fn outdated_note(cluster: &Cluster, name: &str) -> Option<String> {
-    let path = format!("/api/v1/namespaces/{}/pods", cluster.namespace);
-    let request = Request::new(path).get(name, &GetParams::default()).ok()?;
-    let pod: Value = cluster.wait_for(cluster.client.request(request)).await.ok()?;
+    let pod = cluster.get(&format!("/api/v1/namespaces/{}/pods/{name}", cluster.namespace)).await.ok()?;
     let options = Options { is_from_api: true, ..Options::new("podgate") };
     let new = inject::strip(&pod).ok()?.inject(&options, &KnownFacts::default()).ok()?;
     let found = inject::outdated(&pod, &new.value).filter(|finding| finding.level == Level::Error)?;

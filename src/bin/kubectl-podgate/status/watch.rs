@@ -5,7 +5,8 @@ use super::screen::{ChangeLines, LiveScreen};
 use super::text;
 use crate::cluster::Cluster;
 use crate::common_args::OutputFormat;
-use crate::output::{fail, print_stderr, write_stdout};
+use crate::error::{CommandError, CommandResult, ErrorKind};
+use crate::output::{print_stderr, write_stdout};
 use crate::pod::shape::View;
 use crate::pod::{Pod, view};
 use crate::{clock, terminal};
@@ -14,9 +15,6 @@ use podgate::core::text::sanitize;
 use podgate::order::finding::Level;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, UNIX_EPOCH};
-
-/// Exit code if not all containers have started.
-const NOT_STARTED: u8 = 3;
 
 /// Time between two reads of the Pod. The table shows ages in seconds.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,7 +27,7 @@ enum StatusPrinter {
     Json(String),
 }
 
-pub(crate) async fn watch(args: &Status, name: &str, cluster: Cluster, first: Pod) -> Result<ExitCode, String> {
+pub(crate) async fn watch(args: &Status, name: &str, cluster: Cluster, first: Pod) -> CommandResult {
     let mut printer = match args.output {
         OutputFormat::Json => StatusPrinter::Json(String::new()),
         OutputFormat::Text if terminal::size().is_some() => StatusPrinter::Live(LiveScreen::default()),
@@ -54,8 +52,8 @@ pub(crate) async fn watch(args: &Status, name: &str, cluster: Cluster, first: Po
         let left = args.timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(begin.elapsed()));
         let Ok(answer) = tokio::time::timeout(left, next).await else {
             let timeout = humantime::format_duration(args.timeout.unwrap_or_default());
-            fail(&format!("the Pod {name:?} has not started within {timeout}"));
-            return Ok(NOT_STARTED.into());
+            let line = format!("the Pod {name:?} has not started within {timeout}");
+            return Err(CommandError::new(ErrorKind::NotStarted, line));
         };
         match answer {
             // A Pod of a StatefulSet has the same name as its predecessor, but another uid.
@@ -65,12 +63,9 @@ pub(crate) async fn watch(args: &Status, name: &str, cluster: Cluster, first: Po
                 }
                 pod = new;
             }
-            Ok(_) => {
-                fail(&format!("the Pod {name:?} is gone"));
-                return Ok(NOT_STARTED.into());
-            }
+            Ok(_) => return Err(CommandError::new(ErrorKind::NotStarted, format!("the Pod {name:?} is gone"))),
             Err(error) => {
-                let error = cluster.pod_error(&error, name);
+                let error = cluster.pod_error(error, name).to_string();
                 if outage.is_none() && !is_live {
                     print_stderr(Level::Warning, &format!("{error}; retrying"));
                 }
@@ -83,12 +78,12 @@ pub(crate) async fn watch(args: &Status, name: &str, cluster: Cluster, first: Po
 
 /// Returns the exit code. `started` is true if all containers have started.
 pub(super) fn exit_code(started: bool) -> ExitCode {
-    if started { ExitCode::SUCCESS } else { NOT_STARTED.into() }
+    if started { ExitCode::SUCCESS } else { ErrorKind::NotStarted.exit_code() }
 }
 
 impl StatusPrinter {
     /// Prints the status. Returns false if the reader of standard output has closed the pipe.
-    fn print(&mut self, view: &View, pod: &Pod, outage: Option<&(String, Instant)>) -> Result<bool, String> {
+    fn print(&mut self, view: &View, pod: &Pod, outage: Option<&(String, Instant)>) -> CommandResult<bool> {
         match self {
             StatusPrinter::Live(live) => {
                 let mut text = text::render(view);

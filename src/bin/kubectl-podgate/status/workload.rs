@@ -1,6 +1,7 @@
 //! `status deployment/shop`: finds the Pods of a workload.
 
-use crate::cluster::{Cluster, ClusterError, pod_name};
+use crate::cluster::{Cluster, pod_name};
+use crate::error::{CommandResult, ErrorKind};
 use crate::pod::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::ListParams;
@@ -38,20 +39,16 @@ pub(crate) fn target(text: &str) -> Result<Target, &'static str> {
 }
 
 /// Returns the Pods of a workload. If there are none, fails with the reason that the cluster gives.
-pub(super) async fn pods(cluster: &Cluster, group: &str, resource: &str, name: &str) -> Result<Vec<Pod>, String> {
+pub(super) async fn pods(cluster: &Cluster, group: &str, resource: &str, name: &str) -> CommandResult<Vec<Pod>> {
     let namespace = &cluster.namespace;
-    let get = |path: String| async move {
-        let request = hyper::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError);
-        cluster.wait_for(async { cluster.client.request::<Value>(request?).await }).await
-    };
     let what = format!("{resource}/{name}");
-    let workload =
-        get(format!("/{group}/namespaces/{namespace}/{resource}/{name}")).await.map_err(|error| match error {
-            ClusterError::Rejected { code: 404, .. } => {
-                format!("no {what} in namespace {namespace:?}; pass another namespace with -n")
-            }
-            error => error.to_string(),
-        })?;
+    let found = cluster.get(&format!("/{group}/namespaces/{namespace}/{what}")).await;
+    let workload = found.map_err(|error| match error.kind {
+        ErrorKind::Rejected(404, _) => {
+            format!("no {what} in namespace {namespace:?}; pass another namespace with -n").into()
+        }
+        _ => error,
+    })?;
     let selector = LabelSelector::deserialize(&workload["spec"]["selector"]).unwrap_or_default();
     let selector = Selector::try_from(selector).map_err(|error| format!("{what} has an invalid selector: {error}"))?;
     let mut pods = Vec::new();
@@ -66,17 +63,15 @@ pub(super) async fn pods(cluster: &Cluster, group: &str, resource: &str, name: &
     let uid = workload["metadata"]["uid"].as_str().unwrap_or_default();
     let events =
         format!("/api/v1/namespaces/{namespace}/events?fieldSelector=type%3DWarning%2CinvolvedObject.uid%3D{uid}");
-    let events: Value = if failed.is_none() { get(events).await.unwrap_or_default() } else { Value::Null };
+    let events = if failed.is_none() { cluster.get(&events).await.unwrap_or_default() } else { Value::Null };
     let events = events["items"].as_array().into_iter().flatten();
     let last = events.max_by_key(|event| event["lastTimestamp"].as_str()).and_then(|event| event["message"].as_str());
-    Err(match failed.or(last) {
-        Some(why) => format!("{what} has no Pods: {why}"),
-        None if workload["spec"]["replicas"] == 0 => format!("{what} has no Pods: it is scaled to 0"),
-        None => {
-            let describe = command_line(&["kubectl", "-n", namespace, "describe", &what]);
-            format!("{what} has no Pods yet; see {describe}")
-        }
-    })
+    let why = match failed.or(last) {
+        Some(why) => format!(": {why}"),
+        None if workload["spec"]["replicas"] == 0 => ": it is scaled to 0".to_owned(),
+        None => format!(" yet; see {}", command_line(&["kubectl", "-n", namespace, "describe", &what])),
+    };
+    Err(format!("{what} has no Pods{why}").into())
 }
 
 #[cfg(test)]

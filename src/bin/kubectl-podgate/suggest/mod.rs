@@ -1,12 +1,12 @@
 //! `kubectl podgate suggest`: proposes an order for Pods that declare none.
 
 use crate::check::text::render_finding;
+use crate::error::{CommandError, CommandResult, ErrorKind};
 use crate::inject::output::{FileChange, write_in_place};
-use crate::output::{fail, print_stderr, write_stdout};
+use crate::output::{print, print_stderr};
 use crate::yaml::files::{check_readable, ignored_message};
 use crate::yaml::{ManifestArgs, Pieces, locate};
 use clap::Args;
-use podgate::core::exit::Exit;
 use podgate::core::text::sanitize;
 use podgate::order::edit::{Editor, Place};
 use podgate::order::finding::Level;
@@ -39,10 +39,10 @@ pub(crate) struct Suggest {
     pub(crate) write: bool,
 }
 
-pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
+pub(crate) fn run(args: &Suggest) -> CommandResult {
     if args.write && args.manifests.has_standard_input() {
-        fail("--write cannot change standard input (-); pass files");
-        return Ok(Exit::Usage.into());
+        let line = "--write cannot change standard input (-); pass files";
+        return Err(CommandError::new(ErrorKind::Usage, line));
     }
     let sources = args.manifests.read();
     check_readable(&sources, false)?;
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
                 out += &(sanitize(&verdict) + "\n");
                 if let Some(order) = found.order.filter(|_| args.write) {
                     let mut editor = Editor::new(template.clone());
-                    editor.annotate(declare::keys::ORDER, &order).map_err(|error| vec![error.to_string()])?;
+                    editor.annotate(declare::keys::ORDER, &order).map_err(|error| error.to_string())?;
                     let (value, edits) = editor.finish();
                     is_edited = true;
                     pieces.add(&at.place, edits, &value);
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
                 out += "\n";
             }
             if is_edited {
-                let refused = |finding| vec![locate(finding, &Place::root(), document, &source.name).report()];
+                let refused = |finding| locate(finding, &Place::root(), document, &source.name).report();
                 replaced.push((index, pieces.finish().map_err(refused)?));
             }
         }
@@ -93,6 +93,5 @@ pub(crate) fn run(args: &Suggest) -> Result<ExitCode, Vec<String>> {
         return Ok(ExitCode::SUCCESS);
     }
     write_in_place(&changed)?;
-    write_stdout(out.trim_end_matches('\n')).and_then(|_| write_stdout("\n")).map_err(|line| vec![line])?;
-    Ok(ExitCode::SUCCESS)
+    print(&format!("{}\n", out.trim_end_matches('\n')))
 }

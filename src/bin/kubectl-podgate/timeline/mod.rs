@@ -2,19 +2,17 @@
 
 pub(crate) mod build;
 mod notes;
-mod scale;
 pub(crate) mod shape;
 pub(crate) mod text;
 
 use crate::clock;
 use crate::cluster::{Cluster, ConnectionArgs, pod_name};
 use crate::common_args::OutputFormat;
-use crate::output::{to_json, write_stdout};
+use crate::error::CommandResult;
+use crate::output::{print, to_json};
 use clap::Args;
 use k8s_openapi::api::core::v1::Event;
 use serde::Deserialize;
-use serde_json::Value;
-use std::process::ExitCode;
 
 const HELP: &str = "\
 For each container, the chart shows when its image was pulled, when it started, how long its gate
@@ -46,13 +44,12 @@ pub(crate) struct Timeline {
     pub(crate) width: Option<u16>,
 }
 
-pub(crate) async fn run(args: &Timeline) -> Result<ExitCode, String> {
+pub(crate) async fn run(args: &Timeline) -> CommandResult {
     let cluster = Cluster::from_args(&args.connection).await?;
     let pod = cluster.get_pod(&args.pod).await?;
     let events = events(&cluster, pod.metadata.uid.as_deref().unwrap_or_default()).await;
     let timeline = build::build(&pod, events.as_deref(), &cluster.namespace, clock::wall_clock());
-    write_stdout(&render(&timeline, args.output, args.width))?;
-    Ok(ExitCode::SUCCESS)
+    print(&render(&timeline, args.output, args.width))
 }
 
 /// Renders a timeline in this format. `width` replaces the terminal's width.
@@ -67,7 +64,6 @@ pub(crate) fn render(timeline: &shape::Timeline, format: OutputFormat, width: Op
 async fn events(cluster: &Cluster, uid: &str) -> Option<Vec<Event>> {
     let path =
         format!("/api/v1/namespaces/{}/events?fieldSelector=involvedObject.uid%3D{uid}&limit=500", cluster.namespace);
-    let request = hyper::Request::get(path).body(Vec::new()).ok()?;
-    let list: Value = cluster.wait_for(cluster.client.request(request)).await.ok()?;
+    let list = cluster.get(&path).await.ok()?;
     Some(list["items"].as_array()?.iter().filter_map(|item| Event::deserialize(item).ok()).collect())
 }

@@ -103,11 +103,6 @@ pub(crate) enum BarKind {
 }
 
 impl Row {
-    /// Returns the time at which the gate began to wait. In entrypoint mode, this is the container's start.
-    pub(crate) fn gate_from(&self) -> Option<Moment> {
-        if self.mode == Mode::Hold { self.gate } else { self.gate.and(self.created) }
-    }
-
     /// Returns all known moments, in no particular order.
     pub(crate) fn moments(&self) -> impl Iterator<Item = Moment> + use<> {
         let Row { pulled, created, gate, opened, started, ready, ended, .. } = self;
@@ -115,32 +110,17 @@ impl Row {
     }
 }
 
-impl Timeline {
-    /// Returns the kinds of bars that the chart has, in the order of the legend.
-    pub(crate) fn bar_kinds(&self) -> impl Iterator<Item = BarKind> {
-        let all = [BarKind::Wait, BarKind::Pull, BarKind::Gate, BarKind::Start, BarKind::Ready, BarKind::Run];
-        all.into_iter().filter(|kind| self.containers.iter().flat_map(|row| &row.bars).any(|bar| bar.kind == *kind))
-    }
-}
-
-pub(crate) struct BarStyle {
-    pub(crate) label: &'static str,
-    /// Character that fills the bar in text without colors.
-    pub(crate) shade: char,
-    pub(crate) color: AnsiColor,
-}
-
 impl BarKind {
-    pub(crate) fn style(self) -> BarStyle {
-        let (label, shade, color) = match self {
+    /// Returns the label, the character that fills the bar in text without colors, and the color.
+    pub(crate) fn style(self) -> (&'static str, char, AnsiColor) {
+        match self {
             BarKind::Wait => ("not started yet", '·', AnsiColor::BrightBlack),
             BarKind::Pull => ("pulling image", '+', AnsiColor::Blue),
             BarKind::Gate => ("gate waiting", '░', AnsiColor::Magenta),
             BarKind::Start => ("starting", '▒', AnsiColor::Yellow),
             BarKind::Ready => ("Ready", '█', AnsiColor::Green),
             BarKind::Run => ("running", '▓', AnsiColor::Cyan),
-        };
-        BarStyle { label, shade, color }
+        }
     }
 }
 

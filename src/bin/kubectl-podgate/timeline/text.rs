@@ -1,9 +1,9 @@
 //! The chart as text: one row of bars per container, followed by a table of times.
 
-use super::scale::ticks;
 use super::shape::{Bar, BarKind, Mark, Moment, Row, Timeline, format_seconds, rfc3339};
 use crate::terminal::{self, column_widths, fit};
 use anstyle::Style;
+use podgate::core::container::Mode;
 use podgate::core::text::sanitize;
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr;
@@ -12,6 +12,12 @@ use unicode_width::UnicodeWidthStr;
 const NAME_MAX: usize = 24;
 /// Width of the chart in characters, if standard output is not a terminal.
 const DEFAULT_COLUMNS: usize = 100;
+/// Distances between two ticks, in milliseconds. A longer distance is a multiple of [`DAY`].
+const TICK_STEPS: [i64; 16] = [
+    100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000,
+    21_600_000,
+];
+const DAY: i64 = 86_400_000;
 
 pub(super) fn render(timeline: &Timeline, width: Option<u16>) -> String {
     let mut out = render_chart(timeline, width);
@@ -64,6 +70,27 @@ fn write_axis(out: &mut String, length: i64, names: usize, cells: usize) {
     let _ = writeln!(out, "{:names$}  {line}", "");
 }
 
+/// Returns at most `most` + 1 ticks at round times within `length` milliseconds. Each tick is an offset in milliseconds
+/// and a label. The first offset is 0.
+fn ticks(length: i64, most: usize) -> Vec<(i64, String)> {
+    let most = i64::try_from(most.max(1)).unwrap_or(1);
+    let step = TICK_STEPS.into_iter().find(|step| length / step < most).unwrap_or(DAY);
+    // Only steps of a day can give more ticks than `most`. In that case, use steps of several days.
+    let step = step * (length / step / most + 1);
+    (0..=length / step).map(|n| (n * step, format_tick(n * step))).collect()
+}
+
+fn format_tick(ms: i64) -> String {
+    let (minutes, seconds) = (ms / 60_000, ms % 60_000 / 1000);
+    match ms {
+        _ if ms % 1000 != 0 => format!("{:.1}s", ms as f64 / 1000.0),
+        ..120_000 => format!("{}s", ms / 1000),
+        7_200_000.. => format!("{:.1}h", ms as f64 / 3_600_000.0),
+        _ if seconds == 0 => format!("{minutes}min"),
+        _ => format!("{minutes}min{seconds}s"),
+    }
+}
+
 /// Scales an offset between 0 and `length` to a place between 0 and `places`.
 fn position(after: i64, length: i64, places: usize) -> usize {
     let share = after.max(0) as f64 / length.max(1) as f64;
@@ -93,17 +120,20 @@ fn render_bars(bars: &[Bar], from: i64, length: i64, cells: usize, colors: bool)
 
 /// Returns the style and the character of a cell. Without colors, the character is the shade of `kind`.
 fn cell_style(kind: BarKind, colors: bool) -> (Style, char) {
+    let (_, shade, color) = kind.style();
     match (colors, kind) {
-        (false, _) => (Style::new(), kind.style().shade),
-        (true, BarKind::Wait) => (kind.style().color.on_default(), '·'),
-        (true, _) => (kind.style().color.on_default(), '█'),
+        (false, _) => (Style::new(), shade),
+        (true, BarKind::Wait) => (color.on_default(), '·'),
+        (true, _) => (color.on_default(), '█'),
     }
 }
 
 fn write_legend(out: &mut String, timeline: &Timeline, colors: bool) {
-    let items = timeline.bar_kinds().map(|kind| {
+    let mut all = [BarKind::Wait, BarKind::Pull, BarKind::Gate, BarKind::Start, BarKind::Ready, BarKind::Run].to_vec();
+    all.retain(|kind| timeline.containers.iter().flat_map(|row| &row.bars).any(|bar| bar.kind == *kind));
+    let items = all.into_iter().map(|kind| {
         let (style, c) = cell_style(kind, colors);
-        format!("{style}{c}{c}{style:#} {}", kind.style().label)
+        format!("{style}{c}{c}{style:#} {}", kind.style().0)
     });
     let _ = writeln!(out, "{}", items.collect::<Vec<_>>().join("   "));
 }
@@ -127,10 +157,12 @@ fn cells(row: &Row, from: i64) -> [String; 7] {
         (None, Some(_)) => "present".to_owned(),
         (None, None) => String::new(),
     };
+    // In entrypoint mode, the gate waits from the container's start.
+    let gate = if row.mode == Mode::Hold { row.gate } else { row.gate.and(row.created) };
     [
         row.name.clone(),
         pulled,
-        between(row.gate_from(), row.opened),
+        between(gate, row.opened),
         format_offset(row.started, from),
         format_offset(row.ready, from),
         between(row.started, row.ready),

@@ -1,7 +1,8 @@
 //! Finds the workloads whose Pods podgate denies.
 
 use super::pods::text;
-use crate::cluster::{Cluster, ClusterError, pod_name};
+use crate::cluster::{Cluster, pod_name};
+use crate::error::CommandResult;
 use kube::api::ListParams;
 use podgate::core::text::{command_line, one_line};
 use podgate::order::finding::{Finding, Level};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Returns an error for each workload that lacks Pods because podgate has denied them. Reads events, because only a
 /// ReplicaSet has a condition with the denial.
-pub(super) async fn find_denied(cluster: &Cluster) -> Result<Vec<Finding>, ClusterError> {
+pub(super) async fn find_denied(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
     let mut denied = BTreeMap::<[String; 3], (String, String)>::new();
     let add = |event: &Value| {
         let (object, message) = (&event["involvedObject"], event["message"].as_str().unwrap_or_default());
@@ -54,7 +55,7 @@ pub(super) async fn find_denied(cluster: &Cluster) -> Result<Vec<Finding>, Clust
 
 /// Returns a workload; `None` if the workload does not exist, has another kind, or has an invalid name. A user who may
 /// create events can write any kind and name.
-async fn read(cluster: &Cluster, namespace: &str, kind: &str, name: &str) -> Result<Option<Value>, ClusterError> {
+async fn read(cluster: &Cluster, namespace: &str, kind: &str, name: &str) -> CommandResult<Option<Value>> {
     let group = match kind {
         "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => "apps",
         "Job" => "batch",

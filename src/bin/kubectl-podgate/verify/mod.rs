@@ -1,17 +1,17 @@
 //! `kubectl podgate verify`: checks podgate's installation. docs/troubleshooting.md explains each finding.
 
+mod access;
 mod denied;
 mod pods;
-mod policy;
-mod rbac;
-mod refusal;
-mod webhook;
 
 use crate::clock::now;
-use crate::cluster::{Cluster, ClusterError, ConnectionArgs};
+use crate::cluster::{Cluster, ConnectionArgs};
 use crate::common_args::OutputFormat;
+use crate::error::ErrorKind::Rejected;
+use crate::error::{CommandError, CommandResult};
 use crate::output::{print, to_json};
 use crate::registry::config_map;
+use access::{OWN_POD, UNKNOWN_CONTAINERS, check_policy, check_refusal, lacks_verbs, missing_verbs};
 use clap::Args;
 use denied::find_denied;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -25,12 +25,8 @@ use podgate::order::finding::{Finding, Level, has_errors};
 use podgate::order::inject::{is_injected, strip};
 use podgate::order::kubernetes_version::{held_spec, rejects_env_files};
 use podgate::order::lint::check_sidecar_position;
-use policy::{OWN_POD, UNKNOWN_CONTAINERS, check_policy};
-use rbac::{lacks_verbs, missing_verbs};
-use refusal::check_refusal;
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use webhook::find_webhook;
 
 const HELP: &str = "\
 Checks the webhook, its certificate, the policies and the sidecars' permissions. Lists Pods that run
@@ -57,25 +53,22 @@ pub(crate) struct Verify {
     connection: ConnectionArgs,
 }
 
-pub(crate) async fn run(args: &Verify) -> Result<ExitCode, String> {
+pub(crate) async fn run(args: &Verify) -> CommandResult {
     let findings = check(&Cluster::from_args(&args.connection).await?).await?;
     let json = |f: &Finding| json!({"rule": f.rule, "level": f.level.as_str(), "message": f.message, "fix": f.fix});
-    let printed = print(&match args.output {
+    print(&match args.output {
         OutputFormat::Text => findings.iter().map(|finding| sanitize(&finding.line()) + "\n").collect(),
         OutputFormat::Json => to_json(&json!({"findings": findings.iter().map(json).collect::<Value>()})),
-    });
-    Ok(if has_errors(&findings) { ExitCode::FAILURE } else { printed })
+    })?;
+    Ok(if has_errors(&findings) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
+async fn check(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
     let mut findings = Vec::new();
-    let webhook = find_webhook(cluster).await;
-    if let Err(error) = webhook.as_ref()
-        && !matches!(error, ClusterError::Rejected { code: 403, .. })
-    {
-        return Err(error.to_string());
-    }
-    let webhook = or_finding("podgate's webhook", webhook, &mut findings);
+    let webhook = match find_webhook(cluster).await {
+        Err(error) if !matches!(error.kind, Rejected(403, _)) => return Err(error),
+        found => or_finding("podgate's webhook", found, &mut findings),
+    };
     let services = webhook.iter().flatten().flat_map(|own| own.webhooks.iter().flatten());
     let namespace = services.filter_map(|own| Some(&*own.client_config.service.as_ref()?.namespace)).next();
     let images = match namespace {
@@ -122,14 +115,30 @@ async fn check(cluster: &Cluster) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
+/// Name of the webhook inside the MutatingWebhookConfiguration. All of podgate's manifests use this name.
+const WEBHOOK_NAME: &str = "pods.podgate.io";
+
+/// Returns the configuration of podgate's webhook. The configuration's name is ignored, because users may choose any
+/// name. A configuration without webhooks has no effect and does not count, even with podgate's labels.
+async fn find_webhook(cluster: &Cluster) -> CommandResult<Option<MutatingWebhookConfiguration>> {
+    let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
+    let list = cluster.wait_for(api.list(&ListParams::default())).await?;
+    let is_podgates = |found: &MutatingWebhookConfiguration| {
+        let label = |key: &str| found.metadata.labels.as_ref()?.get(&format!("app.kubernetes.io/{key}"));
+        let is_labeled = ["name", "component"].map(label) == [Some(&"podgate".to_owned()), Some(&"webhook".to_owned())];
+        found.webhooks.iter().flatten().any(|webhook| is_labeled || webhook.name == WEBHOOK_NAME)
+    };
+    Ok(list.items.into_iter().find(is_podgates))
+}
+
 /// Returns a warning if the API server or a kubelet does not support hold mode.
-async fn check_hold_mode(cluster: &Cluster) -> Result<Option<Finding>, ClusterError> {
+async fn check_hold_mode(cluster: &Cluster) -> CommandResult<Option<Finding>> {
     let metadata = json!({"generateName": "podgate-verify-", "labels": {keys::INJECT: "disabled"}});
     let pod = json!({"metadata": metadata, "spec": held_spec()});
     let warning = |rule, what: String| {
         Ok(Some(finding(Level::Warning, rule, what, "upgrade Kubernetes, or set the commands of the containers")))
     };
-    if let Err(ClusterError::Rejected { code: 422, message, .. }) =
+    if let Err(CommandError { kind: Rejected(422, message), .. }) =
         cluster.create(&pods_path(cluster), true, &pod).await
         && rejects_env_files(&message)
     {
@@ -141,7 +150,7 @@ async fn check_hold_mode(cluster: &Cluster) -> Result<Option<Finding>, ClusterEr
 }
 
 /// Returns the first node whose `nodeInfo` field has a version before this one, and the number of such nodes.
-async fn old_nodes(cluster: &Cluster, (field, first): (&str, (u32, u32))) -> Result<Option<String>, ClusterError> {
+async fn old_nodes(cluster: &Cluster, (field, first): (&str, (u32, u32))) -> CommandResult<Option<String>> {
     let mut old = Vec::new();
     let add = |node: &Value| {
         let version = node["status"]["nodeInfo"][field].as_str().unwrap_or_default();
@@ -155,7 +164,7 @@ async fn old_nodes(cluster: &Cluster, (field, first): (&str, (u32, u32))) -> Res
 }
 
 /// Returns a warning if a node cannot run Pods without a sidecar, because its kubelet or containerd has no image volumes.
-async fn check_image_volumes(cluster: &Cluster) -> Result<Option<Finding>, ClusterError> {
+async fn check_image_volumes(cluster: &Cluster) -> CommandResult<Option<Finding>> {
     let kubelet = old_nodes(cluster, ("kubeletVersion", (1, 35))).await?;
     let old = if kubelet.is_some() { kubelet } else { old_nodes(cluster, ("containerRuntimeVersion", (2, 1))).await? };
     let Some(old) = old else { return Ok(None) };
@@ -168,7 +177,7 @@ async fn check_image_volumes(cluster: &Cluster) -> Result<Option<Finding>, Clust
 async fn check_certificate(
     cluster: &Cluster,
     configuration: &MutatingWebhookConfiguration,
-) -> Result<Option<Finding>, ClusterError> {
+) -> CommandResult<Option<Finding>> {
     let clients = configuration.webhooks.iter().flatten().map(|webhook| &webhook.client_config);
     let Some(service) = clients.clone().find_map(|client| client.service.as_ref()) else { return Ok(None) };
     let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), &service.namespace);
@@ -184,7 +193,7 @@ async fn check_certificate(
 }
 
 /// Checks that the webhook injects a Pod that declares an order, and that no other webhook changes podgate's parts.
-async fn check_injection(cluster: &Cluster) -> Result<Vec<Finding>, ClusterError> {
+async fn check_injection(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
     let (namespace, since) = (&cluster.namespace, now());
     // This Pod meets the Pod Security Standard `restricted`, and quotas for CPU and memory.
     let own = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
@@ -209,11 +218,11 @@ async fn check_injection(cluster: &Cluster) -> Result<Vec<Finding>, ClusterError
             let fix = "if the webhook excludes this namespace, pass another with -n; otherwise run kubectl podgate install --diff";
             finding(Level::Error, "not-injected", what, fix)
         }
-        Err(ClusterError::Rejected { code: 404, .. }) => {
+        Err(CommandError { kind: Rejected(404, _), .. }) => {
             let what = format!("the namespace {namespace} does not exist, so the injection was not checked");
             finding(Level::Error, "dry-run-skipped", what, "pass a namespace that exists with -n")
         }
-        Err(ClusterError::Rejected { code, message, .. }) => check_refusal(code, &message),
+        Err(CommandError { kind: Rejected(code, message), .. }) => check_refusal(code, &message),
         Err(error) => return Err(error),
     };
     Ok(vec![found])
@@ -243,16 +252,16 @@ fn finding(level: Level, rule: &'static str, message: impl Into<String>, fix: im
 }
 
 /// Adds the findings of a check. If the check was not possible, adds a finding with the reason.
-fn add_findings(what: &str, result: Result<impl IntoIterator<Item = Finding>, ClusterError>, to: &mut Vec<Finding>) {
+fn add_findings(what: &str, result: CommandResult<impl IntoIterator<Item = Finding>>, to: &mut Vec<Finding>) {
     let found = or_finding(what, result, to);
     to.extend(found.into_iter().flatten());
 }
 
 /// Returns the result of a request. If the request failed, adds a finding and returns `None`.
-fn or_finding<T>(what: &str, result: Result<T, ClusterError>, to: &mut Vec<Finding>) -> Option<T> {
+fn or_finding<T>(what: &str, result: CommandResult<T>, to: &mut Vec<Finding>) -> Option<T> {
     let (level, why) = match result {
         Ok(found) => return Some(found),
-        Err(ClusterError::Rejected { code: 403, message, .. }) => (Level::Note, message),
+        Err(CommandError { kind: Rejected(403, message), .. }) => (Level::Note, message),
         Err(error) => (Level::Error, error.to_string()),
     };
     to.push(finding(level, "not-checked", format!("cannot check {what}: {why}"), ""));

@@ -1,6 +1,7 @@
 //! Checks of the Pods that run in the cluster.
 
-use crate::cluster::{Cluster, ClusterError};
+use crate::cluster::Cluster;
+use crate::error::CommandResult;
 use crate::registry::images::images_to_resolve;
 use kube::api::ListParams;
 use podgate::core::text::command_line;
@@ -28,7 +29,7 @@ pub(super) struct Pods {
 }
 
 /// Reads the Pods. `file` has the commands that the webhook knows; `None` skips the checks of images.
-pub(super) async fn read(cluster: &Cluster, file: Option<ImageMap>) -> Result<Pods, ClusterError> {
+pub(super) async fn read(cluster: &Cluster, file: Option<ImageMap>) -> CommandResult<Pods> {
     let mut disabled = BTreeSet::new();
     let labels = ListParams::default().labels("podgate.io/inject=disabled");
     cluster.for_each("/api/v1/namespaces", labels, |it| _ = disabled.insert(text(&it["metadata"]["name"]))).await?;

@@ -7,12 +7,10 @@ pub(crate) mod files;
 mod locate;
 mod parse;
 mod spans;
-mod split;
-mod syntax;
 mod write;
 
 pub(crate) use locate::{LocatedFinding, locate, locate_error};
-pub(crate) use split::split_json;
+pub(crate) use parse::split_json;
 pub(crate) use write::{Pieces, Style};
 
 use clap::{ArgAction, Args};
@@ -56,7 +54,6 @@ impl ManifestArgs {
 }
 
 /// Text of a file or of standard input, with its documents.
-#[derive(Debug)]
 pub(crate) struct Source {
     /// The path as the user passed it; `-` for standard input.
     pub(crate) path: PathBuf,
@@ -68,7 +65,7 @@ pub(crate) struct Source {
     end: String,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Document {
     /// The text of the document, without separators.
     pub(crate) text: String,
@@ -125,7 +122,7 @@ impl Source {
     /// Splits a file's text into documents and parses each document. Stores the error of an unreadable document in
     /// [`Document::error`].
     pub(crate) fn parse(path: impl Into<PathBuf>, text: String) -> Source {
-        let (pieces, is_json, bad_separator) = match split::split_documents(&text) {
+        let (pieces, is_json, bad_separator) = match parse::split_documents(&text) {
             Ok((pieces, is_json)) => (pieces, is_json, None),
             // A separator is invalid, so treat the whole file as one document.
             Err(offset) => (vec![Range { start: 0, end: text.len() }], false, Some(offset)),

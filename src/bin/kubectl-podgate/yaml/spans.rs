@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// Tree of all values and keys of a document, with their ranges. In a large document, the nodes use most of the memory.
 /// Nodes therefore contain no texts and no lists of children.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Tree {
     /// The nodes, parents before children. The id of a node is its index in this list.
     pub(crate) nodes: Vec<Node>,
@@ -20,7 +20,6 @@ pub(crate) struct Tree {
 }
 
 /// One value or key.
-#[derive(Debug)]
 pub(crate) struct Node {
     /// Id of the collection that contains the node; `u32::MAX` for the root.
     parent: u32,
@@ -51,7 +50,6 @@ impl Node {
     }
 }
 
-#[derive(Debug)]
 pub(crate) enum NodeKind {
     Scalar,
     List {

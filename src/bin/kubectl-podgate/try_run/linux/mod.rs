@@ -1,15 +1,12 @@
 //! Runs a Pod as processes of this machine. `source`, `stage` and `script` turn the manifest into processes. `run` and
-//! `supervisor` run these processes. `history` judges the events, and `screen` and `report` print the result.
+//! `supervisor` run these processes. `history` judges the events, and `screen` prints the result.
 
 mod board;
-mod example;
-mod guard;
 mod history;
-mod programs;
-mod report;
 mod run;
 mod screen;
 mod script;
+mod setup;
 mod source;
 mod stage;
 mod stand_in;

@@ -2,20 +2,17 @@
 
 use super::board::BoardReader;
 use super::history::{History, SIGKILLED};
-use super::programs::Programs;
-use super::report::{self, RunResult};
-use super::screen::{self, Screen};
+use super::screen::{self, RunResult, Screen};
 use super::script::{self, Script};
+use super::setup::{self, Programs};
 use super::stand_in::CRASH_CODE;
 use super::supervisor::{Message, Supervised};
-use super::{guard, now_ms, source};
+use super::{now_ms, source};
 use crate::clock::now;
-use crate::output::fail_all;
-use crate::try_run::args::{Fault, FaultKind, Try};
-use podgate::core::exit::Exit;
+use crate::error::CommandResult;
+use crate::try_run::{Fault, FaultKind, Try};
 use podgate::core::state::State;
 use podgate::order::declare::spec::SIDECAR_NAME;
-use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -29,23 +26,15 @@ const LINGER_MS: i64 = 2100;
 /// Maximum number of messages that wait for the main loop. The main loop handles at most this many at once.
 const MESSAGES_MAX: usize = 256;
 
-pub(crate) fn run(args: &Try) -> ExitCode {
-    let code = Programs::find().and_then(|programs| rehearse(args, &programs));
-    code.unwrap_or_else(|message| fail_all(&message.lines().map(str::to_owned).collect::<Vec<_>>()))
-}
-
-/// Runs the Pod. An error has one line for each problem.
-fn rehearse(args: &Try, programs: &Programs) -> Result<ExitCode, String> {
+pub(crate) fn run(args: &Try) -> CommandResult {
+    let programs = Programs::find()?;
     let planned = source::read(args)?;
-    if let Some(wrong) = planned.wrong_flag(args) {
-        fail_all(&[wrong]);
-        return Ok(Exit::Usage.into());
-    }
+    planned.check_flags(args)?;
     let (sender, messages) = sync_channel(MESSAGES_MAX);
     let interrupts = sender.clone();
-    guard::on_interrupt(move || interrupts.send(Message::Interrupt).is_ok());
-    let scratch = guard::create_directory()?;
-    let script = script::write(args, &planned, programs, scratch.path())?;
+    setup::on_interrupt(move || interrupts.send(Message::Interrupt).is_ok());
+    let scratch = setup::create_directory()?;
+    let script = script::write(args, &planned, &programs, scratch.path())?;
     let mut run = Run::new(args, &script, &sender);
     run.screen.announce(&script)?;
     let followed = run.follow(&messages);
@@ -55,11 +44,10 @@ fn rehearse(args: &Try, programs: &Programs) -> Result<ExitCode, String> {
     run.screen.print(i64::MAX, None)?;
     followed?;
     run.result.stopped = run.histories();
-    report::print(args, run.result)
+    screen::print_result(args, run.result)
 }
 
 /// A fault of `--break`.
-#[derive(Debug)]
 struct PendingFault<'a> {
     fault: &'a Fault,
     container: usize,
@@ -67,7 +55,6 @@ struct PendingFault<'a> {
     killed: Option<usize>,
 }
 
-#[derive(Debug)]
 enum Phase {
     /// The sidecar sets up the board.
     Boot,
@@ -117,7 +104,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs until all processes have stopped, or until a second signal.
-    fn follow(&mut self, messages: &Receiver<Message>) -> Result<(), String> {
+    fn follow(&mut self, messages: &Receiver<Message>) -> CommandResult<()> {
         loop {
             let first = messages.recv_timeout(TICK).ok();
             let received: Vec<Message> = first.into_iter().chain(messages.try_iter().take(MESSAGES_MAX)).collect();
@@ -137,7 +124,7 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             let until = now_ms() - screen::DELAY_MS;
-            let draw = || report::live_chart(self.result.title, &self.histories(), self.result.zero);
+            let draw = || screen::live_chart(self.result.title, &self.histories(), self.result.zero);
             let chart = self.screen.is_due(until).then(draw);
             self.screen.print(until, chart.as_deref())?;
         }
@@ -171,7 +158,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn poll_processes(&mut self, now: Instant) -> Result<(), String> {
+    fn poll_processes(&mut self, now: Instant) -> CommandResult<()> {
         let at = now_ms();
         // If several containers have ended since the last poll, list their ends in the usual stop order.
         for own in self.containers.iter_mut().rev() {
@@ -182,13 +169,13 @@ impl<'a> Run<'a> {
         match self.containers[0].history.runs.last() {
             // A killed sidecar starts again.
             Some(run) if run.ended.is_some_and(|(_, code)| code != SIGKILLED) && matches!(self.phase, Phase::Boot) => {
-                Err("podgate's sidecar ended before it was ready; see its log above".to_owned())
+                Err("podgate's sidecar ended before it was ready; see its log above".into())
             }
             _ => Ok(()),
         }
     }
 
-    fn read_board(&mut self) -> Result<(), String> {
+    fn read_board(&mut self) -> CommandResult<()> {
         let epoch = self.board.epoch.clone();
         let changes = self.board.changes(&self.script.board, now_ms());
         if self.board.epoch != epoch
@@ -238,7 +225,7 @@ impl<'a> Run<'a> {
     }
 
     /// Moves to the next phase if it is due. Returns true after the last phase.
-    fn advance(&mut self, now: Instant) -> Result<bool, String> {
+    fn advance(&mut self, now: Instant) -> CommandResult<bool> {
         let deadline = self.start + self.args.timeout;
         let is_open = now < deadline && !self.is_interrupted && !self.is_settled();
         match self.phase {

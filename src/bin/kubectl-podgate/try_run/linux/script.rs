@@ -1,11 +1,11 @@
 //! Turns the injected template into processes to run.
 
-use super::guard;
-use super::programs::Programs;
+use super::setup::{self, Programs};
 use super::source::{self, Planned};
 use super::stage::{Stage, is_check};
 use super::stand_in::Role;
-use crate::try_run::args::Try;
+use crate::error::CommandResult;
+use crate::try_run::Try;
 use podgate::core::command::agent_path;
 use podgate::core::until::{WaitCondition, WantedState};
 use podgate::order::declare::spec::SIDECAR_NAME;
@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Processes to run, and notes about them for the user.
-#[derive(Debug)]
 pub(super) struct Script {
     pub(super) title: String,
     pub(super) notes: Vec<String>,
@@ -51,7 +50,7 @@ pub(super) struct Task {
 }
 
 /// Builds the script: rewrites the template, and injects.
-pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch: &Path) -> Result<Script, String> {
+pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch: &Path) -> CommandResult<Script> {
     let Planned { title, template, plan, warnings, .. } = planned;
     let mut stage =
         Stage { args, programs, planned, probed: BTreeSet::new(), notes: warnings.clone(), ports: Vec::new() };
@@ -66,7 +65,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     let Some(sidecar) = own.first().copied().or(native) else {
         let has_checks = plan.containers.iter().any(|planned| !planned.checks().is_empty());
         let why = if has_checks { "the order has only checks, which try does not run" } else { "no container waits" };
-        return Err(format!("{title}: nothing to preview: {why}"));
+        return Err(format!("{title}: nothing to preview: {why}").into());
     };
     let order = Forecast::of(plan).start_steps.concat();
     // Native sidecars are not in the forecast, and they start first.
@@ -79,7 +78,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
         plan,
         local: injected.plan.as_ref().unwrap_or(plan),
         programs,
-        directories: guard::DIRECTORIES.map(|name| scratch.join(name)),
+        directories: setup::DIRECTORIES.map(|name| scratch.join(name)),
     };
     Ok(Script {
         title: if has_check { format!("{title} without its checks") } else { title.clone() },

@@ -1,9 +1,9 @@
 //! Reads the Pod or Pod template, and plans it as `inject` does.
 
-use super::example;
 use crate::common_args::piped_input;
+use crate::error::{CommandError, CommandResult, ErrorKind};
 use crate::output::print_stderr;
-use crate::try_run::args::{FaultKind, SIDECAR_NAMES, Try};
+use crate::try_run::{FaultKind, SIDECAR_NAMES, Try};
 use crate::yaml::files::{check_readable, display_name, ignored_message, read_sources};
 use crate::yaml::locate;
 use podgate::core::until::WantedState;
@@ -12,12 +12,17 @@ use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
 use podgate::order::plan::{ContainerPlan, KnownFacts, Plan};
 use podgate::order::{declare, lint, pod_templates, release};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::time::Duration;
 
+/// Title of the built-in example.
+pub(super) const EXAMPLE: &str = "the built-in example";
+/// Delays until Ready in the example, unless `--ready` sets others. Without a delay here, it is half a second.
+pub(super) const EXAMPLE_READY: [(&str, Duration); 2] =
+    [("db", Duration::from_secs(4)), ("api", Duration::from_secs(2))];
 const NO_ORDER: &str = "no Pod or Pod template declares an order; add the annotation podgate.io/order";
 
 /// The chosen template and its plan for a cluster.
-#[derive(Debug)]
 pub(super) struct Planned {
     /// `Kind/name` of the object with the template.
     pub(super) title: String,
@@ -30,30 +35,32 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// Returns a message about a flag that names an unknown container, or a fault of the sidecar other than a kill.
-    pub(super) fn wrong_flag(&self, args: &Try) -> Option<String> {
+    /// Fails if a flag names an unknown container, or a fault of the sidecar other than a kill.
+    pub(super) fn check_flags(&self, args: &Try) -> CommandResult<()> {
         let planned = self.plan.containers.iter().map(|planned| &planned.name);
         let all: Vec<&str> = self.natives.iter().chain(planned).map(String::as_str).collect();
         let ready = args.ready.iter().map(|(name, _)| ("--ready", name));
         let of_sidecar = |name: &str, kind| SIDECAR_NAMES.contains(&name) && matches!(kind, FaultKind::Kill(_));
         let faults = args.faults.iter().filter(|fault| !of_sidecar(&fault.container, fault.kind));
         let faults = faults.map(|fault| ("--break", &fault.container));
-        let (flag, name) = ready.chain(faults).find(|(_, name)| !all.contains(&name.as_str()))?;
+        let unknown = ready.chain(faults).find(|(_, name)| !all.contains(&name.as_str()));
+        let Some((flag, name)) = unknown else { return Ok(()) };
         let hint = if SIDECAR_NAMES.contains(&name.as_str()) { "; podgate's sidecar can only be killed" } else { "" };
-        Some(format!("{flag} {name}: the Pod has no such container; choose one of {}{hint}", all.join(", ")))
+        let line = format!("{flag} {name}: the Pod has no such container; choose one of {}{hint}", all.join(", "));
+        Err(CommandError::new(ErrorKind::Usage, line))
     }
 }
 
-pub(super) fn read(args: &Try) -> Result<Planned, String> {
+pub(super) fn read(args: &Try) -> CommandResult<Planned> {
     let given = args.file.as_ref().or(args.named.as_ref());
     let Some(path) = given.cloned().or_else(|| piped_input().map(Into::into)) else {
         if args.workload.is_some() {
-            return Err("--workload needs a manifest; pass FILE, or - for standard input".to_owned());
+            return Err("--workload needs a manifest; pass FILE, or - for standard input".into());
         }
-        return plan(example::TITLE, &example::pod(), |finding| finding.message.clone());
+        return plan(EXAMPLE, &example(), |finding| finding.message.clone());
     };
     let sources = read_sources(std::slice::from_ref(&path), false);
-    check_readable(&sources, false).map_err(|lines| lines.join("\n"))?;
+    check_readable(&sources, false)?;
     ignored_message(&sources).iter().for_each(|line| print_stderr(Level::Note, line));
     let (mut found, mut misspelled) = (Vec::new(), Vec::new());
     for source in &sources {
@@ -75,34 +82,44 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
         }
     }
     let all = found.iter().map(|(title, ..)| title.as_str()).collect::<Vec<_>>().join(", ");
-    found.retain(|(title, ..)| args.workload.as_ref().is_none_or(|chosen| is_named(title, chosen)));
+    // The flag has the object's title, such as `Deployment/shop`, or only its name.
+    let is_name = |title: &str, chosen: &str| title.split_once('/').is_some_and(|(_, name)| name == chosen);
+    let is_chosen = |title: &str, chosen: &str| title.eq_ignore_ascii_case(chosen) || is_name(title, chosen);
+    found.retain(|(title, ..)| args.workload.as_ref().is_none_or(|chosen| is_chosen(title, chosen)));
     let file = display_name(&path);
     match (found.as_slice(), &args.workload) {
         ([(title, source, document, place, template)], _) => {
             plan(title, template, |finding| locate(finding.clone(), place, document, &source.name).report())
         }
-        ([], Some(chosen)) if !all.is_empty() => Err(format!("{file}: no {chosen} with an order; the file has {all}")),
-        ([], _) if !misspelled.is_empty() => Err(misspelled.join("\n")),
-        ([], _) => Err(format!("{file}: {NO_ORDER}")),
-        _ => Err(format!("{file}: several orders ({all}); choose one with --workload")),
+        ([], Some(chosen)) if !all.is_empty() => {
+            Err(format!("{file}: no {chosen} with an order; the file has {all}").into())
+        }
+        ([], _) if !misspelled.is_empty() => Err(misspelled.into()),
+        ([], _) => Err(format!("{file}: {NO_ORDER}").into()),
+        _ => Err(format!("{file}: several orders ({all}); choose one with --workload").into()),
     }
 }
 
-/// Returns true if `chosen` is the object `title`, such as `Deployment/shop`, or only its name.
-fn is_named(title: &str, chosen: &str) -> bool {
-    title.eq_ignore_ascii_case(chosen) || title.split_once('/').is_some_and(|(_, name)| name == chosen)
+/// Returns the built-in example.
+fn example() -> Value {
+    let probe = json!({"httpGet": {"path": "/ready", "port": 8080}});
+    let containers = ["db", "api", "web"].map(|name| {
+        json!({"name": name, "image": format!("example.com/{name}"), "command": [name], "readinessProbe": probe})
+    });
+    let metadata = json!({"name": "example", "annotations": {"podgate.io/order": "db, api, web", "podgate.io/stop-order": "reverse"}});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
 }
 
-fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Result<Planned, String> {
+fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> CommandResult<Planned> {
     let fail = |findings: Vec<Finding>| errors(&findings, &line);
     let stripped = inject::strip(template).map_err(fail)?;
     let options = Options::new(release::sidecar_image());
     let Injected { plan, findings, value, .. } = stripped.inject(&options, &KnownFacts::default()).map_err(fail)?;
     if let Some(outdated) = inject::outdated(template, &value).filter(|finding| finding.level == Level::Error) {
-        return Err(line(&outdated));
+        return Err(line(&outdated).into());
     }
     let Some(plan) = plan else {
-        return Err(format!("{title}: podgate does not inject this Pod; see the label podgate.io/inject"));
+        return Err(format!("{title}: podgate does not inject this Pod; see the label podgate.io/inject").into());
     };
     let warnings = findings.iter().filter(|finding| finding.level == Level::Warning).map(line).collect();
     let template = stripped.plain().clone();
@@ -113,9 +130,8 @@ fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Res
     Ok(Planned { title: title.to_owned(), natives: natives.map(str::to_owned).collect(), warnings, plan, template })
 }
 
-pub(super) fn errors(findings: &[Finding], line: impl Fn(&Finding) -> String) -> String {
-    let errors = findings.iter().filter(|finding| finding.level == Level::Error);
-    errors.map(line).collect::<Vec<_>>().join("\n")
+pub(super) fn errors(findings: &[Finding], line: impl Fn(&Finding) -> String) -> CommandError {
+    findings.iter().filter(|finding| finding.level == Level::Error).map(line).collect::<Vec<_>>().into()
 }
 
 /// Returns the end that the order requires of the container: `Completed` (exit code 0), `Exited` (any code) or none.

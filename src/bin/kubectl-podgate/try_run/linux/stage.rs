@@ -1,11 +1,10 @@
 //! Rewrites the user's template so that it runs on this machine. Each container of the order gets a gate. Stand-ins get
 //! commands and probes that work here.
 
-use super::example;
-use super::programs::Programs;
-use super::source::{Planned, required_end};
+use super::setup::Programs;
+use super::source::{EXAMPLE, EXAMPLE_READY, Planned, required_end};
 use super::stand_in::Role;
-use crate::try_run::args::{FaultKind, Try};
+use crate::try_run::{FaultKind, Try};
 use podgate::core::container::{Container, Mode};
 use podgate::core::until::WantedState;
 use podgate::order::declare::keys;
@@ -13,7 +12,8 @@ use podgate::order::inject::without_nulls;
 use podgate::order::plan::ContainerPlan;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use std::net::TcpListener;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 /// Delay until a stand-in is Ready, without `--ready`.
@@ -38,7 +38,7 @@ pub(super) struct Stage<'a> {
 
 impl Stage<'_> {
     /// Returns the template to inject. Fails if no local port can be opened.
-    pub(super) fn rewrite(&mut self, template: &Value) -> std::io::Result<Value> {
+    pub(super) fn rewrite(&mut self, template: &Value) -> io::Result<Value> {
         let mut template = without_nulls(template);
         if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
             let checks = annotations.keys().filter(|key| key.starts_with(keys::CHECK_PREFIX));
@@ -95,7 +95,7 @@ impl Stage<'_> {
         Ok(template)
     }
 
-    fn rewrite_container(&mut self, fields: &mut Fields, name: &str) -> std::io::Result<()> {
+    fn rewrite_container(&mut self, fields: &mut Fields, name: &str) -> io::Result<()> {
         fields.retain(|key, _| key != "livenessProbe" && key != "terminationMessagePath");
         let has_startup = fields.contains_key("startupProbe");
         self.notes.extend(has_startup.then(|| format!("{name} does not restart here if its startupProbe fails")));
@@ -129,10 +129,10 @@ impl Stage<'_> {
     }
 
     /// Returns the role of a stand-in, whose probes all ask one free port of this machine.
-    fn role(&mut self, fields: &mut Fields, name: &str) -> std::io::Result<Role> {
+    fn role(&mut self, fields: &mut Fields, name: &str) -> io::Result<Role> {
         let mut role = Role::default();
         if self.probed.contains(name) {
-            let listener = example::open_free_port()?;
+            let listener = open_free_port()?;
             role.port = Some(listener.local_addr()?.port());
             self.ports.push(listener);
         }
@@ -149,7 +149,7 @@ impl Stage<'_> {
     fn add_times(&self, mut role: Role, name: &str) -> Role {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let given = self.args.ready.iter().rfind(|(ready, _)| ready == name).map(|(_, delay)| *delay);
-        let example = example::READY.iter().find(|(ready, _)| self.planned.title == example::TITLE && *ready == name);
+        let example = EXAMPLE_READY.iter().find(|(ready, _)| self.planned.title == EXAMPLE && *ready == name);
         let default_ms = Some(ms(example.map_or(READY_DELAY, |(_, delay)| *delay)));
         role.ready_ms = given.map(ms).or(default_ms);
         for fault in self.args.faults.iter().filter(|fault| fault.container == *name) {
@@ -166,6 +166,16 @@ impl Stage<'_> {
         }
         role
     }
+}
+
+/// Opens a free port below the ephemeral ports. The kernel could give an ephemeral port to an outgoing connection
+/// before the stand-in opens the port.
+fn open_free_port() -> io::Result<TcpListener> {
+    const PORTS: std::ops::Range<u16> = 10_000..32_000;
+    // Two runs at the same time begin their search at different ports.
+    let first = PORTS.start + (std::process::id().wrapping_mul(61) % u32::from(PORTS.end - PORTS.start)) as u16;
+    let open = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
+    (first..PORTS.end).chain(PORTS.start..first).find_map(open).ok_or_else(|| io::ErrorKind::AddrInUse.into())
 }
 
 pub(super) fn is_check(key: &str) -> bool {

@@ -1,8 +1,9 @@
 //! `kubectl podgate stand-in`: plays a container. The stand-in answers probes, and exits as its role says.
 
 use super::now_ms;
-use crate::output::fail;
-use crate::try_run::args::StandIn;
+use crate::error::CommandResult;
+use crate::output::report;
+use crate::try_run::StandIn;
 use podgate::core::exit::Exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -61,19 +62,17 @@ fn end_with_parent() -> bool {
     is_set && is_known && !polled[0].revents().contains(PollFlags::ERR)
 }
 
-pub(crate) fn run(args: &StandIn) -> ExitCode {
-    let role: Role = match serde_json::from_str(&args.part) {
-        Ok(role) => role,
-        Err(error) => return fail(&format!("stand-in is an internal command of `try`: {error}")),
-    };
+pub(crate) fn run(args: &StandIn) -> CommandResult {
+    let role: Role = serde_json::from_str(&args.part)
+        .map_err(|error| format!("stand-in is an internal command of `try`: {error}"))?;
     // `exec` keeps this setting, so when `try` ends, the kernel also kills the command below.
     if !end_with_parent() {
-        return fail("stand-in is an internal command of kubectl podgate try, which has ended");
+        return Err("stand-in is an internal command of kubectl podgate try, which has ended".into());
     }
     if let Some((program, arguments)) = role.command.split_first() {
         let error = Command::new(program).args(arguments).exec();
-        fail(&format!("{program}: {error}"));
-        return Exit::CannotExecute.into();
+        report(&format!("{program}: {error}").into());
+        return Ok(Exit::CannotExecute.into());
     }
     write_event("started");
     if role.crash_ms.is_some() {
@@ -90,7 +89,7 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
     write_event("ready");
     is_ready.store(true, Ordering::SeqCst);
     sleep(role.exit_ms);
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Sleeps for this many milliseconds, or forever.

@@ -3,6 +3,7 @@
 use super::history::{History, Incarnation, describe_exit};
 use super::script::Task;
 use super::stand_in::parse_event;
+use crate::error::CommandResult;
 use podgate::core::restart::{EndKind, end_kind};
 use podgate::core::text::error_chain;
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,7 +22,6 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 const LINE_MAX: u64 = 4096;
 
 /// Message from a thread to the main loop.
-#[derive(Debug)]
 pub(super) enum Message {
     Log {
         name: String,
@@ -38,7 +38,6 @@ pub(super) enum Message {
     Interrupt,
 }
 
-#[derive(Debug)]
 pub(super) struct Supervised {
     pub(super) history: History,
     pub(super) child: Option<Child>,
@@ -60,13 +59,13 @@ impl Supervised {
         self.child.is_none() && self.hook.is_none() && self.start_at.is_none()
     }
 
-    pub(super) fn start_hook(&mut self, words: &[String]) -> Result<(), String> {
+    pub(super) fn start_hook(&mut self, words: &[String]) -> CommandResult<()> {
         self.hook = Some(self.spawn(words, None)?);
         Ok(())
     }
 
     /// Begins the container's stop: the preStop hook, the stop signal, and SIGKILL at `kill_at`.
-    pub(super) fn stop(&mut self, kill_at: Instant) -> Result<(), String> {
+    pub(super) fn stop(&mut self, kill_at: Instant) -> CommandResult<()> {
         self.start_at = None;
         self.kill_at = Some(kill_at);
         match (&self.history.task.pre_stop, &self.child) {
@@ -93,7 +92,7 @@ impl Supervised {
 
     /// Starts, reaps and kills processes that are due at `now`. `at` is the same time in milliseconds since 1970.
     /// Returns the events.
-    pub(super) fn poll(&mut self, now: Instant, at: i64) -> Result<Vec<String>, String> {
+    pub(super) fn poll(&mut self, now: Instant, at: i64) -> CommandResult<Vec<String>> {
         let mut events = Vec::new();
         if take_ended(&mut self.hook).is_some() && self.kill_at.is_some() {
             self.send_stop_signal();
@@ -132,7 +131,7 @@ impl Supervised {
     }
 
     /// Starts a process of the container. `run` is the index of the container's run; `None` for a hook.
-    fn spawn(&self, words: &[String], run: Option<usize>) -> Result<Child, String> {
+    fn spawn(&self, words: &[String], run: Option<usize>) -> CommandResult<Child> {
         let name = &self.history.task.name;
         let (program, arguments) = words.split_first().ok_or_else(|| format!("{name}: its command is empty"))?;
         let mut command = Command::new(program);

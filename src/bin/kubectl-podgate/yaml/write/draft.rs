@@ -24,7 +24,6 @@ pub(super) struct DraftEntry {
 }
 
 /// Edits of a document, without the new values. The splicer takes these values from the intended document.
-#[derive(Debug)]
 pub(super) struct Draft<'a> {
     pub(super) text: &'a str,
     pub(super) tree: &'a Tree,

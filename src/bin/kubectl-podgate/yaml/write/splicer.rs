@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(super) type Splice = (Range<usize>, String);
 
 /// Document during an edit. The last line of `text` ends with a line break.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Splicer<'a> {
     pub(super) text: &'a str,
     pub(super) tree: &'a Tree,
@@ -19,7 +19,6 @@ pub(super) struct Splicer<'a> {
 }
 
 /// One entry of a collection after the edits.
-#[derive(Debug)]
 pub(super) struct EntryEdit<'v> {
     pub(super) old_index: Option<usize>,
     pub(super) key: Option<String>,
@@ -47,12 +46,12 @@ impl Splicer<'_> {
                 if self.is_rewritten(child) {
                     part.new_value = Some(value);
                 } else if self.draft.changed.range(subtree).next().is_some() {
+                    let own = &self.tree.nodes[child];
+                    let lines = own.start()..line_end(self.text, own.content().end);
                     match self.collection_splices(child, value) {
                         Ok(inner) => part.inner_splices = inner,
                         // If there are no comments, rendering the whole value again loses only its layout.
-                        Err(_) if !self.text[self.line_range(child)].contains('#') => {
-                            part.new_value = Some(value);
-                        }
+                        Err(_) if !self.text[lines].contains('#') => part.new_value = Some(value),
                         Err(failed) => return Err(failed),
                     }
                 }
@@ -75,12 +74,6 @@ impl Splicer<'_> {
         let nodes = &self.tree.nodes[node..self.tree.nodes[node].subtree_end()];
         let objects = nodes.iter().filter(|node| matches!(node.kind, NodeKind::Object { flow: false })).count();
         if objects > 1 { usize::MAX } else { objects }
-    }
-
-    /// Returns a node's range, extended to the end of the last line. The extended range includes trailing comments.
-    fn line_range(&self, node: usize) -> Range<usize> {
-        let node = &self.tree.nodes[node];
-        node.start()..line_end(self.text, node.content().end)
     }
 
     /// Returns true if the whole collection must be rendered again, because the edits keep none of its old entries. For

@@ -1,0 +1,84 @@
+//! The error of every command: what failed, the fix, and the exit code.
+
+use podgate::core::exit::Exit;
+use std::fmt;
+use std::process::ExitCode;
+
+/// Result of a command, or of a part of a command.
+pub(crate) type CommandResult<T = ExitCode> = Result<T, CommandError>;
+
+/// Error with one line for each problem. `Display` is the message for the user.
+pub(crate) struct CommandError {
+    pub(crate) kind: ErrorKind,
+    lines: Vec<String>,
+    /// The fix, for an error with one line.
+    hint: Option<&'static str>,
+}
+
+/// Kind of an error. The kind decides the exit code, and callers handle some kinds.
+pub(crate) enum ErrorKind {
+    Failed,
+    /// The arguments contradict each other or the manifest.
+    Usage,
+    /// Not all containers of a Pod have started.
+    NotStarted,
+    /// The API server rejected the request, with this status code and message.
+    Rejected(u16, String),
+    /// The API server's response cannot be read as the requested object.
+    Unreadable,
+}
+
+impl ErrorKind {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            ErrorKind::Usage => Exit::Usage.into(),
+            ErrorKind::NotStarted => ExitCode::from(3),
+            ErrorKind::Failed | ErrorKind::Rejected(..) | ErrorKind::Unreadable => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl CommandError {
+    pub(crate) fn new(kind: ErrorKind, line: impl Into<String>) -> CommandError {
+        CommandError { kind, ..CommandError::from(line.into()) }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<Option<&'static str>>) -> CommandError {
+        CommandError { hint: hint.into(), ..self }
+    }
+
+    /// Fails if there are `lines`.
+    pub(crate) fn check(lines: Vec<String>) -> CommandResult<()> {
+        if lines.is_empty() { Ok(()) } else { Err(lines.into()) }
+    }
+
+    /// Returns one line for each problem, with the hint.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        let hint = self.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+        self.lines.iter().map(move |line| format!("{line}{hint}"))
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines().collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl From<Vec<String>> for CommandError {
+    fn from(lines: Vec<String>) -> CommandError {
+        CommandError { kind: ErrorKind::Failed, lines, hint: None }
+    }
+}
+
+impl From<String> for CommandError {
+    fn from(line: String) -> CommandError {
+        vec![line].into()
+    }
+}
+
+impl From<&str> for CommandError {
+    fn from(line: &str) -> CommandError {
+        line.to_owned().into()
+    }
+}
