@@ -1,5 +1,6 @@
 //! Types for changes to a manifest. Callers write the changes as YAML, JSON or a JSON patch.
 
+use crate::order::finding::Finding;
 use crate::order::json_size::{JSON_MAX, json_length};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -115,20 +116,22 @@ pub struct Edit {
     pub op: Op,
 }
 
-/// Error for an edit that was not made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EditError {
-    /// The place does not exist or has another type.
-    #[error("cannot edit {0}: it does not exist or has another type")]
-    Mismatch(Place),
-    /// The sum of all changes is too large.
-    #[error("podgate would add more than {JSON_MAX} bytes")]
-    TooLarge,
+/// Returns the error for a place that does not exist or has another type.
+pub(crate) fn mismatch(at: &Place) -> Finding {
+    let what = format!("cannot edit {at}: it does not exist or has another type");
+    Finding::error("wrong-type", at.clone(), what).fix("write the field as the Pod API defines it")
+}
+
+/// Returns the error for changes whose sum is too large.
+pub(crate) fn too_large() -> Finding {
+    let what = format!("podgate would add more than {JSON_MAX} bytes");
+    Finding::error("template-too-large", Place::root().to("spec"), what)
+        .fix("shorten the probes, hooks, commands and variables in the Pod")
 }
 
 /// Applies one change to `value`. If the edit does not match `value`, `value` remains unchanged.
-pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
-    let mismatch = || EditError::Mismatch(edit.at.clone());
+pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), Finding> {
+    let mismatch = || mismatch(&edit.at);
     let Some((last, parents)) = edit.at.0.split_last() else {
         let Op::Set(new) = &edit.op else { return Err(mismatch()) };
         *value = new.clone();
@@ -186,12 +189,12 @@ impl Editor {
     }
 
     /// Applies and records one change. After an error, the manifest remains unchanged.
-    pub fn edit(&mut self, at: Place, op: Op) -> Result<(), EditError> {
+    pub fn edit(&mut self, at: Place, op: Op) -> Result<(), Finding> {
         let edit = Edit { at, op };
         let value = if let Op::Set(value) | Op::Insert(value) = &edit.op { json_length(value) } else { 0 };
         self.length += value + edit.at.pointer().len();
         if self.length > JSON_MAX {
-            return Err(EditError::TooLarge);
+            return Err(too_large());
         }
         apply(&mut self.value, &edit)?;
         self.edits.push(edit);
@@ -199,7 +202,7 @@ impl Editor {
     }
 
     /// Sets an annotation of a template. Adds the map of annotations if there is none.
-    pub fn annotate(&mut self, key: &str, text: &str) -> Result<(), EditError> {
+    pub fn annotate(&mut self, key: &str, text: &str) -> Result<(), Finding> {
         let annotations = Place::metadata("annotations");
         self.ensure_object(&Place::root().to("metadata"))?;
         self.ensure_object(&annotations)?;
@@ -207,7 +210,7 @@ impl Editor {
     }
 
     /// Creates an empty object at `place` if the field is absent or null.
-    pub fn ensure_object(&mut self, place: &Place) -> Result<(), EditError> {
+    pub fn ensure_object(&mut self, place: &Place) -> Result<(), Finding> {
         match place.of(&self.value) {
             None | Some(Value::Null) => self.edit(place.clone(), Op::Set(Value::Object(Map::new()))),
             Some(_) => Ok(()),
@@ -215,7 +218,7 @@ impl Editor {
     }
 
     /// Reorders a list. `wanted` lists the current indices of the items in the new order.
-    pub fn reorder(&mut self, list: &Place, wanted: &[usize]) -> Result<(), EditError> {
+    pub fn reorder(&mut self, list: &Place, wanted: &[usize]) -> Result<(), Finding> {
         let mut now: Vec<usize> = (0..wanted.len()).collect();
         for (to, item) in wanted.iter().enumerate() {
             let from = now.iter().position(|at| at == item).filter(|from| *from != to);

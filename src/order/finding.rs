@@ -1,7 +1,7 @@
 //! Problems and notes about a manifest. `check`, `inject` and the webhook print the same texts.
 
 use crate::core::words::words;
-use crate::order::edit::{EditError, Place};
+use crate::order::edit::Place;
 use std::fmt;
 use std::ops::Range;
 
@@ -86,20 +86,6 @@ pub fn has_errors(findings: &[Finding]) -> bool {
 impl From<Finding> for Vec<Finding> {
     fn from(finding: Finding) -> Vec<Finding> {
         vec![finding]
-    }
-}
-
-impl From<EditError> for Vec<Finding> {
-    fn from(error: EditError) -> Vec<Finding> {
-        let (rule, at, fix) = match &error {
-            EditError::Mismatch(at) => ("wrong-type", at.clone(), "write the field as the Pod API defines it"),
-            EditError::TooLarge => (
-                "template-too-large",
-                Place::root().to("spec"),
-                "shorten the probes, hooks, commands and variables in the Pod",
-            ),
-        };
-        vec![Finding::error(rule, at, error.to_string()).fix(fix)]
     }
 }
 

@@ -5,7 +5,7 @@ pub mod patch;
 
 use crate::core::words::words;
 use crate::order::declare::{annotation_place, check_undeclared, keys};
-use crate::order::edit::{Edit, EditError, Op};
+use crate::order::edit::{Edit, Op, too_large};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, inject_label, is_requested};
 use crate::order::json_size::{JSON_MAX, json_length};
@@ -186,7 +186,7 @@ impl Request {
                 }
                 let patch = patch::json_patch(&injected.edits);
                 if json_length(&patch) > JSON_MAX {
-                    return self.refuse(&Vec::from(EditError::TooLarge));
+                    return self.refuse(&[too_large()]);
                 }
                 self.allow(Outcome::Injected, findings, Some(&patch))
             }

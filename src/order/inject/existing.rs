@@ -75,7 +75,7 @@ impl<'a> Existing<'a> {
     /// Removes the injected parts that the template still has, and restores the original fields.
     pub(super) fn remove_parts(&self) -> Result<Editor, Finding> {
         undo::restore(&self.record, self.sidecar.as_ref(), self.template).map_err(|error| {
-            let what = format!("the injection cannot be undone: {error}");
+            let what = format!("the injection cannot be undone: {}", error.message);
             let fix = "use the manifest from before the injection";
             Finding::error("injected-changed", parts::annotation_place(keys::INJECTED), what).fix(fix)
         })

@@ -9,7 +9,7 @@ use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::Spec;
 use crate::order::declare::{Publish, keys};
 use crate::order::dollars;
-use crate::order::edit::{Edit, EditError, Op, Place, apply};
+use crate::order::edit::{Edit, Op, Place, apply};
 use crate::order::finding::{Finding, has_errors};
 use crate::order::inject::existing::Existing;
 use crate::order::inject::limits::VARIABLE_MAX;
@@ -160,7 +160,7 @@ impl Writer<'_> {
     }
 
     /// Puts the containers into the order in which the kubelet must start them.
-    fn write_order(&mut self) -> Result<(), EditError> {
+    fn write_order(&mut self) -> Result<(), Finding> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
         let list = Place::spec("containers");
         let names = list.items(self.template).iter().filter_map(parts::item_name).map(str::to_owned);

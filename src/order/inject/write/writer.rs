@@ -1,6 +1,6 @@
 //! State while a plan is written into a template.
 
-use crate::order::edit::{EditError, Editor, Op, Place};
+use crate::order::edit::{Editor, Op, Place, mismatch};
 use crate::order::finding::Finding;
 use crate::order::inject::istio::OriginalProbes;
 use crate::order::inject::outcome::Options;
@@ -41,18 +41,18 @@ impl<'a> Writer<'a> {
         Place::spec("containers").to(planned.index)
     }
 
-    pub(super) fn push(&mut self, list: &Place, item: Value) -> Result<(), EditError> {
+    pub(super) fn push(&mut self, list: &Place, item: Value) -> Result<(), Finding> {
         self.insert(list, None, item)
     }
 
-    pub(super) fn insert(&mut self, list: &Place, at: Option<usize>, item: Value) -> Result<(), EditError> {
+    pub(super) fn insert(&mut self, list: &Place, at: Option<usize>, item: Value) -> Result<(), Finding> {
         match list.of(self.editor.value()) {
             None | Some(Value::Null) => self.editor.edit(list.clone(), Op::Set(Value::Array(vec![item]))),
             Some(Value::Array(items)) => {
                 let at = at.unwrap_or(items.len());
                 self.editor.edit(list.to(at), Op::Insert(item))
             }
-            Some(_) => Err(EditError::Mismatch(list.clone())),
+            Some(_) => Err(mismatch(list)),
         }
     }
 }
