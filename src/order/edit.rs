@@ -1,7 +1,7 @@
 //! Types for changes to a manifest. Callers write the changes as YAML, JSON or a JSON patch.
 
 use crate::order::finding::Finding;
-use crate::order::json_size::{JSON_MAX, json_length};
+use crate::order::limits::{JSON_MAX, json_length};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;

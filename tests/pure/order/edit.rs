@@ -1,5 +1,5 @@
 use podgate::order::edit::{Edit, Editor, Op, PathSegment, Place, apply};
-use podgate::order::json_size::{JSON_MAX, json_length};
+use podgate::order::limits::{JSON_MAX, json_length};
 use serde_json::{Value, json};
 
 fn at(steps: &[&str]) -> Place {

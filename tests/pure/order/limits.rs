@@ -8,8 +8,7 @@ use costly_pods::{COSTLY, KNOBS, format, is_too_large, mutate, parse, pod, posit
 use podgate::order::admission::{Outcome, answer};
 use podgate::order::declare::check_undeclared;
 use podgate::order::inject::{self, Options};
-use podgate::order::json_size::{JSON_MAX, json_length};
-use podgate::order::limits::{VALUES_MAX, WAITS_MAX};
+use podgate::order::limits::{JSON_MAX, VALUES_MAX, WAITS_MAX, json_length};
 use podgate::order::lint;
 use podgate::order::plan::{KnownFacts, plan};
 use serde_json::{Value, json};
