@@ -1,10 +1,10 @@
 //! Builds the plan from the declaration.
 
-use super::graph::Graph;
+use super::graph::{Graph, arrange};
 use super::modes::{self, HookReason, ModeResolver};
 use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
 use super::without_sidecar::Candidate;
-use super::{findings, init_containers, list_order, stop_order};
+use super::{findings, init_containers, stop_order};
 use crate::core::container::{Handler, Probe};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec, shares_processes};
@@ -139,7 +139,7 @@ impl Planner<'_> {
         let unproven = if has_errors(findings) { Vec::new() } else { modes.unproven(self.spec, &planned) };
         let (needs_role, unproven): (_, Vec<Finding>) = unproven.into_iter().unzip();
         findings.extend(unproven);
-        (list_order::arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect()), needs_role)
+        (arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect()), needs_role)
     }
 
     fn plan_container(

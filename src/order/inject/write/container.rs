@@ -1,6 +1,6 @@
 //! Writes the gate, hooks and mounts of one container.
 
-use super::writer::Writer;
+use super::Writer;
 use crate::core::container::{Container, Handler, Probe};
 use crate::core::names;
 use crate::order::declare::spec::shares_processes;
@@ -9,7 +9,7 @@ use crate::order::dollars;
 use crate::order::edit::{Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::command_lines::ContainerLines;
-use crate::order::inject::limits::VARIABLE_MAX;
+use crate::order::inject::existing::VARIABLE_MAX;
 use crate::order::inject::parts;
 use crate::order::inject::user_hooks;
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};

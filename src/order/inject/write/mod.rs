@@ -1,7 +1,6 @@
 //! Writes a plan into a template.
 
 mod container;
-mod writer;
 
 use crate::core::container::Container;
 use crate::core::container_list::parse_list;
@@ -9,17 +8,16 @@ use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::Spec;
 use crate::order::declare::{Publish, keys};
 use crate::order::dollars;
-use crate::order::edit::{Edit, Op, Place, apply};
+use crate::order::edit::{Edit, Editor, Op, Place, apply, mismatch};
 use crate::order::finding::{Finding, has_errors};
-use crate::order::inject::existing::Existing;
-use crate::order::inject::limits::VARIABLE_MAX;
-use crate::order::inject::outcome::{Injected, Options};
-use crate::order::inject::{by_hand, container_list, istio, parts, preconditions, undo};
+use crate::order::inject::existing::{Existing, VARIABLE_MAX};
+use crate::order::inject::istio::{self, OriginalProbes};
+use crate::order::inject::record::{Record, VERSION};
+use crate::order::inject::{Injected, Options, by_hand, container_list, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use crate::order::resources;
-use crate::order::sidecar_settings::SidecarSettings;
+use crate::order::sidecar_settings::{METRICS, SidecarSettings};
 use serde_json::Value;
-use writer::Writer;
 
 /// Writes `plan` into `template`, which has no injected parts. `found` is the template with the parts of an earlier
 /// injection. Returns `None` if the plan changes no container. Fails with all findings, at least one of them an error.
@@ -36,9 +34,50 @@ pub(super) fn write(
     if !plan.containers.iter().any(ContainerPlan::is_modified) {
         return Ok(None);
     }
-    let mut writer = Writer::new(template, plan, options, found);
+    let record = Record { version: VERSION.to_owned(), ..Record::default() };
+    let (originals, editor) = (OriginalProbes::read(template), Editor::new(template.clone()));
+    let (settings, findings) = (SidecarSettings::default(), Vec::new());
+    let mut writer =
+        Writer { template, plan, options, found, originals, settings, editor, record, findings, expanded: 0 };
     writer.write_all()?;
     writer.finish().map(Some)
+}
+
+/// State while a plan is written into a template.
+struct Writer<'a> {
+    template: &'a Value,
+    plan: &'a Plan,
+    options: &'a Options,
+    /// The template with the parts of an earlier injection, if any.
+    found: Option<&'a Value>,
+    originals: OriginalProbes,
+    settings: SidecarSettings,
+    editor: Editor,
+    record: Record,
+    findings: Vec<Finding>,
+    /// Length of all variables that podgate has expanded, in bytes.
+    expanded: usize,
+}
+
+impl Writer<'_> {
+    fn container_place(planned: &ContainerPlan) -> Place {
+        Place::spec("containers").to(planned.index)
+    }
+
+    fn push(&mut self, list: &Place, item: Value) -> Result<(), Finding> {
+        self.insert(list, None, item)
+    }
+
+    fn insert(&mut self, list: &Place, at: Option<usize>, item: Value) -> Result<(), Finding> {
+        match list.of(self.editor.value()) {
+            None | Some(Value::Null) => self.editor.edit(list.clone(), Op::Set(Value::Array(vec![item]))),
+            Some(Value::Array(items)) => {
+                let at = at.unwrap_or(items.len());
+                self.editor.edit(list.to(at), Op::Insert(item))
+            }
+            Some(_) => Err(mismatch(list)),
+        }
+    }
 }
 
 impl Writer<'_> {
@@ -97,14 +136,15 @@ impl Writer<'_> {
     /// Returns the settings of podgate's programs. Removes the port for metrics with a warning if another container uses
     /// it.
     fn sidecar_settings(&mut self) -> SidecarSettings {
-        let mut settings = self.options.sidecar_settings.overridden_by(&self.plan.sidecar_settings);
+        let mut settings = self.options.sidecar_settings.clone();
+        settings.0.extend(self.plan.sidecar_settings.0.clone());
         let spec = Spec::read(self.template, &mut Vec::new());
         if let Some(own) = settings.metrics_port_owner(&spec) {
             let (what, at) = (format!("because container {} uses the same port", own.name), own.place().to("ports"));
             let what = format!("podgate ignores the setting metrics, {what}");
             let fix = format!("remove the setting from {}, or write a free port", keys::SIDECAR_SETTINGS);
             self.findings.push(Finding::warning("unused-annotation", at, what).fix(fix));
-            settings.remove_metrics();
+            settings.0.remove(METRICS);
         }
         settings
     }
