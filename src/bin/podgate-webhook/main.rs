@@ -7,7 +7,7 @@ mod admit;
 mod api;
 mod args;
 mod body_budget;
-mod certificate;
+mod error;
 mod http;
 mod images;
 mod metrics;

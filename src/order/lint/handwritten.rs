@@ -84,7 +84,6 @@ fn check_mounts(own: &Value, place: &Place, needed: impl Iterator<Item = Value>,
 }
 
 /// Podgate's commands in one container.
-#[derive(Debug)]
 struct AgentLines {
     container: pod::Container,
     /// Gate or postStart hook of the container, with its command line.

@@ -25,7 +25,6 @@ pub(super) enum Address {
     Socket(String, String),
 }
 
-#[derive(Debug)]
 pub(super) struct Mention {
     pub(super) address: Address,
     /// The address as written.
