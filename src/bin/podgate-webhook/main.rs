@@ -8,7 +8,6 @@ mod api;
 mod args;
 mod body_budget;
 mod error;
-mod http;
 mod images;
 mod metrics;
 mod run;

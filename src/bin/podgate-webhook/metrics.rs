@@ -57,11 +57,8 @@ impl Default for Metrics {
         registry.register("certificate_expiry_timestamp", help, metrics.expiry.clone());
         let help = "Checks of the certificates, by result";
         registry.register("certificate_checks", help, metrics.certificate_checks.clone());
-        registry.register(
-            "image_file_reads",
-            "Reads of the --images file after the start, by result",
-            metrics.image_file_reads.clone(),
-        );
+        let help = "Reads of the --images file after the start, by result";
+        registry.register("image_file_reads", help, metrics.image_file_reads.clone());
         metrics
     }
 }

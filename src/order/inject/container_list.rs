@@ -5,7 +5,7 @@ use crate::core::container_list::parse_list;
 use crate::order::dollars;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::limits::VARIABLE_MAX;
+use crate::order::inject::existing::VARIABLE_MAX;
 use crate::order::inject::parts::{self, CONTAINERS_VARIABLE, without_nulls};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -169,7 +169,8 @@ pub fn strip(template: &Value) -> Result<Stripped<'_>, Vec<Finding>> {
     if !changes.is_empty() {
         return Err(changes);
     }
-    Ok(Stripped::new(existing)?)
+    let (plain, edits) = existing.remove_parts()?.finish();
+    Ok(Stripped { template, plain: Cow::Owned(plain), edits, existing: Some(existing) })
 }
 
 /// Removes the injected parts like [`strip`], and returns the edits.
@@ -191,12 +192,7 @@ pub struct Stripped<'a> {
     edits: Vec<Edit>,
 }
 
-impl<'a> Stripped<'a> {
-    fn new(existing: Existing<'a>) -> Result<Self, Finding> {
-        let (plain, edits) = existing.remove_parts()?.finish();
-        Ok(Stripped { template: existing.template, plain: Cow::Owned(plain), edits, existing: Some(existing) })
-    }
-
+impl Stripped<'_> {
     /// Returns the template without injected parts.
     pub fn plain(&self) -> &Value {
         &self.plain

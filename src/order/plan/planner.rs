@@ -204,17 +204,16 @@ impl Planner<'_> {
     /// because nothing else proves a condition of a waiter as well.
     fn needs_gate(&self, own: &ContainerRef<'_>, modes: &ModeResolver<'_>) -> bool {
         let name = own.name;
-        if !self.has_sidecar {
-            return self.declared.checks.contains_key(name);
-        }
-        self.declared.checks.contains_key(name)
-            || self.declared.mode.own.get(name) == Some(&RequestedMode::Entrypoint)
-            || self.outlives.contains_key(name)
-            || self.outlived.contains(name)
-            || !self.job_sidecars.is_empty()
-            || self.declared.quits.contains_key(name)
-            || modes::ready_check(self.declared, self.graph, name).is_some_and(|check| !check.is_network())
-            || modes.needs_agent(own, self.wrapped_probe(own, &PlannedMode::None).is_some())
+        let with_sidecar = || {
+            self.declared.mode.own.get(name) == Some(&RequestedMode::Entrypoint)
+                || self.outlives.contains_key(name)
+                || self.outlived.contains(name)
+                || !self.job_sidecars.is_empty()
+                || self.declared.quits.contains_key(name)
+                || modes::ready_check(self.declared, self.graph, name).is_some_and(|check| !check.is_network())
+                || modes.needs_agent(own, self.wrapped_probe(own, &PlannedMode::None).is_some())
+        };
+        self.declared.checks.contains_key(name) || self.has_sidecar && with_sidecar()
     }
 
     /// Returns true if a postStart hook must wait until its own container is Ready.

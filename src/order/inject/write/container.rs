@@ -25,7 +25,7 @@ impl Writer<'_> {
         container: &Container,
         asked: Option<&[Container]>,
     ) -> Result<Container, Vec<Finding>> {
-        let place = Self::container_place(planned);
+        let place = Place::spec("containers").to(planned.index);
         let spec = place.of(self.template).unwrap_or(&Value::Null);
         let mut found = Place::spec("containers").items(self.found.unwrap_or(&Value::Null)).iter();
         let found = found.find(|item| parts::item_name(item) == Some(&planned.name));

@@ -60,10 +60,6 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn container_place(planned: &ContainerPlan) -> Place {
-        Place::spec("containers").to(planned.index)
-    }
-
     fn push(&mut self, list: &Place, item: Value) -> Result<(), Finding> {
         self.insert(list, None, item)
     }
@@ -86,8 +82,8 @@ impl Writer<'_> {
             self.settings = self.sidecar_settings();
         }
         let policy = Place::spec("restartPolicy").of(self.template).and_then(Value::as_str);
-        let regular = self.plan.containers.iter();
-        let regular = regular.map(|planned| (&*planned.name, Self::container_place(planned))).collect();
+        let (field, regular) = (Place::spec("containers"), self.plan.containers.iter());
+        let regular = regular.map(|planned| (&*planned.name, field.to(planned.index))).collect();
         let containers = self.read_all(regular, policy)?;
         let field = Place::spec("initContainers");
         let natives = self.plan.init.iter().filter(|init| init.is_probed);
