@@ -3,10 +3,10 @@
 
 use crate::core::words::words;
 use crate::order::declare::{annotation_place, check_undeclared, keys};
-use crate::order::edit::{Edit, Op, PathSegment, too_large};
+use crate::order::edit::{Edit, JSON_MAX, Op, PathSegment, json_length, too_large};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, inject_label, is_requested};
-use crate::order::limits::{JSON_MAX, count_values, json_length};
+use crate::order::limits::count_values;
 use crate::order::lint::{self, Context};
 use crate::order::pod_templates::templates;
 use base64::prelude::{BASE64_STANDARD, Engine};

@@ -4,15 +4,11 @@
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;
 use crate::order::declare::keys;
-use crate::order::edit::{PathSegment, Place};
+use crate::order::edit::{JSON_MAX, PathSegment, Place, json_length};
 use crate::order::finding::Finding;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use std::fmt;
 
-/// Maximum length of a Pod as JSON, of all changes by one injection, and of the webhook's patch, in bytes. Kubernetes
-/// cannot store a much larger Pod: etcd rejects objects of more than 1.5 MiB.
-pub const JSON_MAX: usize = 1 << 20;
 /// Maximum number of JSON values in a Pod, and in each JSON text inside a Pod. A real Pod has a few hundred. The items
 /// of lists in podgate's annotations count as values.
 pub const VALUES_MAX: usize = 20_000;
@@ -77,20 +73,6 @@ pub(crate) fn check(template: &Value, is_injected: bool) -> Result<(), Finding> 
 /// Parses a JSON text from a field of a Pod. Returns `None` if the text has too many values or is not a `T`.
 pub(crate) fn parse_json<T: DeserializeOwned>(text: &str) -> Option<T> {
     if count_values(text.as_bytes()) > VALUES_MAX { None } else { serde_json::from_str(text).ok() }
-}
-
-/// Returns the length of `value` as JSON, in bytes. Needs no memory for the JSON.
-pub fn json_length(value: &Value) -> usize {
-    struct Length(usize);
-    impl fmt::Write for Length {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            self.0 += text.len();
-            Ok(())
-        }
-    }
-    let mut length = Length(0);
-    let _ = fmt::write(&mut length, format_args!("{value}"));
-    length.0
 }
 
 /// Returns an upper bound for the number of values in a JSON text, without parsing it.

@@ -13,7 +13,7 @@ pub mod spec;
 mod values;
 
 pub use declaration::{Declaration, Edge, Publish, RequestedMode, Setting, SidecarUse, StopOrder};
-pub use key_check::check_undeclared;
-pub(crate) use key_check::{check_key, concerns_podgate, describes_one_pod, nothing_declared};
+pub(crate) use key_check::{check_key, concerns_podgate, describes_one_pod};
 pub use keys::{annotation_place, container_annotation_place, is_declared};
-pub use reader::read_annotations;
+pub(crate) use reader::nothing_declared;
+pub use reader::{check_undeclared, read_annotations};

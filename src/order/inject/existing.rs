@@ -12,8 +12,6 @@ use crate::order::plan::{ImageCommand, KnownFacts};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Maximum length of an environment variable's value, in bytes. Linux allows 128 KiB for name and value together.
-pub(super) const VARIABLE_MAX: usize = (128 << 10) - 32;
 /// Maximum number of podgate's volumes in a Pod, and of podgate's mounts in a container.
 const OWN_VOLUMES_MAX: usize = 16;
 

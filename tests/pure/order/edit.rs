@@ -1,5 +1,4 @@
-use podgate::order::edit::{Edit, Editor, Op, PathSegment, Place, apply};
-use podgate::order::limits::{JSON_MAX, json_length};
+use podgate::order::edit::{Edit, Editor, JSON_MAX, Op, PathSegment, Place, apply, json_length};
 use serde_json::{Value, json};
 
 fn at(steps: &[&str]) -> Place {

@@ -9,7 +9,7 @@ use crate::order::dollars;
 use crate::order::edit::{Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::command_lines::ContainerLines;
-use crate::order::inject::existing::VARIABLE_MAX;
+use crate::order::inject::container_list::VARIABLE_MAX;
 use crate::order::inject::parts;
 use crate::order::inject::user_hooks;
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
