@@ -21,18 +21,8 @@ const PADDING: &str = "\n~=\"";
 /// Length of the hash in a padded file, in hexadecimal digits.
 const HASH_LENGTH: usize = 8;
 
-/// Single-letter escapes and their bytes.
-const ESCAPES: [(u8, u8); 9] = [
-    (b'a', 7),
-    (b'b', 8),
-    (b'f', 12),
-    (b'n', b'\n'),
-    (b'r', b'\r'),
-    (b't', b'\t'),
-    (b'v', 11),
-    (b'\\', b'\\'),
-    (b'"', b'"'),
-];
+/// Single-letter escapes and, at the same positions, their bytes.
+const ESCAPES: (&[u8; 9], &[u8; 9]) = (b"abfnrtv\\\"", b"\x07\x08\x0c\n\r\t\x0b\\\"");
 
 /// Annotations, sorted by key.
 pub type Annotations = BTreeMap<String, String>;
@@ -132,8 +122,8 @@ fn unquote(body: &[u8]) -> Option<String> {
         }
         let (kind, after) = rest.split_first()?;
         rest = after;
-        if let Some((_, byte)) = ESCAPES.iter().find(|(letter, _)| letter == kind) {
-            out.push(*byte);
+        if let Some(at) = ESCAPES.0.iter().position(|letter| letter == kind) {
+            out.push(ESCAPES.1[at]);
             continue;
         }
         let digits = match kind {

@@ -14,7 +14,7 @@ impl Argv {
     pub fn new(words: Vec<String>) -> Result<Argv, ParseError> {
         match words.first() {
             Some(program) if !program.is_empty() && words.iter().all(|word| !word.contains('\0')) => Ok(Argv(words)),
-            _ => parse_error("a command needs a program as its first word and must not contain NUL"),
+            _ => Err("a command needs a program as its first word and must not contain NUL".into()),
         }
     }
 
@@ -67,13 +67,15 @@ impl Check {
     }
 }
 
-/// Error: the text is not a valid command or check.
+/// Error: the text is not a valid value. Contains what is wrong and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(String);
 
-fn parse_error<T>(text: impl Into<String>) -> Result<T, ParseError> {
-    Err(ParseError(text.into()))
+impl<T: Into<String>> From<T> for ParseError {
+    fn from(text: T) -> ParseError {
+        ParseError(text.into())
+    }
 }
 
 impl FromStr for Argv {
@@ -82,9 +84,7 @@ impl FromStr for Argv {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         match serde_json::from_str(text) {
             Ok(words) => Argv::new(words),
-            Err(error) => {
-                parse_error(format!("not a JSON list of strings ({error}); write [\"command\",\"argument\"]"))
-            }
+            Err(error) => Err(format!("not a JSON list of strings ({error}); write [\"command\",\"argument\"]").into()),
         }
     }
 }
@@ -100,18 +100,18 @@ impl FromStr for Check {
             let (path, content) = rest.strip_suffix("+content").map_or((rest, false), |path| (path, true));
             return match path.starts_with('/') && !path.contains('\0') {
                 true => Ok(Check::File { path: path.to_owned(), needs_content: content }),
-                false => parse_error("a file check needs an absolute path: file:///run/ready"),
+                false => Err("a file check needs an absolute path: file:///run/ready".into()),
             };
         }
         for (scheme, check) in [("unix://", Check::Unix as fn(String) -> Check), ("mount://", Check::Mount)] {
             let Some(path) = text.strip_prefix(scheme) else { continue };
             // 107 bytes is the kernel's limit for a socket path, without the final NUL (unix(7)).
             if scheme == "unix://" && path.len() > 107 {
-                return parse_error("the path of a socket has at most 107 bytes");
+                return Err("the path of a socket has at most 107 bytes".into());
             }
             return match path.starts_with('/') && !path.contains('\0') {
                 true => Ok(check(path.to_owned())),
-                false => parse_error(format!("this check needs an absolute path: {scheme}/run/example")),
+                false => Err(format!("this check needs an absolute path: {scheme}/run/example").into()),
             };
         }
         if let Some(rest) = text.strip_prefix("tcp://") {
@@ -126,23 +126,23 @@ impl FromStr for Check {
             let headers: Option<Vec<String>> = serde_json::from_str(headers).ok();
             let headers = headers.and_then(|list| list.iter().map(|text| Header::parse(text)).collect());
             let Some(headers) = headers else {
-                return parse_error(r#"write headers after the path, as a JSON list: ["NAME: VALUE"]"#);
+                return Err(r#"write headers after the path, as a JSON list: ["NAME: VALUE"]"#.into());
             };
             if !tail.bytes().all(|b| b.is_ascii_graphic()) {
-                return parse_error("spaces and non-ASCII characters in a path must be percent-encoded");
+                return Err("spaces and non-ASCII characters in a path must be percent-encoded".into());
             }
             let path = if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") };
             return Ok(Check::Http { host, port, path, headers });
         }
         if text.starts_with("https://") {
-            return parse_error(
-                "https:// is not supported because the agent has no TLS; use tcp://, exec:[…] or the readiness probe",
+            return Err(
+                "https:// is not supported because the agent has no TLS; use tcp://, exec:[…] or the readiness probe"
+                    .into(),
             );
         }
-        parse_error(
-            "not a check; write tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"command\",\"argument\"], \
-             file:///PATH[+content], unix:///PATH or mount:///PATH",
-        )
+        Err("not a check; write tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"command\",\"argument\"], \
+             file:///PATH[+content], unix:///PATH or mount:///PATH"
+            .into())
     }
 }
 
@@ -150,7 +150,7 @@ fn parse_host_port(text: &str, default: Option<u16>) -> Result<(String, u16), Pa
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
             Some((host, rest)) => (host, rest.strip_prefix(':')),
-            None => return parse_error("an IPv6 address needs a closing bracket"),
+            None => return Err("an IPv6 address needs a closing bracket".into()),
         },
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
@@ -164,9 +164,9 @@ fn parse_host_port(text: &str, default: Option<u16>) -> Result<(String, u16), Pa
     };
     match (host_ok, port) {
         (true, Some(port)) => Ok((host.to_owned(), port)),
-        (false, _) => parse_error(format!("{text:?} has no valid host; write HOST:PORT, such as 127.0.0.1:5432")),
-        (true, None) if has_name => parse_error(format!("{text:?} has no port number; a check cannot use a port name")),
-        (true, None) => parse_error(format!("{text:?} has no port from 1 to 65535")),
+        (false, _) => Err(format!("{text:?} has no valid host; write HOST:PORT, such as 127.0.0.1:5432").into()),
+        (true, None) if has_name => Err(format!("{text:?} has no port number; a check cannot use a port name").into()),
+        (true, None) => Err(format!("{text:?} has no port from 1 to 65535").into()),
     }
 }
 

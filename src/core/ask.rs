@@ -1,7 +1,7 @@
 //! `NAME [after=NAME,…] [SETTING=NUMBER…] CHECK`: a probe of a predecessor, which a gate without a sidecar runs itself.
 //! The settings have the names of the Pod API: `db initialDelaySeconds=5 http://:8080/ready`.
 
-use crate::core::argv::Check;
+use crate::core::argv::{Check, ParseError};
 use crate::core::checks::agent_check;
 use crate::core::container::{Container, Handler, Probe};
 use crate::core::names;
@@ -53,12 +53,12 @@ impl Ask {
 const FORM: &str = "write NAME http://:PORT/PATH or NAME tcp://:PORT";
 
 impl FromStr for Ask {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Ask, String> {
+    fn from_str(text: &str) -> Result<Ask, ParseError> {
         let (name, mut rest) = text.split_once(' ').ok_or(FORM)?;
         if !names::is_container_name(name) {
-            return Err(format!("{name:?} is not a container name; {FORM}"));
+            return Err(format!("{name:?} is not a container name; {FORM}").into());
         }
         let mut after = Vec::new();
         let mut numbers = [0, 1, 10, 1];
@@ -69,13 +69,13 @@ impl FromStr for Ask {
             match (place, value.parse()) {
                 (Some(at), Ok(number)) => numbers[at] = number,
                 _ if setting == "after" => after.extend(value.split(',').map(str::to_owned)),
-                _ => return Err(format!("{word:?} is not a setting of a probe; {FORM}")),
+                _ => return Err(format!("{word:?} is not a setting of a probe; {FORM}").into()),
             }
         }
-        let check: Check = rest.parse().map_err(|error| format!("{error}"))?;
+        let check: Check = rest.parse()?;
         let handler = Handler::from_check(check.clone()).filter(|_| check.is_network()).ok_or(FORM)?;
         if !is_local(handler.host()) {
-            return Err(format!("{rest} is not in this Pod; {FORM}"));
+            return Err(format!("{rest} is not in this Pod; {FORM}").into());
         }
         let [initial_delay_seconds, timeout_seconds, period_seconds, success_threshold] = numbers;
         let probe = Probe {

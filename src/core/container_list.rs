@@ -4,6 +4,7 @@
 //! The kubelet starts a pod's containers in list order and starts nothing else while a postStart hook runs. So a
 //! container whose gate waits must not precede a container with a hook.
 
+use crate::core::argv::ParseError;
 use crate::core::container::{Container, Mode};
 use crate::core::graph::{describe_cycle, find_cycle};
 use crate::core::until::WaitCondition;
@@ -16,47 +17,36 @@ pub const CONTAINERS_MAX: usize = 200;
 
 /// Error: the containers cannot start in the declared order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OrderError {
-    /// A container with a gate precedes a container with a hook.
-    #[error(
-        "container {gate} has an entrypoint gate but precedes {hook}, which has a post-start hook. The kubelet starts \
-         nothing while a hook runs; put {hook} before {gate}, or give {hook} an entrypoint gate too"
-    )]
-    GateBeforeHook {
-        /// The container with the gate.
-        gate: String,
-        /// The container with the hook.
-        hook: String,
-    },
-    /// The kubelet holds one container, and another container has a hook.
-    #[error(
-        "container {held} is in hold mode and {hook} has a post-start hook. The kubelet creates no held container \
-         while a hook runs; use the same mode for {held} and {hook}"
-    )]
-    HoldAndHook {
-        /// The container in hold mode.
-        held: String,
-        /// The container with the hook.
-        hook: String,
-    },
-    /// Containers that wait for each other in a cycle.
-    #[error("containers wait for each other: {}", describe_cycle(.0))]
-    Cycle(Vec<String>),
+#[error("{why}")]
+pub struct OrderError {
+    /// The container to change: the one with the hook, or one of a cycle.
+    pub container: String,
+    why: String,
 }
 
 /// Checks that `containers`, given in list order, can start in the declared order.
 pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
+    let broken = |container: &str, why| Err(OrderError { container: container.to_owned(), why });
     let waits = |c: &Container| matches!(c.mode, Mode::Entrypoint | Mode::Hold) && !c.until.is_empty();
-    if let Some(held) = containers.iter().find(|c| c.mode == Mode::Hold)
-        && let Some(hook) = containers.iter().find(|c| c.mode == Mode::PostStart)
+    let find_hook = |list: &[Container]| list.iter().find(|c| c.mode == Mode::PostStart).map(|c| c.name.clone());
+    if let Some(Container { name: held, .. }) = containers.iter().find(|c| c.mode == Mode::Hold)
+        && let Some(hook) = find_hook(containers)
     {
-        return Err(OrderError::HoldAndHook { held: held.name.clone(), hook: hook.name.clone() });
+        let why = format!(
+            "container {held} is in hold mode and {hook} has a post-start hook. The kubelet creates no held container \
+             while a hook runs; use the same mode for {held} and {hook}"
+        );
+        return broken(&hook, why);
     }
-    if let Some(gate) = containers.iter().position(waits)
-        && let Some(hook) = containers[gate..].iter().find(|c| c.mode == Mode::PostStart)
+    if let Some(at) = containers.iter().position(waits)
+        && let Some(hook) = find_hook(&containers[at..])
     {
-        let (gate, hook) = (containers[gate].name.clone(), hook.name.clone());
-        return Err(OrderError::GateBeforeHook { gate, hook });
+        let gate = &containers[at].name;
+        let why = format!(
+            "container {gate} has an entrypoint gate but precedes {hook}, which has a post-start hook. The kubelet \
+             starts nothing while a hook runs; put {hook} before {gate}, or give {hook} an entrypoint gate too"
+        );
+        return broken(&hook, why);
     }
     // A hook may wait for its own container, so such a condition is not an edge of the graph.
     let edges: BTreeMap<&str, Vec<&str>> = containers
@@ -64,38 +54,36 @@ pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
         .map(|c| (c.name.as_str(), c.until.iter().map(|u| u.container.as_str()).filter(|to| *to != c.name).collect()))
         .collect();
     let own = containers.iter().find(|c| waits(c) && c.until.iter().any(|u| u.container == c.name));
-    if let Some(own) = own {
-        return Err(OrderError::Cycle(vec![own.name.clone(), own.name.clone()]));
-    }
-    let Some(cycle) = find_cycle(&edges) else { return Ok(()) };
-    Err(OrderError::Cycle(cycle.iter().chain(&cycle[..1]).map(|name| (*name).to_owned()).collect()))
+    let Some(mut cycle) = own.map(|own| vec![own.name.as_str()]).or_else(|| find_cycle(&edges)) else { return Ok(()) };
+    cycle.push(cycle[0]);
+    broken(cycle[0], format!("containers wait for each other: {}", describe_cycle(&cycle)))
 }
 
 /// Parses the value of `--containers`.
-pub fn parse_list(json: &str) -> Result<Vec<Container>, String> {
+pub fn parse_list(json: &str) -> Result<Vec<Container>, ParseError> {
     let list: Vec<Container> = serde_json::from_str(json).map_err(|error| {
         format!("not a JSON list of containers ({error}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]")
     })?;
     if list.len() > CONTAINERS_MAX {
-        return Err(format!("{} containers, but podgate supports at most {CONTAINERS_MAX}", list.len()));
+        return Err(format!("{} containers, but podgate supports at most {CONTAINERS_MAX}", list.len()).into());
     }
     let mut names = BTreeSet::new();
     for Container { name, quit, .. } in &list {
         if !names::is_container_name(name) {
-            return Err(format!("{name:?} is not a container name"));
+            return Err(format!("{name:?} is not a container name").into());
         }
         if !names.insert(name.as_str()) {
-            return Err(format!("container {name} is listed twice"));
+            return Err(format!("container {name} is listed twice").into());
         }
         if let Some(Err(why)) = quit.as_deref().map(quit::parse) {
-            return Err(format!("quit of {name}: {why}"));
+            return Err(format!("quit of {name}: {why}").into());
         }
     }
     for Container { name, until, .. } in &list {
         if let Some(WaitCondition { container, .. }) =
             until.iter().find(|until| !names.contains(until.container.as_str()))
         {
-            return Err(format!("container {name} waits for {container}, which is not in the list"));
+            return Err(format!("container {name} waits for {container}, which is not in the list").into());
         }
     }
     check_order(&list).map_err(|broken| broken.to_string())?;

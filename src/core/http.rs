@@ -106,13 +106,8 @@ impl HttpAttempt {
         }
         let others = own.iter().filter(|header| !SPECIAL.iter().any(|name| header.is(name)));
         others.for_each(|header| add(&header.name, &header.value));
-        Ok(HttpAttempt {
-            first_host: url.host.clone(),
-            url,
-            headers,
-            host: first("Host").filter(|host| !host.is_empty()).map(str::to_owned),
-            requests: 0,
-        })
+        let host = first("Host").filter(|host| !host.is_empty()).map(str::to_owned);
+        Ok(HttpAttempt { first_host: url.host.clone(), url, headers, host, requests: 0 })
     }
 
     /// Returns the value of the next request's `Host` header.

@@ -7,7 +7,6 @@
 use crate::core::sources::PodView;
 use crate::core::state::{Stage, State};
 use crate::core::until::{WaitCondition, WantedState};
-use crate::core::words::words;
 use std::time::Duration;
 
 /// Time limit for detecting that the whole pod stops. On a busy node, for example when all pods of the node stop, the
@@ -17,22 +16,12 @@ pub const STOP_SIGN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Decision of a preStop hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Let the container end.
-    Release(ReleaseReason),
+    /// Let the container end, for this reason.
+    Release(&'static str),
     /// Keep waiting: the whole pod stops, and these containers still run.
     Wait(Vec<String>),
     /// Keep waiting: it is not clear yet if the whole pod stops.
     Undecided,
-}
-
-words! {
-    /// Reason why a container may end.
-    ReleaseReason {
-        /// No container is left to wait for.
-        AllGone = "nothing is left to wait for",
-        /// Only this container stops.
-        OnlyThisContainer = "only this container stops, so the hook does not wait",
-    }
 }
 
 /// Decides whether a preStop hook waits. `pod_stops` is true if the whole pod stops ([`is_pod_stopping`]). `waited` is the
@@ -48,12 +37,15 @@ pub fn decide(view: &PodView, conditions: &[WaitCondition], pod_stops: bool, wai
         }
     }
     if remaining.is_empty() {
-        return Decision::Release(ReleaseReason::AllGone);
+        return Decision::Release("nothing is left to wait for");
     }
     if pod_stops {
         return Decision::Wait(remaining);
     }
-    if waited >= STOP_SIGN_TIMEOUT { Decision::Release(ReleaseReason::OnlyThisContainer) } else { Decision::Undecided }
+    if waited < STOP_SIGN_TIMEOUT {
+        return Decision::Undecided;
+    }
+    Decision::Release("only this container stops, so the hook does not wait")
 }
 
 /// Returns true if the whole pod stops: the pod is being deleted, or a container in `conditions` has begun to stop.

@@ -19,11 +19,6 @@ pub struct SandboxId {
     root: u64,
 }
 
-/// Error: the text is not a sandbox id.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a sandbox id (BOOT-COOKIE-ROOT)")]
-pub struct InvalidSandboxId;
-
 impl SandboxId {
     /// Builds the id from kernel data. `None` marks a part that is unavailable. The parameters are:
     ///
@@ -85,17 +80,17 @@ impl fmt::Display for SandboxId {
 }
 
 impl FromStr for SandboxId {
-    type Err = InvalidSandboxId;
+    type Err = ();
 
-    fn from_str(text: &str) -> Result<Self, InvalidSandboxId> {
+    fn from_str(text: &str) -> Result<Self, ()> {
         let parts: Vec<&str> = text.splitn(4, '-').collect();
-        let [boot, cookie, root] = parts[..] else { return Err(InvalidSandboxId) };
+        let [boot, cookie, root] = parts[..] else { return Err(()) };
         // Integer parsers of std accept a leading plus sign, which is not valid in an id.
         if !(boot == "0" || is_boot_prefix(boot)) || text.contains('+') {
-            return Err(InvalidSandboxId);
+            return Err(());
         }
-        let cookie = cookie.parse().map_err(|_| InvalidSandboxId)?;
-        let root = u64::from_str_radix(root, 16).map_err(|_| InvalidSandboxId)?;
+        let cookie = cookie.parse().map_err(drop)?;
+        let root = u64::from_str_radix(root, 16).map_err(drop)?;
         Ok(SandboxId { boot: boot.to_owned(), cookie, root })
     }
 }

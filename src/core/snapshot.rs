@@ -94,21 +94,19 @@ impl Snapshot {
     /// Reads a snapshot. Skips containers with an unknown state, so that such a container never counts as ready. Fails
     /// if a required annotation is missing or invalid.
     pub fn from_annotations(annotations: &Annotations) -> Result<Snapshot, Unreadable> {
+        use Unreadable::Invalid;
         if !annotations.keys().any(|key| is_podgate_key(key)) {
             return Err(Unreadable::Empty);
         }
         let get = |key: &str| annotations.get(key).map(String::as_str);
-        let sandbox =
-            get(names::SANDBOX_ID).and_then(|v| v.parse().ok()).ok_or(Unreadable::Invalid(names::SANDBOX_ID))?;
-        let epoch =
-            get(names::SANDBOX_EPOCH).filter(|v| is_plain_word(v)).ok_or(Unreadable::Invalid(names::SANDBOX_EPOCH))?;
+        let sandbox = get(names::SANDBOX_ID).and_then(|v| v.parse().ok()).ok_or(Invalid(names::SANDBOX_ID))?;
+        let epoch = get(names::SANDBOX_EPOCH).filter(|v| is_plain_word(v)).ok_or(Invalid(names::SANDBOX_EPOCH))?;
         let revision = get(names::SANDBOX_REVISION)
             .filter(|v| v.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|v| v.parse().ok())
             .filter(|v| *v <= REVISION_MAX)
-            .ok_or(Unreadable::Invalid(names::SANDBOX_REVISION))?;
-        let stage =
-            get(names::SANDBOX_STAGE).and_then(|v| v.parse().ok()).ok_or(Unreadable::Invalid(names::SANDBOX_STAGE))?;
+            .ok_or(Invalid(names::SANDBOX_REVISION))?;
+        let stage = get(names::SANDBOX_STAGE).and_then(|v| v.parse().ok()).ok_or(Invalid(names::SANDBOX_STAGE))?;
         let states = annotations.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix(names::STATUS_PREFIX)?;
             Some((name.to_owned(), value.parse().ok()?))
@@ -158,12 +156,11 @@ impl Snapshot {
                 out.insert(key.to_owned(), items.join(","));
             }
         };
-        put(names::SANDBOX_STUCK, self.stuck.iter().map(|(name, reason)| format!("{name}={reason}")).collect());
+        let pairs = |of: &BTreeMap<String, String>| of.iter().map(|(name, word)| format!("{name}={word}")).collect();
+        put(names::SANDBOX_STUCK, pairs(&self.stuck));
         put(names::SANDBOX_RESTARTING, self.restarting.iter().cloned().collect());
         put(names::SANDBOX_UNSEEN, self.unseen.iter().cloned().collect());
-        let tickets =
-            |of: &BTreeMap<String, String>| of.iter().map(|(name, ticket)| format!("{name}={ticket}")).collect();
-        put(names::SANDBOX_CONFIRMED, tickets(&self.confirmed_tickets));
+        put(names::SANDBOX_CONFIRMED, pairs(&self.confirmed_tickets));
         let result = |passed: bool| if passed { PASSED } else { FAILED };
         let startup =
             self.startup.iter().map(|(name, (ticket, passed))| format!("{name}={ticket}:{}", result(*passed)));
@@ -175,11 +172,6 @@ impl Snapshot {
             self.states.iter().map(|(name, state)| (format!("{}{name}", names::STATUS_PREFIX), state.to_string())),
         );
         out
-    }
-
-    /// Returns true if the sidecar has confirmed the conditions of the gate with this ticket.
-    pub fn has_confirmed_ticket(&self, ticket: &str) -> bool {
-        self.confirmed_tickets.values().any(|confirmed| confirmed == ticket)
     }
 
     /// Returns true if the container has ended and the kubelet will not restart it.

@@ -1,5 +1,6 @@
 //! `CONTAINER[=STATE]`: a condition that a gate waits for.
 
+use crate::core::argv::ParseError;
 use crate::core::names;
 use crate::core::snapshot::Snapshot;
 use crate::core::state::State;
@@ -75,12 +76,12 @@ impl WaitCondition {
 }
 
 impl FromStr for WaitCondition {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let (name, want) = text.split_once('=').map_or((text, None), |(name, want)| (name, Some(want)));
         if !names::is_container_name(name) {
-            return Err(format!("{name:?} is not a container name; write CONTAINER or CONTAINER=STATE"));
+            return Err(format!("{name:?} is not a container name; write CONTAINER or CONTAINER=STATE").into());
         }
         let want = match want {
             None => WantedState::default(),

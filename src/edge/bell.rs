@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Read end of the bell, held by a waiting agent.
-#[derive(Debug)]
 pub struct Bell {
     path: PathBuf,
     fifo: OwnedFd,

@@ -16,7 +16,6 @@ pub const NO_ANSWER: &str = "no answer in time";
 const READS_MAX: u32 = 32;
 
 /// A connection to the first of several addresses that accepts it.
-#[derive(Debug)]
 pub struct Exchange {
     ips: Vec<IpAddr>,
     /// Number of addresses that were tried.

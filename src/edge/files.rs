@@ -165,6 +165,16 @@ pub fn replace_via(directory: &Path, temporary: &str, name: &str, content: &[u8]
     })
 }
 
+/// Writes `program` to `directory/name` (mode 0555), replacing any file. Creates a missing directory (mode 0755). On
+/// failure, no partial file is left. Returns the installed file.
+pub fn install(program: &[u8], directory: &Path, name: &str) -> io::Result<File> {
+    if !directory.is_dir() {
+        std::fs::create_dir_all(directory)?;
+        rustix::fs::chmod(directory, Mode::from_raw_mode(0o755))?;
+    }
+    replace(directory, name, program, 0o555)
+}
+
 /// Returns the size in bytes of the file `name` in `directory`, at most `max`; 0 if the file is missing.
 pub fn size(directory: &Path, name: &str, max: usize) -> usize {
     let size = rustix::fs::lstat(directory.join(name)).map_or(0, |status| status.st_size);

@@ -20,7 +20,6 @@ pub fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
 }
 
 /// Schedule of the probes of one container.
-#[derive(Debug)]
 pub struct Lane {
     /// The container, with the probes to run.
     pub container: Container,
@@ -45,16 +44,8 @@ impl Lane {
         let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
         let progress = ProbeProgress::new(startup, readiness, min_interval)?;
         let progress = if has_passed { progress.resumed() } else { progress };
-        let (is_expedited, confirmation) = (false, None);
-        Some(Lane {
-            container,
-            progress,
-            since,
-            listen_check_at: Some(since),
-            min_interval,
-            is_expedited,
-            confirmation,
-        })
+        let (listen_check_at, is_expedited, confirmation) = (Some(since), false, None);
+        Some(Lane { container, progress, since, listen_check_at, min_interval, is_expedited, confirmation })
     }
 
     /// Starts again for another incarnation of the container, whose probing starts at `since`.

@@ -2,15 +2,23 @@
 //!
 //! Another container can open a file through a read-only mount and keep a read lock, which blocks the write lock. So a
 //! process locks a new file before the file gets its name. A query tests the file that has the name at that time.
+//!
+//! The tether is such a lock in a container's own directory. It is held exactly as long as the container's process runs:
+//! the lock belongs to the open file, not to a process, so it survives `execve`, and the kernel releases it when the
+//! last descriptor is closed, at the latest when the process ends.
 
+use crate::core::names::TETHER_FILE;
 use crate::edge::files;
 use crate::edge::sys::{OfdLock, ofd_lock};
 use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+/// Lowest number of the inherited descriptor. Programs may expect lower numbers to be free.
+const MIN_DESCRIPTOR: i32 = 400;
 
 /// Takes the write lock on the file `name` in `directory`. Replaces an earlier file and its locks. The lock is held
 /// until the returned file is closed. Returns `None` if no file can be created and another process has locked the
@@ -59,4 +67,35 @@ pub fn is_taken(path: &Path) -> io::Result<bool> {
         Err(Errno::NOENT | Errno::AGAIN) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// A tether held by this process.
+#[must_use = "dropping this releases the tether"]
+pub struct Tether(File);
+
+impl Tether {
+    /// Takes the tether in the container's own directory. Replaces the file of an earlier process.
+    pub fn take(directory: &Path) -> io::Result<Tether> {
+        let locked = take(directory, TETHER_FILE)?;
+        locked.map(Tether).ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "the tether cannot be locked"))
+    }
+
+    /// Returns a copy of the descriptor. The copy survives `execve`, and child processes inherit the copy.
+    pub fn inheritable_copy(&self) -> io::Result<OwnedFd> {
+        let copy = rustix::io::fcntl_dupfd_cloexec(&self.0, MIN_DESCRIPTOR)
+            .or_else(|_| self.0.try_clone().map(OwnedFd::from))?;
+        rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
+        Ok(copy)
+    }
+}
+
+/// Returns true if a process holds the tether in the directory `name` beneath `root`. Returns false if the tether is
+/// missing or not a regular file. Never blocks and follows no links.
+pub fn is_tethered(root: &Path, name: &str) -> bool {
+    let query = || -> io::Result<bool> {
+        let root = files::open_directory(root)?;
+        let file = files::open_file_beneath(root.as_fd(), &Path::new(name).join(TETHER_FILE), OFlags::RDONLY)?;
+        ofd_lock(file.as_fd(), OfdLock::QueryWrite)
+    };
+    query().unwrap_or(false)
 }

@@ -22,7 +22,6 @@ words! {
 }
 
 /// Destination of log lines.
-#[derive(Debug)]
 pub enum Target {
     /// Standard error.
     Stderr,

@@ -4,7 +4,6 @@
 pub mod bell;
 pub mod exchange;
 pub mod files;
-pub mod install;
 pub mod lane;
 pub mod listen;
 pub mod lock;
@@ -14,5 +13,4 @@ pub mod sandbox;
 pub mod sock_diag;
 pub mod source;
 pub mod sys;
-pub mod tether;
 pub mod watch;

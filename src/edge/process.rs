@@ -16,7 +16,6 @@ use std::time::Duration;
 const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Detects the end of a child process without reaping the child.
-#[derive(Debug)]
 pub struct ChildWatch {
     /// The child's pidfd. `None` if `pidfd_open` fails: Linux is older than 5.3, or a seccomp profile denies the call.
     pidfd: Option<OwnedFd>,

@@ -64,7 +64,6 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
 
 /// Signals that this process reads from a descriptor (`signalfd(2)`). New programs would inherit the blocked signals,
 /// so call [`unblock_signals`] before `execve`, and [`die_with_parent`] for a child.
-#[derive(Debug)]
 pub struct SignalFd(OwnedFd);
 
 impl SignalFd {

@@ -59,7 +59,6 @@ pub enum WakeReason {
 }
 
 /// A watch over the board and the downward-API volume.
-#[derive(Debug)]
 pub struct Watch {
     board: PathBuf,
     /// The directories, each with its inotify watch.
@@ -68,7 +67,8 @@ pub struct Watch {
     since: Instant,
     bell: Option<Bell>,
     inotify: Option<Inotify>,
-    method: WatchMethod,
+    /// Method armed for the last read.
+    pub method: WatchMethod,
     /// True if the last read found a valid snapshot on the board. Then only the board matters, and the bell suffices.
     board_has_snapshot: bool,
 }
@@ -82,16 +82,8 @@ impl Watch {
     /// Creates a watch over the board at `board` and, if given, the volume at `volume`.
     pub fn new(board: PathBuf, volume: Option<PathBuf>) -> Watch {
         let paths = [board.clone()].into_iter().chain(volume);
-        let directories = paths.map(|path| (path, None)).collect();
-        Watch {
-            board,
-            directories,
-            since: now(),
-            bell: None,
-            inotify: None,
-            method: WatchMethod::Polling,
-            board_has_snapshot: true,
-        }
+        let (directories, method) = (paths.map(|path| (path, None)).collect(), WatchMethod::Polling);
+        Watch { board, directories, since: now(), bell: None, inotify: None, method, board_has_snapshot: true }
     }
 
     /// Reads the pod's state with `read`. A later [`wait`](Watch::wait) returns when the state changes, because this
@@ -116,11 +108,6 @@ impl Watch {
             }
             rereads += 1;
         }
-    }
-
-    /// Returns the method armed for the last read.
-    pub fn method(&self) -> WatchMethod {
-        self.method
     }
 
     /// Arms a method, so that [`wait`](Watch::wait) returns after each later change.

@@ -5,9 +5,8 @@ use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, TETHER_FILE};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source, SourceError};
 use podgate::edge::bell::Ringer;
-use podgate::edge::files::{may_exist, open_directory, overwrite, read_beneath, replace};
-use podgate::edge::install::install;
-use podgate::edge::tether::{Tether, is_taken};
+use podgate::edge::files::{install, may_exist, open_directory, overwrite, read_beneath, replace};
+use podgate::edge::lock::{Tether, is_tethered};
 use podgate::edge::watch::{WakeReason, Watch, WatchMethod, reread_interval};
 use rustix::fs::{FileType, Mode};
 use std::fs;
@@ -106,7 +105,7 @@ fn existing_tether_is_used_if_none_can_be_created() {
     // tether.
     fs::create_dir(db.join(format!(".{TETHER_FILE}.tmp"))).unwrap();
     let tether = Tether::take(&db).unwrap();
-    assert!(is_taken(root.path(), "db"));
+    assert!(is_tethered(root.path(), "db"));
     assert!(Tether::take(&db).is_err(), "the lock is already held");
     drop(tether);
 }
@@ -116,11 +115,11 @@ fn tether_other_than_a_regular_file_is_not_taken() {
     let root = directory_of_db();
     let path = root.path().join("db").join(TETHER_FILE);
     symlink("/etc/passwd", &path).unwrap();
-    assert!(!is_taken(root.path(), "db"));
+    assert!(!is_tethered(root.path(), "db"));
     fs::remove_file(&path).unwrap();
     make_fifo(&path);
-    assert!(!is_taken(root.path(), "db"));
-    assert!(!is_taken(root.path(), "ghost"));
+    assert!(!is_tethered(root.path(), "db"));
+    assert!(!is_tethered(root.path(), "ghost"));
 }
 
 fn with_snapshot() -> PodView {
@@ -153,7 +152,7 @@ fn read_repeats_until_the_armed_source_was_read() {
             (count <= rings).then(|| ringer.ring().unwrap());
             view()
         });
-        (count, watch.method(), watch.wait(Duration::ZERO, Vec::new()).unwrap())
+        (count, watch.method, watch.wait(Duration::ZERO, Vec::new()).unwrap())
     };
     assert_eq!(reads(with_snapshot, 0), (1, WatchMethod::Bell, WakeReason::Timeout));
     // If the bell is replaced after arming, the armed bell does not ring for the next publication, so `read` reads
@@ -175,5 +174,5 @@ fn read_repeats_until_the_armed_source_was_read() {
     // If the volume is full, the sidecar overwrites the file instead of replacing it.
     overwrite(board.path(), ANNOTATIONS_FILE, b"").unwrap();
     assert_eq!(wait(), WakeReason::Source);
-    assert_eq!(watch.method(), WatchMethod::Inotify);
+    assert_eq!(watch.method, WatchMethod::Inotify);
 }

@@ -51,7 +51,7 @@ fn each_volume_update_wakes_the_watch() {
             choose_view(&here, source::read_board(&scene.board), || Some(source::read_volume(&scene.podinfo)))
         });
         let PodView::Snapshot(snapshot, Source::Volume) = view else { panic!("{view:?}") };
-        assert_eq!((snapshot.revision, watch.method()), (revision - 1, WatchMethod::Inotify));
+        assert_eq!((snapshot.revision, watch.method), (revision - 1, WatchMethod::Inotify));
         volume.write(&annotations_file(State::Started, revision));
         assert_eq!(watch.wait(SLOW_REREAD, Vec::new()).unwrap(), WakeReason::Source, "revision {revision}");
     }

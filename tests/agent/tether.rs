@@ -35,7 +35,7 @@ fn tether_process_outlives_the_hook_and_ignores_signals() {
     assert!(scene.is_tethered());
     let [holder] = holders(&scene.self_directory)[..] else { panic!("{:?}", holders(&scene.self_directory)) };
     let read = |name: &str| fs::read(format!("/proc/{holder}/{name}")).unwrap_or_default();
-    assert_eq!(String::from_utf8(read("cmdline")).unwrap(), "/proc/self/exe\0hold\0");
+    assert_eq!(String::from_utf8(read("cmdline")).unwrap(), "/proc/self/exe\0tether\0");
     assert_eq!(read("environ"), b"", "the tether process must not keep the user's environment");
     let link = |name: &str| fs::read_link(format!("/proc/{holder}/{name}")).unwrap();
     for name in ["fd/0", "fd/1", "fd/2"] {

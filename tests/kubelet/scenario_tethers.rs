@@ -112,7 +112,7 @@ fn container_that_closes_its_tether_counts_as_running() {
     run.wait_until_up();
     let sidecar = run.pid("podgate").expect("the sidecar runs");
     assert_eq!(state_on_board(sidecar, "db").as_deref(), Some("Ready"));
-    assert!(!podgate::edge::tether::is_taken(
+    assert!(!podgate::edge::lock::is_tethered(
         std::path::Path::new(&format!("/proc/{sidecar}/root/podgate-self")),
         "db"
     ));

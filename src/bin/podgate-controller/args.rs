@@ -1,5 +1,6 @@
 //! Command line of `podgate-controller`.
 
+use crate::failure::Result;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::container::Container;
 use podgate::core::container_list::parse_list;
@@ -92,6 +93,35 @@ pub(crate) struct RunArgs {
     /// Use these Pod IPs (status.podIPs); probes use the first
     #[arg(long, value_name = "IP,…", env = "POD_IPS", value_parser = first_address)]
     pub(crate) pod_ips: Option<FirstPodIp>,
+}
+
+/// Identity of the sidecar's own Pod and container.
+#[derive(Debug, Default)]
+pub(crate) struct PodIdentity {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: Option<String>,
+    pub(crate) container: String,
+}
+
+impl RunArgs {
+    /// Returns the identity of the sidecar's own Pod; `None` with `--publish none`.
+    pub(crate) fn pod_identity(&self) -> Result<Option<PodIdentity>> {
+        match (self.publish, &self.containers, &self.pod_name, &self.pod_namespace) {
+            (PublishTarget::None, None, ..) => {
+                Err("--publish none needs --containers, because the sidecar then reads no Pod spec".into())
+            }
+            (PublishTarget::None, ..) => Ok(None),
+            (PublishTarget::Api, _, Some(name), Some(namespace)) => {
+                let (name, namespace) = (name.clone(), namespace.clone());
+                let (uid, container) = (self.pod_uid.clone(), self.name.clone());
+                Ok(Some(PodIdentity { name, namespace, uid, container }))
+            }
+            (PublishTarget::Api, ..) => {
+                Err("POD_NAME and POD_NAMESPACE are not set; set them with fieldRef, or pass --publish none".into())
+            }
+        }
+    }
 }
 
 #[derive(Debug, ClapArgs)]

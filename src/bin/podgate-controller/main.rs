@@ -5,16 +5,18 @@
 
 mod api;
 mod args;
+mod clock;
+mod failure;
 mod input;
 mod model;
 mod output;
+mod precise_timer;
 mod probe;
+mod rate_limit;
 mod ready;
 mod run;
-mod setup;
-mod signals;
 
-use podgate::clock;
+use args::{Args, Command};
 use podgate::command_line;
 use podgate::core::exit::Exit;
 use podgate::core::names;
@@ -25,17 +27,13 @@ fn main() -> ExitCode {
     // In a shared process namespace, other containers could read the sidecar's service account token through /proc. The
     // kernel denies this access for a process that is not dumpable.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    match command_line::parse::<args::Args>(&Vec::from_iter(std::env::args_os())) {
-        Ok(args) => match args.command {
-            Some(args::Command::Ready(ready)) => ready::run(&ready).into(),
-            None => close_gates().map_or_else(Exit::into, |()| run::main(args.run)),
-        },
+    match command_line::parse::<Args>(&Vec::from_iter(std::env::args_os())) {
+        Ok(Args { command: Some(Command::Ready(ready)), .. }) => ready::run(&ready).into(),
+        Ok(args) => close_gates().map_or_else(Exit::into, |()| run::main(args.run)),
         Err(error) => {
             let _ = error.print();
-            if !error.use_stderr() {
-                return Exit::Released.into();
-            }
-            close_gates().map_or_else(Exit::into, |()| Exit::Usage.into())
+            let is_help = !error.use_stderr();
+            if is_help { Exit::Released.into() } else { close_gates().err().unwrap_or(Exit::Usage).into() }
         }
     }
 }

@@ -21,7 +21,7 @@ use podgate::clock;
 use podgate::command_line;
 use podgate::core::exit::Exit;
 use podgate::core::names;
-use podgate::edge::install;
+use podgate::edge::files;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
             ("exec", outcome)
         }
         args::Command::PostFile { path, code, success } => {
-            ("post-file", entrypoint::parent::post_file::write(&path, success, code))
+            ("post-file", entrypoint::parent::write_post_file(&path, success, code))
         }
         args::Command::Opened(args) => ("opened", opened::run(args)),
         args::Command::Probe(args) => ("probe", probe::run(args)),
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 }
 
 fn install_into(directory: &Path) -> Result<(), Failure> {
-    let install = || install::install(&std::fs::read(OWN_PROGRAM)?, directory, names::AGENT_FILE);
+    let install = || files::install(&std::fs::read(OWN_PROGRAM)?, directory, names::AGENT_FILE);
     install().map(drop).map_err(|error| {
         let why = format!("{}: {error}; use a directory that this user can write", directory.display());
         Failure::new(Exit::BadSetup, why)

@@ -49,11 +49,10 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
         Gate::Waiting(why) | Gate::Exited(why) => return Err(Failure::new(Exit::NeverMet, why)),
     }
     let view = || view(&PodSources::new(args.volumes.board.clone(), None), args.pod_ip.as_deref());
-    let run = |check| check::run_once(check, args.check_timeout, false, &view).err();
-    match args.check.iter().find_map(|check| Some((check, run(check)?))) {
-        Some((check, why)) => Err(Failure::new(Exit::NeverMet, format!("{check} {why}"))),
-        None => Ok(()),
+    for check in &args.check {
+        check::run_once(check, args.check_timeout, false, &view).map_err(|why| format!("{check} {why}"))?;
     }
+    Ok(())
 }
 
 /// Waits until the gate has opened and the checks have passed. The wait for the gate has no limit here: at the gate's

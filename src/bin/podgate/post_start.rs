@@ -10,7 +10,7 @@ use crate::common::report::{Reporter, new_report};
 use crate::common::wait::Wait;
 use crate::failure::Failure;
 use crate::tether_process;
-use podgate::core::gate::{GateKind, GateSpec};
+use podgate::core::gate::GateKind;
 use podgate::core::report::Report;
 use podgate::core::until::{WaitCondition, WantedState};
 use std::process::ExitCode;
@@ -29,11 +29,11 @@ pub(crate) fn run(args: PostStart) -> ExitCode {
 }
 
 fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
-    let PostStart { container, waits, podinfo, times, fallback_check, then, tether, messages: _ } = args;
+    let PostStart { container, mut waits, podinfo, times, fallback_check, then, tether, messages: _ } = args;
     let since = now();
-    let sources = PodSources::new(waits.volumes.board, Some(podinfo));
+    let sources = PodSources::new(waits.volumes.board.clone(), Some(podinfo));
     // By default, wait for this container, unless only checks are set and no source exists.
-    let conditions = match waits.until {
+    let conditions = match std::mem::take(&mut waits.until) {
         given if given.is_empty() && (waits.check.is_empty() || sources.has_source()) => {
             vec![WaitCondition { container: container.clone(), want: WantedState::Ready }]
         }
@@ -48,7 +48,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     }
 
     let report = Report { started: true, ..new_report(sources.sandbox.clone(), &conditions) };
-    let mut reporter = Reporter::new(waits.volumes.self_dir, Some(container.clone()), report);
+    let mut reporter = Reporter::new(waits.volumes.self_dir.clone(), Some(container.clone()), report);
     // With the tether, the sidecar sees that the container runs even if it does not read this report.
     let own_start = WaitCondition { container: container.clone(), want: WantedState::Started };
     let only_reports = tether && waits.check.is_empty() && conditions == [own_start];
@@ -65,19 +65,9 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     if only_reports {
         return Ok(());
     }
-    let wait = Wait {
-        spec: GateSpec {
-            kind: GateKind::PostStart(&container),
-            conditions: &conditions,
-            fail_fast: waits.fail_fast,
-            on_timeout: waits.on_timeout,
-        },
-        sources: &sources,
-        signals: None,
-        since,
-        timeout: waits.timeout,
-    };
-    let checks = Checks::new(waits.check, waits.check_timeout, since).in_sequence(&times, since);
+    let checks = Checks::new(std::mem::take(&mut waits.check), waits.check_timeout, since).in_sequence(&times, since);
     let fallback = Checks::new(fallback_check, waits.check_timeout, since);
+    let (kind, conditions) = (GateKind::PostStart(&container), conditions.as_slice());
+    let wait = Wait { kind, conditions, args: &waits, sources: &sources, signals: None, since };
     wait.run(None, checks, fallback, &mut reporter, messenger)
 }

@@ -7,7 +7,7 @@
 
 use crate::check::net::NetAttempt;
 use crate::failure::Failure;
-use podgate::core::argv::Check;
+use podgate::core::argv::{Check, ParseError};
 use podgate::core::ask::Ask;
 use podgate::core::checks::agent_check;
 use podgate::core::container::Probe;
@@ -62,11 +62,11 @@ struct Predecessor {
 impl Predecessors {
     /// Parses the values of `--ask` and `--pod-ip`.
     pub(crate) fn new(asks: &[String], pod_ip: &str, ticket: String, now: Instant) -> Result<Predecessors, Failure> {
-        let wrong = |flag: &str, value: &str, why: &str| Failure::new(Exit::Usage, format!("{flag} {value:?}: {why}"));
-        let pod_ip = pod_ip.parse().map_err(|_| wrong("--pod-ip", pod_ip, "not an IP address"))?;
+        let wrong = |flag, value: &str, why: String| Failure::new(Exit::Usage, format!("{flag} {value:?}: {why}"));
+        let pod_ip = pod_ip.parse().map_err(|_| wrong("--pod-ip", pod_ip, "not an IP address".to_owned()))?;
         let mut containers = Vec::new();
         for text in asks {
-            let ask: Ask = text.parse().map_err(|why: String| wrong("--ask", text, &why))?;
+            let ask: Ask = text.parse().map_err(|why: ParseError| wrong("--ask", text, why.to_string()))?;
             ask.add_to(&mut containers);
         }
         let lanes = containers.into_iter().filter_map(|container| Lane::new(container, now, MIN_INTERVAL, false));
@@ -209,12 +209,12 @@ impl Predecessor {
         &mut self,
         started: Instant,
         now: Instant,
-        outcome: Result<(), String>,
+        outcome: Result<(), Failure>,
         network: &mut Network,
     ) -> bool {
         self.attempt = None;
         let success = outcome.is_ok();
-        self.result = outcome.err().unwrap_or_else(|| "must pass again".to_owned());
+        self.result = outcome.map_or_else(|failed| failed.1, |()| "must pass again".to_owned());
         if success && self.found.is_none() {
             // The connection was redirected, or the kernel has not answered: the container may have started just now.
             self.found = Some(Vec::new());

@@ -1,7 +1,7 @@
 //! `--tether` of `post-start` and `pre-stop`: a small process that keeps running in the container and holds its tether.
 
+use podgate::edge::lock::Tether;
 use podgate::edge::sys::{SignalFd, inherit_only};
-use podgate::edge::tether::Tether;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use crate::core::command::{AgentCommand, Gate};
 use crate::core::container::{Container, Handler, HttpGet, Mode, PortRef, TcpSocket};
-use crate::core::container_list::{self, OrderError, merge_containers, parse_list};
+use crate::core::container_list::{self, merge_containers, parse_list};
 use crate::core::defaults::{PRE_STOP_GRACE, TIMEOUT};
 use crate::core::until::WaitCondition;
 use crate::core::{names, pod};
@@ -56,11 +56,7 @@ pub fn check_handwritten(template: &Value) -> Option<(Vec<Finding>, Option<Plan>
         check_mounts(own, place, parts::sidecar_mounts(has_hold).into_iter(), &mut findings);
     }
     if let Err(broken) = container_list::check_order(&containers) {
-        let at = match &broken {
-            OrderError::GateBeforeHook { hook, .. } | OrderError::HoldAndHook { hook, .. } => hook,
-            OrderError::Cycle(names) => &names[0],
-        };
-        let at = spec.get(at).map(ContainerRef::place).unwrap_or_default();
+        let at = spec.get(&broken.container).map(ContainerRef::place).unwrap_or_default();
         findings.push(Finding::error("order-broken", at, broken.to_string()));
     }
     let plan = (!has_errors(&findings)).then(|| to_plan(&spec, &lines, &containers));

@@ -148,7 +148,7 @@ impl Scene {
 
     /// Returns true if a process holds the tether in the container's own directory.
     pub(crate) fn is_tethered(&self) -> bool {
-        podgate::edge::tether::is_taken(&self.root, "self")
+        lock::is_tethered(&self.root, "self")
     }
 
     pub(crate) fn termination_message(&self) -> String {

@@ -2,8 +2,9 @@
 
 use super::install::{self, InstalledWebhook};
 use super::verify_output;
-use super::workloads::{pod_with_bad_order, pod_with_unknown_container};
+use super::workloads::{ordered_pod, pod_with_bad_order, pod_with_unknown_container};
 use crate::clock::eventually;
+use crate::cluster::TESTSERVER_IMAGE;
 use crate::pages::Reader;
 use crate::scene::Scene;
 use serde_json::{Value, json};
@@ -34,6 +35,9 @@ fn wrong_order_is_told_when_a_workload_is_created() {
     let namespace = scene.namespace.as_str();
     let installed = InstalledWebhook::by_kustomize(namespace, &[]);
     let reader = Reader::new(&scene);
+    let image = json!({TESTSERVER_IMAGE: {"entrypoint": ["/testserver"], "digest": format!("sha256:{:064}", 1)}});
+    reader.save("images.json", &image.to_string());
+    reader.run("kubectl -n podgate create configmap podgate-images --from-file=images.json");
     let apply = |workload: &Value, flags: &str| {
         reader.save("workload.json", &workload.to_string());
         reader.run(&format!("kubectl apply -f workload.json {flags}")).all_output
@@ -90,6 +94,16 @@ fn wrong_order_is_told_when_a_workload_is_created() {
     eventually("verify no longer lists the Deployment", 60, || {
         (!verify_output(namespace).contains("Deployment/unknown")).then_some(())
     });
+
+    // The kubelet shows a new ConfigMap to the webhook's replicas within about a minute.
+    let mut usual = ordered_pod("usual");
+    let containers = usual["spec"]["containers"].as_array_mut().expect("containers");
+    containers.iter_mut().for_each(|own| _ = own.as_object_mut().expect("a container").remove("command"));
+    let output = eventually("the webhook knows the image's command", 150, || {
+        let output = apply(&usual, "--dry-run=server -o json");
+        (!output.contains("fileKeyRef")).then_some(output)
+    });
+    assert!(output.contains("\"entrypoint\"") && output.contains("web (sha256:000000000000)"), "{output}");
 
     // Without a replica of the webhook, the API server creates the workload without a warning.
     reader.run("kubectl -n podgate scale deployment/podgate-webhook --replicas=0");

@@ -43,6 +43,16 @@ fn end((mut agent, mut log): (Child, BufReader<ChildStderr>)) -> (ExitStatus, St
     (agent.wait().unwrap(), rest)
 }
 
+/// Makes the clock jump forward in one Pod and back in another.
+fn jump_both_ways(containers: impl Fn(u16) -> String + Sync, waiter: &[&str]) {
+    std::thread::scope(|scope| {
+        for seconds in [3600, -3600] {
+            let (port, containers) = (free_port(), &containers);
+            scope.spawn(move || jump(&containers(port), port, waiter, seconds));
+        }
+    });
+}
+
 fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
     let pod = Pod::new();
     let library = library(&pod, "step_clock");
@@ -102,18 +112,12 @@ fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
 
 #[test]
 fn waiting_hook_ignores_a_jump_of_the_wall_clock() {
-    for seconds in [3600, -3600] {
-        let port = free_port();
-        jump(&db(port), port, &["post-start", "--self", "self/db", "--container", "db"], seconds);
-    }
+    jump_both_ways(db, &["post-start", "--self", "self/db", "--container", "db"]);
 }
 
 #[test]
 fn waiting_gate_ignores_a_jump_of_the_wall_clock() {
-    for seconds in [3600, -3600] {
-        let port = free_port();
-        let web = r#"{"name":"web","mode":"entrypoint","until":["db"]}"#;
-        let containers = db(port).replace(r#"{"name":"web"}"#, web);
-        jump(&containers, port, &["entrypoint", "--self", "self/web", "--until", "db", "--", "true"], seconds);
-    }
+    let web = r#"{"name":"web","mode":"entrypoint","until":["db"]}"#;
+    let containers = |port| db(port).replace(r#"{"name":"web"}"#, web);
+    jump_both_ways(containers, &["entrypoint", "--self", "self/web", "--until", "db", "--", "true"]);
 }

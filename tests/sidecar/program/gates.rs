@@ -2,7 +2,7 @@
 
 use super::*;
 use podgate::core::report::GateState;
-use podgate::edge::tether;
+use podgate::edge::lock;
 use std::fs;
 
 /// Process of a container with an entrypoint gate, before or after the start of the command.
@@ -97,7 +97,7 @@ fn restarted_sidecar_recognizes_containers_by_their_tethers() {
     until("db is Ready again by its tether", || pod.state("db") == State::Ready);
     drop(second);
     db.kill();
-    assert!(pod.has_opened("db") && !tether::is_taken(&pod.path("self"), "db"));
+    assert!(pod.has_opened("db") && !lock::is_tethered(&pod.path("self"), "db"));
     let _sidecar = pod.sidecar(&TWO.replace("[{", r#"[{"name":"last","mode":"entrypoint"},{"#), &[]);
     assert_eq!(pod.state("db"), State::Waiting, "the report belongs to an ended container");
     let _api = pod.gate("api", &["--until", "db"], SLEEP);

@@ -3,7 +3,7 @@
 use super::api::Api;
 use super::*;
 use podgate::core::report::{GateState, PreStopState};
-use podgate::edge::tether::Tether;
+use podgate::edge::lock::Tether;
 use serde_json::{Value, json};
 
 /// Returns a Pod with two gated containers, `evil` and `db`, and a native sidecar.

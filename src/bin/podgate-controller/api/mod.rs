@@ -6,10 +6,12 @@ mod patch;
 pub(crate) mod task;
 
 use crate::api::patch::{is_minor, is_release_patch, merge_patch};
+use crate::args::PodIdentity;
 use crate::clock::now;
+use crate::failure::{Failure, Result};
 use crate::input::pod_facts::{Pod, PodFacts, extract_facts};
-use crate::model::rate_limit::TokenBucket;
 use crate::output::metrics::Metrics;
+use crate::rate_limit::TokenBucket;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1;
@@ -55,15 +57,8 @@ const STABLE_WATCH: Duration = Duration::from_secs(5);
 /// all watches at once.
 const RECONNECT_SPREAD_MS: u64 = 14_000;
 
-#[derive(Debug, Clone)]
-pub(crate) struct PodIdentity {
-    pub(crate) name: String,
-    pub(crate) namespace: String,
-    pub(crate) uid: Option<String>,
-    pub(crate) container: String,
-}
-
 /// State that both tasks share.
+#[derive(Default)]
 pub(crate) struct ApiState {
     pub(crate) identity: PodIdentity,
     pub(crate) metrics: Rc<Metrics>,
@@ -78,33 +73,20 @@ pub(crate) struct ApiState {
 }
 
 impl ApiState {
-    pub(crate) fn new(identity: PodIdentity, metrics: Rc<Metrics>) -> Rc<ApiState> {
-        Rc::new(ApiState {
-            identity,
-            metrics,
-            has_held_container: Cell::new(false),
-            failing_requests: RefCell::default(),
-            actual: RefCell::default(),
-            actual_version: Cell::default(),
-            actual_changed: Notify::new(),
-            patches: RefCell::default(),
-        })
-    }
-
     /// Records that requests of the kind `what` fail. Logs a warning if all kinds succeeded before. `on_success` logs
     /// one line when all kinds succeed again.
-    fn on_failure(&self, what: &'static str, error: &str) {
+    fn on_failure(&self, what: &'static str, error: &Failure) {
         let mut failing = self.failing_requests.borrow_mut();
         if failing.is_empty() {
-            warn!(request = what, error, "{}", self.describe_failure(what, error));
+            warn!(request = what, %error, "{}", self.describe_failure(what, error));
         }
         failing.insert(what);
     }
 
-    fn describe_failure(&self, what: &str, error: &str) -> String {
-        if !error.starts_with("403 ") {
+    fn describe_failure(&self, what: &str, error: &Failure) -> String {
+        let Failure::Forbidden(_) = error else {
             return "API request failed, so podgate publishes no states; will retry".to_owned();
-        }
+        };
         let late = if self.has_held_container.get() { ", and held containers start up to 90 s late" } else { "" };
         let install = command_line(&["kubectl", "podgate", "install", "--namespaces", &self.identity.namespace]);
         format!(
@@ -133,7 +115,7 @@ impl ApiState {
         merge_patch(&self.actual.borrow(), desired)
     }
 
-    fn connect(&self) -> Result<Api<Pod>, String> {
+    fn connect(&self) -> Result<Api<Pod>> {
         let client = client::in_cluster().map_err(|error| error_chain(&*error))?;
         let pods = ApiResource::erase::<v1::Pod>(&());
         Ok(Api::namespaced_with(client, &self.identity.namespace, &pods))
@@ -144,13 +126,6 @@ fn backoff() -> impl Iterator<Item = Duration> {
     let builder = ExponentialBuilder::default().with_min_delay(Duration::from_millis(200));
     // The jitter can double a delay.
     builder.with_max_delay(Duration::from_secs(15)).without_max_times().with_jitter().build()
-}
-
-fn error_message(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => format!("{} {}", status.code, status.message),
-        other => error_chain(other),
-    }
 }
 
 /// Watches the Pod forever and sends the facts of each version to `updates`.
@@ -175,7 +150,7 @@ pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFac
     }
 }
 
-async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Result<(), String> {
+async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Result<()> {
     let api = shared.connect()?;
     let own = &shared.identity;
     // Accept any version from a new watch, because a restore of etcd lowers the versions. If the watch starts with an
@@ -184,11 +159,11 @@ async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Resu
     let selector = format!("metadata.name={}", own.name);
     let params = WatchParams::default().fields(&selector).timeout(WATCH_TIMEOUT_SECONDS).disable_bookmarks();
     let events = tokio::time::timeout(REQUEST_TIMEOUT, api.watch(&params, "0")).await;
-    let mut events = pin!(events.map_err(|_| "timed out")?.map_err(|error| error_message(&error))?);
+    let mut events = pin!(events.map_err(|_| "timed out")?.map_err(Failure::of_api)?);
     // Without a time limit, a server that vanishes without closing the connection would block the watch forever.
     let limit = Duration::from_secs(u64::from(WATCH_TIMEOUT_SECONDS)) + REQUEST_TIMEOUT;
     while let Some(event) = tokio::time::timeout(limit, events.next()).await.map_err(|_| "no event in time")? {
-        match event.map_err(|error| error_message(&error))? {
+        match event.map_err(Failure::of_api)? {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
                 shared.on_success(WATCH_REQUEST);
                 let facts = extract_facts(&pod, &own.container);
@@ -200,7 +175,7 @@ async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Resu
                     return Ok(());
                 }
             }
-            WatchEvent::Error(status) => return Err(format!("{} {}", status.code, status.message)),
+            WatchEvent::Error(status) => return Err(Failure::of_api(kube::Error::Api(status))),
             WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
         }
     }
@@ -270,7 +245,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
             true if is_minor(&patch) => since + MINOR_BATCH_WINDOW,
             true => now() + BATCH_WINDOW,
         };
-        let end = end.min(until.unwrap_or(end)).max(shared.patches.borrow().ready_at().unwrap_or(end));
+        let end = end.min(until.unwrap_or(end)).max(shared.patches.borrow().ready_at().unwrap_or(since));
         until = Some(end);
         let more = tokio::time::timeout_at(end.into(), desired.changed()).await;
         if more.is_err() || now() >= end {
@@ -279,7 +254,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
     }
 }
 
-async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Result<(), String> {
+async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Result<()> {
     let mut metadata = json!({ "annotations": annotations });
     if let Some(uid) = &shared.identity.uid {
         // The uid makes the API server reject the patch if another Pod now has the same name.
@@ -288,7 +263,7 @@ async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Re
     let (params, patch) = (PatchParams::default(), Patch::Merge(json!({ "metadata": metadata })));
     let request = api.patch_metadata(&shared.identity.name, &params, &patch);
     let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await.map_err(|_| "timed out")?;
-    let metadata = answer.map_err(|error| error_message(&error))?.metadata;
+    let metadata = answer.map_err(Failure::of_api)?.metadata;
     let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
     shared.update_actual(metadata.annotations.unwrap_or_default(), version);
     Ok(())
@@ -300,23 +275,60 @@ mod tests {
 
     #[test]
     fn missing_permission_names_the_command_that_grants_it() {
-        let identity = PodIdentity { name: "p".into(), namespace: "n".into(), uid: None, container: "podgate".into() };
-        let shared = ApiState::new(identity, Rc::default());
-        let text = shared.describe_failure("watch", "403 pods is forbidden");
+        let identity = PodIdentity { namespace: "n".into(), ..PodIdentity::default() };
+        let shared = ApiState { identity, ..ApiState::default() };
+        let denied = Failure::Forbidden("403 pods is forbidden".to_owned());
+        let text = shared.describe_failure("watch", &denied);
         let fix =
             "so podgate publishes no states; to allow it, run: kubectl podgate install --namespaces n | kubectl apply";
         assert!(text.starts_with("no permission to watch this Pod (403)") && text.contains(fix), "{text}");
         shared.has_held_container.set(true);
         assert!(
-            shared.describe_failure("watch", "403 x").contains("no states, and held containers start up to 90 s late;")
+            shared.describe_failure("watch", &denied).contains("no states, and held containers start up to 90 s late;")
         );
-        assert!(!shared.describe_failure("watch", "timed out").contains("permission"));
+        assert!(!shared.describe_failure("watch", &"timed out".into()).contains("permission"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_are_collected_into_one_patch() {
+        let annotations = |db: &str, releases: &str| {
+            let pairs = [(names::SANDBOX_STAGE, "starting"), ("status.podgate.io/db", db)];
+            let pairs = pairs.into_iter().chain([(names::SANDBOX_RELEASES, releases)]);
+            pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect::<Annotations>()
+        };
+        for (what, is_first, is_held, patches, db, releases, expected) in [
+            ("the first patch", true, true, 0, "Ready", "e1.0", 400),
+            ("a change", false, false, 0, "Ready", "e1.0", 1000),
+            ("a minor change", false, false, 0, "Started", "e1.0", 5000),
+            ("a change while a container is held", false, true, 0, "Ready", "e1.0", 10_000),
+            ("a change after many patches", false, false, 32, "Ready", "e1.0", 30_000),
+            ("a release after many patches", false, true, 32, "Ready", "e1.1", 0),
+        ] {
+            let shared = ApiState::default();
+            shared.has_held_container.set(is_held);
+            if !is_first {
+                shared.update_actual(annotations("Waiting", "e1.0"), None);
+            }
+            (0..patches).for_each(|_| _ = shared.patches.borrow_mut().reserve(now()));
+            let (sender, mut desired) = watch::channel(annotations(db, releases));
+            let since = now();
+            let change_again = async {
+                tokio::time::sleep(FIRST_BATCH_WINDOW / 2).await;
+                sender.send_modify(|all| _ = all.insert("status.podgate.io/web".to_owned(), "Started".to_owned()));
+                std::future::pending().await
+            };
+            let patch = tokio::select! {
+                patch = batch_changes(&shared, &mut desired) => patch.unwrap(),
+                () = change_again => unreachable!(),
+            };
+            assert_eq!((now() - since).as_millis() / 10 * 10, expected, "{what}");
+            assert_eq!(patch.get("status.podgate.io/web").is_some(), expected > 0, "{what}");
+        }
     }
 
     #[test]
     fn older_versions_and_foreign_annotations_are_ignored() {
-        let identity = PodIdentity { name: "p".into(), namespace: "n".into(), uid: None, container: "podgate".into() };
-        let shared = ApiState::new(identity, Rc::default());
+        let shared = ApiState::default();
         let ready = |state: &str| Annotations::from([("status.podgate.io/db".to_owned(), state.to_owned())]);
         let foreign = [("a/b".to_owned(), "c".to_owned())];
         shared.update_actual(ready("Ready").into_iter().chain(foreign).collect(), Some(6));

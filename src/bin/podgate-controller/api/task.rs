@@ -1,11 +1,12 @@
 //! Runs the two tasks that use the API. A panic in a task restarts only that task. Both tasks end with the sidecar's
 //! `LocalSet`.
 
-use crate::api::{self, ApiState, PodIdentity};
+use crate::api::{self, ApiState};
+use crate::args::PodIdentity;
 use crate::clock::now;
 use crate::input::pod_facts::PodFacts;
-use crate::model::rate_limit::restart_delay;
 use crate::output::metrics::Metrics;
+use crate::rate_limit::restart_delay;
 use futures::FutureExt;
 use podgate::core::annotations::Annotations;
 use std::panic::AssertUnwindSafe;
@@ -27,7 +28,7 @@ impl ApiTask {
     /// `pod_updates`.
     pub(crate) fn spawn(identity: PodIdentity, metrics: Rc<Metrics>, pod_updates: mpsc::Sender<PodFacts>) -> ApiTask {
         let (desired, receiver) = watch::channel(Annotations::new());
-        let shared = ApiState::new(identity, metrics);
+        let shared = Rc::new(ApiState { identity, metrics, ..ApiState::default() });
         let state = Rc::clone(&shared);
         supervise(move || api::sync_annotations(Rc::clone(&state), receiver.clone()));
         ApiTask { shared, desired, pod_updates, watch_task: None }

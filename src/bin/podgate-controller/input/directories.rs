@@ -1,15 +1,14 @@
 //! Creates the containers' directories and watches them with inotify. The content of the directories is not trusted.
 
 use crate::clock::now;
-use crate::input::report_file::{Stamp, make_directory, read_report};
-use crate::model::rate_limit::{CpuBucket, ReportBucket};
-use crate::model::track::DirectoryState;
-use crate::probe::precise_timer::PreciseTimer;
+use crate::input::report_file::{DirectoryState, Stamp, make_directory, read_report};
+use crate::precise_timer::PreciseTimer;
+use crate::rate_limit::{CpuBucket, ReportBucket};
 use futures::FutureExt;
 use inotify::{Inotify, WatchMask};
 use podgate::core::container::Container;
 use podgate::core::report::{Report, reserved_size};
-use podgate::edge::tether;
+use podgate::edge::lock;
 use podgate::edge::watch::reread_interval;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
@@ -22,12 +21,10 @@ use tracing::{debug, warn};
 
 /// Polling interval when inotify is not available or a directory cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Delays after an event at which the sidecar checks the directories again. inotify reports the close of a tether just
-/// before the kernel releases the tether's lock. An exiting process releases ports and tether in no fixed order.
-const RECHECK_DELAYS: [Duration; 4] =
-    [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4), Duration::from_millis(8)];
+/// Delays after an event at which the sidecar checks the directories again, in milliseconds. inotify reports the close
+/// of a tether just before the kernel releases its lock. An exiting process releases ports and tether in any order.
+const RECHECK_DELAYS_MS: [u64; 4] = [1, 2, 4, 8];
 
-#[derive(Debug)]
 pub(crate) struct Directories {
     root: PathBuf,
     inotify: Option<AsyncFd<Inotify>>,
@@ -121,12 +118,12 @@ impl Directories {
         let reread = reread_interval(self.last_event.elapsed());
         // The caller has read the reports after the event. Only a released tether needs another check.
         while let Some((at, rounds)) = self.rechecks
-            && let Some(pause) = RECHECK_DELAYS.get(rounds)
+            && let Some(pause) = RECHECK_DELAYS_MS.get(rounds)
         {
-            tokio::time::sleep_until((at + *pause).into()).await;
+            tokio::time::sleep_until((at + Duration::from_millis(*pause)).into()).await;
             self.rechecks = Some((at, rounds + 1));
             let needs_check = |name: &String, seen: &LastSeen| {
-                !seen.is_checked || seen.is_tethered && !tether::is_taken(&self.root, name)
+                !seen.is_checked || seen.is_tethered && !lock::is_tethered(&self.root, name)
             };
             let has_event = next_event(&mut self.inotify).now_or_never().is_some();
             if has_event || self.last_seen.iter().any(|(name, seen)| needs_check(name, seen)) {
@@ -159,7 +156,7 @@ impl Directories {
         // After an event, check again if any container was tethered. After a poll, check again only if a tether was
         // released.
         let may_be_released =
-            |name: &String, seen: &LastSeen| seen.is_tethered && (has_event || !tether::is_taken(&self.root, name));
+            |name: &String, seen: &LastSeen| seen.is_tethered && (has_event || !lock::is_tethered(&self.root, name));
         if self.last_seen.iter().any(|(name, seen)| may_be_released(name, seen)) {
             self.rechecks = Some((now(), 0));
         }
@@ -167,7 +164,7 @@ impl Directories {
 
     /// Returns true if another check follows soon for the event that triggered the last check.
     pub(crate) fn rechecks_soon(&self) -> bool {
-        self.rechecks.is_some_and(|(_, rounds)| rounds < RECHECK_DELAYS.len())
+        self.rechecks.is_some_and(|(_, rounds)| rounds < RECHECK_DELAYS_MS.len())
     }
 
     /// Returns the containers whose directories have changed since the last call. Treats an invalid report file as a
@@ -178,7 +175,7 @@ impl Directories {
         for (name, known) in &mut self.last_seen {
             // Read the lock before the report, so that the report is at least as new as the lock. A gate reports
             // Waiting before it takes its tether, and Opened while it holds the tether.
-            let is_tethered = tether::is_taken(&self.root, name);
+            let is_tethered = lock::is_tethered(&self.root, name);
             let found = read_report(&self.root, name).inspect_err(|error| {
                 if error.kind() != io::ErrorKind::NotFound {
                     debug!(container = %name, %error, "cannot read the report");

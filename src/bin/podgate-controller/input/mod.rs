@@ -2,4 +2,4 @@
 
 pub(crate) mod directories;
 pub(crate) mod pod_facts;
-mod report_file;
+pub(crate) mod report_file;

@@ -16,6 +16,17 @@ use tracing::debug;
 /// these values.
 pub(crate) type Stamp = (u64, i64, i64);
 
+/// Content of a container's directory.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DirectoryState {
+    pub(crate) report: Option<Report>,
+    /// True if the report file was replaced since the last check.
+    pub(crate) is_rewritten: bool,
+    pub(crate) is_tethered: bool,
+    /// True if a socket listens on the container's port. Checked only after a release of the tether.
+    pub(crate) is_listening: bool,
+}
+
 /// Creates a container's directory, and creates its tether and report files in advance, with `report_size` bytes for
 /// the report.
 pub(crate) fn make_directory(path: &Path, report_size: usize) -> io::Result<()> {

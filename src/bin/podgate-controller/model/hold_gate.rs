@@ -1,6 +1,6 @@
 //! Gate of one held container. The kubelet does not create the container while the gate is closed. No I/O.
 
-use crate::model::rate_limit::TokenBucket;
+use crate::rate_limit::TokenBucket;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Times at which the sidecar repeats the release patch, in milliseconds from the gate's opening or the container's last
@@ -9,7 +9,7 @@ const REQUEST_TIMES_MS: [u64; 8] = [1200, 3000, 10_100, 20_100, 40_100, 80_100, 
 /// Interval between the release patches after the last of `REQUEST_TIMES_MS`.
 const LATER_INTERVAL: Duration = Duration::from_secs(300);
 /// Pause before the next attempt to write or remove a gate file.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Longest expected time from the closing of a gate to the start of a container that passed the open gate. The kubelet
 /// reads the gate file before the runtime creates the container. If a gate is open for less than this time, the kubelet
 /// may not have created the container. The open time then counts toward the time limit of the wait.
@@ -29,7 +29,8 @@ pub(crate) enum HoldState {
 }
 
 impl HoldState {
-    fn open_since(self) -> Option<Instant> {
+    /// Returns the time since which the gate is open; `None` while the gate is closed.
+    pub(super) fn open_since(self) -> Option<Instant> {
         if let HoldState::Open(since) | HoldState::Skipped(since) = self { Some(since) } else { None }
     }
 
@@ -40,7 +41,7 @@ impl HoldState {
 
 #[derive(Debug)]
 pub(crate) struct HoldGate {
-    state: HoldState,
+    pub(super) state: HoldState,
     /// Start of the current part of the wait. `waited` contains the earlier parts.
     waiting_since: Instant,
     /// Length of the earlier parts of this wait. Does not include the time with an open gate, unless that time was
@@ -69,19 +70,6 @@ impl HoldGate {
         }
     }
 
-    /// Returns the time since which the gate is open; `None` while the gate is closed.
-    pub(super) fn open_since(&self) -> Option<Instant> {
-        self.state.open_since()
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.state.is_open()
-    }
-
-    pub(super) fn has_timed_out(&self) -> bool {
-        self.state == HoldState::TimedOut
-    }
-
     /// Returns the state that the gate must have. `is_met` means that all conditions are met, and `is_confirmed` that
     /// the sidecar has observed the containers again since then. After the time `limit`, if set, the container starts
     /// even if its conditions are not met.
@@ -97,7 +85,7 @@ impl HoldGate {
 
     /// Returns true if the gate file must be written or removed now, so that the gate gets the state `wanted`.
     pub(super) fn must_change(&mut self, wanted: HoldState, now: Instant) -> bool {
-        if wanted.is_open() == self.is_open() {
+        if wanted.is_open() == self.state.is_open() {
             self.retry_at = None;
             return false;
         }
@@ -106,18 +94,13 @@ impl HoldGate {
 
     /// Records that the gate file was written or removed, so that the gate now has this state.
     pub(crate) fn apply(&mut self, state: HoldState, now: Instant, wall_clock: SystemTime) {
-        if self.open_since().is_none_or(|since| now.saturating_duration_since(since) < CREATION_TIME) {
+        if self.state.open_since().is_none_or(|since| now.saturating_duration_since(since) < CREATION_TIME) {
             self.waited += now.saturating_duration_since(self.waiting_since);
         }
         (self.state, self.waiting_since, self.retry_at) = (state, now, None);
-        if !self.is_open() {
+        if !self.state.is_open() {
             self.closed_at = Some(wall_clock);
         }
-    }
-
-    /// Records that the gate file could not be written or removed.
-    pub(crate) fn retry_later(&mut self, now: Instant) {
-        self.retry_at = Some(now + RETRY_DELAY);
     }
 
     /// Begins a new wait. Call this when the container runs or has run.
@@ -128,11 +111,6 @@ impl HoldGate {
             HoldState::Skipped(since) => HoldState::Open(since),
             other => other,
         };
-    }
-
-    /// Ends the wait at its [`deadline`](HoldGate::deadline). The container stays held.
-    pub(super) fn time_out(&mut self) {
-        self.state = HoldState::TimedOut;
     }
 
     /// Returns the time at which a wait with this time limit ends; `None` if no time limit is pending.
@@ -153,7 +131,7 @@ impl HoldGate {
     /// Returns the time of the next release patch; `None` while the gate is closed. `ended_at` is the time at which the
     /// container's last end was observed.
     pub(super) fn next_request(&self, ended_at: Option<Instant>) -> Option<Instant> {
-        let opened_at = self.open_since()?;
+        let opened_at = self.state.open_since()?;
         let Some(last) = self.last_request_at else { return Some(opened_at) };
         let next = if last < opened_at {
             opened_at
@@ -174,7 +152,7 @@ impl HoldGate {
 
     /// Returns true if the gate is closed, and also was closed when a container with this start time was created.
     pub(super) fn is_violated_by(&self, started_at: SystemTime) -> bool {
-        !self.is_open() && self.closed_at.is_none_or(|at| started_at > at + CREATION_TIME)
+        !self.state.is_open() && self.closed_at.is_none_or(|at| started_at > at + CREATION_TIME)
     }
 }
 
@@ -271,7 +249,7 @@ mod tests {
         assert_eq!(gate.due(limit, None), Some(end));
         assert_eq!(gate.wanted(false, false, limit, end - Duration::from_millis(1)), HoldState::Waiting);
         assert_eq!(gate.wanted(false, false, limit, end), HoldState::Skipped(end));
-        gate.retry_later(end);
+        gate.retry_at = Some(end + RETRY_DELAY);
         assert_eq!(gate.due(limit, None), Some(end + RETRY_DELAY), "the loop must not spin");
     }
 }

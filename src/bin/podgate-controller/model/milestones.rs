@@ -1,7 +1,6 @@
 //! Records the time at which each container reached each milestone. The sidecar publishes the times together with other
 //! changes, never alone.
 
-use crate::model::hold_gate::HoldGate;
 use crate::model::track::ContainerTrack;
 use podgate::core::container::Mode;
 use podgate::core::report::Report;
@@ -36,7 +35,7 @@ impl MilestoneRecorder {
                 }
             };
             let is_held = track.spec.mode == Mode::Hold && track.is_gate_closed();
-            let is_released = track.hold.as_ref().is_some_and(HoldGate::is_open);
+            let is_released = track.hold.as_ref().is_some_and(|gate| gate.state.is_open());
             reach(Milestone::GateWaiting, is_held || track.is_gate_waiting());
             reach(Milestone::GateOpened, is_released || track.report().is_some_and(Report::has_gate_opened));
             // A state that an override sets is not a milestone that the container has reached.
@@ -61,7 +60,7 @@ impl MilestoneRecorder {
 mod tests {
     use super::*;
     use crate::clock::now;
-    use crate::model::hold_gate::HoldState;
+    use crate::model::hold_gate::{HoldGate, HoldState};
     use podgate::core::container::Container;
     use std::time::Duration;
 

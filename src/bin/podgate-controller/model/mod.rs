@@ -3,7 +3,6 @@
 pub(crate) mod hold_gate;
 pub(crate) mod milestones;
 pub(crate) mod pod;
-pub(crate) mod rate_limit;
 pub(crate) mod ready_filter;
 pub(crate) mod status_trust;
 pub(crate) mod track;

@@ -29,7 +29,6 @@ pub(crate) enum Trust {
     Assumed,
 }
 
-#[derive(Debug)]
 pub(crate) struct StatusTrust {
     process_started_at: SystemTime,
     /// Restart count and arrival time of the first status. The count is `None` if the sidecar's container was not

@@ -1,22 +1,21 @@
-//! Writes the board: the agent, the annotations file, the bell and the lock.
+//! Writes the board: the agent, the annotations file, the bell and the lock. Only one sidecar of a Pod may do so.
 //!
 //! Other containers can open these files, and keep them open after the sidecar has replaced them.
 
 use crate::clock::now;
-use crate::setup::wait_for_lock;
+use crate::failure::Result;
 use podgate::core::annotations::{self, Annotations};
 use podgate::core::names;
 use podgate::edge::bell::Ringer;
-use podgate::edge::{files, install, lock, source};
+use podgate::edge::{files, lock, source};
 use rustix::fs::{Mode, OFlags};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-#[derive(Debug)]
 pub(crate) struct Board {
     directory: PathBuf,
     ringer: Ringer,
@@ -34,9 +33,10 @@ pub(crate) struct Board {
 
 /// Extra space in the annotations file for longer states, in bytes.
 const HEADROOM: usize = 1024;
-/// Time after which a wait for another container's lease is logged.
-const LEASE_WARNING_DELAY: Duration = Duration::from_secs(1);
 const RETRY_DELAY: Duration = Duration::from_millis(100);
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
+/// Time after which a wait for a lock or for another container's lease is logged.
+const WARNING_DELAY: Duration = Duration::from_secs(1);
 
 impl Board {
     pub(crate) fn new(directory: &Path) -> Board {
@@ -65,7 +65,7 @@ impl Board {
         };
         // If the thread cannot be created, the channel closes at once, which ends the wait below.
         let _ = std::thread::Builder::new().spawn(open);
-        let _open = match tokio::time::timeout(LEASE_WARNING_DELAY, &mut opened).await {
+        let _open = match tokio::time::timeout(WARNING_DELAY, &mut opened).await {
             Ok(opened) => opened,
             Err(_) => {
                 warn!(path = %path.display(), "waiting: another container has a lease on this file; the lease ends on its own");
@@ -86,7 +86,7 @@ impl Board {
         };
         self.open_agent = match existing() {
             Ok(Some(file)) => Some(file),
-            _ => Some(install::install(&program, &bin, names::AGENT_FILE)?),
+            _ => Some(files::install(&program, &bin, names::AGENT_FILE)?),
         };
         Ok(())
     }
@@ -131,12 +131,12 @@ impl Board {
 
     /// Takes the lock on the board. The lock shows the agents and the sidecar's hook that a sidecar runs and has set up
     /// the board.
-    pub(crate) async fn lock(&mut self) -> Result<(), String> {
+    pub(crate) async fn lock(&mut self) -> Result<()> {
         let path = self.directory.join(names::CONTROLLER_FILE);
         let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";
         let take = || {
             lock::take(&self.directory, names::CONTROLLER_FILE)
-                .map_err(|error| format!("cannot lock {}: {error}; {hint}", path.display()))
+                .map_err(|error| format!("cannot lock {}: {error}; {hint}", path.display()).into())
         };
         let why =
             "the board's file system cannot create unnamed files (O_TMPFILE), and a container has locked this file";
@@ -147,6 +147,40 @@ impl Board {
     /// Returns true if the sidecar's hook has succeeded in this epoch.
     pub(crate) fn has_hook_succeeded(&self, epoch: &str) -> bool {
         files::read_trusted(&self.directory.join(names::HOOKED_FILE), 64).is_ok_and(|found| found == epoch.as_bytes())
+    }
+}
+
+/// Waits until no other sidecar of the Pod runs, and returns the lock that keeps other sidecars waiting. Two sidecars
+/// can run at once if the runtime reports a container's end too early, or if a Pod written by hand has two sidecars.
+/// Both would write the board and open gates.
+///
+/// The lock is on the directory `self_dir` itself. Other containers mount only directories beneath it, so they cannot
+/// take this lock. A file of the board is unsuitable, because other containers can take read locks on such a file.
+pub(crate) async fn exclude_other_sidecars(self_dir: &Path) -> Result<File> {
+    let why = "another sidecar of this Pod runs, or a container mounts this whole volume; containers need a subPath";
+    let error = |error| format!("cannot lock --self {}: {error}; mount an emptyDir there", self_dir.display());
+    let directory = File::open(self_dir).map_err(error)?;
+    let try_lock = || match directory.try_lock() {
+        Ok(()) => Ok(Some(())),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(failed)) => Err(error(failed).into()),
+    };
+    wait_for_lock(self_dir, why, try_lock).await?;
+    Ok(directory)
+}
+
+/// Calls `try_lock` repeatedly, and returns the lock as soon as `try_lock` returns one. Logs `why`, the reason for the
+/// wait, after `WARNING_DELAY`.
+async fn wait_for_lock<T>(path: &Path, why: &str, mut try_lock: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let (since, mut has_warned) = (now(), false);
+    loop {
+        if let Some(lock) = try_lock()? {
+            return Ok(lock);
+        }
+        if since.elapsed() >= WARNING_DELAY && !std::mem::replace(&mut has_warned, true) {
+            warn!(path = %path.display(), "waiting for a lock: {why}");
+        }
+        tokio::time::sleep(LOCK_RETRY_DELAY).await;
     }
 }
 

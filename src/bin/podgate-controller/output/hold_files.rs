@@ -1,6 +1,7 @@
 //! Writes the gate files of held containers. The kubelet creates a container only while its gate file has the key
 //! `OPEN` (<https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/>).
 
+use crate::failure::Result;
 use podgate::core::names;
 use podgate::edge::{files, process};
 use std::io::{self, ErrorKind};
@@ -12,7 +13,7 @@ pub(crate) struct HoldFiles(PathBuf);
 impl HoldFiles {
     /// Checks that the sidecar and the kubelet see the same volume, and closes all gates. Fails with a message if a
     /// directory is missing or not writable, or if the kubelet uses another volume.
-    pub(crate) fn new(directory: &Path, canary: &Path) -> Result<HoldFiles, String> {
+    pub(crate) fn new(directory: &Path, canary: &Path) -> Result<HoldFiles> {
         let hint = "mount the volume podgate-hold as kubectl podgate inject does";
         close_all(directory).map_err(|error| format!("{}: {error}; {hint}", directory.display()))?;
         check_canary(directory, canary).map_err(|error| {
@@ -94,11 +95,11 @@ mod tests {
     fn volume_that_the_kubelet_does_not_see_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let other = tempfile::tempdir().unwrap();
-        let error = HoldFiles::new(directory.path(), other.path()).unwrap_err();
+        let error = HoldFiles::new(directory.path(), other.path()).unwrap_err().to_string();
         assert!(error.contains("see different volumes"), "{error}");
         std::fs::create_dir(directory.path().join(names::HOLD_CANARY)).unwrap();
         assert!(HoldFiles::new(directory.path(), other.path()).is_err());
         std::fs::write(other.path().join("canary"), "forged").unwrap();
-        assert!(HoldFiles::new(directory.path(), other.path()).unwrap_err().contains("another file"));
+        assert!(HoldFiles::new(directory.path(), other.path()).unwrap_err().to_string().contains("another file"));
     }
 }

@@ -1,7 +1,13 @@
-//! Prometheus metrics. By default, the sidecar opens no port for metrics.
+//! Prometheus metrics, and the HTTP server for them. By default, the sidecar opens no port.
 
 use crate::clock::now;
-use hyper::StatusCode;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
 use podgate::core::state::State;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -12,8 +18,21 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tracing::warn;
+
+/// Time limit for the whole exchange with a client.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+const CLIENTS_MAX: usize = 8;
+/// Limit on the size of a request's head, in bytes. Without this limit, the clients could fill the sidecar's memory.
+const REQUEST_MAX: usize = 8192;
+const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -91,10 +110,37 @@ impl Metrics {
     }
 }
 
-/// Answers a request to the metrics port.
-pub(crate) fn respond(metrics: &Metrics, path: &str) -> (StatusCode, String) {
-    match path {
-        "/metrics" => (StatusCode::OK, metrics.render()),
-        _ => (StatusCode::NOT_FOUND, "metrics are at /metrics\n".to_owned()),
+/// Serves the metrics to at most [`CLIENTS_MAX`] clients at once.
+pub(crate) async fn serve(listener: TcpListener, metrics: Rc<Metrics>) {
+    let slots = Arc::new(Semaphore::new(CLIENTS_MAX));
+    loop {
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+        };
+        let metrics = Rc::clone(&metrics);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (status, body) = match (request.method(), request.uri().path()) {
+                (&Method::GET, "/metrics") => (StatusCode::OK, metrics.render()),
+                (&Method::GET, _) => (StatusCode::NOT_FOUND, "metrics are at /metrics\n".to_owned()),
+                _ => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
+            };
+            let mut response = Response::new(Full::new(Bytes::from(body)));
+            *response.status_mut() = status;
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(CONTENT));
+            std::future::ready(Ok::<_, Infallible>(response))
+        });
+        tokio::task::spawn_local(async move {
+            let mut server = http1::Builder::new();
+            let server = server.header_read_timeout(None).keep_alive(false).max_buf_size(REQUEST_MAX);
+            let connection = server.serve_connection(TokioIo::new(stream), service);
+            let _ = tokio::time::timeout(CLIENT_TIMEOUT, connection).await;
+            drop(slot);
+        });
     }
 }

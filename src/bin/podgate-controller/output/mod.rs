@@ -2,6 +2,5 @@
 
 pub(crate) mod board;
 pub(crate) mod hold_files;
-pub(crate) mod http_server;
 pub(crate) mod metrics;
 pub(crate) mod publisher;

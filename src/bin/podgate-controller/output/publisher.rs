@@ -1,6 +1,5 @@
-//! Publishes states: on the board, in the API, in the log and as metrics.
+//! Publishes states: on the board, in the log and as metrics. Prepares the annotations for the API.
 
-use crate::api::task::ApiTask;
 use crate::clock::wall_clock;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::PodModel;
@@ -15,23 +14,16 @@ use tracing::{error, info};
 
 pub(crate) struct Publisher {
     pub(crate) board: Board,
-    /// Task that publishes to the API; `None` with `--publish none`.
-    pub(crate) api: Option<ApiTask>,
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) milestones: MilestoneRecorder,
     last: Option<Snapshot>,
-    /// Annotations last sent to the API, without those that change with every publication, such as the revision.
+    /// Annotations last returned for the API, without those that change with every publication, such as the revision.
     sent_annotations: Annotations,
 }
 
 impl Publisher {
-    pub(crate) fn new(
-        board: Board,
-        api: Option<ApiTask>,
-        metrics: Rc<Metrics>,
-        milestones: MilestoneRecorder,
-    ) -> Publisher {
-        Publisher { board, api, metrics, milestones, last: None, sent_annotations: Annotations::new() }
+    pub(crate) fn new(board: Board, metrics: Rc<Metrics>, milestones: MilestoneRecorder) -> Publisher {
+        Publisher { board, metrics, milestones, last: None, sent_annotations: Annotations::new() }
     }
 
     /// Publishes the Pod's snapshot on the board, in the log and as metrics.
@@ -66,10 +58,11 @@ impl Publisher {
         self.board.publish(&annotations);
     }
 
-    /// Publishes the Pod's annotations in the API, as the admission policy allows them. A patch with a new number of releases triggers a Pod sync, in which the kubelet creates a released container or
-    /// repeats a lost probe.
-    pub(crate) fn publish_to_api(&mut self, pod: &PodModel) {
-        let (Some(api), Some(snapshot)) = (&self.api, &pod.published) else { return };
+    /// Returns the Pod's annotations for the API, as the admission policy allows them; `None` if they have not changed
+    /// since the last call. A patch with a new number of releases triggers a Pod sync, in which the kubelet creates a
+    /// released container or repeats a lost probe.
+    pub(crate) fn api_annotations(&mut self, pod: &PodModel) -> Option<Annotations> {
+        let snapshot = pod.published.as_ref()?;
         let mut annotations = self.annotations(snapshot);
         for key in [names::SANDBOX_CONFIRMED, names::SANDBOX_STARTUP, names::SANDBOX_IP, names::SANDBOX_RESTARTING] {
             annotations.remove(key);
@@ -82,10 +75,8 @@ impl Publisher {
         let volatile = [names::SANDBOX_REVISION, names::SANDBOX_SEEN, names::SANDBOX_TIMES];
         let lasting = annotations.iter().filter(|(key, _)| !volatile.contains(&key.as_str()));
         let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
-        if self.sent_annotations != lasting {
-            self.sent_annotations = lasting;
-            api.publish(annotations, pod.has_held_container());
-        }
+        let before = std::mem::replace(&mut self.sent_annotations, lasting);
+        (before != self.sent_annotations).then_some(annotations)
     }
 
     fn annotations(&self, snapshot: &Snapshot) -> Annotations {

@@ -1,5 +1,6 @@
 //! Sends one request by HTTP/1.1 or HTTP/2, reads the response, and closes the connection.
 
+use crate::failure::Result;
 use futures::FutureExt;
 use http_body_util::Full;
 use hyper::Request;
@@ -17,15 +18,12 @@ use tokio::task::{LocalSet, spawn_local};
 const HTTP2_WINDOW: u32 = 65_535;
 
 /// Sends `request` by HTTP/1.1, and reads the response.
-pub(super) async fn send_http1(
-    mut io: impl AsyncRead + AsyncWrite + Unpin,
-    request: &[u8],
-) -> Result<Response, String> {
+pub(super) async fn send_http1(mut io: impl AsyncRead + AsyncWrite + Unpin, request: &[u8]) -> Result<Response> {
     io.write_all(request).await.map_err(|error| error_chain(&error))?;
     let (mut reader, mut buffer) = (ResponseReader::default(), [0; 4096]);
     loop {
         match io.read(&mut buffer).await {
-            Ok(0) => return reader.end(CLOSED),
+            Ok(0) => return Ok(reader.end(CLOSED)?),
             Ok(length) => {
                 if let Some(response) = reader.feed(&buffer[..length])? {
                     // Send close_notify. Do not wait for the server.
@@ -33,20 +31,17 @@ pub(super) async fn send_http1(
                     return Ok(response);
                 }
             }
-            Err(error) => return reader.end(&error_chain(&error)),
+            Err(error) => return Ok(reader.end(&error_chain(&error))?),
         }
     }
 }
 
 /// Sends `request` by HTTP/2 with prior knowledge and passes the response to `read`.
-pub(super) async fn send_http2<T, R>(
-    io: T,
+pub(super) async fn send_http2<R>(
+    io: impl AsyncRead + AsyncWrite + Unpin + 'static,
     request: Request<Full<Bytes>>,
-    read: impl AsyncFnOnce(hyper::Response<Incoming>) -> Result<R, String>,
-) -> Result<R, String>
-where
-    T: AsyncRead + AsyncWrite + Unpin + 'static,
-{
+    read: impl AsyncFnOnce(hyper::Response<Incoming>) -> Result<R>,
+) -> Result<R> {
     let exchange = async {
         let (mut sender, connection) = http2::Builder::new(LocalExecutor)
             .initial_stream_window_size(HTTP2_WINDOW)

@@ -4,11 +4,12 @@
 //! The two messages, with one field each, are encoded and decoded by hand. A gRPC library would be larger than the rest
 //! of the prober.
 
-use super::{AttemptResult, Outcome, connect, exchange, tls};
+use super::{Outcome, connect, exchange, tls};
+use crate::failure::Result;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
-use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper::{Request, Response, StatusCode};
 use podgate::core::container::Grpc;
 use podgate::core::http::USER_AGENT;
 use podgate::core::text::error_chain;
@@ -20,32 +21,28 @@ const MAX_ANSWER_BYTES: usize = 4096;
 /// Key of the field `status` in a `HealthCheckResponse`: field number 1, type varint.
 const STATUS_FIELD: u8 = 1 << 3;
 
-pub(super) async fn attempt(ask: &Grpc, host: &str, port: u16) -> AttemptResult {
+pub(super) async fn attempt(ask: &Grpc, host: &str, port: u16) -> Result<Outcome> {
     let service = ask.service.as_deref().unwrap_or_default();
     let uri = format!("http://{}/grpc.health.v1.Health/Check", authority(host, port));
-    let uri = Uri::try_from(uri).map_err(|error| error.to_string())?;
-    let mut request = Request::new(Full::from(encode_request(service)));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = uri;
-    for (name, value) in [(CONTENT_TYPE, "application/grpc"), (TE, "trailers"), (AGENT, USER_AGENT)] {
-        request.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
+    let request = Request::post(uri).header(CONTENT_TYPE, "application/grpc").header(TE, "trailers");
+    let request = request.header(AGENT, USER_AGENT).body(Full::from(encode_request(service)));
+    let request = request.map_err(|error| error.to_string())?;
     let stream = connect(host, port).await?;
     let status = if ask.is_tls() {
         let (stream, is_h2) = tls::handshake(stream, host).await?;
         if !is_h2 {
-            return Err("the server supports TLS but not HTTP/2".to_owned());
+            return Err("the server supports TLS but not HTTP/2".into());
         }
         exchange::send_http2(stream, request, read_answer).await?
     } else {
         exchange::send_http2(stream, request, read_answer).await?
     };
     match status {
-        0 => Err("UNKNOWN".to_owned()),
+        0 => Err("UNKNOWN".into()),
         1 => Ok(Outcome::success("SERVING".to_owned(), None)),
-        2 => Err("NOT_SERVING".to_owned()),
-        3 => Err("SERVICE_UNKNOWN".to_owned()),
-        other => Err(format!("unknown serving status {other}")),
+        2 => Err("NOT_SERVING".into()),
+        3 => Err("SERVICE_UNKNOWN".into()),
+        other => Err(format!("unknown serving status {other}").into()),
     }
 }
 
@@ -69,13 +66,13 @@ fn encode_request(service: &str) -> Bytes {
     framed.into()
 }
 
-async fn read_answer(answer: Response<Incoming>) -> Result<u8, String> {
+async fn read_answer(answer: Response<Incoming>) -> Result<u8> {
     if answer.status() != StatusCode::OK {
-        return Err(format!("HTTP status {} instead of a gRPC response", answer.status().as_u16()));
+        return Err(format!("HTTP status {} instead of a gRPC response", answer.status().as_u16()).into());
     }
     let kind = answer.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     if !kind.starts_with(b"application/grpc") {
-        return Err("the server supports HTTP/2 but not gRPC".to_owned());
+        return Err("the server supports HTTP/2 but not gRPC".into());
     }
     // A response without a message has its gRPC status in the headers.
     let status = grpc_status(answer.headers())?;
@@ -88,18 +85,18 @@ async fn read_answer(answer: Response<Incoming>) -> Result<u8, String> {
     let status = body.trailers().map_or(Ok(None), grpc_status)?.or(status);
     match status {
         Some(0) => {}
-        Some(5) => return Err("the probe's service is unknown (gRPC status 5); correct grpc.service".to_owned()),
-        Some(12) => return Err("the server does not implement grpc.health.v1.Health (gRPC status 12)".to_owned()),
-        Some(other) => return Err(format!("gRPC status {other}")),
-        None => return Err("gRPC response without a status".to_owned()),
+        Some(5) => return Err("the probe's service is unknown (gRPC status 5); correct grpc.service".into()),
+        Some(12) => return Err("the server does not implement grpc.health.v1.Health (gRPC status 12)".into()),
+        Some(other) => return Err(format!("gRPC status {other}").into()),
+        None => return Err("gRPC response without a status".into()),
     }
-    serving_status(&body.to_bytes()).ok_or_else(|| "gRPC response is invalid".to_owned())
+    serving_status(&body.to_bytes()).ok_or_else(|| "gRPC response is invalid".into())
 }
 
-fn grpc_status(headers: &HeaderMap) -> Result<Option<u32>, String> {
+fn grpc_status(headers: &HeaderMap) -> Result<Option<u32>> {
     let Some(value) = headers.get("grpc-status") else { return Ok(None) };
     let code = value.to_str().ok().and_then(|text| text.parse().ok());
-    code.map(Some).ok_or_else(|| "gRPC status is not a number".to_owned())
+    code.map(Some).ok_or_else(|| "gRPC status is not a number".into())
 }
 
 /// Returns the serving status in the body of a response: a frame (compression flag 0, length), then a

@@ -1,7 +1,8 @@
 //! Implements `httpGet` probes, like the kubelet's `pkg/probe/http` with Go's `net/http`. Here are the requests that
 //! need TLS or HTTP/2; [`podgate::core::http`] has the rules for all requests.
 
-use super::{AttemptResult, connect, exchange, run_exchange, tls};
+use super::{Outcome, connect, exchange, run_exchange, tls};
+use crate::failure::Result;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, HeaderName, HeaderValue, LOCATION};
@@ -13,7 +14,7 @@ use podgate::core::text::error_chain;
 use podgate::core::url::Url;
 use std::time::Instant;
 
-pub(super) async fn attempt(get: &HttpGet, host: &str, port: u16, deadline: Instant) -> AttemptResult {
+pub(super) async fn attempt(get: &HttpGet, host: &str, port: u16, deadline: Instant) -> Result<Outcome> {
     let scheme = get.scheme.as_deref().filter(|scheme| !scheme.is_empty()).unwrap_or("http");
     let url = Url::for_probe(scheme, host, port, get.path.as_deref().unwrap_or(""));
     let mut attempt = HttpAttempt::new(USER_AGENT, url, &get.http_headers)?;
@@ -25,7 +26,7 @@ pub(super) async fn attempt(get: &HttpGet, host: &str, port: u16, deadline: Inst
     }
 }
 
-async fn send_request(attempt: &HttpAttempt, is_http2: bool, deadline: Instant) -> Result<Response, String> {
+async fn send_request(attempt: &HttpAttempt, is_http2: bool, deadline: Instant) -> Result<Response> {
     let (host, port) = (attempt.url.host.as_str(), attempt.url.port());
     match attempt.url.scheme.as_str() {
         "http" if is_http2 => {
@@ -36,12 +37,12 @@ async fn send_request(attempt: &HttpAttempt, is_http2: bool, deadline: Instant) 
             (stream, true) => exchange::send_http2(stream, http2_request(attempt)?, read_response).await,
             (stream, false) => exchange::send_http1(stream, &attempt.request()).await,
         },
-        other => Err(format!("{other:?} is neither http nor https")),
+        other => Err(format!("{other:?} is neither http nor https").into()),
     }
 }
 
 /// Builds an HTTP/2 request, with `:authority` instead of `Host`, and without `Connection`.
-fn http2_request(attempt: &HttpAttempt) -> Result<Request<Full<Bytes>>, String> {
+fn http2_request(attempt: &HttpAttempt) -> Result<Request<Full<Bytes>>> {
     let uri = format!("{}://{}{}", attempt.url.scheme, attempt.host(), attempt.url.target());
     let mut request = Request::new(Full::default());
     *request.uri_mut() = Uri::try_from(uri).map_err(|error| format!("invalid URL: {error}"))?;
@@ -54,7 +55,7 @@ fn http2_request(attempt: &HttpAttempt) -> Result<Request<Full<Bytes>>, String> 
     Ok(request)
 }
 
-async fn read_response(answer: hyper::Response<Incoming>) -> Result<Response, String> {
+async fn read_response(answer: hyper::Response<Incoming>) -> Result<Response> {
     let status = answer.status().as_u16();
     let location = answer.headers().get(LOCATION).filter(|location| is_redirect(status) && !location.is_empty());
     let location = location.map(|location| String::from_utf8_lossy(location.as_bytes()).into_owned());

@@ -7,25 +7,25 @@
 //! The C library resolves a host name on a thread of the runtime's pool. The time limit ends the attempt, but the
 //! thread keeps running until the resolver times out.
 
-mod attempt;
 mod exchange;
 mod grpc;
 mod http;
-pub(crate) mod precise_timer;
 pub(crate) mod prober;
-pub(crate) mod quit;
 mod tls;
 
 #[cfg(test)]
 mod tests;
 
 use crate::clock::now;
+use crate::failure::Result;
+use podgate::core::container::{Container, Handler, Probe};
 use podgate::core::http::Outcome;
 use podgate::core::http_response::Response;
-use podgate::core::text::error_chain;
-use podgate::edge::exchange::Exchange;
+use podgate::core::text::{error_chain, one_line};
+use podgate::edge::exchange::{Exchange, NO_ANSWER};
 use rustix::event::PollFlags;
-use std::time::Instant;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, Interest, Join, Take, join};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -42,18 +42,45 @@ const MAX_READ_BYTES: u64 = 128 * 1024;
 /// keep the sidecar's only thread busy until the time limit, which would delay all other probes.
 type BoundedStream = Join<Take<OwnedReadHalf>, OwnedWriteHalf>;
 
-/// Result of an attempt: the success, or a line that describes the failure.
-type AttemptResult = Result<Outcome, String>;
+/// Length limit for each text of an [`Outcome`], in bytes.
+const MAX_LINE_BYTES: usize = 120;
+
+/// Makes one attempt of the container's `probe`, within the probe's `timeoutSeconds`.
+///
+/// Needs a tokio runtime with I/O and time. Cancel-safe.
+async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Outcome {
+    let limit = Duration::from_secs(probe.timeout_seconds.into());
+    let verdict = tokio::time::timeout(limit, run_handler(container, probe, pod_ip, now() + limit)).await;
+    let verdict =
+        verdict.unwrap_or_else(|_| Err(NO_ANSWER.into())).unwrap_or_else(|error| Outcome::failure(error.to_string()));
+    let short = |text: String| one_line(&text, MAX_LINE_BYTES);
+    Outcome { detail: short(verdict.detail), warning: verdict.warning.map(short), ..verdict }
+}
+
+async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr, deadline: Instant) -> Result<Outcome> {
+    let host = probe.handler.host().map_or_else(|| pod_ip.to_string(), str::to_owned);
+    let Some(port) = container.probe_port(probe).filter(|port| *port != 0) else {
+        return Ok(Outcome::discarded(format!("container {} has no valid port for this probe", container.name)));
+    };
+    match &probe.handler {
+        Handler::HttpGet(get) => http::attempt(get, &host, port, deadline).await,
+        Handler::Grpc(ask) => grpc::attempt(ask, &host, port).await,
+        Handler::TcpSocket(_) | Handler::Exec(_) => {
+            run_exchange(&host, port, None, deadline).await?;
+            Ok(Outcome::success(format!("{host}:{port} accepts connections"), None))
+        }
+    }
+}
 
 /// Connects to `host` without TLS and, with a `request`, sends it and reads the response.
-async fn run_exchange(host: &str, port: u16, request: Option<Vec<u8>>, deadline: Instant) -> Result<Response, String> {
+pub(crate) async fn run_exchange(host: &str, port: u16, request: Option<Vec<u8>>, end: Instant) -> Result<Response> {
     let failed = |error: std::io::Error| format!("{host}:{port}: {}", error_chain(&error));
     let addresses = lookup_host((host, port)).await.map_err(failed)?;
     let ips = addresses.map(|address| address.ip()).collect();
-    let mut exchange = Exchange::new(ips, port, request, deadline);
+    let mut exchange = Exchange::new(ips, port, request, end);
     loop {
         if let Some(ended) = exchange.advance(now()) {
-            return ended;
+            return Ok(ended?);
         }
         let Some((socket, events)) = exchange.socket() else { continue };
         let interest = if events == PollFlags::OUT { Interest::WRITABLE } else { Interest::READABLE };
@@ -64,7 +91,7 @@ async fn run_exchange(host: &str, port: u16, request: Option<Vec<u8>>, deadline:
 }
 
 /// Connects to `host`: a host name, or an IP address without brackets.
-async fn connect(host: &str, port: u16) -> Result<BoundedStream, String> {
+async fn connect(host: &str, port: u16) -> Result<BoundedStream> {
     let stream =
         TcpStream::connect((host, port)).await.map_err(|error| format!("{host}:{port}: {}", error_chain(&error)))?;
     // HTTP/2 writes in several steps. Nagle's algorithm would delay each write until the server acknowledges the

@@ -1,10 +1,9 @@
 //! Runs the probes of all containers when they are due, or as soon as a socket listens on the port.
 
-use super::Outcome;
-use super::attempt::attempt;
+use super::{Outcome, attempt};
 use crate::clock::now;
-use crate::model::rate_limit::TokenBucket;
-use crate::probe::precise_timer::PreciseTimer;
+use crate::precise_timer::PreciseTimer;
+use crate::rate_limit::TokenBucket;
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, poll_fn};
 use podgate::core::container::Container;
@@ -18,14 +17,12 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-#[derive(Debug)]
 pub(crate) enum ProbeEvent {
     Listening(String),
     /// An attempt has ended. The verdict on the container includes this attempt.
     AttemptEnded(Attempt, ProbeVerdict),
 }
 
-#[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) container: String,
     pub(crate) outcome: Outcome,

@@ -1,6 +1,7 @@
 //! TLS 1.2 and 1.3 without verification of certificates, like the kubelet's probes.
 
 use super::BoundedStream;
+use crate::failure::Result;
 use podgate::core::text::error_chain;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -17,7 +18,7 @@ const H2: &[u8] = b"h2";
 /// Opens a TLS connection to `host` on `stream`. Returns the connection, and true if the server chose HTTP/2.
 ///
 /// Like the kubelet, the client offers HTTP/2 too, because some servers support only HTTP/2.
-pub(super) async fn handshake(stream: BoundedStream, host: &str) -> Result<(TlsStream<BoundedStream>, bool), String> {
+pub(super) async fn handshake(stream: BoundedStream, host: &str) -> Result<(TlsStream<BoundedStream>, bool)> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS: {error}"))?

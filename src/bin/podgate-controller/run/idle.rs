@@ -2,7 +2,7 @@
 
 use super::Controller;
 use crate::clock::now;
-use crate::model::rate_limit::TokenBucket;
+use crate::rate_limit::TokenBucket;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tracing::info;
@@ -34,7 +34,7 @@ impl Controller {
         // The watch stays open if only the kubelet can report that other containers have ended.
         let quits = self.pod.tracks.iter().any(|track| track.spec.quit.is_some());
         let needs_watch = quits || self.pod.needs_pod_watch();
-        if let Some(api) = self.publisher.api.as_mut().filter(|_| !needs_watch) {
+        if let Some(api) = self.api.as_mut().filter(|_| !needs_watch) {
             api.stop_watching();
             self.status_trust.outdated = None;
             self.pod.is_pod_stale = true;
@@ -55,7 +55,7 @@ impl Controller {
             return;
         }
         (idling.delayed, idling.is_idle) = (None, false);
-        if let Some(api) = &mut self.publisher.api {
+        if let Some(api) = &mut self.api {
             api.watch();
             // Stay awake until the API has answered or the time limit is over.
             idling.api_wait_until = Some(now() + API_TIMEOUT);

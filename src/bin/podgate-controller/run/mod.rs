@@ -8,21 +8,19 @@ mod quits;
 use crate::api::task::ApiTask;
 use crate::args::RunArgs;
 use crate::clock::{now, wall_clock};
+use crate::failure::Result;
 use crate::input::directories::Directories;
 use crate::input::pod_facts::PodFacts;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::{Epoch, PodModel};
-use crate::model::rate_limit::restart_delay;
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::StatusTrust;
-use crate::output::board::Board;
+use crate::output::board::{Board, exclude_other_sidecars};
 use crate::output::hold_files::{self, HoldFiles};
-use crate::output::http_server;
 use crate::output::metrics::{self, Metrics};
 use crate::output::publisher::Publisher;
 use crate::probe::prober::Prober;
-use crate::setup::{default_agent_path, exclude_other_sidecars, pod_identity};
-use crate::signals::Signals;
+use crate::rate_limit::restart_delay;
 use futures::FutureExt;
 use idle::Idling;
 use podgate::core::container::{Container, Mode};
@@ -42,6 +40,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio::time::sleep_until;
@@ -54,7 +53,11 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     log::init(args.log_format, args.log_level, Target::Stderr);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let set_up = runtime.and_then(|runtime| Ok((runtime.block_on(async { Signals::new() })?, runtime)));
+    // Receive the signals as early as possible, and even after a panic. For process 1 of a container, the kernel drops
+    // a signal that is not handled.
+    let receive =
+        async { Ok::<_, std::io::Error>([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]) };
+    let set_up = runtime.and_then(|runtime| Ok((runtime.block_on(receive)?, runtime)));
     let (mut signals, runtime) = match set_up {
         Ok(set_up) => set_up,
         Err(error) => {
@@ -83,10 +86,18 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     }
 }
 
-async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit, String> {
+/// Waits for the next signal and returns its name. Cancel-safe.
+async fn next_signal([terminate, interrupt]: &mut [Signal; 2]) -> &'static str {
+    tokio::select! {
+        _ = terminate.recv() => "TERM",
+        _ = interrupt.recv() => "INT",
+    }
+}
+
+async fn run_controller(args: &RunArgs, signals: &mut [Signal; 2]) -> Result<Exit> {
     let mut controller = tokio::select! {
         started = Controller::start(args) => started?,
-        signal = signals.next() => {
+        signal = next_signal(signals) => {
             info!(signal, code = Exit::Terminated.code(), "exiting before the board is set up");
             return Ok(Exit::Terminated);
         }
@@ -95,7 +106,7 @@ async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit, S
         let metrics = Rc::clone(&controller.publisher.metrics);
         let listener = TcpListener::bind(&listen::candidates(address)[..]).await;
         let listener = listener.map_err(|error| format!("--metrics-addr {address}: {error}"))?;
-        tokio::task::spawn_local(http_server::serve(listener, move |path| metrics::respond(&metrics, path)));
+        tokio::task::spawn_local(metrics::serve(listener, metrics));
     }
     Ok(controller.run_loop(signals).await)
 }
@@ -106,6 +117,8 @@ struct Controller {
     status_trust: StatusTrust,
     pod: PodModel,
     publisher: Publisher,
+    /// Task that publishes to the API; `None` with `--publish none`.
+    api: Option<ApiTask>,
     /// Lock that keeps other sidecars of the Pod waiting.
     _only_sidecar: File,
     /// Gate files; `None` if no container is held.
@@ -125,12 +138,12 @@ type Timer = (Option<Instant>, fn(&mut Controller));
 impl Controller {
     /// Waits until no other sidecar runs, installs the agent, creates the directories, publishes the first snapshot,
     /// and then takes the lock on the board.
-    async fn start(args: &RunArgs) -> Result<Controller, String> {
-        let identity = pod_identity(args)?;
+    async fn start(args: &RunArgs) -> Result<Controller> {
+        let identity = args.pod_identity()?;
         let declared = args.containers.clone().unwrap_or_default();
         for (directory, flag) in [(&args.board, "--board"), (&args.self_dir, "--self")] {
             if !directory.is_dir() {
-                return Err(format!("{flag} {}: no such directory; mount a volume there", directory.display()));
+                return Err(format!("{flag} {}: no such directory; mount a volume there", directory.display()).into());
             }
         }
         let only_sidecar = exclude_other_sidecars(&args.self_dir).await?;
@@ -152,7 +165,8 @@ impl Controller {
         pod.set_containers(declared.clone());
         info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = pod.epoch.id, resumed, "starting");
 
-        let agent = args.agent.clone().map_or_else(default_agent_path, Ok);
+        let beside = || std::fs::read_link("/proc/self/exe").map(|own| own.with_file_name(names::AGENT_FILE));
+        let agent = args.agent.clone().map_or_else(beside, Ok);
         let agent = agent.map_err(|e| format!("cannot find the agent: {e}; pass its path with --agent"))?;
         board
             .install_agent(&agent)
@@ -170,7 +184,8 @@ impl Controller {
                 wall_clock() - process::identify(std::process::id()).map(process::age).unwrap_or_default(),
             ),
             pod,
-            publisher: Publisher::new(board, api, metrics, milestones),
+            publisher: Publisher::new(board, metrics, milestones),
+            api,
             _only_sidecar: only_sidecar,
             hold_files,
             directories: Directories::new(&args.self_dir),
@@ -186,7 +201,7 @@ impl Controller {
             sleep_until(at.into()).await;
             controller.publisher.write_board(&controller.pod);
         }
-        if let Some(api) = &mut controller.publisher.api {
+        if let Some(api) = &mut controller.api {
             api.watch();
         }
         if controller.declared_containers.is_empty() {
@@ -204,7 +219,7 @@ impl Controller {
         Ok(controller)
     }
 
-    async fn run_loop(&mut self, signals: &mut Signals) -> Exit {
+    async fn run_loop(&mut self, signals: &mut [Signal; 2]) -> Exit {
         loop {
             let timer = self.timers().into_iter().filter_map(|(due, _)| due).min();
             tokio::select! {
@@ -213,7 +228,7 @@ impl Controller {
                 () = self.directories.changed() => self.on_reports(),
                 () = sleep_until(timer.unwrap_or_else(now).into()), if timer.is_some() => self.tick(),
                 // The kubelet stops a native sidecar after all regular containers.
-                signal = signals.next() => {
+                signal = next_signal(signals) => {
                     if let Err(error) = hold_files::close_all(Path::new(names::HOLD_DIR)) {
                         error!(%error, "cannot close the gates");
                     }
@@ -249,7 +264,7 @@ impl Controller {
 
     /// Determines all states, publishes changes, and starts and stops probing.
     fn update(&mut self) {
-        self.pod.is_blind |= self.publisher.api.as_ref().is_none_or(ApiTask::is_watch_failing);
+        self.pod.is_blind |= self.api.as_ref().is_none_or(ApiTask::is_watch_failing);
         let has_changed = self.pod.update_snapshot(now()).is_some();
         self.publisher.milestones.record(&self.pod.tracks, wall_clock());
         // Write the board first, so that a slow API never delays a start.
@@ -257,8 +272,10 @@ impl Controller {
             self.publisher.publish(&self.pod);
         }
         let is_release = self.update_gates();
-        if has_changed || is_release {
-            self.publisher.publish_to_api(&self.pod);
+        if let Some(api) = self.api.as_ref().filter(|_| has_changed || is_release)
+            && let Some(annotations) = self.publisher.api_annotations(&self.pod)
+        {
+            api.publish(annotations, self.pod.has_held_container());
         }
         self.ask_to_quit();
         if self.pod.may_idle() && self.idling.api_wait_until.is_none() {

@@ -3,7 +3,12 @@
 
 use super::Controller;
 use crate::clock::now;
-use crate::probe::quit;
+use crate::failure::Result;
+use crate::probe::run_exchange;
+use podgate::core::argv::Check;
+use podgate::core::http::USER_AGENT;
+use podgate::core::quit::parse;
+use podgate::core::url::authority;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -27,16 +32,26 @@ async fn ask(container: String, request: String) {
     info!(container, request, "all other containers have ended; asking the container to exit");
     let mut has_warned = false;
     loop {
-        let why = match quit::send(&request, now() + ATTEMPT_TIMEOUT).await {
+        let why = match send(&request).await {
             Ok(status @ 200..300) => {
                 return info!(container, status, "the container has been asked to exit");
             }
             Ok(status) => format!("status {status}"),
-            Err(why) => why,
+            Err(why) => why.to_string(),
         };
         if !std::mem::replace(&mut has_warned, true) {
             warn!(container, why, "the container does not accept the request to exit; asking again each second");
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Sends the request, and returns the status of the response.
+async fn send(text: &str) -> Result<u16> {
+    let (method, Check::Http { host, port, path, .. }) = parse(text)? else { return Err("not an HTTP URL".into()) };
+    let authority = authority(&host, port);
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    Ok(run_exchange(&host, port, Some(request.into_bytes()), now() + ATTEMPT_TIMEOUT).await?.status)
 }

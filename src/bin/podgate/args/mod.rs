@@ -4,9 +4,10 @@ mod commands;
 mod help;
 mod values;
 
-pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop, Probe, ProbeTimes};
+pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop, Probe, ProbeTimes, WaitArgs};
 pub(crate) use values::{OnError, TetherMode};
 
+use crate::common::output;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 use podgate::core::argv::Check;
@@ -132,15 +133,15 @@ pub(crate) fn print_error(error: &clap::Error, words: &[OsString]) -> Exit {
         (Some(ContextValue::String(wrong)), Some(command)) => similar_flag(wrong, command).unwrap_or_default(),
         _ => String::new(),
     };
-    let line = crate::common::output::one_line(&format!("{program}: {first}{hint}; see {program} --help"));
+    let line = output::one_line(&format!("{program}: {first}{hint}; see {program} --help"));
     // These commands run beside the container's program, which owns the termination message.
     let runs_beside_program = command.is_some_and(|it| ["pre-stop", "opened", "probe"].contains(&it.get_name()));
     if !runs_beside_program {
         // The flags could not be parsed, so only the environment can override the path.
         let path = std::env::var_os("PODGATE_TERMINATION_LOG").map_or(names::TERMINATION_LOG.into(), PathBuf::from);
-        crate::common::output::write_termination_message(Some(&path), &line);
+        output::write_termination_message(Some(&path), &line);
     }
-    crate::common::output::print_stderr(&line);
+    output::print_stderr(&line);
     Exit::Usage
 }
 

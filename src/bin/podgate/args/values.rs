@@ -1,5 +1,6 @@
 //! Parsers for values on the command line.
 
+use podgate::core::argv::ParseError;
 use podgate::core::names;
 use podgate::core::until::{WaitCondition, WantedState};
 use std::path::PathBuf;
@@ -12,9 +13,9 @@ pub(super) fn container_name(text: &str) -> Result<String, &'static str> {
     if names::is_container_name(text) { Ok(text.to_owned()) } else { Err("not a container name") }
 }
 
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, ParseError> {
     let duration = humantime::parse_duration(text).map_err(|error| format!("{error}; write 90s, 5m or 1h 30m"))?;
-    if duration.as_secs() > DURATION_MAX_SECS { Err("longer than 100 years".to_owned()) } else { Ok(duration) }
+    if duration.as_secs() > DURATION_MAX_SECS { Err("longer than 100 years".into()) } else { Ok(duration) }
 }
 
 /// Parses a number. clap's own parser adds 4 kB to the binary.
@@ -22,8 +23,8 @@ pub(super) fn number(text: &str) -> Result<u32, &'static str> {
     text.parse().map_err(|_| "not a number")
 }
 
-pub(super) fn interval(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|d| if d.is_zero() { Err("an interval cannot be zero".to_owned()) } else { Ok(d) })
+pub(super) fn interval(text: &str) -> Result<Duration, ParseError> {
+    duration(text).and_then(|d| if d.is_zero() { Err("an interval cannot be zero".into()) } else { Ok(d) })
 }
 
 /// Parses a path of `--log-to`. Podgate writes log lines in its own process. A write to a file on a mount could block
@@ -36,13 +37,13 @@ pub(super) fn log_path(text: &str) -> Result<PathBuf, &'static str> {
 }
 
 /// Parses a condition of a preStop hook. Such a hook can only wait until a container has exited.
-pub(super) fn exit_condition(text: &str) -> Result<WaitCondition, String> {
+pub(super) fn exit_condition(text: &str) -> Result<WaitCondition, ParseError> {
     let text = if text.contains('=') { text.to_owned() } else { format!("{text}={}", WantedState::Exited) };
     let until: WaitCondition = text.parse()?;
     match until.want {
         WantedState::Exited | WantedState::Completed => Ok(until),
         WantedState::Started | WantedState::Ready => {
-            Err(format!("a preStop hook can only wait for an exit; write {}=Exited", until.container))
+            Err(format!("a preStop hook can only wait for an exit; write {}=Exited", until.container).into())
         }
     }
 }

@@ -11,7 +11,6 @@ use exec::RunningCheck;
 pub(crate) use exec::run_to_end;
 use net::NetAttempt;
 use podgate::core::argv::{Argv, Check};
-use podgate::core::exit::Exit;
 use podgate::core::probe::{FailureCount, interval};
 use podgate::core::sources::PodView;
 use podgate::edge::files;
@@ -35,7 +34,6 @@ const HOOK_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const SEARCH_PERIOD_MAX: Duration = Duration::from_secs(10);
 
 /// A list of checks. Each check is repeated until it has passed once.
-#[derive(Debug)]
 pub(crate) struct Checks {
     entries: Vec<Entry>,
     running: Option<(usize, RunningCheck)>,
@@ -52,7 +50,6 @@ pub(crate) struct Checks {
     failure_threshold: Option<u32>,
 }
 
-#[derive(Debug)]
 struct Entry {
     check: Check,
     /// Running attempt of a check that needs no child process.
@@ -70,10 +67,9 @@ struct Entry {
 impl Checks {
     /// Creates a list of checks. `timeout` is the time limit for one attempt.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
-        let pending = Some("not run yet".to_owned());
         let failures = FailureCount::new(Duration::ZERO, Duration::MAX);
         let entry = |check| {
-            let pending = pending.clone();
+            let pending = Some("not run yet".to_owned());
             Entry { check, attempt: None, failures, pending, passes_since: None, due: now, search_due: now }
         };
         Checks {
@@ -165,7 +161,7 @@ impl Checks {
             self.stuck = self.running.take().map(|(_, check)| check);
             let outcome = match outcome {
                 // Omit the resolver's error text, because it would not help the user.
-                Err(_) if self.entries[index].check.is_network() => Err("no answer".to_owned()),
+                Err(_) if self.entries[index].check.is_network() => Err("no answer".into()),
                 outcome => outcome,
             };
             let took = (self.timeout + extra_time(&self.entries[index].check)).saturating_sub(left);
@@ -222,14 +218,14 @@ impl Checks {
         self.entries.iter_mut().for_each(|entry| entry.attempt = None);
     }
 
-    fn end_attempt(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
+    fn end_attempt(&mut self, index: usize, outcome: Result<(), Failure>, now: Instant) {
         let attempt = self.entries[index].attempt.take();
         let left = attempt.map_or(Duration::ZERO, |attempt| attempt.exchange.deadline.saturating_duration_since(now));
         self.record_outcome(index, outcome, self.timeout.saturating_sub(left), now);
     }
 
     /// Records the outcome of an attempt that `took` this long, and schedules the next attempt.
-    fn record_outcome(&mut self, index: usize, outcome: Result<(), String>, took: Duration, now: Instant) {
+    fn record_outcome(&mut self, index: usize, outcome: Result<(), Failure>, took: Duration, now: Instant) {
         let (check, waited) = (&self.entries[index].check, now.saturating_duration_since(self.since));
         let pause = match check {
             Check::Exec(_) => (took * 10).max(waited / 40).clamp(EXEC_PERIOD_MIN, EXEC_PERIOD_MAX),
@@ -242,7 +238,8 @@ impl Checks {
         entry.failures.record(waited.saturating_sub(took), outcome.is_err());
         entry.passes_since = outcome.is_ok().then(|| entry.passes_since.unwrap_or(now));
         let is_short = entry.passes_since.is_some_and(|since| now.saturating_duration_since(since) < passing_for);
-        entry.pending = outcome.err().or_else(|| is_short.then(|| "has passed, but must pass for longer".to_owned()));
+        let too_short = is_short.then(|| "has passed, but must pass for longer".to_owned());
+        entry.pending = outcome.err().map(|failed| failed.1).or(too_short);
         let counts = since.checked_add(entry.failures.due).filter(|_| self.failure_threshold.is_some());
         let due = now + pause;
         (entry.due, entry.search_due) = (counts.map_or(due, |at| due.min(at.max(now))), now + search_period);
@@ -309,10 +306,10 @@ pub(crate) fn run_once(
     limit: Duration,
     shows_output: bool,
     view: &dyn Fn() -> PodView,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     match child_argv(check, limit, shows_output) {
         Some(argv) => run_to_end(&argv, limit + extra_time(check), shows_output),
-        None => net::run_check(check, false, view().pod_ip(), clock::now() + limit),
+        None => net::run(check, false, view().pod_ip(), clock::now() + limit),
     }
 }
 
@@ -320,13 +317,10 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let (check, limit) = (&args.check, args.check_timeout);
     let view = || PodSources::new(args.board.clone(), None).view();
     let outcome = match check {
-        Check::Http { .. } if args.hook => {
-            let deadline = clock::now() + HOOK_LIMIT;
-            net::run_check(check, true, view().pod_ip(), deadline).map_err(|why| format!("{check}: {why}"))
-        }
-        _ if !args.direct => run_once(check, limit, false, &view).map_err(|why| format!("{check}: {why}")),
-        Check::Exec(argv) => run_to_end(argv, limit, args.show),
-        _ => net::run_check(check, false, None, clock::now() + limit),
+        Check::Http { .. } if args.hook => net::run(check, true, view().pod_ip(), clock::now() + HOOK_LIMIT),
+        _ if !args.direct => run_once(check, limit, false, &view),
+        Check::Exec(argv) => return run_to_end(argv, limit, args.show),
+        _ => return net::run(check, false, None, clock::now() + limit),
     };
-    outcome.map_err(|why| Failure::new(Exit::NeverMet, why))
+    outcome.map_err(|why| format!("{check}: {why}").into())
 }

@@ -2,6 +2,7 @@
 //! block. Other checks can block on DNS or a dead mount, so they need a child process.
 
 use crate::clock::now;
+use crate::failure::Failure;
 use podgate::core::argv::Check;
 use podgate::core::http::{HOOK_AGENT, HttpAttempt, USER_AGENT};
 use podgate::core::url::Url;
@@ -20,25 +21,25 @@ use std::time::Instant;
 pub(super) const PREVIOUS_STEP_FAILED: &str = "the previous step failed";
 
 /// Runs a check once until `deadline`. The error is a short description of the result.
-pub(super) fn run_check(check: &Check, is_hook: bool, pod_ip: Option<String>, deadline: Instant) -> Result<(), String> {
+pub(super) fn run(check: &Check, is_hook: bool, pod_ip: Option<String>, deadline: Instant) -> Result<(), Failure> {
     match check {
         Check::File { path, needs_content } => check_file(path, *needs_content).map_err(|why| {
             let has_failed = fs::symlink_metadata(failure_file(path)).is_ok();
-            if has_failed { PREVIOUS_STEP_FAILED.to_owned() } else { why }
+            if has_failed { PREVIOUS_STEP_FAILED.into() } else { why }
         }),
         Check::Tcp { .. } | Check::Http { .. } => NetAttempt::start(check, is_hook, pod_ip, deadline)?.run_to_end(),
         Check::Unix(path) => connect_unix(path),
         Check::Mount(path) => check_mount(path),
-        Check::Exec(_) => Err("needs a child process".to_owned()),
+        Check::Exec(_) => Err("needs a child process".into()),
     }
 }
 
-fn check_file(path: &str, needs_content: bool) -> Result<(), String> {
+fn check_file(path: &str, needs_content: bool) -> Result<(), Failure> {
     match fs::metadata(path) {
-        Ok(status) if needs_content && !status.is_file() => Err("not a regular file".to_owned()),
-        Ok(status) if needs_content && status.len() == 0 => Err("empty".to_owned()),
+        Ok(status) if needs_content && !status.is_file() => Err("not a regular file".into()),
+        Ok(status) if needs_content && status.len() == 0 => Err("empty".into()),
         Ok(_) => Ok(()),
-        Err(error) => Err(describe(&error)),
+        Err(error) => Err(describe(error)),
     }
 }
 
@@ -48,31 +49,30 @@ pub(super) fn failure_file(path: &str) -> String {
 }
 
 /// Connects to a stream socket. Does not block if the socket's backlog is full.
-fn connect_unix(path: &str) -> Result<(), String> {
-    let status = fs::metadata(path).map_err(|error| describe(&error))?;
+fn connect_unix(path: &str) -> Result<(), Failure> {
+    let status = fs::metadata(path).map_err(describe)?;
     if !status.file_type().is_socket() {
-        return Err("not a socket".to_owned());
+        return Err("not a socket".into());
     }
     let connect = || {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None)?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
     };
     connect().map_err(|error| match error {
-        Errno::PROTOTYPE => "not a stream socket".to_owned(),
-        error => exchange::describe(error),
+        Errno::PROTOTYPE => "not a stream socket".into(),
+        error => exchange::describe(error).into(),
     })
 }
 
-fn describe(error: &io::Error) -> String {
-    Errno::from_io_error(error).map_or_else(|| error.to_string(), exchange::describe)
+fn describe(error: io::Error) -> Failure {
+    Errno::from_io_error(&error).map_or_else(|| error.to_string(), exchange::describe).into()
 }
 
 /// Checks that `path` is a mount point and that its file system answers.
-fn check_mount(path: &str) -> Result<(), String> {
-    let failed = |error: io::Error| describe(&error);
-    let path = fs::canonicalize(path).map_err(failed)?;
+fn check_mount(path: &str) -> Result<(), Failure> {
+    let path = fs::canonicalize(path).map_err(describe)?;
     // The device number would not distinguish a bind mount from a directory of the same file system.
-    let mounts = fs::read("/proc/self/mountinfo").map_err(failed)?;
+    let mounts = fs::read("/proc/self/mountinfo").map_err(describe)?;
     // The kernel writes space, tab, newline and backslash as `\040` and so on.
     let escape = |byte: &u8| match byte {
         b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
@@ -81,13 +81,12 @@ fn check_mount(path: &str) -> Result<(), String> {
     let escaped: Vec<u8> = path.as_os_str().as_bytes().iter().flat_map(escape).collect();
     let mut lines = mounts.split(|byte| *byte == b'\n');
     if !lines.any(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&escaped)) {
-        return Err("not a mount point".to_owned());
+        return Err("not a mount point".into());
     }
-    rustix::fs::statfs(&path).map(drop).map_err(|error| failed(error.into()))
+    rustix::fs::statfs(&path).map(drop).map_err(|error| describe(error.into()))
 }
 
 /// One attempt of a `tcp://` or `http://` check, which does not block.
-#[derive(Debug)]
 pub(crate) struct NetAttempt {
     pub(crate) exchange: Exchange,
     http: Option<HttpAttempt>,
@@ -102,9 +101,9 @@ impl NetAttempt {
         is_hook: bool,
         pod_ip: Option<String>,
         deadline: Instant,
-    ) -> Result<NetAttempt, String> {
+    ) -> Result<NetAttempt, Failure> {
         let (Check::Tcp { host, port } | Check::Http { host, port, .. }) = check else {
-            return Err("needs a child process".to_owned());
+            return Err("needs a child process".into());
         };
         let host = Some(host).filter(|host| !host.is_empty()).cloned().or(pod_ip);
         let host = host.ok_or("no sidecar has published the Pod's IP; write a host")?;
@@ -129,17 +128,17 @@ impl NetAttempt {
     }
 
     /// Continues without blocking. Returns the outcome at the end of the attempt.
-    pub(crate) fn advance(&mut self, now: Instant) -> Option<Result<(), String>> {
+    pub(crate) fn advance(&mut self, now: Instant) -> Option<Result<(), Failure>> {
         loop {
             let response = self.exchange.advance(now)?;
-            let Some(http) = &mut self.http else { return Some(response.map(drop)) };
+            let Some(http) = &mut self.http else { return Some(response.map(drop).map_err(Failure::from)) };
             match response.and_then(|response| http.on_response(response)) {
                 Ok(None) if http.url.scheme == "http" => {
                     self.exchange.restart(http.url.port(), http.request());
                 }
-                Ok(None) => return Some(Err("redirects to HTTPS, and the agent has no TLS".to_owned())),
-                Ok(Some(outcome)) if !(outcome.success || self.is_hook) => return Some(Err(outcome.detail)),
-                ended => return Some(ended.map(drop)),
+                Ok(None) => return Some(Err("redirects to HTTPS, and the agent has no TLS".into())),
+                Ok(Some(outcome)) if !(outcome.success || self.is_hook) => return Some(Err(outcome.detail.into())),
+                ended => return Some(ended.map(drop).map_err(Failure::from)),
             }
         }
     }
@@ -148,7 +147,7 @@ impl NetAttempt {
         self.exchange.socket().map(|(socket, events)| PollFd::from_borrowed_fd(socket, events))
     }
 
-    fn run_to_end(mut self) -> Result<(), String> {
+    fn run_to_end(mut self) -> Result<(), Failure> {
         loop {
             let at = now();
             if let Some(outcome) = self.advance(at) {

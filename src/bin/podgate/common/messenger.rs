@@ -3,14 +3,12 @@
 use crate::args::LogArgs;
 use crate::common::output;
 use crate::failure::Failure;
-use podgate::core::gate::{Obstacle, join_obstacles};
 use podgate::edge::files::open_output;
 use podgate::edge::log::{self, Target};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing::{error, info};
 
-#[derive(Debug)]
 pub(crate) struct Messenger {
     /// Prefix of messages, such as `podgate post-start: db`.
     prefix: String,
@@ -47,8 +45,8 @@ impl Messenger {
         Messenger { prefix, termination_log, log_error, logs_to_stderr }
     }
 
-    pub(crate) fn report_wait(&self, obstacles: &[Obstacle]) {
-        let line = format!("{}: waiting for {}", self.prefix, join_obstacles(obstacles));
+    pub(crate) fn report_wait(&self, obstacles: &[String]) {
+        let line = format!("{}: waiting for {}", self.prefix, obstacles.join("; "));
         info!("{line}");
         output::write_termination_message(self.termination_log.as_deref(), &output::one_line(&line));
     }

@@ -10,7 +10,6 @@ use podgate::edge::watch::Watch;
 use std::path::{Path, PathBuf};
 
 /// The board and, for a hook, the downward-API volume, as mounted in this container.
-#[derive(Debug)]
 pub(crate) struct PodSources {
     pub(crate) sandbox: SandboxId,
     pub(crate) board: PathBuf,

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Writes the container's report, and writes it again whenever its content has changed.
-#[derive(Debug)]
 pub(crate) struct Reporter {
     directory: PathBuf,
     container: Option<String>,

@@ -1,5 +1,6 @@
 //! The wait loop: read the sources, decide, sleep until something may have changed.
 
+use crate::args::WaitArgs;
 use crate::check::Checks;
 use crate::clock::now;
 use crate::common::messenger::Messenger;
@@ -9,8 +10,9 @@ use crate::failure::Failure;
 use crate::predecessors::Predecessors;
 use crate::signals;
 use podgate::core::exit::Exit;
-use podgate::core::gate::{self, Decision, GateSpec, Observations, Obstacle, OnTimeout, SETTLE_TIME, SidecarHealth};
+use podgate::core::gate::{self, Decision, GateKind, GateSpec, Observations, OnTimeout, SETTLE_TIME, SidecarHealth};
 use podgate::core::names;
+use podgate::core::until::WaitCondition;
 use podgate::edge::lock;
 use podgate::edge::sys::SignalFd;
 use podgate::edge::watch::{SLOW_REREAD, Watch};
@@ -22,14 +24,14 @@ use tracing::{info, warn};
 /// changes the reasons of all later gates. The messages of these gates must not delay the next start.
 const MESSAGE_DELAY: Duration = Duration::from_millis(500);
 
-#[derive(Debug)]
 pub(crate) struct Wait<'a> {
-    pub(crate) spec: GateSpec<'a>,
+    pub(crate) kind: GateKind<'a>,
+    pub(crate) conditions: &'a [WaitCondition],
+    pub(crate) args: &'a WaitArgs,
     pub(crate) sources: &'a PodSources,
     /// Signals that end the wait.
     pub(crate) signals: Option<&'a SignalFd>,
     pub(crate) since: Instant,
-    pub(crate) timeout: Duration,
 }
 
 impl Wait<'_> {
@@ -44,7 +46,9 @@ impl Wait<'_> {
         reporter: &mut Reporter,
         messenger: &Messenger,
     ) -> Result<(), Failure> {
-        let deadline = self.since + self.timeout;
+        let WaitArgs { timeout, fail_fast, on_timeout, .. } = *self.args;
+        let spec = GateSpec { kind: self.kind, conditions: self.conditions, fail_fast, on_timeout };
+        let deadline = self.since + timeout;
         let mut watch = if predecessors.is_some() { Watch::of_nothing() } else { self.sources.watch() };
         let mut method = None;
         let mut reason = Vec::new();
@@ -57,8 +61,8 @@ impl Wait<'_> {
             } else {
                 let view = watch.read(|| self.sources.view());
                 reporter.adopt_epoch(&view);
-                if method.replace(watch.method()) != Some(watch.method()) {
-                    info!(by = watch.method().as_str(), "waiting");
+                if method.replace(watch.method) != Some(watch.method) {
+                    info!(by = watch.method.as_str(), "waiting");
                 }
                 at = now();
                 view
@@ -67,8 +71,11 @@ impl Wait<'_> {
             let dead = predecessors.is_none() && self.is_sidecar_dead(&watch, at);
             let sidecar = if dead {
                 fallback.run_due(at, &|| view.pod_ip());
-                let given = || fallback.pending().pop().map_or(Ok(()), Err);
-                SidecarHealth::Dead((!fallback.is_empty()).then(given))
+                match fallback.pending().pop() {
+                    _ if fallback.is_empty() => SidecarHealth::Dead,
+                    Some(why) => SidecarHealth::FallbackFailed(why),
+                    None => SidecarHealth::FallbackPassed,
+                }
             } else {
                 fallback.abort_running();
                 SidecarHealth::Alive
@@ -79,20 +86,21 @@ impl Wait<'_> {
                 sidecar,
                 waited: at.saturating_duration_since(self.since),
             };
-            match gate::decide(&view, &self.spec, &observed) {
+            match gate::decide(&view, &spec, &observed) {
                 Decision::Open(opening) => {
                     let waited = now().saturating_duration_since(self.since);
                     info!(waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX), "released: {opening}");
                     return Ok(());
                 }
-                Decision::GiveUp(ending) => return Err(Failure::new(ending.exit_code(), ending.to_string())),
+                Decision::GiveUp(exit, why) => return Err(Failure::new(exit, why)),
                 Decision::Closed(mut obstacles) => {
                     // Report only while waiting: a restarted container that is released at once must not wake an idle
                     // sidecar.
                     if predecessors.is_none() && view.snapshot().is_some() {
                         let passed = !checks.is_empty() && observed.pending_checks.is_empty();
                         reporter.refresh(&view, passed);
-                        obstacles.extend(reporter.error.clone().map(Obstacle::ReportFailed));
+                        let failed = reporter.error.as_ref();
+                        obstacles.extend(failed.map(|error| format!("cannot report to the sidecar ({error})")));
                     }
                     if obstacles != reason {
                         let delay = if reason.is_empty() { Duration::ZERO } else { MESSAGE_DELAY };
@@ -108,9 +116,9 @@ impl Wait<'_> {
             let at = now();
             let left = deadline.saturating_duration_since(at);
             if left.is_zero() {
-                let limit = humantime::format_duration(self.timeout);
+                let limit = humantime::format_duration(timeout);
                 let why = gate::timeout_reason(&limit.to_string(), &reason);
-                if self.spec.on_timeout == OnTimeout::Continue {
+                if on_timeout == OnTimeout::Continue {
                     warn!("{why}; continuing (--on-timeout=continue)");
                     return Ok(());
                 }

@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use podgate::core::exit::Exit;
+use podgate::edge::lock::Tether;
 use podgate::edge::sys::{SignalFd, take_inherited, unblock_signals};
-use podgate::edge::tether::Tether;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,11 +14,11 @@ use std::process::{Command, ExitCode};
 /// Message part for a stop signal between the gate's opening and the command's start.
 pub(super) const SIGNAL_BEFORE_EXEC: &str = "a stop signal just before the command's start";
 
-fn command(words: &[OsString]) -> Result<Command, Failure> {
-    let (program, arguments) = words.split_first().ok_or_else(|| Failure::new(Exit::Usage, "no command given"))?;
-    let mut command = Command::new(program);
-    command.args(arguments);
-    Ok(command)
+/// Returns the command of `words`, which clap never leaves empty.
+fn command(words: &[OsString]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
 }
 
 /// Replaces this process with `command` (execve). Returns only on failure.
@@ -27,7 +27,7 @@ pub(super) fn exec_command(
     tether: Option<&Tether>,
     signals: &SignalFd,
 ) -> Result<ExitCode, Failure> {
-    let mut command = command(words)?;
+    let mut command = command(words);
     // A failure is not fatal: without an inheritable copy, the tether ends at execve, and the sidecar relies on the
     // kubelet's status.
     let _inherited = tether.and_then(|tether| tether.inheritable_copy().ok());
@@ -44,7 +44,7 @@ pub(super) fn exec_command(
 /// block on a dead mount. Returns only on failure. With `failure_to`, writes the reason to this inherited descriptor.
 pub(crate) fn replace_process(words: &[OsString], failure_to: Option<i32>) -> Result<(), Failure> {
     let pipe = failure_to.and_then(take_inherited);
-    let mut command = command(words)?;
+    let mut command = command(words);
     let error = command.exec();
     let failed = exec_failure(&command, &error);
     if let Some(pipe) = pipe {

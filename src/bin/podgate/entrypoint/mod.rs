@@ -15,12 +15,13 @@ use crate::failure::Failure;
 use crate::predecessors::Predecessors;
 use crate::signals;
 use podgate::core::exit::Exit;
-use podgate::core::gate::{GateKind, GateSpec};
+use podgate::core::gate::GateKind;
 use podgate::core::report::{GateState, Report};
+use podgate::edge::lock::Tether;
 use podgate::edge::log::Target;
 use podgate::edge::process::{identify, random_id};
 use podgate::edge::sys::SignalFd;
-use podgate::edge::tether::Tether;
+use std::io;
 use std::process::ExitCode;
 use tracing::warn;
 
@@ -44,7 +45,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let sources = PodSources::new(args.waits.volumes.board.clone(), None);
     sources.require_source("--until", !args.waits.until.is_empty())?;
     sources.require_source("--stop-after", !args.stop_after.is_empty())?;
-    args.post_file.as_deref().map_or(Ok(()), parent::post_file::validate_path)?;
+    args.post_file.as_deref().map_or(Ok(()), parent::validate_post_file)?;
     let ticket = random_id(4).map_err(Failure::setup_error("cannot read random bytes"))?;
     let report = Report {
         gate: Some(GateState::Waiting),
@@ -70,30 +71,18 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let _pipe = predecessors.is_some().then(std::io::pipe);
     let tether = match args.tether {
         TetherMode::Exec | TetherMode::Parent if predecessors.is_none() && reporter.error.is_none() => {
-            Tether::take(&args.waits.volumes.self_dir)
-                // A failure is not fatal: without a tether, the sidecar relies on the kubelet's status.
-                .inspect_err(
-                    |error| warn!(%error, directory = %args.waits.volumes.self_dir.display(), "cannot take the tether"),
-                )
-                .ok()
+            let own = &args.waits.volumes.self_dir;
+            // A failure is not fatal: without a tether, the sidecar relies on the kubelet's status.
+            let failed = |error: &io::Error| warn!(%error, directory = %own.display(), "cannot take the tether");
+            Tether::take(own).inspect_err(failed).ok()
         }
         _ => None,
-    };
-    let wait = Wait {
-        spec: GateSpec {
-            kind: GateKind::Entrypoint(&ticket),
-            conditions: &args.waits.until,
-            fail_fast: args.waits.fail_fast,
-            on_timeout: args.waits.on_timeout,
-        },
-        sources: &sources,
-        signals: Some(&signals),
-        since,
-        timeout: args.waits.timeout,
     };
     let checks = Checks::new(std::mem::take(&mut args.waits.check), args.waits.check_timeout, since);
     let none = Checks::new([], args.waits.check_timeout, since);
     let is_alone = predecessors.is_some();
+    let (kind, conditions) = (GateKind::Entrypoint(&ticket), args.waits.until.as_slice());
+    let wait = Wait { kind, conditions, args: &args.waits, sources: &sources, signals: Some(&signals), since };
     wait.run(predecessors, checks, none, &mut reporter, messenger)?;
     messenger.clear_message();
     if args.needs_parent() {

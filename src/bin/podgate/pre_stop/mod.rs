@@ -65,12 +65,12 @@ fn wait_for_others(
 
         if !pod_stops && pre_stop::is_pod_stopping(&view, conditions) {
             pod_stops = true;
-            info!(by = watch.method().as_str(), "the whole pod is stopping");
+            info!(by = watch.method.as_str(), "the whole pod is stopping");
         }
         let waited = now().saturating_duration_since(since);
         match pre_stop::decide(&view, conditions, pod_stops, waited) {
             Decision::Release(why) => {
-                if why == pre_stop::ReleaseReason::OnlyThisContainer && view.snapshot().is_none() {
+                if view.snapshot().is_none() && !conditions.is_empty() {
                     warn!(board = %sources.board.display(), "no state from the sidecar; not waiting");
                 }
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);

@@ -11,7 +11,6 @@ use tracing::warn;
 
 /// Writer of `stopping` in the container's report. Preserves the other keys, which the command's parent may keep
 /// updating.
-#[derive(Debug)]
 pub(crate) struct StopReporter {
     directory: PathBuf,
     sandbox: SandboxId,

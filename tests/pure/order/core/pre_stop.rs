@@ -1,6 +1,6 @@
 //! Tests of `core::pre_stop`, which decides how long a preStop hook keeps its container running.
 
-use podgate::core::pre_stop::{Decision, ReleaseReason, STOP_SIGN_TIMEOUT, decide, is_pod_stopping};
+use podgate::core::pre_stop::{Decision, STOP_SIGN_TIMEOUT, decide, is_pod_stopping};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source, SourceError};
 use podgate::core::state::{Stage, State};
@@ -21,7 +21,8 @@ fn hook_waits_only_if_it_learns_in_time_that_the_pod_stops() {
     let wait = Decision::Wait(vec!["api=Exited (now Ready)".to_owned()]);
     let (early, late) = (STOP_SIGN_TIMEOUT - Duration::from_millis(1), STOP_SIGN_TIMEOUT);
     assert_eq!(decide_at(early, false, |_| {}), Decision::Undecided);
-    assert_eq!(decide_at(late, false, |_| {}), Decision::Release(ReleaseReason::OnlyThisContainer));
+    let only_this = Decision::Release("only this container stops, so the hook does not wait");
+    assert_eq!(decide_at(late, false, |_| {}), only_this);
     for waited in [early, late] {
         assert_eq!(decide_at(waited, false, |s| s.stage = Stage::Terminating), wait);
         assert_eq!(decide_at(waited, false, |s| s.stopping = ["api".to_owned()].into()), wait);
@@ -35,7 +36,7 @@ fn hook_waits_only_if_it_learns_in_time_that_the_pod_stops() {
 fn hook_does_not_wait_for_what_is_gone() {
     for state in [State::Failed, State::Completed, State::Waiting] {
         let gone = decide_at(Duration::ZERO, true, |s| _ = s.states.insert("api".to_owned(), state));
-        assert_eq!(gone, Decision::Release(ReleaseReason::AllGone), "{state}");
+        assert_eq!(gone, Decision::Release("nothing is left to wait for"), "{state}");
     }
     let unknown = PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: None };
     let until = ["api=Exited".parse().unwrap()];

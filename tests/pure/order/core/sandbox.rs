@@ -36,9 +36,9 @@ fn zero_matches_anything_and_other_parts_must_be_equal() {
 fn invalid_ids_are_rejected() {
     let bad = "|-|--|a-b|3f2a9c1e-1|3f2a9c1e-1-1-1|3f2a9c1-1-1|3f2a9c1e--1|3f2a9c1e-+1-1|zzzzzzzz-1-1";
     for bad in bad.split('|') {
-        assert_eq!(bad.parse::<SandboxId>(), Err(InvalidSandboxId), "{bad}");
+        assert_eq!(bad.parse::<SandboxId>(), Err(()), "{bad}");
     }
-    assert_eq!("3f2a9c1e-99999999999999999999-1".parse::<SandboxId>(), Err(InvalidSandboxId));
+    assert_eq!("3f2a9c1e-99999999999999999999-1".parse::<SandboxId>(), Err(()));
 }
 
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";

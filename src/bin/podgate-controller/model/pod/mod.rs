@@ -5,7 +5,8 @@ mod confirmations;
 mod hold;
 
 use crate::input::pod_facts::PodFacts;
-use crate::model::track::{ContainerTrack, DirectoryState};
+use crate::input::report_file::DirectoryState;
+use crate::model::track::ContainerTrack;
 use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{KubeletReady, resolve_state};

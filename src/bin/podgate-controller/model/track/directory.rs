@@ -1,7 +1,8 @@
 //! Handles the content of a container's directory: the agent's report and the tether.
 
 use super::life::{EARLY_DROP_WINDOW, Event, Phase};
-use super::{ContainerTrack, DirectoryState, Gate};
+use super::{ContainerTrack, Gate};
+use crate::input::report_file::DirectoryState;
 use podgate::core::container::Mode;
 use podgate::core::report::{GateState, PreStopState, Report};
 use std::time::Instant;

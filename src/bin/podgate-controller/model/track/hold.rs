@@ -24,9 +24,9 @@ impl ContainerTrack {
     pub(in crate::model) fn follow_run(&mut self, now: Instant, wall_clock: SystemTime) {
         let (is_running, ended_at) = (self.is_running(), self.ended_at());
         let gate = self.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock, self.is_resumed));
-        self.answers.has_passed_gate |= is_running && gate.is_open();
+        self.answers.has_passed_gate |= is_running && gate.state.is_open();
         // A short run may end before its start is observed, so an end while the gate is open counts too.
-        let has_run = || ended_at.zip(gate.open_since()).is_some_and(|(ended_at, since)| ended_at >= since);
+        let has_run = || ended_at.zip(gate.state.open_since()).is_some_and(|(ended_at, since)| ended_at >= since);
         if is_running || has_run() {
             gate.restart_wait(now);
         }
@@ -46,7 +46,7 @@ impl ContainerTrack {
         let started_at = self.kubelet_status.as_ref().and_then(|status| status.running_since);
         if !self.answers.has_passed_gate && started_at.is_some_and(|at| gate.is_violated_by(at)) {
             State::Violated
-        } else if gate.has_timed_out() && (observed == State::Waiting || observed.has_ended()) {
+        } else if gate.state == HoldState::TimedOut && (observed == State::Waiting || observed.has_ended()) {
             State::TimedOut
         } else {
             observed
@@ -68,13 +68,14 @@ impl ContainerTrack {
         if self.may_be_held() { gate.due(self.hold_limit(), self.ended_at()) } else { gate.retry_at }
     }
 
-    /// Ends the wait if its time limit has passed. Does nothing with on-timeout `continue`: the gate then opens.
+    /// Ends the wait if its time limit has passed; the container stays held. Does nothing with on-timeout `continue`,
+    /// because the gate then opens.
     pub(in crate::model) fn hold_tick(&mut self, now: Instant) {
         let limit = self.hold_limit().filter(|_| !self.spec.continue_on_timeout && self.may_be_held());
         if let (Some(limit), Some(gate)) = (limit, &mut self.hold)
             && gate.deadline(limit).is_some_and(|at| at <= now)
         {
-            gate.time_out();
+            gate.state = HoldState::TimedOut;
         }
     }
 }

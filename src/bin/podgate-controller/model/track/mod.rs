@@ -36,7 +36,7 @@ pub(crate) struct ContainerTrack {
     life: Life,
     pub(crate) kubelet_status: Option<Kubelet>,
     /// Container id for which the sidecar has asked the kubelet to repeat a lost probe.
-    repeated_probe_of: Option<String>,
+    pub(super) repeated_probe_of: Option<String>,
     pub(super) restarts: u64,
     /// Number that identifies the current run of the probes. Each incarnation gets a new number.
     pub(crate) probing_run: u64,
@@ -86,16 +86,6 @@ pub(super) struct Answers {
     pub(super) was_ready: bool,
     /// True if the incarnation started while its gate at the kubelet was open.
     pub(super) has_passed_gate: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct DirectoryState {
-    pub(crate) report: Option<Report>,
-    /// True if the report file was replaced since the last check.
-    pub(crate) is_rewritten: bool,
-    pub(crate) is_tethered: bool,
-    /// True if a socket listens on the container's port. Checked only after a release of the tether.
-    pub(crate) is_listening: bool,
 }
 
 impl ContainerTrack {
@@ -186,10 +176,6 @@ impl ContainerTrack {
         since.map(|since| since + LOST_PROBE_AFTER)
     }
 
-    pub(super) fn note_probe_request(&mut self) {
-        self.repeated_probe_of = self.running_id();
-    }
-
     pub(crate) fn tick(&mut self, epoch: &str, now: Instant) {
         if self.due().is_some_and(|due| due <= now) {
             self.run_without_tether(epoch, now);
@@ -215,7 +201,8 @@ impl ContainerTrack {
             Mode::Entrypoint => !self.report().is_some_and(Report::has_gate_opened),
             // The gate may close again while the container runs, so `has_passed_gate` counts too.
             Mode::Hold => {
-                let may_pass = self.answers.has_passed_gate || self.hold.as_ref().is_some_and(HoldGate::is_open);
+                let may_pass =
+                    self.answers.has_passed_gate || self.hold.as_ref().is_some_and(|gate| gate.state.is_open());
                 self.running_id().is_none() && !may_pass
             }
             Mode::PostStart | Mode::None => false,
@@ -282,7 +269,7 @@ impl ContainerTrack {
             Mode::Entrypoint if !self.has_ended() => {
                 Some(&self.report().filter(|_| self.is_gate_waiting())?.waiting_for)
             }
-            Mode::Hold if self.hold.as_ref().is_some_and(|gate| !gate.is_open()) => Some(&self.spec.until),
+            Mode::Hold if self.hold.as_ref().is_some_and(|gate| !gate.state.is_open()) => Some(&self.spec.until),
             _ => None,
         }
     }

@@ -148,7 +148,7 @@ async fn endless_response_ends_the_attempt_early() {
 }
 
 /// Each of these servers keeps the connection open and never finishes its response.
-#[tokio::test(flavor = "local")]
+#[tokio::test(flavor = "local", start_paused = true)]
 async fn slow_servers_fail_at_the_time_limit() {
     let each = async |(start, drip): (&'static str, &str)| {
         // The kubelet neither counts nor reports a body that does not arrive in time.

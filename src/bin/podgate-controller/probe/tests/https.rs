@@ -132,7 +132,7 @@ async fn redirect_to_https_on_the_same_host_is_followed() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn servers_without_tls_and_silent_servers_fail() {
+async fn server_without_tls_fails() {
     // The server responds before it reads, like a server that does not wait for a complete line.
     let plain = accept(|mut stream| async move {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
@@ -141,6 +141,10 @@ async fn servers_without_tls_and_silent_servers_fail() {
     .await;
     let outcome = ask_get(https(plain)).await;
     assert!(!outcome.success && outcome.detail.starts_with("TLS: "), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn silent_server_fails_at_the_time_limit() {
     let silent = accept(|mut stream| async move { while let Ok(1..) = stream.read(&mut [0; 1000]).await {} }).await;
     let outcome = ask_get(https(silent)).await;
     assert_eq!((outcome.success, outcome.detail.as_str()), (false, "no answer in time"));

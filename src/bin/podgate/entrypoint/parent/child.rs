@@ -1,6 +1,6 @@
 //! The container's command as a child process: start, signals, termination, exit status.
 
-use super::verdict::EndReason;
+use super::EndReason;
 use crate::failure::Failure;
 use crate::signals;
 use podgate::edge::process::{child_end, exit_code, handles_signal};
@@ -23,7 +23,6 @@ use tracing::warn;
 /// answer.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-#[derive(Debug)]
 pub(super) struct Child {
     pid: Pid,
     /// Pipe from the process that starts the command. Contains text only if the command could not be started.

@@ -1,7 +1,7 @@
 //! Containers that podgate watches while the command runs. The exit of all `--stop-after` containers or the restart of
 //! a `--restart-with` container ends the command. The decisions depend only on the view of the pod and the time.
 
-use super::verdict::EndReason;
+use super::EndReason;
 use crate::args::Entrypoint;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::PodView;
@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 /// Time to wait for the restart of a failed container, if it is unknown whether the kubelet restarts that container.
 const RESTART_WINDOW: Duration = Duration::from_secs(10);
 
-#[derive(Debug)]
 pub(super) struct Dependencies {
     /// Containers of `--stop-after`. The command ends when all of them have exited.
     stop_after: Vec<String>,
@@ -22,7 +21,6 @@ pub(super) struct Dependencies {
 }
 
 /// A container of `--restart-with`.
-#[derive(Debug)]
 struct Provider {
     until: WaitCondition,
     /// Epoch in which `until` was met, and the container's number of restarts at that time. `None` before `until` was

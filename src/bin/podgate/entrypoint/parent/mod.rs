@@ -2,12 +2,10 @@
 
 mod child;
 mod dependencies;
-pub(crate) mod post_file;
 mod supervise;
-mod verdict;
 
-use crate::args::Entrypoint;
-use crate::check::Checks;
+use crate::args::{Entrypoint, OnError};
+use crate::check::{Checks, run_to_end};
 use crate::clock::now;
 use crate::common::messenger::Messenger;
 use crate::common::pod_sources::PodSources;
@@ -17,14 +15,39 @@ use crate::failure::Failure;
 use crate::signals;
 use child::Child;
 use dependencies::Dependencies;
+use podgate::core::argv::Argv;
 use podgate::core::exit::Exit;
+use podgate::edge::files::replace;
+use podgate::edge::lock::Tether;
 use podgate::edge::sys::SignalFd;
-use podgate::edge::tether::Tether;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 use supervise::Supervisor;
 use tracing::{info, warn};
-use verdict::{EndReason, Verdict};
+
+/// Time limit for writing the post file, because the volume may not answer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Reason why podgate has ended the command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum EndReason {
+    /// The command ran longer than this time limit.
+    TimedOut(Duration),
+    /// All containers of `--stop-after` have exited.
+    AllExited,
+    /// This container, which the gate waited for, was restarted.
+    Restarted(String),
+}
+
+struct Verdict {
+    /// Exit code of the command, or the code for podgate's reason to end the command.
+    command_code: u8,
+    exit_code: u8,
+    /// Message, if podgate has ended the command because of a failure.
+    reason: Option<String>,
+}
 
 /// Runs the command to its end. Returns an error if the command could not be started.
 pub(super) fn run(
@@ -74,13 +97,32 @@ pub(super) fn run(
     let finished = supervisor.finish();
     let (code, why) = finished.inspect_err(|failed| reporter.report_exit(&view, i32::from(failed.0)))?;
     let verdict = match ended {
-        Ok(()) => verdict::verdict_of(code, why.as_ref(), args.on_error),
+        Ok(()) => verdict_of(code, why.as_ref(), args.on_error),
         Err(error) => {
             let reason = Some(format!("cannot wait for the command: {error}"));
             Verdict { command_code: Exit::BadSetup.code(), exit_code: Exit::BadSetup.code(), reason }
         }
     };
     Ok(finish(&args, &sources, &mut reporter, verdict, messenger))
+}
+
+/// Derives podgate's exit code from the command's end and the flags.
+fn verdict_of(code: u8, why: Option<&EndReason>, on_error: OnError) -> Verdict {
+    let (code, reason) = match why {
+        Some(EndReason::TimedOut(limit)) => {
+            let limit = humantime::format_duration(*limit);
+            (Exit::TimedOut.code(), Some(format!("the command timed out after {limit}")))
+        }
+        Some(EndReason::AllExited) => (0, None),
+        Some(EndReason::Restarted(container)) => (
+            Exit::NeverMet.code(),
+            Some(format!("{container} was restarted; ended the command so that this container restarts too")),
+        ),
+        None => (code, None),
+    };
+    // --on-error does not apply to a restart: the kubelet restarts this container only after a failure.
+    let is_ignored = on_error == OnError::Continue && !matches!(why, Some(EndReason::Restarted(_)));
+    Verdict { command_code: code, exit_code: if is_ignored { 0 } else { code }, reason }
 }
 
 /// Writes the post file, the report and the messages, and returns the exit code.
@@ -97,7 +139,7 @@ fn finish(
         warn!("exiting with 0 (--on-error=continue)");
     }
     if let Some(path) = &args.post_file
-        && let Err(error) = post_file::write_in_child(path, exit == 0, code)
+        && let Err(error) = write_post_file_in_child(path, exit == 0, code)
     {
         let why = format!(
             "cannot write the post file {}: {error}; containers that wait for it are not released",
@@ -121,9 +163,41 @@ fn finish(
 
 /// Writes the post file of a command that never ran, if its path is valid.
 pub(super) fn report_never_ran(post_file: Option<&Path>, failed: &Failure) {
-    if let Some(path) = post_file.filter(|path| post_file::validate_path(path).is_ok())
-        && let Err(error) = post_file::write_in_child(path, false, failed.0)
+    if let Some(path) = post_file.filter(|path| validate_post_file(path).is_ok())
+        && let Err(error) = write_post_file_in_child(path, false, failed.0)
     {
-        warn!(error, file = %path.display(), "cannot write the post file");
+        warn!(%error, file = %path.display(), "cannot write the post file");
     }
+}
+
+/// Rejects an invalid path before the command runs.
+pub(super) fn validate_post_file(path: &Path) -> Result<(), Failure> {
+    match path.file_name().and(path.to_str()) {
+        Some(text) if !text.ends_with('/') => Ok(()),
+        _ => Err(Failure::new(Exit::BadSetup, format!("--post-file {}: not a file name", path.display()))),
+    }
+}
+
+/// Writes the post file in a child process, because the volume may not answer. The error is a short description.
+fn write_post_file_in_child(path: &Path, success: bool, code: u8) -> Result<(), Failure> {
+    let (path, code) = (path.display().to_string(), code.to_string());
+    let words = [crate::OWN_PROGRAM, "post-file"].into_iter().chain(success.then_some("--success"));
+    let words = words.chain(["--", &path, &code]).map(str::to_owned);
+    let argv = Argv::new(words.collect()).map_err(|error| error.to_string())?;
+    run_to_end(&argv, WRITE_TIMEOUT, false)
+}
+
+/// Writes the post file, from which containers with `--check file://` learn how a command has ended: `code`, atomically
+/// to `path`, or to `path.err` on failure. Then removes the other file, if an earlier run has left one.
+pub(crate) fn write_post_file(path: &Path, success: bool, code: u8) -> Result<(), Failure> {
+    let failed = path.with_added_extension("err");
+    let (this, other) = if success { (path, failed.as_path()) } else { (failed.as_path(), path) };
+    let written = || -> io::Result<()> {
+        let name = this.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidFilename)?;
+        let directory = this.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        replace(directory, name, format!("{code}\n").as_bytes(), 0o644).map(drop)
+    };
+    written().map_err(|error| Failure::new(Exit::BadSetup, error.to_string()))?;
+    let _ = std::fs::remove_file(other);
+    Ok(())
 }

@@ -1,8 +1,8 @@
 //! The poll loop while the command runs. It handles signals, orphans, checks, the pod's state and deadlines.
 
+use super::EndReason;
 use super::child::Child;
 use super::dependencies::Dependencies;
-use super::verdict::EndReason;
 use crate::args::Entrypoint;
 use crate::check::Checks;
 use crate::clock::now;
@@ -17,7 +17,6 @@ use std::io;
 use std::time::Instant;
 use tracing::{info, warn};
 
-#[derive(Debug)]
 pub(super) struct Supervisor<'a> {
     pub(super) args: &'a Entrypoint,
     pub(super) sources: &'a PodSources,

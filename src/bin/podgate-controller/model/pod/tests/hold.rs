@@ -177,7 +177,7 @@ impl Flapping {
     }
 
     fn is_open(&self) -> bool {
-        self.pod.track("api").unwrap().hold.as_ref().unwrap().is_open()
+        self.pod.track("api").unwrap().hold.as_ref().unwrap().state.is_open()
     }
 }
 

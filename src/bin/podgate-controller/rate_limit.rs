@@ -27,13 +27,11 @@ impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
 
     /// Takes a token. If the bucket is empty, fails with the time of the next token.
     pub(crate) fn take(&mut self, now: Instant) -> Result<(), Instant> {
-        match self.ready_at() {
-            Some(at) if at > now => Err(at),
-            _ => {
-                self.reserve(now);
-                Ok(())
-            }
+        if let Some(at) = self.ready_at().filter(|at| *at > now) {
+            return Err(at);
         }
+        self.reserve(now);
+        Ok(())
     }
 
     /// Takes a token, or the next token if the bucket is empty. Returns the time from which the token is valid.
