@@ -1,97 +1,13 @@
 //! Types for changes to a manifest. Callers write the changes as YAML, JSON or a JSON patch.
 
-use crate::order::json_size::{JSON_MAX, json_length};
+use crate::order::finding::Finding;
+pub use crate::order::finding::{PathSegment, Place};
 use serde_json::{Map, Value};
 use std::fmt;
-use std::sync::Arc;
 
-/// One step of a [`Place`].
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PathSegment {
-    /// Name of a field in an object. Places are copied often, and all copies share the name.
-    Key(Arc<str>),
-    /// Index of an item in a list, counted from 0.
-    Index(usize),
-}
-
-impl From<&str> for PathSegment {
-    fn from(key: &str) -> PathSegment {
-        PathSegment::Key(key.into())
-    }
-}
-
-impl From<usize> for PathSegment {
-    fn from(index: usize) -> PathSegment {
-        PathSegment::Index(index)
-    }
-}
-
-/// Place in a manifest, as steps from the root. Displayed as `spec.containers[0].lifecycle`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub Vec<PathSegment>);
-
-impl Place {
-    /// Returns the place of the whole manifest.
-    pub fn root() -> Place {
-        Place::default()
-    }
-
-    /// Returns the place of `field` in the `spec` of a template.
-    pub fn spec(field: &str) -> Place {
-        Place(vec!["spec".into(), field.into()])
-    }
-
-    /// Returns the place of `field` in the `metadata` of a template.
-    pub fn metadata(field: &str) -> Place {
-        Place(vec!["metadata".into(), field.into()])
-    }
-
-    /// Returns this place with one more step.
-    pub fn to(&self, step: impl Into<PathSegment>) -> Place {
-        Place(self.0.iter().cloned().chain([step.into()]).collect())
-    }
-
-    /// Returns the steps of `self`, followed by the steps of `rest`.
-    pub fn join(&self, rest: &Place) -> Place {
-        Place(self.0.iter().chain(&rest.0).cloned().collect())
-    }
-
-    /// Returns the part of `value` at this place; `None` if the place does not exist.
-    pub fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
-        self.0.iter().try_fold(value, |value, step| match step {
-            PathSegment::Key(key) => value.get(&**key),
-            PathSegment::Index(index) => value.get(*index),
-        })
-    }
-
-    /// Returns the items of the list at this place; empty if there is no list.
-    pub fn items<'a>(&self, value: &'a Value) -> &'a [Value] {
-        self.of(value).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the place as a JSON pointer (RFC 6901).
-    pub fn pointer(&self) -> String {
-        let token = |step: &PathSegment| match step {
-            PathSegment::Index(index) => format!("/{index}"),
-            PathSegment::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
-        };
-        self.0.iter().map(token).collect()
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, step) in self.0.iter().enumerate() {
-            match step {
-                PathSegment::Index(index) => write!(f, "[{index}]")?,
-                PathSegment::Key(key) if key.contains(['.', '/', '[']) => write!(f, "[{key:?}]")?,
-                PathSegment::Key(key) if n == 0 => write!(f, "{key}")?,
-                PathSegment::Key(key) => write!(f, ".{key}")?,
-            }
-        }
-        Ok(())
-    }
-}
+/// Maximum length of a Pod as JSON, of all changes by one injection, and of the webhook's patch, in bytes. Kubernetes
+/// cannot store a much larger Pod: etcd rejects objects of more than 1.5 MiB.
+pub const JSON_MAX: usize = 1 << 20;
 
 /// Operation on a field or on an item of a list.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,20 +31,22 @@ pub struct Edit {
     pub op: Op,
 }
 
-/// Error for an edit that was not made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EditError {
-    /// The place does not exist or has another type.
-    #[error("cannot edit {0}: it does not exist or has another type")]
-    Mismatch(Place),
-    /// The sum of all changes is too large.
-    #[error("podgate would add more than {JSON_MAX} bytes")]
-    TooLarge,
+/// Returns the error for a place that does not exist or has another type.
+pub(crate) fn mismatch(at: &Place) -> Finding {
+    let what = format!("cannot edit {at}: it does not exist or has another type");
+    Finding::error("wrong-type", at.clone(), what).fix("write the field as the Pod API defines it")
+}
+
+/// Returns the error for changes whose sum is too large.
+pub(crate) fn too_large() -> Finding {
+    let what = format!("podgate would add more than {JSON_MAX} bytes");
+    Finding::error("template-too-large", Place::root().to("spec"), what)
+        .fix("shorten the probes, hooks, commands and variables in the Pod")
 }
 
 /// Applies one change to `value`. If the edit does not match `value`, `value` remains unchanged.
-pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
-    let mismatch = || EditError::Mismatch(edit.at.clone());
+pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), Finding> {
+    let mismatch = || mismatch(&edit.at);
     let Some((last, parents)) = edit.at.0.split_last() else {
         let Op::Set(new) = &edit.op else { return Err(mismatch()) };
         *value = new.clone();
@@ -186,12 +104,12 @@ impl Editor {
     }
 
     /// Applies and records one change. After an error, the manifest remains unchanged.
-    pub fn edit(&mut self, at: Place, op: Op) -> Result<(), EditError> {
+    pub fn edit(&mut self, at: Place, op: Op) -> Result<(), Finding> {
         let edit = Edit { at, op };
         let value = if let Op::Set(value) | Op::Insert(value) = &edit.op { json_length(value) } else { 0 };
         self.length += value + edit.at.pointer().len();
         if self.length > JSON_MAX {
-            return Err(EditError::TooLarge);
+            return Err(too_large());
         }
         apply(&mut self.value, &edit)?;
         self.edits.push(edit);
@@ -199,7 +117,7 @@ impl Editor {
     }
 
     /// Sets an annotation of a template. Adds the map of annotations if there is none.
-    pub fn annotate(&mut self, key: &str, text: &str) -> Result<(), EditError> {
+    pub fn annotate(&mut self, key: &str, text: &str) -> Result<(), Finding> {
         let annotations = Place::metadata("annotations");
         self.ensure_object(&Place::root().to("metadata"))?;
         self.ensure_object(&annotations)?;
@@ -207,7 +125,7 @@ impl Editor {
     }
 
     /// Creates an empty object at `place` if the field is absent or null.
-    pub fn ensure_object(&mut self, place: &Place) -> Result<(), EditError> {
+    pub fn ensure_object(&mut self, place: &Place) -> Result<(), Finding> {
         match place.of(&self.value) {
             None | Some(Value::Null) => self.edit(place.clone(), Op::Set(Value::Object(Map::new()))),
             Some(_) => Ok(()),
@@ -215,7 +133,7 @@ impl Editor {
     }
 
     /// Reorders a list. `wanted` lists the current indices of the items in the new order.
-    pub fn reorder(&mut self, list: &Place, wanted: &[usize]) -> Result<(), EditError> {
+    pub fn reorder(&mut self, list: &Place, wanted: &[usize]) -> Result<(), Finding> {
         let mut now: Vec<usize> = (0..wanted.len()).collect();
         for (to, item) in wanted.iter().enumerate() {
             let from = now.iter().position(|at| at == item).filter(|from| *from != to);
@@ -232,4 +150,18 @@ impl Editor {
     pub fn finish(self) -> (Value, Vec<Edit>) {
         (self.value, self.edits)
     }
+}
+
+/// Returns the length of `value` as JSON, in bytes. Needs no memory for the JSON.
+pub fn json_length(value: &Value) -> usize {
+    struct Length(usize);
+    impl fmt::Write for Length {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0 += text.len();
+            Ok(())
+        }
+    }
+    let mut length = Length(0);
+    let _ = fmt::write(&mut length, format_args!("{value}"));
+    length.0
 }

@@ -1,9 +1,10 @@
-//! Problems and notes about a manifest. `check`, `inject` and the webhook print the same texts.
+//! Problems and notes about places in a manifest. `check`, `inject` and the webhook print the same texts.
 
 use crate::core::words::words;
-use crate::order::edit::{EditError, Place};
+use serde_json::Value;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 words! {
     /// Severity of a finding.
@@ -89,22 +90,96 @@ impl From<Finding> for Vec<Finding> {
     }
 }
 
-impl From<EditError> for Vec<Finding> {
-    fn from(error: EditError) -> Vec<Finding> {
-        let (rule, at, fix) = match &error {
-            EditError::Mismatch(at) => ("wrong-type", at.clone(), "write the field as the Pod API defines it"),
-            EditError::TooLarge => (
-                "template-too-large",
-                Place::root().to("spec"),
-                "shorten the probes, hooks, commands and variables in the Pod",
-            ),
-        };
-        vec![Finding::error(rule, at, error.to_string()).fix(fix)]
-    }
-}
-
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.at, self.text())
+    }
+}
+
+/// One step of a [`Place`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PathSegment {
+    /// Name of a field in an object. Places are copied often, and all copies share the name.
+    Key(Arc<str>),
+    /// Index of an item in a list, counted from 0.
+    Index(usize),
+}
+
+impl From<&str> for PathSegment {
+    fn from(key: &str) -> PathSegment {
+        PathSegment::Key(key.into())
+    }
+}
+
+impl From<usize> for PathSegment {
+    fn from(index: usize) -> PathSegment {
+        PathSegment::Index(index)
+    }
+}
+
+/// Place in a manifest, as steps from the root. Displayed as `spec.containers[0].lifecycle`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub Vec<PathSegment>);
+
+impl Place {
+    /// Returns the place of the whole manifest.
+    pub fn root() -> Place {
+        Place::default()
+    }
+
+    /// Returns the place of `field` in the `spec` of a template.
+    pub fn spec(field: &str) -> Place {
+        Place(vec!["spec".into(), field.into()])
+    }
+
+    /// Returns the place of `field` in the `metadata` of a template.
+    pub fn metadata(field: &str) -> Place {
+        Place(vec!["metadata".into(), field.into()])
+    }
+
+    /// Returns this place with one more step.
+    pub fn to(&self, step: impl Into<PathSegment>) -> Place {
+        Place(self.0.iter().cloned().chain([step.into()]).collect())
+    }
+
+    /// Returns the steps of `self`, followed by the steps of `rest`.
+    pub fn join(&self, rest: &Place) -> Place {
+        Place(self.0.iter().chain(&rest.0).cloned().collect())
+    }
+
+    /// Returns the part of `value` at this place; `None` if the place does not exist.
+    pub fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
+        self.0.iter().try_fold(value, |value, step| match step {
+            PathSegment::Key(key) => value.get(&**key),
+            PathSegment::Index(index) => value.get(*index),
+        })
+    }
+
+    /// Returns the items of the list at this place; empty if there is no list.
+    pub fn items<'a>(&self, value: &'a Value) -> &'a [Value] {
+        self.of(value).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the place as a JSON pointer (RFC 6901).
+    pub fn pointer(&self) -> String {
+        let token = |step: &PathSegment| match step {
+            PathSegment::Index(index) => format!("/{index}"),
+            PathSegment::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        };
+        self.0.iter().map(token).collect()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, step) in self.0.iter().enumerate() {
+            match step {
+                PathSegment::Index(index) => write!(f, "[{index}]")?,
+                PathSegment::Key(key) if key.contains(['.', '/', '[']) => write!(f, "[{key:?}]")?,
+                PathSegment::Key(key) if n == 0 => write!(f, "{key}")?,
+                PathSegment::Key(key) => write!(f, ".{key}")?,
+            }
+        }
+        Ok(())
     }
 }

@@ -4,9 +4,8 @@
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;
 use crate::order::declare::keys;
-use crate::order::edit::{PathSegment, Place};
+use crate::order::edit::{JSON_MAX, PathSegment, Place, json_length};
 use crate::order::finding::Finding;
-use crate::order::json_size::{JSON_MAX, json_length};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 

@@ -6,7 +6,7 @@
 use crate::order::declare::grammar::quoted;
 use crate::order::declare::spec::Spec;
 use crate::order::declare::{annotation_place, is_declared, keys};
-use crate::order::edit::{EditError, Editor, Op, Place};
+use crate::order::edit::{Editor, Op, Place};
 use crate::order::finding::{Finding, has_errors};
 use crate::order::inject::Injected;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub fn migrate_kruise(template: &Value) -> Result<Option<Injected>, Vec<Finding>
     let spec = Spec::read(template, &mut findings);
     let annotation = annotation_place(PRIORITY_ANNOTATION);
     let launch = annotation.of(template).map(|value| value.as_str().unwrap_or_default());
-    let priorities = priorities(&spec).map_err(|finding| vec![finding])?;
+    let priorities = priorities(&spec)?;
     if launch.is_none() && priorities.is_empty() {
         return Ok(None);
     }
@@ -50,8 +50,14 @@ pub fn migrate_kruise(template: &Value) -> Result<Option<Injected>, Vec<Finding>
         steps.entry(if launch.is_some() { -before } else { own_priority() }).or_default().push(own.name);
     }
     let order: Vec<String> = steps.into_values().rev().map(|step| step.join(" & ")).collect();
-    let (value, edits) = edit(template, &order.join(", "), &priorities, launch.map(|_| annotation))
-        .map_err(|error| vec![Finding::error("bad-value", Place::metadata("annotations"), error.to_string())])?;
+    let mut editor = Editor::new(template.clone());
+    editor.annotate(keys::ORDER, &order.join(", "))?;
+    // Remove OpenKruise's settings, so that only podgate holds the containers back. Remove the last variable first, so
+    // that the indices of the others remain valid.
+    for at in launch.map(|_| &annotation).into_iter().chain(priorities.iter().rev().map(|(.., at)| at)) {
+        editor.edit(at.clone(), Op::Remove)?;
+    }
+    let (value, edits) = editor.finish();
     let how = match launch {
         Some(_) => format!(
             "`{PRIORITY_ANNOTATION}: Ordered` starts the containers in list order; podgate removes the annotation and \
@@ -66,22 +72,6 @@ pub fn migrate_kruise(template: &Value) -> Result<Option<Injected>, Vec<Finding>
     let note = |what: String| Finding::note("migrated", Place::root().to("metadata"), what);
     findings.extend([note(how), note(difference.to_owned())]);
     Ok(Some(Injected { value, edits, findings, ..Injected::default() }))
-}
-
-/// Writes the order, and removes OpenKruise's settings, so that only podgate holds the containers back.
-fn edit(
-    template: &Value,
-    order: &str,
-    priorities: &[Priority<'_>],
-    annotation: Option<Place>,
-) -> Result<(Value, Vec<crate::order::edit::Edit>), EditError> {
-    let mut editor = Editor::new(template.clone());
-    editor.annotate(keys::ORDER, order)?;
-    // Remove the last variable first, so that the indices of the others remain valid.
-    for at in annotation.iter().chain(priorities.iter().rev().map(|(.., at)| at)) {
-        editor.edit(at.clone(), Op::Remove)?;
-    }
-    Ok(editor.finish())
 }
 
 fn priorities<'a>(spec: &Spec<'a>) -> Result<Vec<Priority<'a>>, Finding> {

@@ -9,7 +9,6 @@ pub mod finding;
 pub(crate) mod helpers;
 pub mod image_map;
 pub mod inject;
-pub mod json_size;
 pub mod kubernetes_version;
 pub mod limits;
 pub mod lint;

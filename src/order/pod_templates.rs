@@ -1,40 +1,34 @@
 //! Finds the Pod templates in a document of any kind.
 
-use crate::order::edit::Place;
+use crate::order::edit::{PathSegment, Place};
 use serde_json::Value;
 
 /// Maximum depth of nested lists. Prevents deep recursion on malicious documents.
 const MAX_LIST_DEPTH: usize = 4;
 
-/// Returns the path of the Pod template in an object of one of Kubernetes' own kinds.
-pub(crate) fn builtin_template_path(kind: &str) -> Option<&'static [&'static str]> {
-    Some(match kind {
-        "Pod" => &[],
-        "PodTemplate" => &["template"],
-        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "ReplicationController" | "Job" => {
-            &["spec", "template"]
-        }
-        "CronJob" => &["spec", "jobTemplate", "spec", "template"],
+/// Returns the place of the Pod template in an object of one of Kubernetes' own kinds.
+pub(crate) fn builtin_template_place(kind: &str) -> Option<Place> {
+    Some(to_place(match kind {
+        "Pod" => "",
+        "PodTemplate" => "template",
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "ReplicationController" | "Job" => "spec.template",
+        "CronJob" => "spec.jobTemplate.spec.template",
         _ => return None,
-    })
+    }))
 }
 
 /// Paths of the Pod template in objects of other kinds. Argo's Rollout, Knative's Service and most of OpenKruise's
 /// kinds use the paths of Kubernetes' own kinds. Operators often use `podTemplate`. KEDA uses `jobTargetRef`.
 /// The last paths are those of OpenKruise's AdvancedCronJob and UnitedDeployment.
-const COMMON_PATHS: &[&[&str]] = &[
-    &["spec", "template"],
-    &["template"],
-    &["spec", "podTemplate"],
-    &["spec", "jobTemplate", "spec", "template"],
-    &["spec", "jobTargetRef", "template"],
-    &["spec", "template", "jobTemplate", "spec", "template"],
-    &["spec", "template", "broadcastJobTemplate", "spec", "template"],
-    &["spec", "template", "deploymentTemplate", "spec", "template"],
-    &["spec", "template", "statefulSetTemplate", "spec", "template"],
-    &["spec", "template", "advancedStatefulSetTemplate", "spec", "template"],
-    &["spec", "template", "cloneSetTemplate", "spec", "template"],
-];
+const COMMON_PATHS: &str = "spec.template template spec.podTemplate spec.jobTemplate.spec.template \
+    spec.jobTargetRef.template spec.template.jobTemplate.spec.template \
+    spec.template.broadcastJobTemplate.spec.template spec.template.deploymentTemplate.spec.template \
+    spec.template.statefulSetTemplate.spec.template spec.template.advancedStatefulSetTemplate.spec.template \
+    spec.template.cloneSetTemplate.spec.template";
+
+fn to_place(path: &str) -> Place {
+    Place(path.split('.').filter(|key| !key.is_empty()).map(PathSegment::from).collect())
+}
 
 /// Pod or Pod template in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,14 +77,11 @@ fn collect_templates(document: &Value, at: Place, lists: usize, found: &mut Vec<
         }
         return;
     }
-    let paths: &[&[&str]] = match builtin_template_path(kind) {
-        // A kind of another API group, such as Volcano's Job, may have the same name but other paths.
-        Some(path) if is_builtin_group(document) => &[path],
-        _ => COMMON_PATHS,
-    };
-    let places = paths.iter().map(|path| path.iter().fold(Place::root(), |place, key| place.to(*key)));
-    let places = places.filter(|place| place.of(document).is_some_and(is_template));
-    found.extend(places.map(|place| Template { place: at.join(&place), object: at.clone() }));
+    // A kind of another API group, such as Volcano's Job, may have the same name but other paths.
+    let builtin = builtin_template_place(kind).filter(|_| is_builtin_group(document));
+    let places = builtin.map_or_else(|| COMMON_PATHS.split(' ').map(to_place).collect(), |place| vec![place]);
+    let places = places.iter().filter(|place| place.of(document).is_some_and(is_template));
+    found.extend(places.map(|place| Template { place: at.join(place), object: at.clone() }));
 }
 
 fn text_field<'a>(value: &'a Value, key: &str) -> &'a str {

@@ -101,25 +101,13 @@ fn amount_of(resources: &Value, kind: &str, name: &str) -> Option<f64> {
 fn parse_quantity(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
-    let binary = |power| 1024_f64.powi(power);
-    let factor = match suffix {
-        "n" => 1e-9,
-        "u" => 1e-6,
-        "m" => 1e-3,
-        "" => 1.0,
-        "k" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "T" => 1e12,
-        "P" => 1e15,
-        "E" => 1e18,
-        "Ki" => binary(1),
-        "Mi" => binary(2),
-        "Gi" => binary(3),
-        "Ti" => binary(4),
-        "Pi" => binary(5),
-        "Ei" => binary(6),
-        _ => 10_f64.powi(suffix.strip_prefix(['e', 'E'])?.parse().ok()?),
+    let position = |known: &str| known.split(',').zip(0..).find(|(known, _)| *known == suffix).map(|(_, at)| at);
+    let factor = if let Some(at) = position("n,u,m,,k,M,G,T,P,E") {
+        10_f64.powi(3 * (at - 3))
+    } else if let Some(at) = position("Ki,Mi,Gi,Ti,Pi,Ei") {
+        1024_f64.powi(at + 1)
+    } else {
+        10_f64.powi(suffix.strip_prefix(['e', 'E'])?.parse().ok()?)
     };
     Some(number.parse::<f64>().ok()? * factor)
 }

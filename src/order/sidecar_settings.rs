@@ -12,19 +12,14 @@ const SETTINGS: [(&str, &str, &str); 4] = [
     ("probe-floor", "--probe-floor", "a duration such as 500ms, at most 1m"),
 ];
 
-const METRICS: &str = "metrics";
+/// Name of the setting for the port on which the sidecar serves metrics.
+pub(crate) const METRICS: &str = "metrics";
 
 /// Values of the sidecar's flags, by the name of the setting. A setting that is absent has the program's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SidecarSettings(BTreeMap<&'static str, String>);
+pub struct SidecarSettings(pub(crate) BTreeMap<&'static str, String>);
 
 impl SidecarSettings {
-    /// Returns the settings of `self` and `other` together. A setting of `other` replaces the same setting of `self`.
-    #[must_use]
-    pub(crate) fn overridden_by(&self, other: &SidecarSettings) -> SidecarSettings {
-        SidecarSettings(self.0.iter().chain(&other.0).map(|(name, value)| (*name, value.clone())).collect())
-    }
-
     /// Returns the sidecar's arguments.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let flags = SETTINGS.iter().filter_map(|(name, flag, _)| Some([(*flag).to_owned(), self.0.get(name)?.clone()]));
@@ -40,10 +35,6 @@ impl SidecarSettings {
     pub(crate) fn metrics_port_owner<'a, 's>(&self, spec: &'s Spec<'a>) -> Option<&'s ContainerRef<'a>> {
         let port = self.metrics_port()?;
         spec.containers.iter().chain(spec.natives()).find(|own| own.declares_port(port))
-    }
-
-    pub(crate) fn remove_metrics(&mut self) {
-        self.0.remove(METRICS);
     }
 
     /// Returns the log level of the sidecar and of the agents.

@@ -30,7 +30,6 @@ pub(crate) enum Phase {
 }
 
 /// Phase of a connection, with the start time of the phase.
-#[derive(Debug)]
 pub(crate) struct Activity(watch::Sender<(Phase, Instant)>);
 
 impl Activity {

@@ -3,8 +3,8 @@
 use crate::activity::{Activity, Phase};
 use crate::body_budget::{Reservation, SMALL_MAX};
 use crate::clock::now;
-use crate::http::{Reply, TEXT, reply};
 use crate::state::State;
+use crate::status_server::{Reply, TEXT, reply};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -88,11 +88,8 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activ
 /// too slow or invalid, or if the body lost its reservation.
 async fn read_body(mut body: Incoming, reservation: &Reservation) -> Result<Vec<u8>, OutcomeReply> {
     let too_large = || {
-        error_reply(
-            "too-large",
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format_args!("the request body is larger than {BODY_MAX} bytes"),
-        )
+        let what = format!("the request body is larger than {BODY_MAX} bytes");
+        error_reply("too-large", StatusCode::PAYLOAD_TOO_LARGE, what)
     };
     if body.size_hint().lower() > BODY_MAX as u64 {
         return Err(too_large());

@@ -1,6 +1,7 @@
 //! The client for the API server: for `--tls self`, and for facts about the cluster.
 
 use crate::args::Args;
+use crate::error::{Error, failed};
 use crate::state::State;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -17,26 +18,23 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Returns a client, and the namespace of this Pod or of the kubeconfig's context. The client sends no request yet.
 /// Fails if the Pod has no service account or the kubeconfig is unusable.
-pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String> {
-    let wrong = |error: &dyn std::error::Error| format!("cannot use the kubeconfig: {}", error_chain(error));
+pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), Error> {
+    const STEP: &str = "cannot use the kubeconfig";
     let mut config = match &args.kubeconfig {
         Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path).map_err(|error| wrong(&error))?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .map_err(|error| wrong(&error))?
+            let kubeconfig = Kubeconfig::read_from(path).map_err(failed(STEP))?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(failed(STEP))?
         }
         None => Config::incluster().map_err(|error| {
-            let why = error_chain(&error);
-            format!("no service account in this container: {why}; pass --kubeconfig, or use --tls files")
+            let what = format!("no service account in this container: {}", error_chain(&error));
+            Error::Fixable(what, "pass --kubeconfig, or use --tls files".to_owned())
         })?,
     };
     // The caller retries failed requests.
     config.default_retry = false;
     config.connect_timeout = Some(args.request_timeout);
     let namespace = config.default_namespace.clone();
-    let client = Client::try_from(config).map_err(|error| wrong(&error))?;
-    Ok((client, namespace))
+    Ok((Client::try_from(config).map_err(failed(STEP))?, namespace))
 }
 
 /// Asks the API server for its version. Retries until the API server answers. Without access to the API server, the
@@ -44,7 +42,7 @@ pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String>
 pub(crate) async fn read_facts(args: Args, state: Arc<State>) {
     let (client, _) = match make_client(&args).await {
         Ok(found) => found,
-        Err(error) => return debug!(error, "the version of Kubernetes is not known"),
+        Err(error) => return debug!(%error, "the version of Kubernetes is not known"),
     };
     loop {
         let read = async {

@@ -1,5 +1,6 @@
 //! The file of `--images`, which the webhook reads again while it runs.
 
+use crate::error::Error;
 use crate::state::State;
 use crate::tls::{RELOAD_INTERVAL, read_file};
 use podgate::order::image_map;
@@ -9,7 +10,7 @@ use tracing::{info, warn};
 
 /// Reads the commands that the next reviews use. On failure, the webhook keeps the previous commands. Without the file,
 /// there are no commands, because the ConfigMap is optional.
-pub(crate) fn load(path: &Path, state: &State) -> Result<(), String> {
+pub(crate) fn load(path: &Path, state: &State) -> Result<(), Error> {
     let text = if path.exists() { read_file(path)? } else { b"{}".to_vec() };
     let images = image_map::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     if *state.images.borrow() != images {
@@ -27,7 +28,7 @@ pub(crate) async fn keep_current(path: PathBuf, state: Arc<State>) {
         let result = load(&path, &state);
         state.metrics.image_file_reads.get_or_create(&[("result", if result.is_ok() { "ok" } else { "failed" })]).inc();
         if let Some(error) = result.as_ref().err().filter(|_| result != last) {
-            warn!(error, "cannot use the new file of --images; the old commands remain");
+            warn!(%error, "cannot use the new file of --images; the old commands remain");
         }
         last = result;
     }

@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 type Labels = [(&'static str, &'static str); 1];
 
@@ -24,8 +24,8 @@ pub(crate) struct Metrics {
     pub(crate) in_flight: Gauge,
     pub(crate) connections: Gauge,
     failed_connections: Family<Labels, Counter>,
-    expiry: Gauge,
-    certificate_checks: Family<Labels, Counter>,
+    pub(crate) expiry: Gauge,
+    pub(crate) certificate_checks: Family<Labels, Counter>,
     pub(crate) image_file_reads: Family<Labels, Counter>,
 }
 
@@ -57,11 +57,8 @@ impl Default for Metrics {
         registry.register("certificate_expiry_timestamp", help, metrics.expiry.clone());
         let help = "Checks of the certificates, by result";
         registry.register("certificate_checks", help, metrics.certificate_checks.clone());
-        registry.register(
-            "image_file_reads",
-            "Reads of the --images file after the start, by result",
-            metrics.image_file_reads.clone(),
-        );
+        let help = "Reads of the --images file after the start, by result";
+        registry.register("image_file_reads", help, metrics.image_file_reads.clone());
         metrics
     }
 }
@@ -97,15 +94,6 @@ impl Metrics {
     pub(crate) fn connection_failed(&self, reason: &'static str) {
         debug_assert!(CONNECTION_ERRORS.contains(&reason), "{reason}");
         self.failed_connections.get_or_create(&[("reason", reason)]).inc();
-    }
-
-    pub(crate) fn set_expiry(&self, until: SystemTime) {
-        let seconds = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.expiry.set(i64::try_from(seconds).unwrap_or(i64::MAX));
-    }
-
-    pub(crate) fn record_check(&self, result: &'static str) {
-        self.certificate_checks.get_or_create(&[("result", result)]).inc();
     }
 
     pub(crate) fn render(&self) -> String {

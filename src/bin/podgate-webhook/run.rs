@@ -1,12 +1,14 @@
 //! Starts the servers, waits for a signal, and stops them in order.
 
 use crate::args::Args;
+use crate::error::{Error, failed};
 use crate::state::State;
 use crate::{api, images, status_server, tls, tls_server};
 use podgate::core::text::error_chain;
 use podgate::edge::{listen, log};
 use podgate::order::inject::Options;
 use rustix::net::sockopt::{set_socket_send_buffer_size, set_tcp_user_timeout};
+use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,8 +23,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| error!(%panic, "internal error (panic); please report this")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let fix = "check the limit of open files and the seccomp profile of this container";
-    let runtime = runtime.map_err(|error| format!("cannot start: {}; {fix}", error_chain(&error)));
-    let ended = runtime.and_then(|runtime| {
+    let failed = |error: io::Error| Error::Fixable(format!("cannot start: {}", error_chain(&error)), fix.to_owned());
+    let ended = runtime.map_err(failed).and_then(|runtime| {
         let ended = runtime.block_on(serve_until_signal(args));
         // Do not drop the runtime, because that would wait for an overdue review.
         runtime.shutdown_background();
@@ -37,9 +39,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-async fn serve_until_signal(args: &Args) -> Result<(), String> {
+async fn serve_until_signal(args: &Args) -> Result<(), Error> {
     let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
-    let [Ok(mut term), Ok(mut interrupt)] = signals else { return Err("cannot handle signals".to_owned()) };
+    let [Ok(mut term), Ok(mut interrupt)] = signals else { return Err("cannot handle signals".into()) };
     let mut options = Options::new(args.image.clone());
     options.image_pull_policy.clone_from(&args.image_pull_policy);
     options.has_fixed_user = !args.no_fixed_user;
@@ -90,8 +92,6 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-async fn bind(at: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(&listen::candidates(at)[..])
-        .await
-        .map_err(|error| format!("cannot listen on {at}: {}", error_chain(&error)))
+async fn bind(at: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(&listen::candidates(at)[..]).await.map_err(failed(format_args!("cannot listen on {at}")))
 }

@@ -1,16 +1,18 @@
 //! State that all connections share.
 
 use crate::body_budget::BodyBudget;
-use crate::certificate::{ServedCert, Validity};
 use crate::clock::wall_clock;
 use crate::metrics::Metrics;
 use podgate::order::declare::SidecarUse;
 use podgate::order::image_map::ImageMap;
 use podgate::order::inject::Options;
 use podgate::order::plan::KnownFacts;
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Mutex, watch};
 use tracing::info;
 
@@ -53,9 +55,11 @@ impl State {
 
     /// Serves the certificate in `key` from the next handshake on.
     pub(crate) fn serve_cert(&self, key: CertifiedKey, life: Validity) {
-        self.metrics.set_expiry(life.until);
+        let until = life.end;
+        let seconds = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.metrics.expiry.set(i64::try_from(seconds).unwrap_or(i64::MAX));
         if self.served_cert.replace(key, life) {
-            info!(until = %humantime::format_rfc3339_seconds(life.until), "serving a new certificate");
+            info!(until = %humantime::format_rfc3339_seconds(until), "serving a new certificate");
         }
     }
 
@@ -71,5 +75,53 @@ impl State {
     /// Returns the reason why this replica is not ready; `None` if the replica is ready.
     pub(crate) fn unready_reason(&self) -> Option<&'static str> {
         if self.is_draining() { Some("shutting down") } else { self.served_cert.unusable_reason(wall_clock()) }
+    }
+}
+
+/// Time from which, and the time until which a certificate is valid.
+pub(crate) type Validity = Range<SystemTime>;
+
+/// The certificate that the TLS port serves.
+#[derive(Debug, Default)]
+pub(crate) struct ServedCert {
+    current: watch::Sender<Option<(Arc<CertifiedKey>, Validity)>>,
+    /// True if the webhook configuration contains the certificate's CA. Always true with `--tls files`, where the
+    /// webhook does not manage the CA.
+    is_trusted: AtomicBool,
+}
+
+impl ServedCert {
+    /// Serves `key` from the next handshake on. Returns false if the certificate was already served.
+    pub(crate) fn replace(&self, key: CertifiedKey, life: Validity) -> bool {
+        self.current.send_if_modified(|current| {
+            let is_new = current.as_ref().is_none_or(|(served, _)| served.cert != key.cert);
+            if is_new {
+                *current = Some((Arc::new(key), life));
+            }
+            is_new
+        })
+    }
+
+    pub(crate) fn set_trusted(&self, is_trusted: bool) {
+        self.is_trusted.store(is_trusted, Ordering::Relaxed);
+    }
+
+    /// Returns the reason why the API server cannot use the certificate at `now`; `None` if the certificate is usable.
+    pub(crate) fn unusable_reason(&self, now: SystemTime) -> Option<&'static str> {
+        let current = self.current.borrow();
+        let Some((_, life)) = &*current else { return Some("no certificate yet") };
+        if now >= life.end {
+            Some("the certificate has expired")
+        } else if !self.is_trusted.load(Ordering::Relaxed) {
+            Some("the MutatingWebhookConfiguration does not have the CA yet")
+        } else {
+            None
+        }
+    }
+}
+
+impl ResolvesServerCert for ServedCert {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.current.borrow().as_ref().map(|(key, _)| Arc::clone(key))
     }
 }

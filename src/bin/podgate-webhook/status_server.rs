@@ -1,20 +1,24 @@
-//! The HTTP port: `/healthz`, `/readyz`, `/metrics`.
+//! The HTTP port: `/healthz`, `/readyz`, `/metrics`. Helpers for both ports.
 
-use crate::http::{Reply, TEXT, accept, reply};
 use crate::state::State;
-use hyper::body::Incoming;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tracing::warn;
 
+pub(crate) type Reply = Response<Full<Bytes>>;
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Time limit for a connection, which serves one request.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -54,5 +58,23 @@ fn answer(state: &State, request: &Request<Incoming>) -> Reply {
             reply(StatusCode::NOT_FOUND, TEXT, "not found; use /healthz, /readyz or /metrics\n")
         }
         _ => reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "use GET\n"),
+    }
+}
+
+pub(crate) fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Full::new(body.into()));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply
+}
+
+/// Waits for a connection. Retries after an error, for example for lack of file descriptors.
+pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => warn!(%error, "cannot accept a connection"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::activity::{Activity, Phase};
 use crate::admit;
-use crate::http::accept;
 use crate::state::State;
+use crate::status_server::accept;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;

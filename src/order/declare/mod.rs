@@ -10,12 +10,10 @@ pub mod nearest;
 mod reader;
 pub mod ready;
 pub mod spec;
-mod undeclared;
 mod values;
 
 pub use declaration::{Declaration, Edge, Publish, RequestedMode, Setting, SidecarUse, StopOrder};
 pub(crate) use key_check::{check_key, concerns_podgate, describes_one_pod};
 pub use keys::{annotation_place, container_annotation_place, is_declared};
-pub use reader::read_annotations;
-pub use undeclared::check_undeclared;
-pub(crate) use undeclared::nothing_declared;
+pub(crate) use reader::nothing_declared;
+pub use reader::{check_undeclared, read_annotations};

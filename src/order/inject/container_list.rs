@@ -5,11 +5,13 @@ use crate::core::container_list::parse_list;
 use crate::order::dollars;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::parts::{self, CONTAINERS_VARIABLE, without_nulls};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+
+/// Maximum length of an environment variable's value, in bytes. Linux allows 128 KiB for name and value together.
+pub(super) const VARIABLE_MAX: usize = (128 << 10) - 32;
 
 /// Reads the fields that the sidecar needs from a container's spec: name, named ports, probes, restart policy, rules.
 pub(super) fn read_container(

@@ -7,10 +7,13 @@ use crate::order::edit::{Editor, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, field_place};
 use crate::order::inject::record::{Record, VERSION};
-use crate::order::inject::{container_list, limits, merge, undo};
+use crate::order::inject::{container_list, merge, undo};
 use crate::order::plan::{ImageCommand, KnownFacts};
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// Maximum number of podgate's volumes in a Pod, and of podgate's mounts in a container.
+const OWN_VOLUMES_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Existing<'a> {
@@ -24,7 +27,7 @@ impl<'a> Existing<'a> {
     /// Reads the injection of `template`; `None` if the template has no record of an injection.
     pub(super) fn read(template: &'a Value) -> Result<Option<Self>, Finding> {
         let Some(record) = Record::read(template)? else { return Ok(None) };
-        limits::check_parts(template)?;
+        check_parts(template)?;
         Ok(Some(Existing { template, record, sidecar: parts::find_sidecar(template) }))
     }
 
@@ -75,7 +78,7 @@ impl<'a> Existing<'a> {
     /// Removes the injected parts that the template still has, and restores the original fields.
     pub(super) fn remove_parts(&self) -> Result<Editor, Finding> {
         undo::restore(&self.record, self.sidecar.as_ref(), self.template).map_err(|error| {
-            let what = format!("the injection cannot be undone: {error}");
+            let what = format!("the injection cannot be undone: {}", error.message);
             let fix = "use the manifest from before the injection";
             Finding::error("injected-changed", parts::annotation_place(keys::INJECTED), what).fix(fix)
         })
@@ -125,4 +128,28 @@ impl<'a> Existing<'a> {
 pub(in crate::order) fn is_held(container: &Value, name: &str) -> bool {
     let wanted = parts::hold_variable(name);
     Place::root().to("env").items(container).iter().any(|one| merge::covers(one, &wanted))
+}
+
+/// Checks the number of the injected parts of a template, so that a forged Pod cannot overload the webhook.
+/// `Record::read` has already checked the size of the template.
+fn check_parts(template: &Value) -> Result<(), Finding> {
+    let forged = |at: &Place, what: &str| {
+        let what = format!("the injection cannot be undone: {what}");
+        Err(Finding::error("injected-changed", at.clone(), what).fix("use the manifest from before the injection"))
+    };
+    let too_many = |list: &Place, item: &Value| {
+        let own = list.items(item).iter().filter(|item| parts::is_own_item(item));
+        own.take(OWN_VOLUMES_MAX + 1).count() > OWN_VOLUMES_MAX
+    };
+    let volumes = Place::spec("volumes");
+    if too_many(&volumes, template) {
+        return forged(&volumes, "the Pod has too many podgate volumes");
+    }
+    let list = Place::spec("containers");
+    for (at, item) in list.items(template).iter().enumerate() {
+        if ["volumeMounts", "env"].iter().any(|field| too_many(&Place::root().to(*field), item)) {
+            return forged(&list.to(at), "the container has too many podgate volume mounts or variables");
+        }
+    }
+    Ok(())
 }

@@ -6,9 +6,7 @@ mod command_lines;
 pub(in crate::order) mod container_list;
 pub(in crate::order) mod existing;
 mod istio;
-mod limits;
 mod merge;
-mod outcome;
 mod outdated;
 pub(in crate::order) mod parts;
 mod preconditions;
@@ -18,7 +16,6 @@ mod user_hooks;
 mod write;
 
 pub(crate) use istio::REWRITTEN_PATH;
-pub use outcome::{Injected, Options};
 pub use outdated::outdated;
 pub use parts::without_nulls;
 
@@ -26,11 +23,65 @@ use crate::order::declare::{self, check_key, describes_one_pod, keys};
 use crate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use crate::order::finding::Finding;
 use crate::order::limits::check as check_size;
-use crate::order::plan::{KnownFacts, plan};
+use crate::order::plan::{KnownFacts, Plan, plan};
+use crate::order::resources;
+use crate::order::sidecar_settings::SidecarSettings;
 use existing::Existing;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// Settings of an injection that do not come from the manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Image that contains the sidecar and the agent.
+    pub image: String,
+    /// `imagePullPolicy` of the sidecar. `None` omits the field.
+    pub image_pull_policy: Option<String>,
+    /// True if the sidecar runs as a fixed numeric user. False on OpenShift, which assigns user ids to each namespace.
+    pub has_fixed_user: bool,
+    /// The sidecar's `resources` in Pods without the annotation `podgate.io/sidecar-resources`.
+    pub sidecar_resources: Value,
+    /// Settings of podgate's programs, unless the annotation `podgate.io/sidecar-settings` sets them.
+    pub sidecar_settings: SidecarSettings,
+    /// True if the template comes from the API server. The injection then keeps additions to injected parts by the API
+    /// server or other webhooks. Such additions alone do not cause a new injection.
+    pub is_from_api: bool,
+}
+
+impl Options {
+    /// Returns options with the given image and default values for all other fields.
+    pub fn new(image: impl Into<String>) -> Options {
+        Options {
+            image: image.into(),
+            image_pull_policy: None,
+            has_fixed_user: true,
+            sidecar_resources: resources::parse(resources::DEFAULT).unwrap_or_default(),
+            sidecar_settings: SidecarSettings::default(),
+            is_from_api: false,
+        }
+    }
+}
+
+/// The result of an injection.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Injected {
+    /// The template after the injection.
+    pub value: Value,
+    /// The edits that turn the given template into `value`; empty if the template needs no change.
+    pub edits: Vec<Edit>,
+    /// Warnings and notes, with places in the template before the injection.
+    pub findings: Vec<Finding>,
+    /// The plan of the injection; `None` if no injection was requested. `findings` includes the plan's findings.
+    pub plan: Option<Plan>,
+}
+
+impl Injected {
+    /// Returns the result for a template that needs no change.
+    pub fn unchanged(template: &Value) -> Injected {
+        Injected { value: template.clone(), ..Injected::default() }
+    }
+}
 
 /// Returns true if a template declares an order or has the label `podgate.io/inject: enabled`. Always false with the
 /// label `podgate.io/inject: disabled`.
@@ -118,7 +169,8 @@ pub fn strip(template: &Value) -> Result<Stripped<'_>, Vec<Finding>> {
     if !changes.is_empty() {
         return Err(changes);
     }
-    Ok(Stripped::new(existing)?)
+    let (plain, edits) = existing.remove_parts()?.finish();
+    Ok(Stripped { template, plain: Cow::Owned(plain), edits, existing: Some(existing) })
 }
 
 /// Removes the injected parts like [`strip`], and returns the edits.
@@ -140,12 +192,7 @@ pub struct Stripped<'a> {
     edits: Vec<Edit>,
 }
 
-impl<'a> Stripped<'a> {
-    fn new(existing: Existing<'a>) -> Result<Self, Finding> {
-        let (plain, edits) = existing.remove_parts()?.finish();
-        Ok(Stripped { template: existing.template, plain: Cow::Owned(plain), edits, existing: Some(existing) })
-    }
-
+impl Stripped<'_> {
     /// Returns the template without injected parts.
     pub fn plain(&self) -> &Value {
         &self.plain

@@ -4,7 +4,7 @@ use crate::core::command::{AgentCommand, OwnLine};
 use crate::core::names;
 use crate::order::declare::Publish;
 use crate::order::edit::Place;
-use crate::order::inject::outcome::Options;
+use crate::order::inject::Options;
 use crate::order::plan::{ContainerPlan, Plan, PlannedMode};
 use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::{Value, json};

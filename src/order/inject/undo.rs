@@ -1,7 +1,8 @@
 //! Removes the injected parts from a template and restores the original fields.
 
 use crate::order::declare::keys;
-use crate::order::edit::{EditError, Editor, Op, Place};
+use crate::order::edit::{Editor, Op, Place};
+use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, field_place};
 use crate::order::inject::record::{CONTAINER_FIELDS, ContainerRecord, Record, pod_fields};
 use crate::order::inject::user_hooks;
@@ -10,11 +11,7 @@ use std::collections::BTreeMap;
 
 /// Removes the injected parts that `template` still has, and restores the original fields. `sidecar` is the sidecar of
 /// `template`, if any.
-pub(super) fn restore(
-    record: &Record,
-    sidecar: Option<&(Place, &Value)>,
-    template: &Value,
-) -> Result<Editor, EditError> {
+pub(super) fn restore(record: &Record, sidecar: Option<&(Place, &Value)>, template: &Value) -> Result<Editor, Finding> {
     let mut editor = Editor::new(template.clone());
     let list = Place::spec("containers");
     let users = list.items(template).iter();
@@ -43,7 +40,7 @@ pub(super) fn restore(
 }
 
 /// Removes podgate's volumes, mounts or variables from a list, the last one first, so that the indices remain valid.
-fn remove_own_items(editor: &mut Editor, list: &Place) -> Result<(), EditError> {
+fn remove_own_items(editor: &mut Editor, list: &Place) -> Result<(), Finding> {
     let items = list.items(editor.value());
     let own: Vec<usize> = (0..items.len()).rev().filter(|at| parts::is_own_item(&items[*at])).collect();
     own.into_iter().try_for_each(|at| editor.edit(list.to(at), Op::Remove))
@@ -55,7 +52,7 @@ fn restore_if_empty(
     injected: Option<&Value>,
     place: &Place,
     was: Option<&Value>,
-) -> Result<(), EditError> {
+) -> Result<(), Finding> {
     let is_empty = |value: &Value| match value {
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
@@ -75,7 +72,7 @@ fn restore_container(
     place: &Place,
     injected: &Value,
     of: &ContainerRecord,
-) -> Result<(), EditError> {
+) -> Result<(), Finding> {
     let gate = parts::find_gate(injected);
     if let Some(("args", end)) = gate {
         // Another webhook has replaced the recorded `command` and `args`. Remove only the gate.
@@ -121,7 +118,7 @@ fn restore_container(
 
 /// Removes podgate's words from the list at `place`, up to the `--` at index `end`. `rest` contains the words after the
 /// `--`.
-fn remove_words(editor: &mut Editor, place: &Place, end: usize, rest: &[Value]) -> Result<(), EditError> {
+fn remove_words(editor: &mut Editor, place: &Place, end: usize, rest: &[Value]) -> Result<(), Finding> {
     if end >= parts::SINGLE_WORDS_MAX {
         return restore_field(editor, place, Some(&rest.to_vec().into()));
     }
@@ -129,12 +126,12 @@ fn remove_words(editor: &mut Editor, place: &Place, end: usize, rest: &[Value]) 
 }
 
 /// Sets a field to its original value `was`. Removes the field if `was` is `None`.
-fn restore_field(editor: &mut Editor, place: &Place, was: Option<&Value>) -> Result<(), EditError> {
+fn restore_field(editor: &mut Editor, place: &Place, was: Option<&Value>) -> Result<(), Finding> {
     editor.edit(place.clone(), was.map_or(Op::Remove, |was| Op::Set(was.clone())))
 }
 
 /// Restores the original order of the recorded containers. Other containers keep their positions.
-fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> {
+fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), Finding> {
     let list = Place::spec("containers");
     let former: BTreeMap<&str, usize> =
         record.order.iter().enumerate().rev().map(|(at, name)| (name.as_str(), at)).collect();
@@ -152,7 +149,7 @@ fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> 
 
 /// Adds to `record` all data that is needed to restore `original` from `injected`. Returns true if the record then
 /// restores `original` exactly.
-pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &Value) -> Result<bool, EditError> {
+pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &Value) -> Result<bool, Finding> {
     // The first pass records nested fields, the second pass their parents. The third pass checks the complete record.
     let sidecar = parts::find_sidecar(injected);
     for _ in 0..3 {

@@ -3,7 +3,7 @@
 use crate::order::declare::{check_key, concerns_podgate, is_declared, keys};
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
-use crate::order::pod_templates::{Template, builtin_template_path, is_builtin_group};
+use crate::order::pod_templates::{Template, builtin_template_place, is_builtin_group};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,11 +128,9 @@ impl Walk<'_> {
         if is_inject {
             return None;
         }
-        let template_path = object.filter(|_| is_builtin).zip(builtin_template_path(kind));
-        let is_template = template_path.is_some_and(|((length, _), names)| {
-            let template = names.iter().fold(Place::root(), |place, name| place.to(*name));
-            template.to("metadata").to(field).0 == path[length..]
-        });
+        let template = object.filter(|_| is_builtin).zip(builtin_template_place(kind));
+        let is_template =
+            template.is_some_and(|((length, _), template)| template.to("metadata").to(field).0 == path[length..]);
         if is_builtin && !is_template {
             return misplaced("move it to the Pod, or to the Pod template of a workload".to_owned());
         }

@@ -5,7 +5,6 @@ mod environment;
 pub mod forecast;
 mod handwritten;
 mod hold;
-mod mounts;
 pub mod native;
 mod probes;
 pub mod rules;
@@ -61,7 +60,6 @@ pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> Li
     probes::check(&spec, plan, &mut findings);
     probes::check_dapr(template, &spec, plan, &mut findings);
     startup::check(template, &spec, plan, context, &mut findings);
-    mounts::check(&spec, plan, &mut findings);
     hold::check(template, &spec, plan, context, &mut findings);
     environment::check(&spec, plan, context, forecast.longest_wait, &mut findings);
     let is_safe = environment::startup_defect(&spec, context).is_none();

@@ -1,10 +1,13 @@
-//! Graph of the waits between containers. Combines edges, and rejects contradictory conditions and cycles.
+//! Graph of the waits between containers. Combines edges, rejects contradictory conditions and cycles, and arranges the
+//! list of containers.
 
+use super::types::ContainerPlan;
+use crate::core::container::Mode;
 use crate::core::graph::{describe_cycle, find_cycle};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::{Edge, annotation_place, keys};
 use crate::order::finding::Finding;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_CYCLES: usize = 5;
 
@@ -138,5 +141,54 @@ fn combine_states(a: WantedState, b: WantedState) -> Option<WantedState> {
             Some(WantedState::Completed)
         }
         _ => None,
+    }
+}
+
+/// Arranges the container list, because the kubelet starts the containers one after another, in list order. Moves each
+/// container in `hooked` behind the containers that it waits for, and each container with a waiting gate behind all
+/// containers with hooks. Otherwise keeps the order of the list.
+pub(super) fn arrange(mut left: Vec<ContainerPlan>, graph: &Graph, hooked: &BTreeSet<&str>) -> Vec<ContainerPlan> {
+    let (mut placed, mut names) = (Vec::with_capacity(left.len()), BTreeSet::new());
+    while !left.is_empty() {
+        let has_hook = left.iter().any(|planned| planned.mode() == Mode::PostStart);
+        let is_free = |planned: &ContainerPlan| match hooked.contains(planned.name.as_str()) {
+            true => graph.needs(&planned.name).iter().all(|need| names.contains(&need.until.container)),
+            false => !has_hook || planned.gate().is_none() || !planned.waits_in_gate(),
+        };
+        // At least one container is free, because the graph has no cycles.
+        let next = left.remove(left.iter().position(is_free).unwrap_or(0));
+        names.insert(next.name.clone());
+        placed.push(next);
+    }
+    placed
+}
+
+/// Waiting containers and their wanted states, by the container that they wait for.
+pub(crate) struct Waiters<'a>(pub(crate) BTreeMap<&'a str, Vec<(&'a str, WantedState)>>);
+
+impl<'a> Waiters<'a> {
+    pub(crate) fn of(containers: &'a [ContainerPlan]) -> Waiters<'a> {
+        let mut after: BTreeMap<&str, Vec<(&str, WantedState)>> = BTreeMap::new();
+        for planned in containers {
+            for need in &planned.after {
+                after.entry(&need.container).or_default().push((&planned.name, need.want));
+            }
+        }
+        Waiters(after)
+    }
+
+    /// Returns the containers that wait until `name` reaches a state that `counts` accepts. Includes all containers
+    /// that wait for one of these, directly or indirectly.
+    pub(crate) fn transitive_waiters(&self, name: &str, counts: impl Fn(WantedState) -> bool) -> BTreeSet<&'a str> {
+        let waiters = |name: &str| self.0.get(name).map_or(&[][..], Vec::as_slice);
+        let mut left: Vec<&str> =
+            waiters(name).iter().filter(|(_, want)| counts(*want)).map(|(waiter, _)| *waiter).collect();
+        let mut found = BTreeSet::new();
+        while let Some(next) = left.pop() {
+            if found.insert(next) {
+                left.extend(waiters(next).iter().map(|(waiter, _)| *waiter));
+            }
+        }
+        found
     }
 }

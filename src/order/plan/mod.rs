@@ -2,19 +2,16 @@
 //!
 //! `inject` writes a plan into a manifest; `check` explains the plan.
 
-mod costs;
 mod findings;
 mod graph;
 mod init_containers;
-mod list_order;
 mod modes;
 mod planner;
 mod proof;
 mod stop_order;
 mod types;
-mod waiters;
 mod without_sidecar;
 
+pub(crate) use graph::Waiters;
 pub use planner::plan;
 pub use types::{ContainerPlan, GatePlan, ImageCommand, InitPlan, KnownFacts, Plan, PlannedMode};
-pub(crate) use waiters::Waiters;

@@ -73,9 +73,7 @@ impl ModeResolver<'_> {
         for own in involved {
             let (mode, key) = self.requested_mode(own.name);
             match mode {
-                RequestedMode::PostStart => {
-                    hooked.insert(own.name.to_owned(), HookReason::Requested(key));
-                }
+                RequestedMode::PostStart => _ = hooked.insert(own.name.to_owned(), HookReason::Requested(key)),
                 RequestedMode::Entrypoint if gated.contains(own.name) && !self.commands.contains_key(own.name) => {
                     let what = format!("{} is set to entrypoint mode, but its command is not known", own.name);
                     let finding = Finding::error("unknown-command", annotation_place(&key), what);
@@ -218,13 +216,9 @@ pub(super) fn effective_command(
     image: Option<&ImageCommand>,
 ) -> Option<Vec<String>> {
     let args = own.string_list("args").filter(|args| !args.is_empty());
-    if let Some(command) = own.string_list("command").filter(|command| !command.is_empty()) {
-        return Some(command.into_iter().chain(args.into_iter().flatten()).collect());
-    }
-    if let Some(command) = declared.commands.get(own.name) {
-        return Some(command.iter().cloned().chain(args.into_iter().flatten()).collect());
-    }
-    let mut words = image?.words(args.is_some());
+    let given = own.string_list("command").filter(|command| !command.is_empty());
+    let given = given.or_else(|| declared.commands.get(own.name).cloned());
+    let mut words = given.or_else(|| Some(image?.words(args.is_some())))?;
     words.extend(args.into_iter().flatten());
     (!words.is_empty()).then_some(words)
 }

@@ -1,10 +1,10 @@
 //! Builds the plan from the declaration.
 
-use super::graph::Graph;
+use super::graph::{Graph, arrange};
 use super::modes::{self, HookReason, ModeResolver};
 use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
 use super::without_sidecar::Candidate;
-use super::{findings, init_containers, list_order, stop_order};
+use super::{findings, init_containers, stop_order};
 use crate::core::container::{Handler, Probe};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec, shares_processes};
@@ -139,7 +139,7 @@ impl Planner<'_> {
         let unproven = if has_errors(findings) { Vec::new() } else { modes.unproven(self.spec, &planned) };
         let (needs_role, unproven): (_, Vec<Finding>) = unproven.into_iter().unzip();
         findings.extend(unproven);
-        (list_order::arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect()), needs_role)
+        (arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect()), needs_role)
     }
 
     fn plan_container(
@@ -204,17 +204,16 @@ impl Planner<'_> {
     /// because nothing else proves a condition of a waiter as well.
     fn needs_gate(&self, own: &ContainerRef<'_>, modes: &ModeResolver<'_>) -> bool {
         let name = own.name;
-        if !self.has_sidecar {
-            return self.declared.checks.contains_key(name);
-        }
-        self.declared.checks.contains_key(name)
-            || self.declared.mode.own.get(name) == Some(&RequestedMode::Entrypoint)
-            || self.outlives.contains_key(name)
-            || self.outlived.contains(name)
-            || !self.job_sidecars.is_empty()
-            || self.declared.quits.contains_key(name)
-            || modes::ready_check(self.declared, self.graph, name).is_some_and(|check| !check.is_network())
-            || modes.needs_agent(own, self.wrapped_probe(own, &PlannedMode::None).is_some())
+        let with_sidecar = || {
+            self.declared.mode.own.get(name) == Some(&RequestedMode::Entrypoint)
+                || self.outlives.contains_key(name)
+                || self.outlived.contains(name)
+                || !self.job_sidecars.is_empty()
+                || self.declared.quits.contains_key(name)
+                || modes::ready_check(self.declared, self.graph, name).is_some_and(|check| !check.is_network())
+                || modes.needs_agent(own, self.wrapped_probe(own, &PlannedMode::None).is_some())
+        };
+        self.declared.checks.contains_key(name) || self.has_sidecar && with_sidecar()
     }
 
     /// Returns true if a postStart hook must wait until its own container is Ready.

@@ -25,7 +25,6 @@ pub(super) enum Address {
     Socket(String, String),
 }
 
-#[derive(Debug)]
 pub(super) struct Mention {
     pub(super) address: Address,
     /// The address as written.
@@ -41,17 +40,13 @@ pub(super) struct Mention {
     pub(super) is_later: bool,
 }
 
-pub(super) struct Mounts<'a>(BTreeMap<&'a str, Vec<&'a Value>>);
+/// Volume mounts, by container.
+pub(super) struct Mounts<'a>(pub(super) BTreeMap<&'a str, Vec<&'a Value>>);
 
 impl<'a> Mounts<'a> {
     pub(super) fn of(spec: &Spec<'a>) -> Mounts<'a> {
         let list = |own: &ContainerRef<'a>| own.value["volumeMounts"].as_array().into_iter().flatten().collect();
         Mounts(spec.containers.iter().chain(spec.natives()).map(|own| (own.name, list(own))).collect())
-    }
-
-    /// Returns true if a container mounts a volume and can create files in it.
-    pub(super) fn can_write(&self, container: &str, volume: &str) -> bool {
-        self.0[container].iter().any(|mount| mount["name"] == volume && mount["readOnly"] != true)
     }
 
     /// Returns the volume that a container mounts at `path`, and the path inside this volume. Returns `None` unless

@@ -160,7 +160,8 @@ fn socket_servers<'a>(
         return (listening, "listens on it");
     }
     let may_listen = |other: &ContainerRef<'_>, named: &[Mention]| {
-        mounts.can_write(other.name, volume) && !named.iter().any(is_socket)
+        let is_writable = |mount: &&Value| mount["name"] == volume && mount["readOnly"] != true;
+        mounts.0[other.name].iter().any(is_writable) && !named.iter().any(is_socket)
     };
     (find(all, may_listen), "mounts its volume")
 }

@@ -1,5 +1,4 @@
-use podgate::order::edit::{Edit, EditError, Editor, Op, PathSegment, Place, apply};
-use podgate::order::json_size::{JSON_MAX, json_length};
+use podgate::order::edit::{Edit, Editor, JSON_MAX, Op, PathSegment, Place, apply, json_length};
 use serde_json::{Value, json};
 
 fn at(steps: &[&str]) -> Place {
@@ -27,7 +26,8 @@ fn mismatched_edit_changes_nothing() {
         (Place::root(), Op::Remove),
     ] {
         let mut value = before.clone();
-        assert_eq!(apply(&mut value, &Edit { at: place.clone(), op }), Err(EditError::Mismatch(place)));
+        let error = apply(&mut value, &Edit { at: place.clone(), op }).unwrap_err();
+        assert_eq!((error.rule, error.at), ("wrong-type", place));
         assert_eq!(value, before);
     }
 }
@@ -38,7 +38,7 @@ fn changes_have_a_maximum_in_total() {
     let place = Place::root().to("a").to("x");
     let text = |length: usize| Op::Set("x".repeat(length).into());
     editor.edit(place.clone(), text(JSON_MAX / 2)).unwrap();
-    assert_eq!(editor.edit(place.clone(), text(JSON_MAX / 2)), Err(EditError::TooLarge));
+    assert_eq!(editor.edit(place.clone(), text(JSON_MAX / 2)).unwrap_err().rule, "template-too-large");
     assert_eq!(place.of(editor.value()).and_then(Value::as_str).map(str::len), Some(JSON_MAX / 2));
     // A quote needs two bytes.
     assert_eq!(json_length(&json!({"x": "\""})), r#"{"x":"\""}"#.len());

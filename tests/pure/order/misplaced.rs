@@ -96,8 +96,8 @@ fn keys_in_sources_of_manifests_are_not_read() {
             json!([{"op": "add", "path": "/metadata/annotations", "value": order}]),
             Some(r#"[0].value["podgate.io/order"]"#),
         ),
-        // Strings are not searched.
-        (json!([{"op": "add", "path": "/metadata/annotations/podgate.io~1order", "value": "a, b"}]), None),
+        (json!([{"op": "add", "path": "/metadata/annotations/podgate.io~1order", "value": "a, b"}]), Some("[0].path")),
+        // Other strings are not searched.
         (json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"pod.yaml": embedded}}), None),
         (with("kubectl.kubernetes.io/last-applied-configuration", json!(embedded)), None),
         (with(key, json!("a")), None),

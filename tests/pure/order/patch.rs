@@ -1,4 +1,4 @@
-use podgate::order::admission::patch::{Operation, json_patch};
+use podgate::order::admission::json_patch;
 use podgate::order::edit::Editor;
 use podgate::order::edit::{Op, PathSegment, Place};
 use serde_json::{Value, json};
@@ -8,8 +8,8 @@ fn at(steps: &[&str]) -> Place {
 }
 
 /// Applies the patch with an independent RFC 6902 implementation.
-fn apply_patch(before: &Value, operations: &[Operation<'_>]) -> Result<Value, String> {
-    let patch: json_patch::Patch = serde_json::from_value(json!(operations)).map_err(|error| error.to_string())?;
+fn apply_patch(before: &Value, patch: Value) -> Result<Value, String> {
+    let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|error| error.to_string())?;
     let mut value = before.clone();
     json_patch::patch(&mut value, &patch).map_err(|error| error.to_string())?;
     Ok(value)
@@ -29,9 +29,9 @@ fn patch_has_one_operation_per_edit() {
     editor.edit(at(&["spec", "containers", "1", "command", "1"]), Op::Set(json!("y"))).unwrap();
     editor.edit(at(&["metadata", "annotations", "podgate.io/order"]), Op::Remove).unwrap();
     let (after, edits) = editor.finish();
-    let operations = json_patch(&edits);
+    let operations = json_patch(edits);
     assert_eq!(
-        json!(operations),
+        operations,
         json!([
             {"op": "add", "path": "/metadata/annotations/podgate.io~1injected", "value": "1"},
             {"op": "add", "path": "/spec/initContainers", "value": [{"name": "podgate"}]},
@@ -41,5 +41,5 @@ fn patch_has_one_operation_per_edit() {
             {"op": "remove", "path": "/metadata/annotations/podgate.io~1order"},
         ])
     );
-    assert_eq!(apply_patch(&before, &operations), Ok(after));
+    assert_eq!(apply_patch(&before, operations), Ok(after));
 }

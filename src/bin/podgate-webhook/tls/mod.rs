@@ -1,27 +1,32 @@
 //! Sources of the served certificate.
 
-mod files;
 mod pair;
 mod rollover;
 mod self_signed;
 
-pub(crate) use files::{RELOAD_INTERVAL, read_file};
-
 use crate::api;
 use crate::args::{Args, TlsSource};
-use crate::certificate::ServedCert;
-use crate::state::State;
+use crate::error::{Error, failed};
+use crate::state::{ServedCert, State};
+use podgate::edge::files::read_trusted;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::server::NoServerSessionStorage;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::{info, warn};
 
+/// Interval between two reads of a file. In a Secret volume, only symlinks change, so modification times do not help.
+pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
+/// Size limit for each file, in bytes. A ConfigMap and a Secret have the same limit.
+const FILE_MAX: usize = 1 << 20;
+
 /// Returns the configuration for TLS 1.2 and 1.3 with the certificate in `served`.
-pub(crate) fn server_config(served: &Arc<ServedCert>) -> Result<Arc<ServerConfig>, String> {
+pub(crate) fn server_config(served: &Arc<ServedCert>) -> Result<Arc<ServerConfig>, Error> {
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| format!("TLS: {error}"))?;
+        .map_err(failed("TLS"))?;
     let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::<ServedCert>::clone(served));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // The API server resumes no TLS sessions. Stored sessions would only use memory.
@@ -32,16 +37,16 @@ pub(crate) fn server_config(served: &Arc<ServedCert>) -> Result<Arc<ServerConfig
 
 pub(crate) enum CertSource {
     SelfSigned(Box<self_signed::CertKeeper>),
-    Files(files::CertFiles),
+    Files(CertFiles),
 }
 
 impl CertSource {
     /// Opens the source that the flags select. Fails if the webhook has no access to a cluster or the files contain no
     /// valid certificate.
-    pub(crate) async fn open(args: &Args, state: &State) -> Result<CertSource, String> {
+    pub(crate) async fn open(args: &Args, state: &State) -> Result<CertSource, Error> {
         match (args.tls, &args.cert, &args.key) {
             (TlsSource::Files, Some(cert), Some(key)) => {
-                let files = files::CertFiles { cert: cert.clone(), key: key.clone() };
+                let files = CertFiles { cert: cert.clone(), key: key.clone() };
                 files.reload(state)?;
                 Ok(CertSource::Files(files))
             }
@@ -56,13 +61,14 @@ impl CertSource {
     pub(crate) async fn keep_valid(mut self, state: Arc<State>) {
         // The last error and the number of times it occurred in a row. A single error is not logged: the certificate
         // and key files do not match during their replacement, and the API server may be busy.
-        let (mut error, mut count) = (String::new(), 0);
+        let (mut last, mut count) = (Error::Conflict, 0);
         loop {
             let (result, pause) = match &mut self {
                 CertSource::SelfSigned(keeper) => (keeper.reconcile(&state).await, keeper.reconcile_interval(&state)),
                 CertSource::Files(files) => (files.reload(&state), RELOAD_INTERVAL),
             };
-            state.metrics.record_check(if result.is_ok() { "ok" } else { "failed" });
+            let label = if result.is_ok() { "ok" } else { "failed" };
+            state.metrics.certificate_checks.get_or_create(&[("result", label)]).inc();
             match result {
                 Ok(()) => {
                     if count > 1 {
@@ -70,15 +76,38 @@ impl CertSource {
                     }
                     count = 0;
                 }
-                Err(found) => {
-                    count = if found == error { count + 1 } else { 1 };
-                    error = found;
+                Err(error) => {
+                    count = if error == last { count + 1 } else { 1 };
+                    last = error;
                     if count == 2 {
-                        warn!(error, "certificate check failed; will retry");
+                        warn!(error = %last, "certificate check failed; will retry");
                     }
                 }
             }
             tokio::time::sleep(pause).await;
         }
     }
+}
+
+/// A certificate in files that another program renews, for example a cert-manager Secret mounted as a volume.
+pub(crate) struct CertFiles {
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+impl CertFiles {
+    /// Reads the files and serves their certificate if the certificate has changed. On failure, the served certificate
+    /// remains unchanged.
+    fn reload(&self, state: &State) -> Result<(), Error> {
+        let (cert, key) = (read_file(&self.cert)?, read_file(&self.key)?);
+        let paths = format!("{} and {}", self.cert.display(), self.key.display());
+        let (key, life) = pair::parse(&cert, &key).map_err(failed(paths))?;
+        state.served_cert.set_trusted(true);
+        state.serve_cert(key, life);
+        Ok(())
+    }
+}
+
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    read_trusted(path, FILE_MAX).map_err(failed(format_args!("cannot read {}", path.display())))
 }

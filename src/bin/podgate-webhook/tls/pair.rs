@@ -3,8 +3,8 @@
 //! Each certificate has its own CA. The CA's key is dropped after it has signed the certificate, so the key cannot be
 //! stolen. Every renewal therefore changes the CA too.
 
-use crate::certificate::Validity;
-use podgate::core::text::error_chain;
+use crate::error::{Error, failed};
+use crate::state::Validity;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -33,7 +33,7 @@ pub(super) struct CertPair {
 
 impl CertPair {
     /// Creates a pair for the DNS names `names`, valid from now on for `life`.
-    pub(super) fn generate(names: &[String], now: SystemTime, life: Duration) -> Result<CertPair, String> {
+    pub(super) fn generate(names: &[String], now: SystemTime, life: Duration) -> Result<CertPair, Error> {
         let make = || -> Result<CertPair, rcgen::Error> {
             let (from, until) = (now - BACKDATED, now + life);
             let named = |mut params: CertificateParams, name: &str| {
@@ -60,41 +60,41 @@ impl CertPair {
             let [ca, cert, key] = [ca_cert.pem(), cert.pem(), key.serialize_pem()].map(String::into_bytes);
             Ok(CertPair { ca, cert, key })
         };
-        make().map_err(|error| format!("cannot create a certificate: {}", error_chain(&error)))
+        make().map_err(failed("cannot create a certificate"))
     }
 
     /// Returns the key to serve if a client that trusts the CA accepts the certificate at `now` for all of `names`.
-    pub(super) fn verify(&self, names: &[String], now: SystemTime) -> Result<(CertifiedKey, Validity), String> {
+    pub(super) fn verify(&self, names: &[String], now: SystemTime) -> Result<(CertifiedKey, Validity), Error> {
         let (key, life) = parse(&self.cert, &self.key)?;
         let mut roots = RootCertStore::empty();
         for ca in CertificateDer::pem_slice_iter(&self.ca) {
-            let ca = ca.map_err(|error| format!("the CA is not valid PEM: {error}"))?;
-            roots.add(ca).map_err(|error| format!("the CA is invalid: {error}"))?;
+            let ca = ca.map_err(failed("the CA is not valid PEM"))?;
+            roots.add(ca).map_err(failed("the CA is invalid"))?;
         }
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map_err(|error| format!("the CA is invalid: {error}"))?;
+            .map_err(failed("the CA is invalid"))?;
         let (leaf, between) = key.cert.split_first().ok_or("no certificate")?;
         let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or_default());
         for name in names {
             let name = ServerName::try_from(name.as_str()).map_err(|_| format!("{name:?} is not a DNS name"))?;
             let verified = verifier.verify_server_cert(leaf, between, &name, &[], now);
-            verified.map_err(|error| format!("the certificate is invalid: {error}"))?;
+            verified.map_err(failed("the certificate is invalid"))?;
         }
         Ok((key, life))
     }
 }
 
 /// Parses a certificate chain and its private key from PEM. Returns both with the certificate's validity.
-pub(super) fn parse(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Validity), String> {
+pub(super) fn parse(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Validity), Error> {
     let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
-    let certs = certs.map_err(|error| format!("the certificate is not valid PEM: {error}"))?;
+    let certs = certs.map_err(failed("the certificate is not valid PEM"))?;
     let first = certs.first().ok_or("no certificate found")?;
     let life = validity(first).ok_or("cannot read the certificate's validity")?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the private key is invalid: {error}"))?;
-    let key = CertifiedKey::from_der(certs, key, &ring::default_provider())
-        .map_err(|error| format!("the private key is invalid: {error}"))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(failed("the private key is invalid"))?;
+    let key =
+        CertifiedKey::from_der(certs, key, &ring::default_provider()).map_err(failed("the private key is invalid"))?;
     Ok((key, life))
 }
 
@@ -102,7 +102,7 @@ fn validity(der: &[u8]) -> Option<Validity> {
     let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
     let at = |time: ASN1Time| UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default());
     let validity = certificate.validity();
-    Some(Validity { from: at(validity.not_before), until: at(validity.not_after) })
+    Some(at(validity.not_before)..at(validity.not_after))
 }
 
 pub(super) fn ca_validity(pem: &[u8]) -> Option<Validity> {
@@ -120,14 +120,14 @@ mod tests {
         let names = ["podgate-webhook.podgate.svc".to_owned(), "podgate-webhook.podgate".to_owned()];
         let pair = CertPair::generate(&names, now, life).unwrap();
         let (_, found) = pair.verify(&names, now).unwrap();
-        assert_eq!(found, Validity { from: now - BACKDATED, until: now + life });
+        assert_eq!(found, now - BACKDATED..now + life);
         assert!(pair.verify(&names, now - BACKDATED).is_ok() && pair.verify(&names, now + life / 2).is_ok());
         for (names, at, text) in [
             (&names[..], now + life + Duration::from_secs(1), "xpired"),
             (&names, now - BACKDATED - Duration::from_secs(1), "valid yet"),
             (&["other.podgate.svc".to_owned()], now, "not valid for name"),
         ] {
-            let error = pair.verify(names, at).unwrap_err();
+            let error = pair.verify(names, at).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }
         assert_eq!((ca_validity(&pair.ca), ca_validity(b"")), (Some(found), None));

@@ -5,7 +5,8 @@
 //! certificate has expired, because a replica may still serve the old certificate.
 
 use super::pair::{self, BACKDATED, CertPair};
-use crate::certificate::Validity;
+use crate::error::Error;
+use crate::state::Validity;
 use std::time::{Duration, SystemTime};
 use tracing::warn;
 
@@ -39,18 +40,18 @@ impl RolloverInputs<'_> {
     /// Returns a pair's validity; `None` if the pair cannot be used now.
     fn validity_of(&self, pair: &CertPair) -> Option<Validity> {
         let checked = pair.verify(self.names, self.time);
-        checked.inspect_err(|why| warn!(why, "a certificate in the Secret is unusable")).ok().map(|(_, life)| life)
+        checked.inspect_err(|why| warn!(%why, "a certificate in the Secret is unusable")).ok().map(|(_, life)| life)
     }
 
-    fn generate(&self) -> Result<CertPair, String> {
+    fn generate(&self) -> Result<CertPair, Error> {
         CertPair::generate(self.names, self.time, self.life)
     }
 }
 
 /// Returns the certificates to store in the Secret. Fails if a certificate is needed but cannot be created.
-pub(super) fn next_certs(stored: &StoredCerts, now: &RolloverInputs<'_>) -> Result<StoredCerts, String> {
+pub(super) fn next_certs(stored: &StoredCerts, now: &RolloverInputs<'_>) -> Result<StoredCerts, Error> {
     let usable = |pair: &Option<CertPair>| pair.clone().filter(|pair| now.validity_of(pair).is_some());
-    let old_ca = stored.old_ca.clone().filter(|ca| pair::ca_validity(ca).is_some_and(|life| now.time < life.until));
+    let old_ca = stored.old_ca.clone().filter(|ca| pair::ca_validity(ca).is_some_and(|life| now.time < life.end));
     let (current, next) = (usable(&stored.current), usable(&stored.next));
     Ok(match (current, next) {
         (Some(current), Some(next)) if now.is_propagated => {
@@ -75,8 +76,8 @@ pub(super) fn next_certs(stored: &StoredCerts, now: &RolloverInputs<'_>) -> Resu
 /// lifetime of a new certificate by over 10 %, because the user has then reduced `--certificate-life`.
 fn is_renewal_due(pair: &CertPair, now: &RolloverInputs<'_>) -> bool {
     let Some(life) = now.validity_of(pair) else { return true };
-    let left = life.until.duration_since(now.time).unwrap_or_default();
-    let whole = life.until.duration_since(life.from + BACKDATED).unwrap_or_default();
+    let left = life.end.duration_since(now.time).unwrap_or_default();
+    let whole = life.end.duration_since(life.start + BACKDATED).unwrap_or_default();
     left <= whole / 3 || left > now.life + now.life / 10
 }
 
@@ -113,7 +114,7 @@ mod tests {
     fn made(certs: &StoredCerts) -> [Option<u64>; 3] {
         let pairs = [&certs.current, &certs.next].map(|pair| pair.as_ref().map(|pair| &pair.ca));
         [pairs[0], pairs[1], certs.old_ca.as_ref()].map(|ca| {
-            let made = pair::ca_validity(ca?)?.from + BACKDATED;
+            let made = pair::ca_validity(ca?)?.start + BACKDATED;
             Some(made.duration_since(at(0)).unwrap().as_secs())
         })
     }

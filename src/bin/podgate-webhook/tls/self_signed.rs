@@ -8,6 +8,7 @@ use super::pair::CertPair;
 use super::rollover::{self, RolloverInputs, StoredCerts};
 use crate::args::Args;
 use crate::clock::{now, wall_clock};
+use crate::error::Error;
 use crate::state::State;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ServiceReference};
@@ -37,20 +38,14 @@ pub(crate) struct CertKeeper {
     propagating: Option<(Vec<u8>, Instant)>,
 }
 
-enum StepError {
-    /// Another writer has changed the object.
-    Conflict,
-    Failed(String),
-}
-
 impl CertKeeper {
     /// Creates a keeper for the Secret and the configuration that the flags select. Fails if the Service's name is
     /// invalid.
-    pub(super) fn new(args: &Args, client: Client, namespace: String) -> Result<CertKeeper, String> {
+    pub(super) fn new(args: &Args, client: Client, namespace: String) -> Result<CertKeeper, Error> {
         let name = format!("{}.{namespace}", args.service);
         let names = vec![format!("{name}.svc"), name.clone(), format!("{name}.svc.cluster.local")];
         if rustls::pki_types::ServerName::try_from(names[2].as_str()).is_err() {
-            return Err(format!("{name:?} is not a valid Service name; check --service"));
+            return Err(Error::Fixable(format!("{name:?} is not a valid Service name"), "check --service".to_owned()));
         }
         Ok(CertKeeper {
             secrets: Api::namespaced(client.clone(), &namespace),
@@ -72,23 +67,22 @@ impl CertKeeper {
         }
     }
 
-    pub(super) async fn reconcile(&mut self, state: &State) -> Result<(), String> {
+    pub(super) async fn reconcile(&mut self, state: &State) -> Result<(), Error> {
         for _ in 0..ATTEMPTS_MAX {
             match self.reconcile_once(state).await {
-                Ok(()) => return Ok(()),
-                Err(StepError::Conflict) => debug!("conflict with another replica; reading again"),
-                Err(StepError::Failed(error)) => return Err(error),
+                Err(Error::Conflict) => debug!("conflict with another replica; reading again"),
+                ended => return ended,
             }
         }
-        Err("too many conflicts: the Secret or the MutatingWebhookConfiguration changes all the time".to_owned())
+        Err(Error::Conflict)
     }
 
     /// Updates the Secret, then the webhook configuration, then the served certificate.
-    async fn reconcile_once(&mut self, state: &State) -> Result<(), StepError> {
+    async fn reconcile_once(&mut self, state: &State) -> Result<(), Error> {
         let name = &self.args.secret;
         let secret = self.request("get the Secret", name, self.secrets.get(name)).await?;
         let before = certs_from_secret(&secret);
-        let after = self.next_certs(&before).map_err(StepError::Failed)?;
+        let after = self.next_certs(&before)?;
         if after != before {
             let written = store_in_secret(secret, &after);
             let parameters = PostParams::default();
@@ -115,7 +109,7 @@ impl CertKeeper {
         Ok(())
     }
 
-    fn next_certs(&self, stored: &StoredCerts) -> Result<StoredCerts, String> {
+    fn next_certs(&self, stored: &StoredCerts) -> Result<StoredCerts, Error> {
         let next = stored.next.as_ref().map(|next| &next.ca);
         let is_propagated = self.propagating.as_ref().is_some_and(|(ca, since)| {
             Some(ca) == next && since.elapsed() >= rollover::propagation_time(self.args.certificate_life)
@@ -131,7 +125,7 @@ impl CertKeeper {
     }
 
     /// Writes the CA bundle to the configuration's webhooks that have a different bundle. Returns the new bundle.
-    async fn publish_cas(&self, stored: &StoredCerts) -> Result<Vec<u8>, StepError> {
+    async fn publish_cas(&self, stored: &StoredCerts) -> Result<Vec<u8>, Error> {
         let name = &self.args.configuration;
         let found = self.request("get the MutatingWebhookConfiguration", name, self.configurations.get(name)).await?;
         let bundle = stored.ca_bundle();
@@ -142,10 +136,9 @@ impl CertKeeper {
         if webhooks.is_empty() {
             let (service, namespace) = (&self.args.service, &self.namespace);
             let what = format!(
-                "no webhook in the MutatingWebhookConfiguration {name} calls the Service {service} in {namespace}; check \
-                 --configuration and --service, or {INSTALL}"
+                "no webhook in the MutatingWebhookConfiguration {name} calls the Service {service} in {namespace}"
             );
-            return Err(StepError::Failed(what));
+            return Err(Error::Fixable(what, format!("check --configuration and --service, or {INSTALL}")));
         }
         let behind = webhooks.iter().filter(|w| w.client_config.ca_bundle.as_ref().is_none_or(|ca| ca.0 != bundle));
         // A strategic merge patch matches webhooks by name and does not change their other fields.
@@ -170,18 +163,18 @@ impl CertKeeper {
         what: &str,
         name: &str,
         request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, StepError> {
-        let failed = |why: &str| StepError::Failed(format!("cannot {what} {name}: {why}"));
+    ) -> Result<T, Error> {
+        let what = |why: &str| format!("cannot {what} {name}: {why}");
         match tokio::time::timeout(self.args.request_timeout, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) => Err(match status.code {
-                409 => StepError::Conflict,
-                404 => failed(&format!("not found; to create it, {INSTALL}")),
-                403 => failed(&format!("{}; to bind the webhook's role, {INSTALL}", status.message)),
-                _ => failed(&status.message),
+                409 => Error::Conflict,
+                404 => Error::Fixable(what("not found"), format!("to create it, {INSTALL}")),
+                403 => Error::Fixable(what(&status.message), format!("to bind the webhook's role, {INSTALL}")),
+                _ => what(&status.message).into(),
             }),
-            Ok(Err(error)) => Err(failed(&error_chain(&error))),
-            Err(_) => Err(failed("timed out")),
+            Ok(Err(error)) => Err(what(&error_chain(&error)).into()),
+            Err(_) => Err(what("timed out").into()),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Writes the gate, hooks and mounts of one container.
 
-use super::writer::Writer;
+use super::Writer;
 use crate::core::container::{Container, Handler, Probe};
 use crate::core::names;
 use crate::order::declare::spec::shares_processes;
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::dollars;
-use crate::order::edit::{EditError, Op, Place};
+use crate::order::edit::{Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::command_lines::ContainerLines;
-use crate::order::inject::limits::VARIABLE_MAX;
+use crate::order::inject::container_list::VARIABLE_MAX;
 use crate::order::inject::parts;
 use crate::order::inject::user_hooks;
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
@@ -25,7 +25,7 @@ impl Writer<'_> {
         container: &Container,
         asked: Option<&[Container]>,
     ) -> Result<Container, Vec<Finding>> {
-        let place = Self::container_place(planned);
+        let place = Place::spec("containers").to(planned.index);
         let spec = place.of(self.template).unwrap_or(&Value::Null);
         let mut found = Place::spec("containers").items(self.found.unwrap_or(&Value::Null)).iter();
         let found = found.find(|item| parts::item_name(item) == Some(&planned.name));
@@ -112,7 +112,7 @@ impl Writer<'_> {
         own: &ContainerLines<'_>,
         gate: &GatePlan,
         place: &Place,
-    ) -> Result<Vec<String>, EditError> {
+    ) -> Result<Vec<String>, Finding> {
         let args = parts::string_list(own.spec.get("args")).unwrap_or_default();
         let whole = &gate.command;
         let words = whole.strip_suffix(args.as_slice()).unwrap_or(whole).to_vec();
@@ -137,7 +137,7 @@ impl Writer<'_> {
 
     /// Puts `podgate probe` in front of the command of an exec readinessProbe. That process waits until the command
     /// passes, so this function raises `timeoutSeconds`. It also moves the initial delay to a flag.
-    fn wrap_probe(&mut self, own: &ContainerLines<'_>, probe: &Probe, place: &Place) -> Result<(), EditError> {
+    fn wrap_probe(&mut self, own: &ContainerLines<'_>, probe: &Probe, place: &Place) -> Result<(), Finding> {
         // In a shared process namespace, the agent does not know the container's age, so it cannot apply a delay.
         let delay = if shares_processes(&self.template["spec"]) { 0 } else { probe.initial_delay_seconds };
         let (line, limit) = own.probe(&Probe { initial_delay_seconds: delay, ..probe.clone() });
@@ -174,7 +174,7 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    fn write_hook(&mut self, place: &Place, field: &str, words: &[String]) -> Result<(), EditError> {
+    fn write_hook(&mut self, place: &Place, field: &str, words: &[String]) -> Result<(), Finding> {
         self.editor.ensure_object(&place.to("lifecycle"))?;
         self.editor.edit(parts::field_place(place, field), Op::Set(json!({"exec": {"command": words}})))
     }

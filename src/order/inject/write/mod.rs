@@ -1,7 +1,6 @@
 //! Writes a plan into a template.
 
 mod container;
-mod writer;
 
 use crate::core::container::Container;
 use crate::core::container_list::parse_list;
@@ -9,17 +8,17 @@ use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::Spec;
 use crate::order::declare::{Publish, keys};
 use crate::order::dollars;
-use crate::order::edit::{Edit, EditError, Op, Place, apply};
+use crate::order::edit::{Edit, Editor, Op, Place, apply, mismatch};
 use crate::order::finding::{Finding, has_errors};
+use crate::order::inject::container_list::{self, VARIABLE_MAX};
 use crate::order::inject::existing::Existing;
-use crate::order::inject::limits::VARIABLE_MAX;
-use crate::order::inject::outcome::{Injected, Options};
-use crate::order::inject::{by_hand, container_list, istio, parts, preconditions, undo};
+use crate::order::inject::istio::{self, OriginalProbes};
+use crate::order::inject::record::{Record, VERSION};
+use crate::order::inject::{Injected, Options, by_hand, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use crate::order::resources;
-use crate::order::sidecar_settings::SidecarSettings;
+use crate::order::sidecar_settings::{METRICS, SidecarSettings};
 use serde_json::Value;
-use writer::Writer;
 
 /// Writes `plan` into `template`, which has no injected parts. `found` is the template with the parts of an earlier
 /// injection. Returns `None` if the plan changes no container. Fails with all findings, at least one of them an error.
@@ -36,9 +35,46 @@ pub(super) fn write(
     if !plan.containers.iter().any(ContainerPlan::is_modified) {
         return Ok(None);
     }
-    let mut writer = Writer::new(template, plan, options, found);
+    let record = Record { version: VERSION.to_owned(), ..Record::default() };
+    let (originals, editor) = (OriginalProbes::read(template), Editor::new(template.clone()));
+    let (settings, findings) = (SidecarSettings::default(), Vec::new());
+    let mut writer =
+        Writer { template, plan, options, found, originals, settings, editor, record, findings, expanded: 0 };
     writer.write_all()?;
     writer.finish().map(Some)
+}
+
+/// State while a plan is written into a template.
+struct Writer<'a> {
+    template: &'a Value,
+    plan: &'a Plan,
+    options: &'a Options,
+    /// The template with the parts of an earlier injection, if any.
+    found: Option<&'a Value>,
+    originals: OriginalProbes,
+    settings: SidecarSettings,
+    editor: Editor,
+    record: Record,
+    findings: Vec<Finding>,
+    /// Length of all variables that podgate has expanded, in bytes.
+    expanded: usize,
+}
+
+impl Writer<'_> {
+    fn push(&mut self, list: &Place, item: Value) -> Result<(), Finding> {
+        self.insert(list, None, item)
+    }
+
+    fn insert(&mut self, list: &Place, at: Option<usize>, item: Value) -> Result<(), Finding> {
+        match list.of(self.editor.value()) {
+            None | Some(Value::Null) => self.editor.edit(list.clone(), Op::Set(Value::Array(vec![item]))),
+            Some(Value::Array(items)) => {
+                let at = at.unwrap_or(items.len());
+                self.editor.edit(list.to(at), Op::Insert(item))
+            }
+            Some(_) => Err(mismatch(list)),
+        }
+    }
 }
 
 impl Writer<'_> {
@@ -47,8 +83,8 @@ impl Writer<'_> {
             self.settings = self.sidecar_settings();
         }
         let policy = Place::spec("restartPolicy").of(self.template).and_then(Value::as_str);
-        let regular = self.plan.containers.iter();
-        let regular = regular.map(|planned| (&*planned.name, Self::container_place(planned))).collect();
+        let (field, regular) = (Place::spec("containers"), self.plan.containers.iter());
+        let regular = regular.map(|planned| (&*planned.name, field.to(planned.index))).collect();
         let containers = self.read_all(regular, policy)?;
         let field = Place::spec("initContainers");
         let natives = self.plan.init.iter().filter(|init| init.is_probed);
@@ -97,14 +133,15 @@ impl Writer<'_> {
     /// Returns the settings of podgate's programs. Removes the port for metrics with a warning if another container uses
     /// it.
     fn sidecar_settings(&mut self) -> SidecarSettings {
-        let mut settings = self.options.sidecar_settings.overridden_by(&self.plan.sidecar_settings);
+        let mut settings = self.options.sidecar_settings.clone();
+        settings.0.extend(self.plan.sidecar_settings.0.clone());
         let spec = Spec::read(self.template, &mut Vec::new());
         if let Some(own) = settings.metrics_port_owner(&spec) {
             let (what, at) = (format!("because container {} uses the same port", own.name), own.place().to("ports"));
             let what = format!("podgate ignores the setting metrics, {what}");
             let fix = format!("remove the setting from {}, or write a free port", keys::SIDECAR_SETTINGS);
             self.findings.push(Finding::warning("unused-annotation", at, what).fix(fix));
-            settings.remove_metrics();
+            settings.0.remove(METRICS);
         }
         settings
     }
@@ -160,7 +197,7 @@ impl Writer<'_> {
     }
 
     /// Puts the containers into the order in which the kubelet must start them.
-    fn write_order(&mut self) -> Result<(), EditError> {
+    fn write_order(&mut self) -> Result<(), Finding> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
         let list = Place::spec("containers");
         let names = list.items(self.template).iter().filter_map(parts::item_name).map(str::to_owned);

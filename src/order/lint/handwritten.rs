@@ -1,22 +1,22 @@
 //! Checks manifests that contain podgate's commands and declare no order.
 
-mod list;
-mod outlook;
-
 use crate::core::command::{AgentCommand, Gate};
-use crate::core::container::Mode;
-use crate::core::container_list;
-use crate::core::names;
-use crate::core::pod;
+use crate::core::container::{Container, Handler, HttpGet, Mode, PortRef, TcpSocket};
+use crate::core::container_list::{self, merge_containers, parse_list};
+use crate::core::defaults::{PRE_STOP_GRACE, TIMEOUT};
+use crate::core::until::WaitCondition;
+use crate::core::{names, pod};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, Level, has_errors};
-use crate::order::inject::container_list::list_text;
+use crate::order::inject::container_list::{difference, list_text, proofs};
 use crate::order::inject::existing::is_held;
 use crate::order::inject::parts::{self, AGENT_FIELDS};
 use crate::order::limits;
-use crate::order::plan::Plan;
+use crate::order::plan::{ContainerPlan, GatePlan, Plan, PlannedMode};
 use serde_json::Value;
+use std::slice::from_ref;
+use std::time::Duration;
 
 /// Checks podgate's commands and the sidecar's list in a template that declares no order. Returns `None` if the template
 /// has neither. Also returns the plan that the commands express, unless there are errors.
@@ -50,7 +50,7 @@ pub fn check_handwritten(template: &Value) -> Option<(Vec<Finding>, Option<Plan>
     }
     findings.extend(super::check_sidecar_position(template));
     let declared = lines.iter().map(|lines| lines.container.declared()).collect();
-    let containers = list::check(sidecar.as_ref(), &spec, declared, &mut findings);
+    let containers = check_list(sidecar.as_ref(), &spec, declared, &mut findings);
     if let Some((place, own)) = &sidecar {
         let has_hold = containers.iter().any(|one| one.mode == Mode::Hold);
         check_mounts(own, place, parts::sidecar_mounts(has_hold).into_iter(), &mut findings);
@@ -59,7 +59,7 @@ pub fn check_handwritten(template: &Value) -> Option<(Vec<Finding>, Option<Plan>
         let at = spec.get(&broken.container).map(ContainerRef::place).unwrap_or_default();
         findings.push(Finding::error("order-broken", at, broken.to_string()));
     }
-    let plan = (!has_errors(&findings)).then(|| outlook::plan(&spec, &lines, &containers));
+    let plan = (!has_errors(&findings)).then(|| to_plan(&spec, &lines, &containers));
     Some((findings, plan))
 }
 
@@ -80,7 +80,6 @@ fn check_mounts(own: &Value, place: &Place, needed: impl Iterator<Item = Value>,
 }
 
 /// Podgate's commands in one container.
-#[derive(Debug)]
 struct AgentLines {
     container: pod::Container,
     /// Gate or postStart hook of the container, with its command line.
@@ -120,7 +119,7 @@ impl AgentLines {
 
 fn check_names(line: &AgentCommand, at: &Place, own: &ContainerRef<'_>, spec: &Spec<'_>, findings: &mut Vec<Finding>) {
     let is_native = |name: &str| spec.init(name).is_some_and(ContainerRef::is_native);
-    let named = ["--until", "--stop-after"].iter().flat_map(|flag| outlook::names(Some(line), flag));
+    let named = ["--until", "--stop-after"].iter().flat_map(|flag| container_names(Some(line), flag));
     let known = named.filter(|name| names::is_container_name(name) && !is_native(name));
     findings.extend(known.filter_map(|name| spec.check_name(name, at, None)));
     if let Some(other) = line.values("--container").pop().filter(|name| *name != own.name) {
@@ -128,4 +127,115 @@ fn check_names(line: &AgentCommand, at: &Place, own: &ContainerRef<'_>, spec: &S
         let fix = format!("write --container {}", own.name);
         findings.push(Finding::error("unknown-container", at.clone(), what).fix(fix));
     }
+}
+
+/// Checks the list of `sidecar`. Returns the regular containers as the sidecar sees them; `declared` contains them as
+/// the spec declares them.
+fn check_list(
+    sidecar: Option<&(Place, &Value)>,
+    spec: &Spec<'_>,
+    declared: Vec<Container>,
+    findings: &mut Vec<Finding>,
+) -> Vec<Container> {
+    let list = sidecar.and_then(|(place, own)| Some((place.to("env"), list_text(own)?)));
+    let Some((at, text)) = list else { return declared };
+    let listed: Vec<Container> = serde_json::from_str(&text).unwrap_or_default();
+    let before = findings.len();
+    for entry in &listed {
+        let native = spec.init(&entry.name).filter(|own| own.is_native());
+        let Some(own) = spec.get(&entry.name).or(native) else {
+            findings.extend(spec.check_name(&entry.name, &at, None));
+            continue;
+        };
+        findings.extend(entry_difference(entry, own).map(|what| {
+            let fix = "correct PODGATE_CONTAINERS, or the container";
+            Finding::error("list-differs", at.clone(), what).fix(fix)
+        }));
+    }
+    if let (Err(why), true) = (parse_list(&text), findings.len() == before) {
+        findings.push(Finding::error("order-broken", at, format!("the sidecar rejects its list: {why}")));
+    }
+    merge_containers(&listed, &declared)
+}
+
+/// Describes the first value of `entry` that differs from the container `own`. The sidecar reads each value that `entry`
+/// lacks from the spec.
+fn entry_difference(entry: &Container, own: &ContainerRef<'_>) -> Option<String> {
+    let container: pod::Container = serde_json::from_value(own.value.clone()).unwrap_or_default();
+    let mut wanted = container.declared();
+    let mut listed = merge_containers(from_ref(entry), from_ref(&wanted)).pop()?;
+    if is_held(own.value, own.name) {
+        (wanted.mode, wanted.until) = (Mode::Hold, listed.until.clone());
+    }
+    // A check or a command of podgate replaces the container's own probe.
+    let is_replaced = |field| entry.ready_check.is_some() || parts::agent_line(own.value, field).is_some();
+    let [no_startup, no_readiness] = ["startupProbe", "readinessProbe"].map(is_replaced);
+    for container in [&mut listed, &mut wanted] {
+        let known = container.clone();
+        container.startup_probe.take_if(|_| no_startup);
+        container.readiness_probe.take_if(|_| no_readiness);
+        for probe in container.startup_probe.iter_mut().chain(&mut container.readiness_probe) {
+            let number = known.probe_port(probe).map(PortRef::Number);
+            if let Handler::HttpGet(HttpGet { port, .. }) | Handler::TcpSocket(TcpSocket { port, .. }) =
+                &mut probe.handler
+            {
+                *port = number.unwrap_or_else(|| port.clone());
+            }
+        }
+    }
+    difference(&[proofs(&listed)], &[proofs(&wanted)])
+}
+
+/// Returns the plan that the commands express, for the forecast. `lines` and `containers` belong to the regular containers of `spec`, in the same order.
+fn to_plan(spec: &Spec<'_>, lines: &[AgentLines], containers: &[Container]) -> Plan {
+    let mut hooks: Vec<WaitCondition> = Vec::new();
+    let planned = spec.containers.iter().zip(lines).zip(containers).map(|((own, lines), entry)| {
+        let (gate, stop) = (lines.gate.as_ref().map(|(_, line)| line), lines.pre_stop.as_ref());
+        let (until, before, mut timeout) = (entry.until.clone(), hooks.clone(), duration(gate, "--timeout", TIMEOUT));
+        let (mode, after) = match entry.mode {
+            Mode::None => (PlannedMode::None, before),
+            Mode::PostStart => {
+                hooks.extend(until.clone());
+                (PlannedMode::PostStart(until), before)
+            }
+            Mode::Entrypoint => {
+                let checks = values(gate, "--check").iter().filter_map(|text| text.parse().ok()).collect();
+                (PlannedMode::Entrypoint(GatePlan { checks, ..GatePlan::default() }), until)
+            }
+            Mode::Hold => {
+                timeout = entry.timeout_seconds.map_or(Duration::MAX, |limit| Duration::from_secs(limit.into()));
+                (PlannedMode::Hold, until)
+            }
+        };
+        ContainerPlan {
+            name: own.name.to_owned(),
+            index: own.index,
+            mode,
+            mode_reason: "written by hand".to_owned(),
+            after,
+            timeout,
+            continue_on_timeout: entry.continue_on_timeout || values(gate, "--on-timeout") == ["continue"],
+            outlives: container_names(stop, "--until").into_iter().map(str::to_owned).collect(),
+            pre_stop_limit: duration(stop, "--grace", PRE_STOP_GRACE),
+            stop_after: container_names(gate, "--stop-after").into_iter().map(str::to_owned).collect(),
+            ..ContainerPlan::default()
+        }
+    });
+    let containers = planned.collect();
+    let has_sidecar = !lines.iter().any(|lines| lines.gate.as_ref().is_some_and(|(gate, _)| gate.asks));
+    Plan { containers, has_sidecar, needs_sidecar: true, grace: spec.grace_period(), ..Plan::default() }
+}
+
+fn values<'a>(line: Option<&'a AgentCommand>, flag: &str) -> Vec<&'a str> {
+    line.map(|line| line.values(flag)).unwrap_or_default()
+}
+
+/// Returns the containers in the values of `flag`, without states such as `=Exited`.
+fn container_names<'a>(line: Option<&'a AgentCommand>, flag: &str) -> Vec<&'a str> {
+    let conditions = values(line, flag).into_iter().flat_map(|list| list.split(','));
+    conditions.map(|text| text.split('=').next().unwrap_or_default()).collect()
+}
+
+fn duration(line: Option<&AgentCommand>, flag: &str, default: Duration) -> Duration {
+    values(line, flag).pop().and_then(|text| humantime::parse_duration(text).ok()).unwrap_or(default)
 }

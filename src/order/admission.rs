@@ -1,19 +1,15 @@
 //! Answers an AdmissionReview (`admission.k8s.io/v1`) for a mutating admission webhook. Does no I/O.
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>
 
-pub mod patch;
-
 use crate::core::words::words;
 use crate::order::declare::{annotation_place, check_undeclared, keys};
-use crate::order::edit::{Edit, EditError, Op};
+use crate::order::edit::{Edit, JSON_MAX, Op, PathSegment, json_length, too_large};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, inject_label, is_requested};
-use crate::order::json_size::{JSON_MAX, json_length};
 use crate::order::limits::count_values;
 use crate::order::lint::{self, Context};
 use crate::order::pod_templates::templates;
 use base64::prelude::{BASE64_STANDARD, Engine};
-use patch::Operation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -88,11 +84,11 @@ struct Review {
 struct Request {
     uid: String,
     kind: Option<GroupVersionKind>,
-    sub_resource: Option<String>,
-    operation: Option<String>,
-    namespace: Option<String>,
-    name: Option<String>,
-    object: Option<Value>,
+    sub_resource: String,
+    operation: String,
+    namespace: String,
+    name: String,
+    object: Value,
 }
 
 #[derive(Default, Deserialize)]
@@ -126,14 +122,11 @@ pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
 
 impl Request {
     fn answer(&self, inject: Injector<'_>) -> Answer {
-        let is_whole = self.sub_resource.as_deref().unwrap_or_default().is_empty();
-        let object = self.object.as_ref().filter(|object| is_whole && object.is_object());
-        let kind = self.kind.as_ref().filter(|kind| kind.version == "v1");
-        match (object, kind.map(|kind| (&*kind.group, &*kind.kind)), self.operation.as_deref()) {
-            (Some(pod), Some(("", "Pod")), Some("CREATE")) => self.answer_pod(pod, inject),
-            (Some(workload), Some(("apps" | "batch", _)), Some("CREATE" | "UPDATE")) => {
-                self.answer_workload(workload, inject)
-            }
+        let is_whole = self.sub_resource.is_empty() && self.object.is_object();
+        let kind = self.kind.as_ref().filter(|kind| is_whole && kind.version == "v1");
+        match (kind.map(|kind| (&*kind.group, &*kind.kind)), &*self.operation) {
+            (Some(("", "Pod")), "CREATE") => self.answer_pod(&self.object, inject),
+            (Some(("apps" | "batch", _)), "CREATE" | "UPDATE") => self.answer_workload(&self.object, inject),
             _ => self.allow(Outcome::Passed, &[], None),
         }
     }
@@ -147,7 +140,7 @@ impl Request {
         if inject_label(template) == Some("disabled") {
             return self.allow(Outcome::Passed, &[], None);
         }
-        let mut findings = match is_requested(template).then(|| inject(self.namespace(), template)) {
+        let mut findings = match is_requested(template).then(|| inject(&self.namespace, template)) {
             None => check_undeclared(template),
             Some(Err(findings)) => findings,
             Some(Ok(mut injected)) => {
@@ -174,34 +167,30 @@ impl Request {
                 self.allow(Outcome::Passed, &findings, None)
             };
         }
-        match inject(self.namespace(), pod) {
+        match inject(&self.namespace, pod) {
             Err(findings) => self.refuse_or_defer(pod, &findings),
             Ok(mut injected) => {
                 // The API server shows all findings as warnings. Even errors are only warnings here, because later
                 // webhooks can still change the Pod.
                 injected.findings.extend(lint::check_injected(pod, &injected, Context::default()));
-                let findings = &injected.findings;
-                if injected.edits.is_empty() {
-                    return self.allow(Outcome::Unchanged, findings, None);
+                let Injected { edits, findings, .. } = injected;
+                if edits.is_empty() {
+                    return self.allow(Outcome::Unchanged, &findings, None);
                 }
-                let patch = patch::json_patch(&injected.edits);
+                let patch = json_patch(edits);
                 if json_length(&patch) > JSON_MAX {
-                    return self.refuse(&Vec::from(EditError::TooLarge));
+                    return self.refuse(&[too_large()]);
                 }
-                self.allow(Outcome::Injected, findings, Some(&patch))
+                self.allow(Outcome::Injected, &findings, Some(&patch))
             }
         }
     }
 
-    fn namespace(&self) -> &str {
-        self.namespace.as_deref().unwrap_or_default()
-    }
-
-    fn allow(&self, outcome: Outcome, findings: &[Finding], patch: Option<&[Operation<'_>]>) -> Answer {
+    fn allow(&self, outcome: Outcome, findings: &[Finding], patch: Option<&Value>) -> Answer {
         let mut response = json!({"uid": self.uid, "allowed": true});
         if let Some(patch) = patch {
             response["patchType"] = "JSONPatch".into();
-            response["patch"] = BASE64_STANDARD.encode(serde_json::to_vec(patch).unwrap_or_default()).into();
+            response["patch"] = BASE64_STANDARD.encode(patch.to_string()).into();
         }
         if outcome != Outcome::Passed {
             response["auditAnnotations"] = json!({"outcome": outcome.as_str()});
@@ -223,9 +212,8 @@ impl Request {
         let message = truncate(&message, POLICY_MESSAGE_MAX).to_owned();
         let at = annotation_place(keys::UNKNOWN_CONTAINERS);
         let has_changed = at.of(pod).and_then(Value::as_str) != Some(&message);
-        let edits = [Edit { at, op: Op::Set(message.clone().into()) }];
-        let patch = has_changed.then(|| patch::json_patch(&edits));
-        Answer { message, ..self.allow(Outcome::Deferred, &[], patch.as_deref()) }
+        let patch = has_changed.then(|| json_patch(vec![Edit { at, op: Op::Set(message.clone().into()) }]));
+        Answer { message, ..self.allow(Outcome::Deferred, &[], patch.as_ref()) }
     }
 
     fn refuse(&self, findings: &[Finding]) -> Answer {
@@ -242,19 +230,40 @@ impl Request {
     }
 
     fn build_answer(&self, response: Value, outcome: Outcome, message: String) -> Answer {
-        let given = |key: &str| self.object.as_ref()?["metadata"][key].as_str();
-        let first = |texts: &[Option<&str>]| {
-            let text = texts.iter().flatten().find(|text| !text.is_empty());
-            truncate(text.copied().unwrap_or_default(), NAME_MAX).to_owned()
+        let given = |key: &str| self.object["metadata"][key].as_str().unwrap_or_default();
+        let first = |texts: [&str; 3]| {
+            truncate(texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default(), NAME_MAX).to_owned()
         };
         Answer {
             body: json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
             outcome,
-            namespace: first(&[self.namespace.as_deref(), given("namespace")]),
-            name: first(&[self.name.as_deref(), given("name"), given("generateName")]),
+            namespace: first([&self.namespace, given("namespace"), ""]),
+            name: first([&self.name, given("name"), given("generateName")]),
             message,
         }
     }
+}
+
+/// Converts edits to a JSON Patch (RFC 6902), the only patch type that an admission webhook can return. The patch has
+/// one operation per edit.
+pub fn json_patch(edits: Vec<Edit>) -> Value {
+    let operation = |Edit { mut at, op }: Edit| {
+        let (path, last) = (at.pointer(), at.0.pop());
+        // Move the value, because `json!` would copy it.
+        let with_value = |op: &str, value| {
+            let mut operation = json!({"op": op, "path": path});
+            operation["value"] = value;
+            operation
+        };
+        match op {
+            // In an object, `add` replaces a field. In a list, `add` inserts an item, so an item needs `replace`.
+            Op::Set(value) if !matches!(last, Some(PathSegment::Key(_))) => with_value("replace", value),
+            Op::Set(value) | Op::Insert(value) => with_value("add", value),
+            Op::Remove => json!({"op": "remove", "path": path}),
+            Op::Move(index) => json!({"op": "move", "from": path, "path": at.to(index).pointer()}),
+        }
+    };
+    edits.into_iter().map(operation).collect()
 }
 
 /// Formats each warning and error as a single line. kubectl prints `Warning: ` before each line.
