@@ -9,7 +9,7 @@
 //! | a check is pending | closed | closed | no checks |
 //! | a check cannot pass any more | gives up | gives up | no checks |
 //! | a condition cannot be met, with fail-fast | gives up | gives up | no fail-fast |
-//! | a container is unknown | closed; gives up after 2 s ([`SETTLE_TIME`]) | as the hook | closed |
+//! | a container is unknown | closed; gives up after 2 s ([`SIDECAR_START_TIMEOUT`]) | as the hook | closed |
 //! | an earlier container in the list has ended | gives up | closed | closed |
 //! | the Pod has started | opens | no effect | no effect |
 //! | the Pod is being deleted | opens | gives up | no effect: the kubelet creates no container |
@@ -34,7 +34,7 @@ use std::time::Duration;
 
 /// Time limit for the sidecar to start and to publish all containers. After this time, a container that is missing
 /// on the board is an error, and a missing sidecar counts as dead.
-pub const SETTLE_TIME: Duration = Duration::from_secs(2);
+pub const SIDECAR_START_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Conditions and rules of a gate.
 #[derive(Debug, Clone)]
@@ -138,7 +138,8 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
                 }
                 (Stage::Starting | Stage::Started, _) => {}
             }
-            let knows_all = *source == Source::Board && observed.waited >= SETTLE_TIME && !snapshot.states.is_empty();
+            let knows_all =
+                *source == Source::Board && observed.waited >= SIDECAR_START_TIMEOUT && !snapshot.states.is_empty();
             match check_conditions(snapshot, spec.conditions, spec.fail_fast && may_give_up, knows_all) {
                 Ok(unmet) => obstacles = unmet,
                 Err(ending) => return ending,

@@ -131,13 +131,13 @@ impl ProbeProgress {
     }
 
     /// Returns the probe to run next.
-    pub fn probe(&self) -> &Probe {
+    pub fn next_probe(&self) -> &Probe {
         &self.stages[self.stage_index].probe
     }
 
     /// Returns the time since the container's start at which the next attempt is due.
     pub fn next_due(&self, is_listening: bool) -> Duration {
-        let probe = self.probe();
+        let probe = self.next_probe();
         let earliest = self.earliest_attempt();
         let Some(last) = self.attempted_at else { return earliest };
         let period = seconds(probe.period_seconds);
@@ -153,7 +153,7 @@ impl ProbeProgress {
     /// Returns the end of the initial delay, as a time since the container's start. When the port begins to listen, the
     /// sidecar makes an extra attempt, but not before this time.
     pub fn earliest_attempt(&self) -> Duration {
-        if self.is_resumed { Duration::ZERO } else { seconds(self.probe().initial_delay_seconds) }
+        if self.is_resumed { Duration::ZERO } else { seconds(self.next_probe().initial_delay_seconds) }
     }
 
     /// Records an attempt from `started` to `now`. `success` is `None` if the kubelet would discard the result.

@@ -58,7 +58,7 @@ impl Lane {
     /// Returns the addresses in the Pod to which the next attempt may connect. The list is empty if the port is unknown
     /// or the host may be outside the Pod.
     pub fn addresses(&self, pod_ip: IpAddr) -> Vec<SocketAddr> {
-        let probe = self.progress.probe();
+        let probe = self.progress.next_probe();
         let Some(port) = self.container.probe_port(probe) else { return Vec::new() };
         let ips = match probe.handler.host() {
             None => vec![pod_ip],
@@ -105,7 +105,7 @@ impl Lane {
     /// Returns the probe to attempt now.
     pub fn start_attempt(&mut self) -> &Probe {
         self.is_expedited = false;
-        self.progress.probe()
+        self.progress.next_probe()
     }
 
     /// Records an attempt from `started` to `now`. `success` is `None` if the kubelet would discard the result. Returns

@@ -74,7 +74,8 @@ pub fn is_taken(path: &Path) -> io::Result<bool> {
 pub struct Tether(File);
 
 impl Tether {
-    /// Takes the tether in the container's own directory. Replaces the file of an earlier process.
+    /// Takes the tether in the container's own directory. Replaces the file of an earlier process. Fails with
+    /// `WouldBlock` if another process has the tether and the file cannot be replaced.
     pub fn take(directory: &Path) -> io::Result<Tether> {
         let locked = take(directory, TETHER_FILE)?;
         locked.map(Tether).ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "the tether cannot be locked"))

@@ -20,7 +20,7 @@ type Priority<'a> = (&'a str, i64, Place);
 
 /// Adds an annotation to `template` that declares the order of OpenKruise, and removes OpenKruise's settings. Returns
 /// `None` if the template has no such settings. Does not change a template that already declares an order. On failure,
-/// returns all findings. The caller must then leave the template unchanged.
+/// returns all findings. The caller must then leave the template unchanged. The caller injects the result.
 pub fn migrate_kruise(template: &Value) -> Result<Option<Injected>, Vec<Finding>> {
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);

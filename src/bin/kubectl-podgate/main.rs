@@ -72,7 +72,7 @@ enum Command {
     Verify(verify::Verify),
     // During and after the start.
     Status(status::Status),
-    Timeline(timeline::Timeline),
+    Timeline(timeline::TimelineArgs),
     Override(overrides::Override),
     #[command(hide = true)]
     StandIn(Box<try_run::StandIn>),

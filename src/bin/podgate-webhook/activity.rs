@@ -30,11 +30,11 @@ pub(crate) enum Phase {
 }
 
 /// Phase of a connection, with the start time of the phase.
-pub(crate) struct Activity(watch::Sender<(Phase, Instant)>);
+pub(crate) struct ConnectionActivity(watch::Sender<(Phase, Instant)>);
 
-impl Activity {
-    pub(crate) fn new() -> Activity {
-        Activity(watch::Sender::new((Phase::Handshake, now())))
+impl ConnectionActivity {
+    pub(crate) fn new() -> ConnectionActivity {
+        ConnectionActivity(watch::Sender::new((Phase::Handshake, now())))
     }
 
     pub(crate) fn set(&self, phase: Phase) {
@@ -90,7 +90,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_phase_has_its_time_limit() {
-        let activity = Activity::new();
+        let activity = ConnectionActivity::new();
         let limits = [(Phase::Handshake, HANDSHAKE_TIMEOUT), (Phase::Head, HEAD_TIMEOUT), (Phase::Idle, IDLE_TIMEOUT)];
         for (phase, limit) in limits {
             for (ago, expected) in [(limit, Some(phase)), (limit - Duration::from_secs(2), None)] {

@@ -1,6 +1,6 @@
 //! Handles a request on the TLS port.
 
-use crate::activity::{Activity, Phase};
+use crate::activity::{ConnectionActivity, Phase};
 use crate::body_budget::{Reservation, SMALL_MAX};
 use crate::clock::now;
 use crate::state::State;
@@ -34,7 +34,7 @@ fn error_reply(outcome: &'static str, status: StatusCode, what: impl Display) ->
 }
 
 /// Answers one request. Sets the connection's phase to `Busy` when the body has arrived.
-pub(crate) async fn answer(state: &Arc<State>, request: Request<Incoming>, activity: &Activity) -> Reply {
+pub(crate) async fn answer(state: &Arc<State>, request: Request<Incoming>, activity: &ConnectionActivity) -> Reply {
     let since = now();
     let _in_flight = state.metrics.start_request();
     let answered = timeout(REQUEST_TIMEOUT, handle(state, request, activity)).await;
@@ -52,7 +52,7 @@ fn busy(why: &str) -> OutcomeReply {
     busy
 }
 
-async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activity) -> OutcomeReply {
+async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &ConnectionActivity) -> OutcomeReply {
     if request.uri().path() != "/inject" {
         return error_reply("bad-request", StatusCode::NOT_FOUND, "not found; send reviews to /inject");
     }

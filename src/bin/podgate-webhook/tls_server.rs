@@ -1,6 +1,6 @@
 //! The TLS port: accepts connections and limits their number, time and memory.
 
-use crate::activity::{Activity, Phase};
+use crate::activity::{ConnectionActivity, Phase};
 use crate::admit;
 use crate::state::State;
 use crate::status_server::accept;
@@ -45,7 +45,7 @@ pub(crate) async fn serve(
             }
             _ = stop.wait_for(|stop| *stop) => break,
         };
-        let activity = Arc::new(Activity::new());
+        let activity = Arc::new(ConnectionActivity::new());
         let connection =
             serve_connection(Arc::clone(&state), acceptor.clone(), stream, Arc::clone(&activity), stop.clone());
         let task = connections.spawn(connection);
@@ -68,7 +68,7 @@ async fn serve_connection(
     state: Arc<State>,
     acceptor: TlsAcceptor,
     stream: TcpStream,
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
     mut stop: watch::Receiver<bool>,
 ) {
     // A response is one small write, so do not delay it.
@@ -96,7 +96,7 @@ async fn serve_connection(
     });
     // Serve only HTTP/1.1. The API server uses only HTTP/1.1 for webhooks, to spread its requests over the replicas.
     let mut server = http1::Builder::new();
-    // `Activity` enforces the time limits instead of hyper.
+    // `ConnectionActivity` enforces the time limits instead of hyper.
     server.header_read_timeout(None).max_buf_size(HEAD_MAX);
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {

@@ -140,9 +140,9 @@ impl Predecessors {
     }
 
     /// Returns the probes that the gate runs now and that have not passed, each with its last result.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn describe_pending_probes(&self) -> impl Iterator<Item = String> {
         let asked = self.list.iter().filter(|one| self.state(one) != State::Ready && self.is_asked(one));
-        asked.filter_map(|one| Some(format!("{} ({})", one.check(one.lane.progress.probe())?, one.result)))
+        asked.filter_map(|one| Some(format!("{} ({})", one.check(one.lane.progress.next_probe())?, one.result)))
     }
 
     /// Returns the sockets of the running attempts.
@@ -218,7 +218,7 @@ impl Predecessor {
         if success && self.found.is_none() {
             // The connection was redirected, or the kernel has not answered: the container may have started just now.
             self.found = Some(Vec::new());
-            if self.lane.progress.probe().initial_delay_seconds > 0 {
+            if self.lane.progress.next_probe().initial_delay_seconds > 0 {
                 self.lane.restart(now);
                 self.lane.listen_check_at = None;
                 return success;

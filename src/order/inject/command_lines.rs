@@ -32,7 +32,7 @@ pub(super) struct ContainerLines<'a> {
     pub(super) found: Option<&'a Value>,
     pub(super) settings: &'a SidecarSettings,
     /// The containers that the gate asks itself, if the Pod has no sidecar.
-    pub(super) asked: Option<&'a [Container]>,
+    pub(super) predecessors: Option<&'a [Container]>,
 }
 
 /// Formats a duration without spaces, such as `2m30s`, so that a shell needs no quotes.
@@ -46,10 +46,10 @@ impl ContainerLines<'_> {
         let ContainerPlan { name, after, stop_after, .. } = self.planned;
         let mut line = AgentCommand::new("entrypoint");
         line.add_flag("--container", name);
-        for ask in self.asked.into_iter().flatten().filter_map(Ask::of).flatten() {
+        for ask in self.predecessors.into_iter().flatten().filter_map(Ask::of).flatten() {
             line.add_flag("--ask", dollars::escape(&ask.to_string()));
         }
-        for until in after.iter().filter(|_| self.asked.is_none()) {
+        for until in after.iter().filter(|_| self.predecessors.is_none()) {
             // Omit the state Ready, which is the agent's default.
             let is_ready = until.want == WantedState::Ready;
             line.add_flag("--until", if is_ready { until.container.clone() } else { until.to_string() });
@@ -176,7 +176,7 @@ impl ContainerLines<'_> {
         line.add_switch("--wait");
         let own = self.container.startup_probe.as_ref();
         match own {
-            Some(probe) if probe.is_exec() || self.asked.is_some() => {
+            Some(probe) if probe.is_exec() || self.predecessors.is_some() => {
                 if let Some(check) = checks::agent_check(self.container, probe) {
                     line.add_flag("--check", dollars::escape(&check.to_string()));
                 }
@@ -218,7 +218,7 @@ impl ContainerLines<'_> {
             "timeoutSeconds": limit,
             "terminationGracePeriodSeconds": grace,
             // Without a report, podgate does not know when the gate has opened, so one failure ends the container.
-            "failureThreshold": self.asked.map(|_| 1),
+            "failureThreshold": self.predecessors.map(|_| 1),
         }))
     }
 
@@ -270,7 +270,7 @@ impl ContainerLines<'_> {
     fn probes_delay(&self) -> u64 {
         let Some(readiness) = &self.container.readiness_probe else { return 0 };
         // If only the kubelet can detect Ready, the longer delay would make the Pod Ready too late.
-        let is_reported = self.asked.is_none()
+        let is_reported = self.predecessors.is_none()
             && (!readiness.is_exec()
                 || self.planned.ready.is_some()
                 || self.planned.gate().is_some_and(|gate| gate.needs_parent));

@@ -211,7 +211,7 @@ impl Planner<'_> {
                 || !self.job_sidecars.is_empty()
                 || self.declared.quits.contains_key(name)
                 || modes::ready_check(self.declared, self.graph, name).is_some_and(|check| !check.is_network())
-                || modes.needs_agent(own, self.wrapped_probe(own, &PlannedMode::None).is_some())
+                || modes.needs_agent_as_proof(own, self.wrapped_probe(own, &PlannedMode::None).is_some())
         };
         self.declared.checks.contains_key(name) || self.has_sidecar && with_sidecar()
     }

@@ -25,9 +25,9 @@ impl ModeResolver<'_> {
     }
 
     /// Returns true if nothing proves a condition of a waiter without the API, unless an agent in the container reports it.
-    /// `is_wrapped` means that podgate wraps the container's readinessProbe.
-    pub(super) fn needs_agent(&self, own: &ContainerRef<'_>, is_wrapped: bool) -> bool {
-        let mut entry = Container { reports_start: is_wrapped, ..listed(own, None) };
+    /// `is_probe_wrapped` means that podgate wraps the container's readinessProbe.
+    pub(super) fn needs_agent_as_proof(&self, own: &ContainerRef<'_>, is_probe_wrapped: bool) -> bool {
+        let mut entry = Container { reports_start: is_probe_wrapped, ..listed(own, None) };
         ready_check(self.declared, self.graph, own.name).iter().for_each(|ready| ready.replace_probes(&mut entry));
         let mut needs = self.graph.waiters_with_needs(own.name);
         needs.any(|(_, need)| entry.needs_status(need.until.want))

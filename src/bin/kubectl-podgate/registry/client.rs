@@ -1,7 +1,7 @@
 //! Looks up images in registries, with a time limit and credentials.
 
 use super::RegistryArgs;
-use super::connection::{Connection, Error, build_http_client};
+use super::connection::{Error, RegistrySession, build_http_client};
 use super::credentials::{Login, Logins};
 use crate::error::CommandResult;
 use oci_spec::distribution::Reference;
@@ -85,7 +85,7 @@ impl<'a> RegistryClient<'a> {
     }
 
     async fn pull(&self, scheme: &str, image: &Reference, login: Option<&Login>) -> Result<ImageCommand, Error> {
-        let mut registry = Connection { http: &self.http, scheme, image, login, authorization: None };
+        let mut registry = RegistrySession { http: &self.http, scheme, image, login, authorization: None };
         registry.authorize().await?;
         let (body, digest) = registry.manifest(image.digest()).await?;
         let mut manifest = parse_manifest(&body)?;

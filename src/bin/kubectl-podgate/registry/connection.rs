@@ -38,12 +38,12 @@ pub(super) enum Error {
 }
 
 /// A registry, with the credentials for one image.
-pub(super) struct Connection<'a> {
+pub(super) struct RegistrySession<'a> {
     pub(super) http: &'a Client,
     pub(super) scheme: &'a str,
     pub(super) image: &'a Reference,
     pub(super) login: Option<&'a Login>,
-    /// Value of the `Authorization` header. Set by [`authorize`](Connection::authorize).
+    /// Value of the `Authorization` header. Set by [`authorize`](RegistrySession::authorize).
     pub(super) authorization: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn build_http_client(certificates: Vec<Certificate>) -> reqwest::Resu
     Client::builder().user_agent(agent).redirect(redirects).tls_certs_merge(certificates).build()
 }
 
-impl Connection<'_> {
+impl RegistrySession<'_> {
     /// Asks the registry for the required type of authorization. If the registry names a token service, gets a token.
     pub(super) async fn authorize(&mut self) -> Result<(), Error> {
         if let Some(Login::Token(token)) = self.login {

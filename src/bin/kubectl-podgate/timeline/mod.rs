@@ -30,7 +30,7 @@ Exit codes:
 /// Draw the start of a Pod: when each container was pulled, started and Ready
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Timeline {
+pub(crate) struct TimelineArgs {
     /// The Pod's name
     #[arg(value_name = "POD", value_parser = pod_name)]
     pub(crate) pod: String,
@@ -44,7 +44,7 @@ pub(crate) struct Timeline {
     pub(crate) width: Option<u16>,
 }
 
-pub(crate) async fn run(args: &Timeline) -> CommandResult {
+pub(crate) async fn run(args: &TimelineArgs) -> CommandResult {
     let cluster = Cluster::from_args(&args.connection).await?;
     let pod = cluster.get_pod(&args.pod).await?;
     let events = events(&cluster, pod.metadata.uid.as_deref().unwrap_or_default()).await;

@@ -118,7 +118,7 @@ pub(super) fn lacks_verbs(
 
 /// Returns the finding for a Pod that the API server has rejected with this status code and message. If the message does
 /// not name podgate, the finding is only a warning, because other Pods may be accepted.
-pub(super) fn check_refusal(code: u16, message: &str) -> Finding {
+pub(super) fn explain_pod_rejection(code: u16, message: &str) -> Finding {
     let text = one_line(message, 1000);
     let has = |part: &str| message.contains(part);
     if matches!(code, 404 | 409 | 429)

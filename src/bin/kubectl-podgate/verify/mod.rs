@@ -11,7 +11,7 @@ use crate::error::ErrorKind::Rejected;
 use crate::error::{CommandError, CommandResult};
 use crate::output::{print, to_json};
 use crate::registry::config_map;
-use access::{OWN_POD, UNKNOWN_CONTAINERS, check_policy, check_refusal, lacks_verbs, missing_verbs};
+use access::{OWN_POD, UNKNOWN_CONTAINERS, check_policy, explain_pod_rejection, lacks_verbs, missing_verbs};
 use clap::Args;
 use denied::find_denied;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -222,7 +222,7 @@ async fn check_injection(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
             let what = format!("the namespace {namespace} does not exist, so the injection was not checked");
             finding(Level::Error, "dry-run-skipped", what, "pass a namespace that exists with -n")
         }
-        Err(CommandError { kind: Rejected(code, message), .. }) => check_refusal(code, &message),
+        Err(CommandError { kind: Rejected(code, message), .. }) => explain_pod_rejection(code, &message),
         Err(error) => return Err(error),
     };
     Ok(vec![found])

@@ -79,7 +79,7 @@ impl ProbeLane {
         let success = (!outcome.is_discarded).then_some(outcome.success);
         let verdict = self.schedule.end_attempt(*started_at, now(), success);
         if verdict == ProbeVerdict::StartupFailed && before != ProbeVerdict::StartupFailed {
-            let failures = self.schedule.progress.probe().failure_threshold;
+            let failures = self.schedule.progress.next_probe().failure_threshold;
             warn!(%container, failures, last = %outcome.detail, "the startupProbe has failed too often");
         }
         if let Some(warning) = &outcome.warning {

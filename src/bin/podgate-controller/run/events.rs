@@ -32,7 +32,7 @@ impl Controller {
         if !trusted {
             return;
         }
-        self.idling.api_wait_until = None;
+        self.idle_state.api_wait_until = None;
         let known_by_kubelet = || self.pod.tracks.iter().filter(|track| track.spec.uses_kubelet_ready());
         if known_by_kubelet().next().is_none() {
             return;

@@ -10,8 +10,9 @@ use tracing::info;
 /// Time limit for the API server's answer after a wake-up.
 const API_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Whether the sidecar is idle, and what wakes it up. Exists also while the sidecar is not idle.
 #[derive(Debug, Default)]
-pub(super) struct Idling {
+pub(super) struct IdleState {
     pub(super) is_idle: bool,
     /// Limits how often each container can wake the sidecar up. Each wake-up opens a watch on the API server, and a
     /// container can write any number of reports.
@@ -25,7 +26,7 @@ pub(super) struct Idling {
 impl Controller {
     /// Closes connections and stops timers. Only a change in a directory wakes the sidecar up.
     pub(super) fn go_idle(&mut self) {
-        if std::mem::replace(&mut self.idling.is_idle, true) {
+        if std::mem::replace(&mut self.idle_state.is_idle, true) {
             return;
         }
         info!("all containers started; going idle");
@@ -44,26 +45,26 @@ impl Controller {
     /// Wakes the sidecar up after a change in the directory of `container`. If that container's rate limit is reached,
     /// the sidecar wakes up later.
     pub(super) fn wake_up(&mut self, container: String) {
-        let idling = &mut self.idling;
-        if !idling.is_idle {
+        let idle_state = &mut self.idle_state;
+        if !idle_state.is_idle {
             return;
         }
-        if let Err(at) = idling.limits.entry(container.clone()).or_default().take(now()) {
-            if idling.delayed.as_ref().is_none_or(|(known, _)| at < *known) {
-                idling.delayed = Some((at, container));
+        if let Err(at) = idle_state.limits.entry(container.clone()).or_default().take(now()) {
+            if idle_state.delayed.as_ref().is_none_or(|(known, _)| at < *known) {
+                idle_state.delayed = Some((at, container));
             }
             return;
         }
-        (idling.delayed, idling.is_idle) = (None, false);
+        (idle_state.delayed, idle_state.is_idle) = (None, false);
         if let Some(api) = &mut self.api {
             api.watch();
             // Stay awake until the API has answered or the time limit is over.
-            idling.api_wait_until = Some(now() + API_TIMEOUT);
+            idle_state.api_wait_until = Some(now() + API_TIMEOUT);
         }
     }
 
     pub(super) fn retry_wake_up(&mut self) {
-        if let Some((_, container)) = self.idling.delayed.take() {
+        if let Some((_, container)) = self.idle_state.delayed.take() {
             self.wake_up(container);
         }
     }

@@ -22,7 +22,7 @@ use crate::output::publisher::Publisher;
 use crate::probe::prober::Prober;
 use crate::rate_limit::restart_delay;
 use futures::FutureExt;
-use idle::Idling;
+use idle::IdleState;
 use podgate::core::container::{Container, Mode};
 use podgate::core::exit::Exit;
 use podgate::core::snapshot::Snapshot;
@@ -127,7 +127,7 @@ struct Controller {
     prober: Prober,
     ready_filters: BTreeMap<String, ReadyFilter>,
     pod_updates: mpsc::Receiver<PodFacts>,
-    idling: Idling,
+    idle_state: IdleState,
     /// Ids of the containers that the sidecar has asked to exit.
     asked_to_quit: BTreeSet<Option<String>>,
 }
@@ -192,7 +192,7 @@ impl Controller {
             prober: Prober::new(ip, args.probe_floor),
             ready_filters: BTreeMap::new(),
             pod_updates,
-            idling: Idling::default(),
+            idle_state: IdleState::default(),
             asked_to_quit: BTreeSet::new(),
         };
         controller.directories.create(controller.pod.tracks.iter().map(|track| &track.spec));
@@ -245,11 +245,11 @@ impl Controller {
 
     fn timers(&self) -> [Timer; 6] {
         [
-            (self.idling.delayed.as_ref().map(|(at, _)| *at), Controller::retry_wake_up),
+            (self.idle_state.delayed.as_ref().map(|(at, _)| *at), Controller::retry_wake_up),
             (self.publisher.board.retry_at, |this| this.publisher.write_board(&this.pod)),
             (self.status_trust.due(), Controller::recheck_outdated_facts),
             (self.ready_filters.values().filter_map(ReadyFilter::due).min(), Controller::recheck_ready_filters),
-            (self.idling.api_wait_until, |this| this.idling.api_wait_until = None),
+            (self.idle_state.api_wait_until, |this| this.idle_state.api_wait_until = None),
             (self.pod.due(), |this| this.pod.tick(now())),
         ]
     }
@@ -278,10 +278,10 @@ impl Controller {
             api.publish(annotations, self.pod.has_held_container());
         }
         self.ask_to_quit();
-        if self.pod.may_idle() && self.idling.api_wait_until.is_none() {
+        if self.pod.may_idle() && self.idle_state.api_wait_until.is_none() {
             self.go_idle();
         }
-        if self.idling.is_idle {
+        if self.idle_state.is_idle {
             return;
         }
         for track in &self.pod.tracks {

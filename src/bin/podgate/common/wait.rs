@@ -10,7 +10,9 @@ use crate::failure::Failure;
 use crate::predecessors::Predecessors;
 use crate::signals;
 use podgate::core::exit::Exit;
-use podgate::core::gate::{self, Decision, GateKind, GateSpec, Observations, OnTimeout, SETTLE_TIME, SidecarHealth};
+use podgate::core::gate::{
+    self, Decision, GateKind, GateSpec, Observations, OnTimeout, SIDECAR_START_TIMEOUT, SidecarHealth,
+};
 use podgate::core::names;
 use podgate::core::until::WaitCondition;
 use podgate::edge::lock;
@@ -81,7 +83,11 @@ impl Wait<'_> {
                 SidecarHealth::Alive
             };
             let observed = Observations {
-                pending_checks: predecessors.iter().flat_map(Predecessors::pending).chain(checks.pending()).collect(),
+                pending_checks: predecessors
+                    .iter()
+                    .flat_map(Predecessors::describe_pending_probes)
+                    .chain(checks.pending())
+                    .collect(),
                 impossible_check: checks.impossible_reason(),
                 sidecar,
                 waited: at.saturating_duration_since(self.since),
@@ -141,13 +147,13 @@ impl Wait<'_> {
         }
     }
 
-    /// Returns true if no sidecar holds the lock on the board. In the first [`SETTLE_TIME`] of the wait, the sidecar
-    /// also counts as alive if its bell is live or missing.
+    /// Returns true if no sidecar holds the lock on the board. In the first [`SIDECAR_START_TIMEOUT`] of the wait, the
+    /// sidecar also counts as alive if its bell is live or missing.
     fn is_sidecar_dead(&self, watch: &Watch, now: Instant) -> bool {
-        if watch.is_controller_alive() && now < self.since + SETTLE_TIME {
+        if watch.is_controller_alive() && now < self.since + SIDECAR_START_TIMEOUT {
             return false;
         }
-        if !watch.has_bell() && (now < self.since + SETTLE_TIME || !self.sources.board.is_dir()) {
+        if !watch.has_bell() && (now < self.since + SIDECAR_START_TIMEOUT || !self.sources.board.is_dir()) {
             return false;
         }
         matches!(lock::is_taken(&self.sources.board.join(names::CONTROLLER_FILE)), Ok(false))

@@ -45,7 +45,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let sources = PodSources::new(args.waits.volumes.board.clone(), None);
     sources.require_source("--until", !args.waits.until.is_empty())?;
     sources.require_source("--stop-after", !args.stop_after.is_empty())?;
-    args.post_file.as_deref().map_or(Ok(()), parent::validate_post_file)?;
+    args.post_file.as_deref().map_or(Ok(()), parent::validate_post_file_path)?;
     let ticket = random_id(4).map_err(Failure::setup_error("cannot read random bytes"))?;
     let report = Report {
         gate: Some(GateState::Waiting),

@@ -23,7 +23,7 @@ impl Writer<'_> {
         &mut self,
         planned: &ContainerPlan,
         container: &Container,
-        asked: Option<&[Container]>,
+        predecessors: Option<&[Container]>,
     ) -> Result<Container, Vec<Finding>> {
         let place = Place::spec("containers").to(planned.index);
         let spec = place.of(self.template).unwrap_or(&Value::Null);
@@ -33,13 +33,13 @@ impl Writer<'_> {
         let readiness_probe = self.expand(container.readiness_probe.clone(), spec)?;
         let own_container = Container { startup_probe, readiness_probe, ..container.clone() };
         let settings = self.settings.clone();
-        let own = ContainerLines { planned, container: &own_container, spec, found, settings: &settings, asked };
+        let own = ContainerLines { planned, container: &own_container, spec, found, settings: &settings, predecessors };
         let mut entry = container.clone();
         planned.set_fields(&mut entry);
         match &planned.mode {
             PlannedMode::Entrypoint(gate) => {
                 self.write_gate(&own, gate, &place)?;
-                if asked.is_some() {
+                if predecessors.is_some() {
                     let from = json!({"fieldRef": {"fieldPath": "status.podIP"}});
                     self.push(&place.to("env"), json!({"name": names::POD_IP_VARIABLE, "valueFrom": from}))?;
                     // The image volume has the agent at the same path as the board.

@@ -97,8 +97,8 @@ impl Writer<'_> {
             }
             for (planned, container) in self.plan.containers.iter().zip(&containers) {
                 let entry = |until: &WaitCondition| list.iter().find(|one| one.name == until.container).cloned();
-                let asked: Vec<Container> = planned.after.iter().filter_map(entry).collect();
-                self.write_container(planned, container, Some(&asked))?;
+                let predecessors: Vec<Container> = planned.after.iter().filter_map(entry).collect();
+                self.write_container(planned, container, Some(&predecessors))?;
             }
             return Ok(self.push(&Place::spec("volumes"), parts::image_volume(self.options))?);
         }

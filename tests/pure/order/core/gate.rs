@@ -1,7 +1,9 @@
 //! Tests the table of rules in `core/gate.rs`: a row for each rule, with the decision of a hook and of a gate in front
 //! of a command. The tests of `HoldGate` cover the gate at the kubelet.
 
-use podgate::core::gate::{Decision, GateKind, GateSpec, Observations, OnTimeout, SETTLE_TIME, SidecarHealth, decide};
+use podgate::core::gate::{
+    Decision, GateKind, GateSpec, Observations, OnTimeout, SIDECAR_START_TIMEOUT, SidecarHealth, decide,
+};
 use podgate::core::snapshot::{REASON_ENDED, Snapshot};
 use podgate::core::sources::{PodView, Source};
 use podgate::core::state::{Stage, State};
@@ -125,7 +127,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
             "a container is unknown after 2 s",
             |case| {
                 case.snapshot.states.remove("db");
-                case.observed.waited = SETTLE_TIME;
+                case.observed.waited = SIDECAR_START_TIMEOUT;
             },
             ["gives up: unknown", "gives up: unknown"],
         ),

@@ -99,7 +99,7 @@ fn startup_probe_runs_first_and_only_once() {
         ProbeProgress::new(Some(&probe()), Some(&Probe { period_seconds: 3, ..probe() }), Duration::ZERO).unwrap();
     progress.record(ms(50), ms(50), Some(true));
     assert_eq!(
-        (progress.verdict(), progress.probe().period_seconds, progress.next_due(true)),
+        (progress.verdict(), progress.next_probe().period_seconds, progress.next_due(true)),
         (ProbeVerdict::StartupPassed, 3, ms(0))
     );
     progress.record(ms(51), ms(51), Some(true));

@@ -196,7 +196,7 @@ impl PodModel {
     /// Determines all states, and which gates may open. Returns the new snapshot if it differs from the published one.
     pub(crate) fn update_snapshot(&mut self, now: Instant) -> Option<&Snapshot> {
         for track in &mut self.tracks {
-            let observed = || track.hold_state(resolve_state(&track.evidence()));
+            let observed = || track.hold_failure_or(resolve_state(&track.evidence()));
             track.state = track.override_state.unwrap_or_else(observed);
             track.answers.was_ready |= track.state == State::Ready;
         }

@@ -40,8 +40,9 @@ impl ContainerTrack {
         Some(self.hold.as_ref()?.wanted(is_met, is_confirmed, limit, now))
     }
 
-    /// Returns the state of a held container. `observed` is the container's state as determined without its gate.
-    pub(in crate::model) fn hold_state(&self, observed: State) -> State {
+    /// Returns `Violated` or `TimedOut` if the gate of a held container shows it, and otherwise `observed`, the state as
+    /// determined without a gate.
+    pub(in crate::model) fn hold_failure_or(&self, observed: State) -> State {
         let Some(gate) = &self.hold else { return observed };
         let started_at = self.kubelet_status.as_ref().and_then(|status| status.running_since);
         if !self.answers.has_passed_gate && started_at.is_some_and(|at| gate.is_violated_by(at)) {

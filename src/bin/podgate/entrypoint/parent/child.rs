@@ -110,7 +110,8 @@ impl Child {
         self.group_stopped.is_some()
     }
 
-    pub(super) fn is_ending(&self) -> bool {
+    /// Returns true if podgate itself has begun to end the command. A stop signal from outside does not count.
+    pub(super) fn is_ended_by_podgate(&self) -> bool {
         self.ending.is_some()
     }
 

@@ -163,15 +163,15 @@ fn finish(
 
 /// Writes the post file of a command that never ran, if its path is valid.
 pub(super) fn report_never_ran(post_file: Option<&Path>, failed: &Failure) {
-    if let Some(path) = post_file.filter(|path| validate_post_file(path).is_ok())
+    if let Some(path) = post_file.filter(|path| validate_post_file_path(path).is_ok())
         && let Err(error) = write_post_file_in_child(path, false, failed.0)
     {
         warn!(%error, file = %path.display(), "cannot write the post file");
     }
 }
 
-/// Rejects an invalid path before the command runs.
-pub(super) fn validate_post_file(path: &Path) -> Result<(), Failure> {
+/// Rejects an invalid path of `--post-file`, to which podgate writes the command's exit code, before the command runs.
+pub(super) fn validate_post_file_path(path: &Path) -> Result<(), Failure> {
     match path.file_name().and(path.to_str()) {
         Some(text) if !text.ends_with('/') => Ok(()),
         _ => Err(Failure::new(Exit::BadSetup, format!("--post-file {}: not a file name", path.display()))),

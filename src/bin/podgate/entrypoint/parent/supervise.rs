@@ -9,7 +9,7 @@ use crate::clock::now;
 use crate::common::pod_sources::PodSources;
 use crate::common::report::Reporter;
 use crate::failure::Failure;
-use podgate::core::gate::SETTLE_TIME;
+use podgate::core::gate::SIDECAR_START_TIMEOUT;
 use podgate::edge::sys::SignalFd;
 use podgate::edge::watch::{SLOW_REREAD, WakeReason, Watch};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -80,7 +80,7 @@ impl Supervisor<'_> {
             Some(why) => self.end_command(why, at),
             None => {}
         }
-        if !self.has_warned && at >= self.started + SETTLE_TIME {
+        if !self.has_warned && at >= self.started + SIDECAR_START_TIMEOUT {
             let unknown = self.dependencies.unknown_containers(&view);
             self.has_warned = !unknown.is_empty();
             if self.has_warned {
@@ -90,7 +90,7 @@ impl Supervisor<'_> {
     }
 
     fn end_command(&mut self, why: EndReason, now: Instant) {
-        if !self.child.is_ending() {
+        if !self.child.is_ended_by_podgate() {
             match &why {
                 EndReason::AllExited => {
                     info!("{} has exited; ending the command", self.args.stop_after.join(", "))
@@ -126,7 +126,7 @@ impl Supervisor<'_> {
 
     fn sleep(&mut self) -> io::Result<WakeReason> {
         let limit = self.args.command_timeout.map(|limit| self.started + limit);
-        let limit = limit.filter(|_| !self.child.is_ending());
+        let limit = limit.filter(|_| !self.child.is_ended_by_podgate());
         let next_read = self.watch.as_ref().map(|_| self.next_read);
         let next = [limit, self.child.due(), self.checks.next_due(), next_read].into_iter().flatten().min();
         let pause = next.map(|at| at.saturating_duration_since(now()));
