@@ -89,8 +89,9 @@ pub(crate) fn run(args: &Install) -> CommandResult {
     }
     let text = objects.join("---\n");
     let failed = |error| format!("cannot run kubectl: {}", error_chain(&error));
-    let code = if args.diff { diff(&text).map_err(failed)? } else { print(&text)? };
-    CommandError::check(errors).map(|()| code)
+    let code = if args.diff { diff(&text).map_err(|error| failed(error).into()) } else { print(&text) };
+    CommandError::check(errors)?;
+    code
 }
 
 /// Returns the objects in the order in which kubectl creates them. A policy must exist before the permission that it

@@ -53,6 +53,7 @@ pub(crate) fn run(args: &ResolveImages) -> CommandResult {
         let (images, errors) = block_on(look_up(&wanted_images(&sources), &args.registry))?;
         (to_json(&images), errors)
     };
-    let code = print(&text)?;
-    CommandError::check(errors).map(|()| code)
+    let code = print(&text);
+    CommandError::check(errors)?;
+    code
 }

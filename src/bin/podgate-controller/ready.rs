@@ -21,7 +21,7 @@ pub(crate) fn run(args: &ReadyArgs) -> Exit {
             Ok(false) => {}
             Err(error) => cause = format!(" ({}: {error})", path.display()),
         }
-        let waited = since.elapsed();
+        let waited = now() - since;
         if waited >= args.timeout {
             let limit = humantime::format_duration(args.timeout);
             eprintln!(

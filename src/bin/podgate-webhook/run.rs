@@ -23,8 +23,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| error!(%panic, "internal error (panic); please report this")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let fix = "check the limit of open files and the seccomp profile of this container";
-    let failed = |error: io::Error| Error::Fixable(format!("cannot start: {}", error_chain(&error)), fix.to_owned());
-    let ended = runtime.map_err(failed).and_then(|runtime| {
+    let cannot_start =
+        |error: io::Error| Error::Fixable(format!("cannot start: {}", error_chain(&error)), fix.to_owned());
+    let ended = runtime.map_err(cannot_start).and_then(|runtime| {
         let ended = runtime.block_on(serve_until_signal(args));
         // Do not drop the runtime, because that would wait for an overdue review.
         runtime.shutdown_background();

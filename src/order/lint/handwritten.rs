@@ -186,7 +186,8 @@ fn entry_difference(entry: &Container, own: &ContainerRef<'_>) -> Option<String>
     difference(&[proofs(&listed)], &[proofs(&wanted)])
 }
 
-/// Returns the plan that the commands express, for the forecast. `lines` and `containers` belong to the regular containers of `spec`, in the same order.
+/// Returns the plan that the commands express, for the forecast. `lines` and `containers` belong to the regular
+/// containers of `spec`, in the same order.
 fn to_plan(spec: &Spec<'_>, lines: &[AgentLines], containers: &[Container]) -> Plan {
     let mut hooks: Vec<WaitCondition> = Vec::new();
     let planned = spec.containers.iter().zip(lines).zip(containers).map(|((own, lines), entry)| {

@@ -99,7 +99,8 @@ pub(super) fn of_settings(
 }
 
 impl Plan {
-    /// Returns the costs of the order, which `check` and `inject` name before a user pays them, each as a word and a sentence. `kubernetes` is the cluster's version, if known.
+    /// Returns the costs of the order, which `check` and `inject` name before a user pays them, each as a word and a
+    /// sentence. `kubernetes` is the cluster's version, if known.
     pub fn costs(&self, kubernetes: Option<Version>) -> Vec<(&'static str, String)> {
         let mut costs = Vec::new();
         let mut add = |word, text: String| costs.push((word, text));

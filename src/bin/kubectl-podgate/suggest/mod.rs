@@ -74,7 +74,8 @@ pub(crate) fn run(args: &Suggest) -> CommandResult {
                 out += &(sanitize(&verdict) + "\n");
                 if let Some(order) = found.order.filter(|_| args.write) {
                     let mut editor = Editor::new(template.clone());
-                    editor.annotate(declare::keys::ORDER, &order).map_err(|error| error.to_string())?;
+                    let refused = |finding| locate(finding, &at.place, document, &source.name).report();
+                    editor.annotate(declare::keys::ORDER, &order).map_err(refused)?;
                     let (value, edits) = editor.finish();
                     is_edited = true;
                     pieces.add(&at.place, edits, &value);

@@ -1,6 +1,6 @@
 //! Splits a file into documents as kubectl does, before any YAML is parsed, and parses one document as Kubernetes does.
-//! Scalars follow YAML 1.1, and duplicate keys are errors. An error for invalid YAML has the problem in plain words, and the
-//! fix.
+//! Scalars follow YAML 1.1, and duplicate keys are errors. An error for invalid YAML has the problem in plain words, and
+//! the fix.
 
 use super::SourceError;
 use serde_json::Value;

@@ -139,7 +139,7 @@ pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFac
         if let Err(error) = watch_once(&shared, &updates).await {
             shared.on_failure(WATCH_REQUEST, &error);
         }
-        let lasted = since.elapsed();
+        let lasted = now() - since;
         if lasted > STABLE_WATCH {
             pause = backoff();
             is_cut = lasted < Duration::from_secs(u64::from(WATCH_TIMEOUT_SECONDS));

@@ -66,7 +66,7 @@ fn supervise<F: Future<Output = ()> + 'static>(mut task: impl FnMut() -> F + 'st
         let (mut delay, mut since) = (Duration::ZERO, now());
         while AssertUnwindSafe(task()).catch_unwind().await.is_err() {
             error!("a task that uses the API panicked; restarting the task");
-            delay = restart_delay(delay, since.elapsed());
+            delay = restart_delay(delay, now() - since);
             tokio::time::sleep(delay).await;
             since = now();
         }

@@ -115,7 +115,7 @@ impl Directories {
     /// Waits until a container may have written its report or released its tether. Returns after the
     /// [`reread_interval`] too, in case inotify loses an event. Cancel-safe.
     pub(crate) async fn changed(&mut self) {
-        let reread = reread_interval(self.last_event.elapsed());
+        let reread = reread_interval(now() - self.last_event);
         // The caller has read the reports after the event. Only a released tether needs another check.
         while let Some((at, rounds)) = self.rechecks
             && let Some(pause) = RECHECK_DELAYS_MS.get(rounds)
@@ -149,7 +149,7 @@ impl Directories {
             self.last_event = self.last_check;
         }
         self.handled_since = has_event.then(thread_cpu_time);
-        if !has_event && is_polling && self.last_retry.elapsed() >= reread {
+        if !has_event && is_polling && now() - self.last_retry >= reread {
             self.last_retry = now();
             std::mem::take(&mut self.unwatched).into_iter().for_each(|(path, size)| self.prepare(path, size));
         }

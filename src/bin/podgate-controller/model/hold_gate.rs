@@ -9,7 +9,7 @@ const REQUEST_TIMES_MS: [u64; 8] = [1200, 3000, 10_100, 20_100, 40_100, 80_100, 
 /// Interval between the release patches after the last of `REQUEST_TIMES_MS`.
 const LATER_INTERVAL: Duration = Duration::from_secs(300);
 /// Pause before the next attempt to write or remove a gate file.
-pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Longest expected time from the closing of a gate to the start of a container that passed the open gate. The kubelet
 /// reads the gate file before the runtime creates the container. If a gate is open for less than this time, the kubelet
 /// may not have created the container. The open time then counts toward the time limit of the wait.
@@ -90,6 +90,11 @@ impl HoldGate {
             return false;
         }
         self.retry_at.is_none_or(|at| at <= now)
+    }
+
+    /// Repeats a failed write of the gate file after a pause.
+    pub(super) fn retry_later(&mut self, now: Instant) {
+        self.retry_at = Some(now + RETRY_DELAY);
     }
 
     /// Records that the gate file was written or removed, so that the gate now has this state.
@@ -249,7 +254,7 @@ mod tests {
         assert_eq!(gate.due(limit, None), Some(end));
         assert_eq!(gate.wanted(false, false, limit, end - Duration::from_millis(1)), HoldState::Waiting);
         assert_eq!(gate.wanted(false, false, limit, end), HoldState::Skipped(end));
-        gate.retry_at = Some(end + RETRY_DELAY);
+        gate.retry_later(end);
         assert_eq!(gate.due(limit, None), Some(end + RETRY_DELAY), "the loop must not spin");
     }
 }

@@ -177,7 +177,7 @@ async fn wait_for_lock<T>(path: &Path, why: &str, mut try_lock: impl FnMut() -> 
         if let Some(lock) = try_lock()? {
             return Ok(lock);
         }
-        if since.elapsed() >= WARNING_DELAY && !std::mem::replace(&mut has_warned, true) {
+        if now() - since >= WARNING_DELAY && !std::mem::replace(&mut has_warned, true) {
             warn!(path = %path.display(), "waiting for a lock: {why}");
         }
         tokio::time::sleep(LOCK_RETRY_DELAY).await;

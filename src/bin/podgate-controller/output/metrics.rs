@@ -85,7 +85,7 @@ impl Metrics {
             }
             State::Ready => {
                 let since = self.started_at.borrow_mut().remove(container);
-                let taken = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+                let taken = since.map_or(0.0, |since| (now() - since).as_secs_f64());
                 self.startups.get_or_create(&vec![("container", container.to_owned())]).set(taken);
             }
             _ => {}

@@ -18,12 +18,12 @@ pub(crate) struct Publisher {
     pub(crate) milestones: MilestoneRecorder,
     last: Option<Snapshot>,
     /// Annotations last returned for the API, without those that change with every publication, such as the revision.
-    sent_annotations: Annotations,
+    last_api_annotations: Annotations,
 }
 
 impl Publisher {
     pub(crate) fn new(board: Board, metrics: Rc<Metrics>, milestones: MilestoneRecorder) -> Publisher {
-        Publisher { board, metrics, milestones, last: None, sent_annotations: Annotations::new() }
+        Publisher { board, metrics, milestones, last: None, last_api_annotations: Annotations::new() }
     }
 
     /// Publishes the Pod's snapshot on the board, in the log and as metrics.
@@ -75,8 +75,8 @@ impl Publisher {
         let volatile = [names::SANDBOX_REVISION, names::SANDBOX_SEEN, names::SANDBOX_TIMES];
         let lasting = annotations.iter().filter(|(key, _)| !volatile.contains(&key.as_str()));
         let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
-        let before = std::mem::replace(&mut self.sent_annotations, lasting);
-        (before != self.sent_annotations).then_some(annotations)
+        let before = std::mem::replace(&mut self.last_api_annotations, lasting);
+        (before != self.last_api_annotations).then_some(annotations)
     }
 
     fn annotations(&self, snapshot: &Snapshot) -> Annotations {

@@ -66,7 +66,7 @@ impl ProbeLane {
             // Catch a panic, so that a panic fails only this attempt.
             let outcome = AssertUnwindSafe(attempt(&container, &probe, pod_ip)).catch_unwind().await;
             let outcome = outcome.unwrap_or_else(|_| Outcome::failure("the attempt panicked".to_owned()));
-            Attempt { container: container.name, outcome, started_at, duration: started_at.elapsed() }
+            Attempt { container: container.name, outcome, started_at, duration: now() - started_at }
         };
         self.attempt = Some(attempt.boxed_local());
     }

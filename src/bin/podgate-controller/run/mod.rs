@@ -79,7 +79,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
             // the sidecar.
             Err(_) => {
                 error!("internal error (panic), please report it; the sidecar restarts");
-                delay = restart_delay(delay, since.elapsed());
+                delay = restart_delay(delay, now() - since);
                 std::thread::sleep(delay);
             }
         }

@@ -61,7 +61,7 @@ impl CertSource {
     pub(crate) async fn keep_valid(mut self, state: Arc<State>) {
         // The last error and the number of times it occurred in a row. A single error is not logged: the certificate
         // and key files do not match during their replacement, and the API server may be busy.
-        let (mut last, mut count) = (Error::Conflict, 0);
+        let (mut last, mut count) = (None, 0);
         loop {
             let (result, pause) = match &mut self {
                 CertSource::SelfSigned(keeper) => (keeper.reconcile(&state).await, keeper.reconcile_interval(&state)),
@@ -77,11 +77,11 @@ impl CertSource {
                     count = 0;
                 }
                 Err(error) => {
-                    count = if error == last { count + 1 } else { 1 };
-                    last = error;
+                    count = if last.as_ref() == Some(&error) { count + 1 } else { 1 };
                     if count == 2 {
-                        warn!(error = %last, "certificate check failed; will retry");
+                        warn!(%error, "certificate check failed; will retry");
                     }
+                    last = Some(error);
                 }
             }
             tokio::time::sleep(pause).await;

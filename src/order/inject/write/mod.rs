@@ -75,9 +75,7 @@ impl Writer<'_> {
             Some(_) => Err(mismatch(list)),
         }
     }
-}
 
-impl Writer<'_> {
     fn write_all(&mut self) -> Result<(), Vec<Finding>> {
         if self.plan.has_sidecar {
             self.settings = self.sidecar_settings();

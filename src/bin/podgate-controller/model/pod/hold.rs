@@ -1,7 +1,6 @@
 //! Decides when the gates of held containers open and close. A gate is open while its conditions are met.
 
 use super::PodModel;
-use crate::model::hold_gate::RETRY_DELAY;
 use crate::model::track::ContainerTrack;
 use podgate::core::container::Mode;
 use std::time::{Instant, SystemTime};
@@ -22,7 +21,7 @@ impl PodModel {
             if gate.must_change(wanted, now) {
                 match write(&track.spec.name, wanted.is_open()) {
                     true => gate.apply(wanted, now, wall_clock),
-                    false => gate.retry_at = Some(now + RETRY_DELAY),
+                    false => gate.retry_later(now),
                 }
             }
         }
@@ -46,8 +45,11 @@ impl PodModel {
 
     /// Returns true if a patch must now make the kubelet repeat the first run of a wrapped readinessProbe.
     pub(crate) fn take_probe_request(&mut self, now: Instant) -> bool {
-        let lost = self.tracks.iter_mut().filter(|track| track.lost_probe_due().is_some_and(|due| due <= now));
-        let is_due = lost.map(|track| track.repeated_probe_of = track.running_id()).count() > 0;
+        let mut is_due = false;
+        for track in self.tracks.iter_mut().filter(|track| track.lost_probe_due().is_some_and(|due| due <= now)) {
+            track.repeated_probe_of = track.running_id();
+            is_due = true;
+        }
         self.releases += u64::from(is_due);
         is_due
     }
