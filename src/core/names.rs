@@ -8,51 +8,51 @@ pub const SANDBOX_PREFIX: &str = "sandbox.podgate.io/";
 pub const OVERRIDE_PREFIX: &str = "override.podgate.io/";
 
 /// Key of the annotation with the id of the pod sandbox in which the states were observed.
-pub const SANDBOX_ID: &str = "sandbox.podgate.io/id";
+pub const SANDBOX_ID_KEY: &str = "sandbox.podgate.io/id";
 /// Key of the annotation with the random id of the sidecar's run, created at every start of the sidecar.
-pub const SANDBOX_EPOCH: &str = "sandbox.podgate.io/epoch";
+pub const EPOCH_KEY: &str = "sandbox.podgate.io/epoch";
 /// Key of the annotation with the counter that grows with every change and never decreases while the board exists.
-pub const SANDBOX_REVISION: &str = "sandbox.podgate.io/revision";
+pub const REVISION_KEY: &str = "sandbox.podgate.io/revision";
 /// Key of the annotation with the stage of the pod: `starting`, `started` or `terminating`.
-pub const SANDBOX_STAGE: &str = "sandbox.podgate.io/stage";
+pub const STAGE_KEY: &str = "sandbox.podgate.io/stage";
 /// Key of the annotation with the ordered containers in start order, separated by commas.
-pub const SANDBOX_ORDER: &str = "sandbox.podgate.io/order";
+pub const START_ORDER_KEY: &str = "sandbox.podgate.io/order";
 /// Key of the annotation with the stuck containers and their reasons: `db=ImagePullBackOff,api=Ended`.
-pub const SANDBOX_STUCK: &str = "sandbox.podgate.io/stuck";
+pub const STUCK_KEY: &str = "sandbox.podgate.io/stuck";
 /// Key of the annotation with the containers that have ended and that the kubelet will restart: `app,worker`.
 /// Published only on the board.
-pub const SANDBOX_RESTARTING: &str = "sandbox.podgate.io/restarting";
+pub const RESTARTING_KEY: &str = "sandbox.podgate.io/restarting";
 /// Key of the annotation with the conditions that the sidecar cannot see without the API: `migrate=Completed`.
-pub const SANDBOX_UNSEEN: &str = "sandbox.podgate.io/unseen";
+pub const UNSEEN_KEY: &str = "sandbox.podgate.io/unseen";
 /// Key of the annotation with the time of the sidecar's last observation, RFC 3339 in UTC.
-pub const SANDBOX_SEEN: &str = "sandbox.podgate.io/seen";
+pub const LAST_SEEN_KEY: &str = "sandbox.podgate.io/seen";
 
 /// Key of the annotation with the times of each container's milestones, in milliseconds since 1970 (`core::times`).
-pub const SANDBOX_TIMES: &str = "sandbox.podgate.io/times";
+pub const MILESTONE_TIMES_KEY: &str = "sandbox.podgate.io/times";
 
 /// Key of the annotation with the ticket of each gate whose report the sidecar has read and whose conditions the
 /// sidecar has since evaluated: `api=3f2a9c1e,web=00d1f6c2`. Published only on the board.
-pub const SANDBOX_CONFIRMED: &str = "sandbox.podgate.io/confirmed";
+pub const CONFIRMED_TICKETS_KEY: &str = "sandbox.podgate.io/confirmed";
 /// Key of the annotation with the ticket of each gate whose startupProbe the sidecar has run, and the probe's result:
 /// `api=3f2a9c1e:passed`. Published only on the board.
-pub const SANDBOX_STARTUP: &str = "sandbox.podgate.io/startup";
+pub const STARTUP_RESULTS_KEY: &str = "sandbox.podgate.io/startup";
 /// Key of the annotation with the Pod's first IP address. Published only on the board.
-pub const SANDBOX_IP: &str = "sandbox.podgate.io/ip";
+pub const POD_IP_KEY: &str = "sandbox.podgate.io/ip";
 /// Key of the annotation with the containers whose preStop hook has started: `app,envoy`.
-pub const SANDBOX_STOPPING: &str = "sandbox.podgate.io/stopping";
+pub const STOPPING_KEY: &str = "sandbox.podgate.io/stopping";
 /// Key of the annotation with the number of restarts of each restarted container in this epoch: `db=2`.
-pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
+pub const RESTART_COUNTS_KEY: &str = "sandbox.podgate.io/restarts";
 
 /// Key of the annotation with the start time of the first sidecar in this sandbox, by the kubelet's clock: RFC 3339 in
 /// UTC. Published only on the board.
-pub const SANDBOX_SINCE: &str = "sandbox.podgate.io/since";
+pub const SANDBOX_SINCE_KEY: &str = "sandbox.podgate.io/since";
 
 /// Key of the annotation with the number of patches that release held containers or make the kubelet repeat a probe.
 /// A new value makes the kubelet sync the Pod.
-pub const SANDBOX_RELEASES: &str = "sandbox.podgate.io/releases";
+pub const RELEASES_KEY: &str = "sandbox.podgate.io/releases";
 
 /// Key of the annotation that the kubelet adds to the downward-API file. A new value means a restart of the kubelet.
-pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
+pub const KUBELET_CONFIG_SEEN_KEY: &str = "kubernetes.io/config.seen";
 
 /// Mount path of the board, the volume `podgate-board`.
 pub const BOARD_DIR: &str = "/podgate";

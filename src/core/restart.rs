@@ -25,9 +25,9 @@ pub struct ExitCodes {
     pub values: Vec<i32>,
 }
 
-/// Kind of a container's end.
+/// The kubelet's decision about a container that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndKind {
+pub enum RestartDecision {
     /// The kubelet will not restart the container.
     Final,
     /// The kubelet will restart the container, possibly after a back-off and an image pull.
@@ -36,9 +36,9 @@ pub enum EndKind {
     Unknown,
 }
 
-/// Returns the kind of an end with exit code `code`. `policy` is the container's restart policy, or the Pod's if the
+/// Returns the decision after an end with exit code `code`. `policy` is the container's restart policy, or the Pod's if the
 /// container has none. `None` means unknown.
-pub fn end_kind(policy: Option<&str>, rules: &[RestartRule], code: Option<i32>) -> EndKind {
+pub fn restart_decision(policy: Option<&str>, rules: &[RestartRule], code: Option<i32>) -> RestartDecision {
     let applies = |rule: &&RestartRule| {
         rule.exit_codes.as_ref().zip(code).is_some_and(|(codes, code)| match codes.operator.as_str() {
             "In" => codes.values.contains(&code),
@@ -49,9 +49,9 @@ pub fn end_kind(policy: Option<&str>, rules: &[RestartRule], code: Option<i32>) 
     // Only the first rule that applies counts, even if the kubelet does not know its action.
     let action = rules.iter().find(applies).map(|rule| rule.action.as_str());
     match (policy, code) {
-        _ if matches!(action, Some("Restart" | "RestartAllContainers")) => EndKind::Restarts,
-        (None, _) | (Some("Never" | "OnFailure"), None) => EndKind::Unknown,
-        (Some("Never"), _) | (Some("OnFailure"), Some(0)) => EndKind::Final,
-        _ => EndKind::Restarts,
+        _ if matches!(action, Some("Restart" | "RestartAllContainers")) => RestartDecision::Restarts,
+        (None, _) | (Some("Never" | "OnFailure"), None) => RestartDecision::Unknown,
+        (Some("Never"), _) | (Some("OnFailure"), Some(0)) => RestartDecision::Final,
+        _ => RestartDecision::Restarts,
     }
 }

@@ -77,7 +77,7 @@ const PASSED: &str = "passed";
 const FAILED: &str = "failed";
 
 /// Reason in `stuck` for a container that has ended and will not be restarted by the kubelet.
-pub const REASON_ENDED: &str = "Ended";
+pub const REASON_ENDED_FOR_GOOD: &str = "Ended";
 
 impl Snapshot {
     /// Creates a snapshot of a starting pod with these containers, in start order.
@@ -99,14 +99,14 @@ impl Snapshot {
             return Err(Unreadable::Empty);
         }
         let get = |key: &str| annotations.get(key).map(String::as_str);
-        let sandbox = get(names::SANDBOX_ID).and_then(|v| v.parse().ok()).ok_or(Invalid(names::SANDBOX_ID))?;
-        let epoch = get(names::SANDBOX_EPOCH).filter(|v| is_plain_word(v)).ok_or(Invalid(names::SANDBOX_EPOCH))?;
-        let revision = get(names::SANDBOX_REVISION)
+        let sandbox = get(names::SANDBOX_ID_KEY).and_then(|v| v.parse().ok()).ok_or(Invalid(names::SANDBOX_ID_KEY))?;
+        let epoch = get(names::EPOCH_KEY).filter(|v| is_plain_word(v)).ok_or(Invalid(names::EPOCH_KEY))?;
+        let revision = get(names::REVISION_KEY)
             .filter(|v| v.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|v| v.parse().ok())
             .filter(|v| *v <= REVISION_MAX)
-            .ok_or(Invalid(names::SANDBOX_REVISION))?;
-        let stage = get(names::SANDBOX_STAGE).and_then(|v| v.parse().ok()).ok_or(Invalid(names::SANDBOX_STAGE))?;
+            .ok_or(Invalid(names::REVISION_KEY))?;
+        let stage = get(names::STAGE_KEY).and_then(|v| v.parse().ok()).ok_or(Invalid(names::STAGE_KEY))?;
         let states = annotations.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix(names::STATUS_PREFIX)?;
             Some((name.to_owned(), value.parse().ok()?))
@@ -128,15 +128,15 @@ impl Snapshot {
             revision,
             stage,
             states: states.collect(),
-            order: list(names::SANDBOX_ORDER).map(str::to_owned).collect(),
-            stuck: words(names::SANDBOX_STUCK),
-            restarting: list(names::SANDBOX_RESTARTING).map(str::to_owned).collect(),
-            unseen: list(names::SANDBOX_UNSEEN).map(str::to_owned).collect(),
-            confirmed_tickets: words(names::SANDBOX_CONFIRMED),
-            startup: pairs(names::SANDBOX_STARTUP).filter_map(startup).collect(),
-            pod_ip: get(names::SANDBOX_IP).map(Into::into),
-            stopping: list(names::SANDBOX_STOPPING).map(str::to_owned).collect(),
-            restarts: pairs(names::SANDBOX_RESTARTS)
+            order: list(names::START_ORDER_KEY).map(str::to_owned).collect(),
+            stuck: words(names::STUCK_KEY),
+            restarting: list(names::RESTARTING_KEY).map(str::to_owned).collect(),
+            unseen: list(names::UNSEEN_KEY).map(str::to_owned).collect(),
+            confirmed_tickets: words(names::CONFIRMED_TICKETS_KEY),
+            startup: pairs(names::STARTUP_RESULTS_KEY).filter_map(startup).collect(),
+            pod_ip: get(names::POD_IP_KEY).map(Into::into),
+            stopping: list(names::STOPPING_KEY).map(str::to_owned).collect(),
+            restarts: pairs(names::RESTART_COUNTS_KEY)
                 .filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)))
                 .collect(),
         })
@@ -145,11 +145,11 @@ impl Snapshot {
     /// Returns the annotations for this snapshot.
     pub fn to_annotations(&self) -> Annotations {
         let mut out = Annotations::from([
-            (names::SANDBOX_ID.to_owned(), self.sandbox.to_string()),
-            (names::SANDBOX_EPOCH.to_owned(), self.epoch.clone()),
-            (names::SANDBOX_REVISION.to_owned(), self.revision.to_string()),
-            (names::SANDBOX_STAGE.to_owned(), self.stage.to_string()),
-            (names::SANDBOX_ORDER.to_owned(), self.order.join(",")),
+            (names::SANDBOX_ID_KEY.to_owned(), self.sandbox.to_string()),
+            (names::EPOCH_KEY.to_owned(), self.epoch.clone()),
+            (names::REVISION_KEY.to_owned(), self.revision.to_string()),
+            (names::STAGE_KEY.to_owned(), self.stage.to_string()),
+            (names::START_ORDER_KEY.to_owned(), self.order.join(",")),
         ]);
         let mut put = |key: &str, items: Vec<String>| {
             if !items.is_empty() {
@@ -157,17 +157,17 @@ impl Snapshot {
             }
         };
         let pairs = |of: &BTreeMap<String, String>| of.iter().map(|(name, word)| format!("{name}={word}")).collect();
-        put(names::SANDBOX_STUCK, pairs(&self.stuck));
-        put(names::SANDBOX_RESTARTING, self.restarting.iter().cloned().collect());
-        put(names::SANDBOX_UNSEEN, self.unseen.iter().cloned().collect());
-        put(names::SANDBOX_CONFIRMED, pairs(&self.confirmed_tickets));
+        put(names::STUCK_KEY, pairs(&self.stuck));
+        put(names::RESTARTING_KEY, self.restarting.iter().cloned().collect());
+        put(names::UNSEEN_KEY, self.unseen.iter().cloned().collect());
+        put(names::CONFIRMED_TICKETS_KEY, pairs(&self.confirmed_tickets));
         let result = |passed: bool| if passed { PASSED } else { FAILED };
         let startup =
             self.startup.iter().map(|(name, (ticket, passed))| format!("{name}={ticket}:{}", result(*passed)));
-        put(names::SANDBOX_STARTUP, startup.collect());
-        put(names::SANDBOX_IP, self.pod_ip.iter().map(|ip| ip.to_string()).collect());
-        put(names::SANDBOX_STOPPING, self.stopping.iter().cloned().collect());
-        put(names::SANDBOX_RESTARTS, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
+        put(names::STARTUP_RESULTS_KEY, startup.collect());
+        put(names::POD_IP_KEY, self.pod_ip.iter().map(|ip| ip.to_string()).collect());
+        put(names::STOPPING_KEY, self.stopping.iter().cloned().collect());
+        put(names::RESTART_COUNTS_KEY, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
         out.extend(
             self.states.iter().map(|(name, state)| (format!("{}{name}", names::STATUS_PREFIX), state.to_string())),
         );
@@ -176,6 +176,6 @@ impl Snapshot {
 
     /// Returns true if the container has ended and the kubelet will not restart it.
     pub fn has_ended_for_good(&self, container: &str) -> bool {
-        self.stuck.get(container).is_some_and(|reason| reason == REASON_ENDED)
+        self.stuck.get(container).is_some_and(|reason| reason == REASON_ENDED_FOR_GOOD)
     }
 }

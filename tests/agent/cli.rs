@@ -1,7 +1,7 @@
 //! Tests of the agent's command line: flags, exit codes, help, usage errors, `install`.
 
 use crate::support::{Agent, AgentOutput, PROGRAM, Scene, write_annotations};
-use podgate::core::snapshot::REASON_ENDED;
+use podgate::core::snapshot::REASON_ENDED_FOR_GOOD;
 use podgate::core::state::{Stage, State};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -218,7 +218,7 @@ fn each_cause_has_its_exit_code() {
         .run()
         .assert_failed(78, "the hook needs the board, but /podgate does not exist; mount podgate's volumes");
     scene.set_state("db", State::Failed);
-    scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));
+    scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED_FOR_GOOD.to_owned()));
     scene.hook().arg("--fail-fast").run().assert_failed(
         69,
         "db=Ready cannot be met: the container is Failed and will not be restarted; see kubectl logs POD -c db",

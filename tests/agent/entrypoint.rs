@@ -5,7 +5,7 @@ use crate::free_port::free_address;
 use crate::rungs::shell_with_inotify_limit;
 use crate::support::{Agent, Scene, Shell, wait_until};
 use podgate::core::report::{GateState, Report, reserved_size};
-use podgate::core::snapshot::REASON_ENDED;
+use podgate::core::snapshot::REASON_ENDED_FOR_GOOD;
 use podgate::core::state::{Stage, State};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
@@ -152,13 +152,13 @@ fn gate_fails_fast_only_with_the_flag() {
         (
             "db",
             State::Failed,
-            REASON_ENDED,
+            REASON_ENDED_FOR_GOOD,
             "db=Ready cannot be met: the container is Failed and will not be restarted",
         ),
         (
             "db=Completed",
             State::Failed,
-            REASON_ENDED,
+            REASON_ENDED_FOR_GOOD,
             "db=Completed cannot be met: the container is Failed and will not be restarted",
         ),
     ] {
@@ -167,7 +167,7 @@ fn gate_fails_fast_only_with_the_flag() {
         gate().arg("--fail-fast").with_command(ECHO_RAN).run().assert_failed(69, message);
         gate().flag("timeout", "50ms").with_command(ECHO_RAN).run().assert_failed(75, why);
     }
-    let mut scene = stuck(State::Failed, REASON_ENDED);
+    let mut scene = stuck(State::Failed, REASON_ENDED_FOR_GOOD);
     let gate = scene.gate().flag("until", "db=Exited").arg("--fail-fast").with_command(ECHO_RAN).spawn_waiting();
     scene.confirm_conditions(|_| {});
     assert_ran(&gate.wait());

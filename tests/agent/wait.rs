@@ -1,7 +1,7 @@
 //! Tests of a waiting hook: its messages, reports and wake-ups, and the events that end its wait.
 
 use crate::support::{Scene, wait_until};
-use podgate::core::snapshot::{REASON_ENDED, Snapshot};
+use podgate::core::snapshot::{REASON_ENDED_FOR_GOOD, Snapshot};
 use podgate::core::state::{Stage, State};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn on_timeout_continue_releases_only_at_the_time_limit() {
     let own_stuck = |s: &mut Snapshot| _ = s.stuck.insert("api".to_owned(), "CrashLoopBackOff".to_owned());
     let ended = |s: &mut Snapshot| {
         s.states.insert("db".to_owned(), State::Failed);
-        s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned());
+        s.stuck.insert("db".to_owned(), REASON_ENDED_FOR_GOOD.to_owned());
     };
     let failed = |s: &mut Snapshot| _ = s.states.insert("db".to_owned(), State::Failed);
     let nothing = |_: &mut Snapshot| {};
@@ -100,7 +100,7 @@ fn failed_predecessor_ends_the_wait() {
     );
     scene.bare_hook().flag("container", "db").flag("timeout", "1ms").run().assert_failed(75, "db=Ready (now Failed)");
     // A predecessor that has ended for good does not restart, whether or not this hook returns.
-    scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));
+    scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED_FOR_GOOD.to_owned()));
     scene
         .bare_hook()
         .flag("container", "api")

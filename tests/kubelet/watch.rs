@@ -49,7 +49,7 @@ impl ObservedPod {
         let annotations = self.pod["metadata"]["annotations"].as_object();
         let mut states = annotations.into_iter().flatten().filter(|(key, _)| key.starts_with(names::STATUS_PREFIX));
         self.is_ready()
-            && self.annotation(names::SANDBOX_STAGE) == Some("started")
+            && self.annotation(names::STAGE_KEY) == Some("started")
             && states.all(|(_, state)| *state == State::Ready.as_str())
     }
 }

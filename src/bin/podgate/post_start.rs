@@ -24,7 +24,7 @@ pub(crate) fn run(args: PostStart) -> ExitCode {
             messenger.clear_message();
             ExitCode::SUCCESS
         }
-        Err(failed) => messenger.report_failure(failed),
+        Err(failed) => messenger.print_failure(failed),
     }
 }
 

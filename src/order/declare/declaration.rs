@@ -83,14 +83,14 @@ words! {
 
 /// A setting with a value for the whole Pod, and values for single containers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Setting<T> {
+pub struct PerContainerSetting<T> {
     /// Value for the whole Pod, such as the value of `podgate.io/timeout`.
     pub pod: T,
     /// Values for single containers, such as the value of `timeout.podgate.io/api`, by container.
     pub own: BTreeMap<String, T>,
 }
 
-impl<T: Copy> Setting<T> {
+impl<T: Copy> PerContainerSetting<T> {
     /// Returns the value for the container `name`. The container's own value overrides the Pod's value.
     pub fn of(&self, name: &str) -> T {
         *self.own.get(name).unwrap_or(&self.pod)
@@ -111,15 +111,15 @@ pub struct Declaration {
     /// Waits declared by `podgate.io/order` and all `after.podgate.io/…`.
     pub edges: Vec<Edge>,
     /// Values of `podgate.io/mode` and `mode.podgate.io/…`.
-    pub mode: Setting<RequestedMode>,
+    pub mode: PerContainerSetting<RequestedMode>,
     /// Values of `podgate.io/timeout` and `timeout.podgate.io/…`.
-    pub timeout: Setting<Duration>,
+    pub timeout: PerContainerSetting<Duration>,
     /// Values of `podgate.io/on-timeout` and `on-timeout.podgate.io/…`: true for `continue`.
-    pub continue_on_timeout: Setting<bool>,
+    pub continue_on_timeout: PerContainerSetting<bool>,
     /// Values of `podgate.io/fail-fast` and `fail-fast.podgate.io/…`.
-    pub fail_fast: Setting<bool>,
+    pub fail_fast: PerContainerSetting<bool>,
     /// Values of `podgate.io/on-dependency-restart` and `on-dependency-restart.podgate.io/…`: true for `restart`.
-    pub restart_with_dependency: Setting<bool>,
+    pub restart_with_dependency: PerContainerSetting<bool>,
     /// Values of `check.podgate.io/…`, by container.
     pub checks: BTreeMap<String, Vec<Check>>,
     /// Values of `ready.podgate.io/…`, by container.

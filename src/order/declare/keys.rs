@@ -52,7 +52,7 @@ keys! {
     pub const TIMEOUT_PREFIX: &str = "timeout.podgate.io/";
     /// Command of one container, if the container's spec has no command: `["/usr/bin/api"]`.
     pub const COMMAND_PREFIX: &str = "command.podgate.io/";
-    /// Checks that one container waits for, besides other containers: `file:///certs/tls.crt, tcp://db.shop:5432`.
+    /// Checks that one container waits for, besides other containers: `check.podgate.io/api: tcp://db.shop:5432`.
     pub const CHECK_PREFIX: &str = "check.podgate.io/";
     /// Check that replaces the probes of one container as podgate's evidence that the container is Ready.
     pub const READY_PREFIX: &str = "ready.podgate.io/";

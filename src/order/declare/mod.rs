@@ -12,7 +12,7 @@ pub mod ready;
 pub mod spec;
 mod values;
 
-pub use declaration::{Declaration, Edge, Publish, RequestedMode, Setting, SidecarUse, StopOrder};
+pub use declaration::{Declaration, Edge, PerContainerSetting, Publish, RequestedMode, SidecarUse, StopOrder};
 pub(crate) use key_check::{check_key, concerns_podgate, describes_one_pod};
 pub use keys::{annotation_place, container_annotation_place, is_declared};
 pub(crate) use reader::nothing_declared;

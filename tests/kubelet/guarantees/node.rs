@@ -63,10 +63,10 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     let ready = setup.names().map(|name| (format!("{}{name}", names::STATUS_PREFIX), json!("Ready")));
     let mut stale: serde_json::Map<String, serde_json::Value> = ready.collect();
     for (key, value) in [
-        (names::SANDBOX_ID, "00c0ffee-4097-1a0c5f3b"),
-        (names::SANDBOX_EPOCH, "before"),
-        (names::SANDBOX_STAGE, "started"),
-        (names::SANDBOX_REVISION, "9007199254740991"),
+        (names::SANDBOX_ID_KEY, "00c0ffee-4097-1a0c5f3b"),
+        (names::EPOCH_KEY, "before"),
+        (names::STAGE_KEY, "started"),
+        (names::REVISION_KEY, "9007199254740991"),
     ] {
         stale.insert(key.to_owned(), value.into());
     }

@@ -67,7 +67,7 @@ impl LivePod {
                     |container: &Value| done(seen.kubelet_status(container["name"].as_str().unwrap_or_default()));
                 // In post-start mode, the annotations may be out of date after the order was broken.
                 let is_published =
-                    self.plan.mode == Mode::PostStart || seen.annotation(names::SANDBOX_STAGE) == Some("started");
+                    self.plan.mode == Mode::PostStart || seen.annotation(names::STAGE_KEY) == Some("started");
                 containers.is_some_and(|all| all.iter().all(is_up)) && is_published
             }
         }

@@ -1,6 +1,6 @@
 //! Tests of edits of a document's text.
 
-use super::yaml::{Pieces, Source};
+use super::yaml::{DocumentEditor, Source};
 use podgate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use serde_json::{Value, json};
 
@@ -37,14 +37,14 @@ fn edited(text: &str, edits: &[Edit]) -> String {
 /// Returns the text of the first document after the edits of each template. Returns `None` if the document cannot be
 /// edited.
 fn in_pieces(source: &Source, templates: &[(&str, Vec<Edit>)]) -> Option<String> {
-    let mut pieces = Pieces::new(&source.documents[0]);
+    let mut document_editor = DocumentEditor::new(&source.documents[0]);
     for (at, edits) in templates {
         let at = if at.is_empty() { Place::root() } else { place(at) };
         let mut expected = at.of(&source.documents[0].value).cloned().unwrap_or_default();
         edits.iter().for_each(|edit| _ = apply(&mut expected, edit));
-        pieces.add(&at, edits.clone(), &expected);
+        document_editor.add(&at, edits.clone(), &expected);
     }
-    pieces.finish().ok()
+    document_editor.finish().ok()
 }
 
 /// A template in another layout, or with an alias, does not change how the other templates are edited.

@@ -44,7 +44,7 @@ fn one_container_cannot_flood_the_api_server() {
     assert!((1..=patches_max).contains(&patches) && (1..=watches_max).contains(&watches), "{patches}, {watches}");
     pod.report("db", Report { stopping: PreStopState::Begun, ..opened("t") });
     let is_stopping =
-        || api.annotation(names::SANDBOX_STOPPING).is_some_and(|list| list.split(',').any(|name| name == "db"));
+        || api.annotation(names::STOPPING_KEY).is_some_and(|list| list.split(',').any(|name| name == "db"));
     until("the change of db is published", is_stopping);
     drop(sidecar);
 }

@@ -1,7 +1,7 @@
 //! Analysis of each template: plan, forecast and findings.
 
 use crate::registry::images::ResolvedImages;
-use crate::yaml::{Document, LocatedFinding, Pieces, Position, Source, locate, locate_error};
+use crate::yaml::{Document, DocumentEditor, LocatedFinding, Position, Source, locate, locate_error};
 use podgate::order::edit::{Edit, Place};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options};
@@ -53,11 +53,11 @@ pub(crate) fn analyze_all<'a>(
             let from_root = |finding| locate(finding, &Place::root(), document, &source.name);
             let misplaced = lint::check_document(&document.value, &templates);
             analysis.findings.extend(misplaced.into_iter().map(from_root));
-            let mut pieces = Pieces::new(document);
+            let mut document_editor = DocumentEditor::new(document);
             for template in templates {
-                analyze_template(source, document, template, images, kubernetes, &mut analysis, &mut pieces);
+                analyze_template(source, document, template, images, kubernetes, &mut analysis, &mut document_editor);
             }
-            analysis.findings.extend(pieces.finish().err().map(from_root));
+            analysis.findings.extend(document_editor.finish().err().map(from_root));
         }
     }
     analysis.findings.sort_by_key(|located| (located.file, located.start));
@@ -71,7 +71,7 @@ fn analyze_template<'a>(
     images: &ResolvedImages,
     kubernetes: Option<Version>,
     analysis: &mut Analysis<'a>,
-    pieces: &mut Pieces<'_>,
+    document_editor: &mut DocumentEditor<'_>,
 ) {
     let Some(template) = at.place.of(&document.value) else { return };
     let label = inject::inject_label(template);
@@ -106,7 +106,7 @@ fn analyze_template<'a>(
     }
     if !document.is_json && !edited.1.is_empty() {
         // Check that the manifest's text can be edited. For JSON, this is always possible.
-        pieces.add(&at.place, edited.1, &edited.0);
+        document_editor.add(&at.place, edited.1, &edited.0);
     }
     analysis.findings.extend(findings.into_iter().map(here));
     analysis.templates.push(CheckedTemplate {

@@ -1,7 +1,7 @@
 //! Injection into one document, or removal of an injection from one document.
 
 use crate::registry::images::{ResolvedImages, TemplateImages, images_to_resolve};
-use crate::yaml::{Document, LocatedFinding, Pieces, Source, locate};
+use crate::yaml::{Document, DocumentEditor, LocatedFinding, Source, locate};
 use podgate::order::declare::{Publish, SidecarUse};
 use podgate::order::edit::{Place, apply};
 use podgate::order::finding::{Finding, Level};
@@ -56,7 +56,7 @@ pub(super) struct DocumentOutcome<'a> {
 
 pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, action: &Action) -> DocumentOutcome<'a> {
     let mut done = DocumentOutcome::default();
-    let (mut pieces, mut changed) = (Pieces::new(document), Vec::new());
+    let (mut document_editor, mut changed) = (DocumentEditor::new(document), Vec::new());
     let at_place = |place: &Place, findings: Vec<Finding>| {
         let locate = |finding| locate(finding, place, document, &source.name);
         findings.into_iter().map(locate).collect::<Vec<_>>()
@@ -82,7 +82,7 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
             let outdated =
                 inject::outdated(template, &injected.value).filter(|_| matches!(action, Action::Inject { .. }));
             done.outdated.extend(at_place(&at.place, Vec::from_iter(outdated)));
-            pieces.add(&at.place, injected.edits, &injected.value);
+            document_editor.add(&at.place, injected.edits, &injected.value);
             let start = document.position(document.highlight(&at.place).start).in_file(&source.name);
             let sets_images = !matches!(action, Action::Inject { images: None, .. });
             let verb = if inject::is_injected(&injected.value) { "injected" } else { "uninjected" };
@@ -100,7 +100,7 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
     if changed.is_empty() || done.findings.iter().any(|located| located.finding.level == Level::Error) {
         return done;
     }
-    match pieces.finish() {
+    match document_editor.finish() {
         Ok(text) => {
             done.changes = changed;
             done.new_text = Some(text);

@@ -4,7 +4,7 @@ use super::shape::{CONFIG_ERROR, PodContainer, Role, Row, View, parse_time};
 use crate::pod::Pod;
 use podgate::core::container::{Container, Handler, Mode, PortRef, Probe};
 use podgate::core::names;
-use podgate::core::snapshot::{REASON_ENDED, Unreadable};
+use podgate::core::snapshot::{REASON_ENDED_FOR_GOOD, Unreadable};
 use podgate::core::text::command_line;
 use podgate::core::until::{WaitCondition, WantedState};
 use podgate::order::declare::keys::is_declaring;
@@ -160,16 +160,16 @@ fn frozen_status_note(view: &View) -> Option<String> {
 fn stuck(view: &View, row: &Row) -> Option<(String, &'static str)> {
     let fatal_reasons =
         ["CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", CONFIG_ERROR];
-    let lacks_image_volume = row.asks && row.kubelet.lacks_image_volume();
-    let is_stuck = |reason: &&str| lacks_image_volume || fatal_reasons.contains(reason) && !row.kubelet.is_held;
+    let lacks_image_volume_support = row.asks && row.kubelet.lacks_image_volume_support();
+    let is_stuck = |reason: &&str| lacks_image_volume_support || fatal_reasons.contains(reason) && !row.kubelet.is_held;
     let of_kubelet = row.kubelet.reason.as_deref().filter(is_stuck);
     let (name, node) = (&row.name, view.node.as_deref().unwrap_or_default());
     let problem = match row.stuck.as_deref().or(of_kubelet)? {
-        _ if lacks_image_volume => {
+        _ if lacks_image_volume_support => {
             let fix = " Upgrade the node to Kubernetes 1.35 and containerd 2.1, or set podgate.io/sidecar: always and inject again.";
             return Some((format!("{name} cannot start on node {node}, which has no image volumes"), fix));
         }
-        REASON_ENDED => format!("{name} has ended, and the kubelet will not restart it"),
+        REASON_ENDED_FOR_GOOD => format!("{name} has ended, and the kubelet will not restart it"),
         CONFIG_ERROR if row.kubelet.knows_no_env_files() => format!(
             "{name} cannot start on node {node}: its kubelet is older than 1.35, or has the feature gate EnvFiles off"
         ),

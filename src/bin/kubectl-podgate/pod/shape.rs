@@ -172,7 +172,7 @@ impl KubeletStatus {
     }
 
     /// Returns true if the gate's program is missing, because the node has no volumes of images.
-    pub(super) fn lacks_image_volume(&self) -> bool {
+    pub(super) fn lacks_image_volume_support(&self) -> bool {
         // The messages of containerd before 2.1, of a kubelet without the feature, and of runc if the API server has
         // dropped the volume.
         let texts = ["failed to mkdir \"\"", "path is empty", "/podgate/bin/podgate: no such file or directory"];

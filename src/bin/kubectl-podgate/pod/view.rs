@@ -23,14 +23,14 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
 
     let annotations: Annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let read = Snapshot::from_annotations(&annotations);
-    let seen = annotations.get(names::SANDBOX_SEEN);
+    let seen = annotations.get(names::LAST_SEEN_KEY);
     let stale = read.as_ref().ok().and_then(|_| notes::stale_reason(pod, &containers, seen.map(String::as_str)));
     let is_lean = containers.iter().any(|one| one.gate.as_ref().is_some_and(|gate| gate.asks));
     let by_kubelet = is_lean.then(|| snapshot_from_kubelet(&containers));
     let snapshot = by_kubelet.as_ref().or_else(|| read.as_ref().ok().filter(|_| stale.is_none()));
     let deleting = pod.metadata.deletion_timestamp.is_some();
 
-    let times = snapshot.map(|_| Times::parse(annotations.get(names::SANDBOX_TIMES).map_or("", String::as_str)));
+    let times = snapshot.map(|_| Times::parse(annotations.get(names::MILESTONE_TIMES_KEY).map_or("", String::as_str)));
     let inputs = RowInputs { containers: &containers, snapshot, times, now };
     let mut rows: Vec<Row> = (0..containers.len()).map(|at| row(&inputs, at)).collect();
     for at in 0..rows.len() {

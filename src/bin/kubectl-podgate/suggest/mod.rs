@@ -5,7 +5,7 @@ use crate::error::{CommandError, CommandResult, ErrorKind};
 use crate::inject::output::{FileChange, write_in_place};
 use crate::output::{print, print_stderr};
 use crate::yaml::files::{check_readable, ignored_message};
-use crate::yaml::{ManifestArgs, Pieces, locate};
+use crate::yaml::{DocumentEditor, ManifestArgs, locate};
 use clap::Args;
 use podgate::core::text::sanitize;
 use podgate::order::edit::{Editor, Place};
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Suggest) -> CommandResult {
     for source in &sources {
         let mut replaced = Vec::new();
         for (index, document) in source.documents.iter().enumerate() {
-            let (mut pieces, mut is_edited) = (Pieces::new(document), false);
+            let (mut document_editor, mut is_edited) = (DocumentEditor::new(document), false);
             for at in pod_templates::templates(&document.value) {
                 let Some(template) = at.place.of(&document.value) else { continue };
                 let is_closed = declare::is_declared(template)
@@ -78,13 +78,13 @@ pub(crate) fn run(args: &Suggest) -> CommandResult {
                     editor.annotate(declare::keys::ORDER, &order).map_err(refused)?;
                     let (value, edits) = editor.finish();
                     is_edited = true;
-                    pieces.add(&at.place, edits, &value);
+                    document_editor.add(&at.place, edits, &value);
                 }
                 out += "\n";
             }
             if is_edited {
                 let refused = |finding| locate(finding, &Place::root(), document, &source.name).report();
-                replaced.push((index, pieces.finish().map_err(refused)?));
+                replaced.push((index, document_editor.finish().map_err(refused)?));
             }
         }
         changed.push(FileChange { source, new_text: source.with_replaced(&replaced) });

@@ -28,7 +28,7 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
     let view = view(pod, namespace, now);
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let published =
-        annotations.get(names::SANDBOX_TIMES).filter(|_| view.published.is_some() && view.stale_reason.is_none());
+        annotations.get(names::MILESTONE_TIMES_KEY).filter(|_| view.published.is_some() && view.stale_reason.is_none());
     let times = Times::parse(published.map_or("", String::as_str));
     let evidence = Evidence { pod, events, times };
     let containers = pod_containers(pod);

@@ -11,7 +11,7 @@ mod write;
 
 pub(crate) use locate::{LocatedFinding, locate, locate_error};
 pub(crate) use parse::split_json;
-pub(crate) use write::{Pieces, Style};
+pub(crate) use write::{DocumentEditor, Style};
 
 use clap::{ArgAction, Args};
 use podgate::order::edit::Place;

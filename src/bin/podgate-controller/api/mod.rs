@@ -239,7 +239,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
         if is_release_patch(&patch) {
             return Some(patch);
         }
-        let end = match shared.actual.borrow().contains_key(names::SANDBOX_STAGE) {
+        let end = match shared.actual.borrow().contains_key(names::STAGE_KEY) {
             false => since + FIRST_BATCH_WINDOW,
             true if shared.has_held_container.get() => since + HELD_BATCH_WINDOW,
             true if is_minor(&patch) => since + MINOR_BATCH_WINDOW,
@@ -292,8 +292,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn changes_are_collected_into_one_patch() {
         let annotations = |db: &str, releases: &str| {
-            let pairs = [(names::SANDBOX_STAGE, "starting"), ("status.podgate.io/db", db)];
-            let pairs = pairs.into_iter().chain([(names::SANDBOX_RELEASES, releases)]);
+            let pairs = [(names::STAGE_KEY, "starting"), ("status.podgate.io/db", db)];
+            let pairs = pairs.into_iter().chain([(names::RELEASES_KEY, releases)]);
             pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect::<Annotations>()
         };
         for (what, is_first, is_held, patches, db, releases, expected) in [

@@ -1,7 +1,7 @@
 //! Creates the containers' directories and watches them with inotify. The content of the directories is not trusted.
 
 use crate::clock::now;
-use crate::input::report_file::{DirectoryState, Stamp, make_directory, read_report};
+use crate::input::report_file::{DirectoryState, Stamp, make_container_directory, read_report};
 use crate::precise_timer::PreciseTimer;
 use crate::rate_limit::{CpuBucket, ReportBucket};
 use futures::FutureExt;
@@ -97,7 +97,7 @@ impl Directories {
     }
 
     fn prepare(&mut self, path: PathBuf, report_size: usize) {
-        if let Err(error) = make_directory(&path, report_size).and_then(|()| self.watch(&path)) {
+        if let Err(error) = make_container_directory(&path, report_size).and_then(|()| self.watch(&path)) {
             if !std::mem::replace(&mut self.has_warned, true) {
                 warn!(%error, path = %path.display(), "cannot create or watch a directory; polling every 100 ms instead");
             }

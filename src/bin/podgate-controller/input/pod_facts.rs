@@ -4,7 +4,7 @@ use podgate::core::annotations::Annotations;
 use podgate::core::container::Container;
 use podgate::core::names;
 use podgate::core::pod::{self, ContainerStatus, PodSpec, PodStatus};
-use podgate::core::restart::{EndKind, RestartRule, end_kind};
+use podgate::core::restart::{RestartDecision, RestartRule, restart_decision};
 use podgate::core::snapshot::{self, is_podgate_key};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -105,9 +105,12 @@ fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule])
     let for_good = state
         .terminated
         .as_ref()
-        .is_some_and(|end| end_kind(Some(policy), rules, Some(end.exit_code)) == EndKind::Final);
-    let stuck =
-        if for_good { Some(snapshot::REASON_ENDED) } else { waiting.filter(|reason| STUCK_REASONS.contains(reason)) };
+        .is_some_and(|end| restart_decision(Some(policy), rules, Some(end.exit_code)) == RestartDecision::Final);
+    let stuck = if for_good {
+        Some(snapshot::REASON_ENDED_FOR_GOOD)
+    } else {
+        waiting.filter(|reason| STUCK_REASONS.contains(reason))
+    };
     KubeletStatus {
         running_id: state.running.as_ref().map(|_| status.container_id.clone().unwrap_or_default()),
         running_since: state.running.as_ref().and_then(|running| parse_time(running.started_at.as_deref()?)),

@@ -29,7 +29,7 @@ pub(crate) struct DirectoryState {
 
 /// Creates a container's directory, and creates its tether and report files in advance, with `report_size` bytes for
 /// the report.
-pub(crate) fn make_directory(path: &Path, report_size: usize) -> io::Result<()> {
+pub(crate) fn make_container_directory(path: &Path, report_size: usize) -> io::Result<()> {
     match rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)) {
         // The container may run with any user id, so any user may write. Only that container mounts this directory. Use
         // chmod, because the umask limits the mode of mkdir.

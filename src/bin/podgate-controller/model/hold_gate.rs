@@ -15,6 +15,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// may not have created the container. The open time then counts toward the time limit of the wait.
 const CREATION_TIME: Duration = Duration::from_secs(15);
 
+/// State of a gate in hold mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldState {
     /// The gate is closed.
@@ -109,7 +110,7 @@ impl HoldGate {
     }
 
     /// Begins a new wait. Call this when the container runs or has run.
-    pub(super) fn restart_wait(&mut self, now: Instant) {
+    pub(super) fn begin_new_wait(&mut self, now: Instant) {
         (self.waiting_since, self.waited) = (now, Duration::ZERO);
         self.state = match self.state {
             HoldState::TimedOut => HoldState::Waiting,

@@ -53,7 +53,8 @@ impl Publisher {
         let Some(snapshot) = &pod.published else { return };
         let mut annotations = self.annotations(snapshot);
         if let Some(since) = pod.sandbox_started_at {
-            annotations.insert(names::SANDBOX_SINCE.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
+            annotations
+                .insert(names::SANDBOX_SINCE_KEY.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
         }
         self.board.publish(&annotations);
     }
@@ -64,15 +65,16 @@ impl Publisher {
     pub(crate) fn api_annotations(&mut self, pod: &PodModel) -> Option<Annotations> {
         let snapshot = pod.published.as_ref()?;
         let mut annotations = self.annotations(snapshot);
-        for key in [names::SANDBOX_CONFIRMED, names::SANDBOX_STARTUP, names::SANDBOX_IP, names::SANDBOX_RESTARTING] {
+        for key in [names::CONFIRMED_TICKETS_KEY, names::STARTUP_RESULTS_KEY, names::POD_IP_KEY, names::RESTARTING_KEY]
+        {
             annotations.remove(key);
         }
-        if let Some(releases) = pod.releases() {
+        if let Some(count) = pod.sync_request_count() {
             // Include the epoch, so that a restarted sidecar never repeats a value that the Pod already has.
-            annotations.insert(names::SANDBOX_RELEASES.to_owned(), format!("{}.{releases}", snapshot.epoch));
+            annotations.insert(names::RELEASES_KEY.to_owned(), format!("{}.{count}", snapshot.epoch));
         }
         annotations.values_mut().for_each(annotations::cap_list);
-        let volatile = [names::SANDBOX_REVISION, names::SANDBOX_SEEN, names::SANDBOX_TIMES];
+        let volatile = [names::REVISION_KEY, names::LAST_SEEN_KEY, names::MILESTONE_TIMES_KEY];
         let lasting = annotations.iter().filter(|(key, _)| !volatile.contains(&key.as_str()));
         let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
         let before = std::mem::replace(&mut self.last_api_annotations, lasting);
@@ -82,9 +84,10 @@ impl Publisher {
     fn annotations(&self, snapshot: &Snapshot) -> Annotations {
         let mut annotations = snapshot.to_annotations();
         if let Some(times) = self.milestones.annotation_value() {
-            annotations.insert(names::SANDBOX_TIMES.to_owned(), times);
+            annotations.insert(names::MILESTONE_TIMES_KEY.to_owned(), times);
         }
-        annotations.insert(names::SANDBOX_SEEN.to_owned(), humantime::format_rfc3339_seconds(wall_clock()).to_string());
+        annotations
+            .insert(names::LAST_SEEN_KEY.to_owned(), humantime::format_rfc3339_seconds(wall_clock()).to_string());
         annotations
     }
 }

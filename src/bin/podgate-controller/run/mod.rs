@@ -158,10 +158,11 @@ impl Controller {
         let revision = found.as_ref().map_or(0, |found| found.revision);
         let previous = |key: &str| previous.get(key).filter(|_| resumed).map(String::as_str);
         let states = found.filter(|_| resumed).map(|found| found.states).unwrap_or_default();
-        let milestones = MilestoneRecorder::resume(previous(names::SANDBOX_TIMES).unwrap_or_default(), states);
+        let milestones = MilestoneRecorder::resume(previous(names::MILESTONE_TIMES_KEY).unwrap_or_default(), states);
         let epoch = random_id(8).map_err(|e| format!("cannot get random bytes: {e}"))?;
         let mut pod = PodModel::new(sandbox.clone(), Epoch { id: epoch, is_resumed: resumed }, revision);
-        pod.sandbox_started_at = previous(names::SANDBOX_SINCE).and_then(|since| humantime::parse_rfc3339(since).ok());
+        pod.sandbox_started_at =
+            previous(names::SANDBOX_SINCE_KEY).and_then(|since| humantime::parse_rfc3339(since).ok());
         pod.set_containers(declared.clone());
         info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = pod.epoch.id, resumed, "starting");
 

@@ -23,7 +23,7 @@ pub(crate) struct VolumeArgs {
     pub(crate) self_dir: PathBuf,
 }
 
-/// Conditions, sources and time limits of a wait.
+/// Flags of the wait, which `entrypoint` and `post-start` share: conditions, sources and time limits.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct WaitArgs {
     /// Wait until CONTAINER is in STATE (default: Ready); repeatable

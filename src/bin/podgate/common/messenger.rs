@@ -45,7 +45,8 @@ impl Messenger {
         Messenger { prefix, termination_log, log_error, logs_to_stderr }
     }
 
-    pub(crate) fn report_wait(&self, obstacles: &[String]) {
+    /// Logs the reason for the wait, and writes it as the termination message.
+    pub(crate) fn log_wait(&self, obstacles: &[String]) {
         let line = format!("{}: waiting for {}", self.prefix, obstacles.join("; "));
         info!("{line}");
         output::write_termination_message(self.termination_log.as_deref(), &output::one_line(&line));
@@ -55,7 +56,8 @@ impl Messenger {
         output::clear_termination_message(self.termination_log.as_deref());
     }
 
-    pub(crate) fn report_failure(&self, Failure(code, why): Failure) -> ExitCode {
+    /// Logs the failure, writes it as the termination message and to standard error, and returns its exit code.
+    pub(crate) fn print_failure(&self, Failure(code, why): Failure) -> ExitCode {
         let note = self.log_error.as_ref().map(|error| format!(" (cannot open the log: {error})")).unwrap_or_default();
         let line = output::one_line(&format!("{}: {why}{note}", self.prefix));
         error!(code, "{line}");

@@ -114,7 +114,7 @@ impl Wait<'_> {
                         reason = obstacles;
                     }
                     if message_due.take_if(|due| *due <= at).is_some() {
-                        messenger.report_wait(&reason);
+                        messenger.log_wait(&reason);
                     }
                 }
             }

@@ -33,7 +33,7 @@ pub(crate) fn run(args: Entrypoint) -> ExitCode {
     let post_file = args.post_file.clone();
     run_gate(args, &messenger).unwrap_or_else(|failed| {
         parent::report_never_ran(post_file.as_deref(), &failed);
-        messenger.report_failure(failed)
+        messenger.print_failure(failed)
     })
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn run(args: PreStop) -> ExitCode {
     let messenger = Messenger::new("pre-stop", args.container.as_deref(), &args.logs, None, None);
     match run_hook(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failed) => messenger.report_failure(failed),
+        Err(failed) => messenger.print_failure(failed),
     }
 }
 

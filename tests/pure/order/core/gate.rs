@@ -4,7 +4,7 @@
 use podgate::core::gate::{
     Decision, GateKind, GateSpec, Observations, OnTimeout, SIDECAR_START_TIMEOUT, SidecarHealth, decide,
 };
-use podgate::core::snapshot::{REASON_ENDED, Snapshot};
+use podgate::core::snapshot::{REASON_ENDED_FOR_GOOD, Snapshot};
 use podgate::core::sources::{PodView, Source};
 use podgate::core::state::{Stage, State};
 use podgate::core::until::WaitCondition;
@@ -96,7 +96,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
         (
             "a condition cannot be met, with fail-fast",
             |case| {
-                case.set_db(State::Failed, Some(REASON_ENDED));
+                case.set_db(State::Failed, Some(REASON_ENDED_FOR_GOOD));
                 case.fail_fast = true;
             },
             ["gives up", "gives up"],
@@ -182,7 +182,7 @@ fn each_rule_holds_for_each_kind_of_gate() {
         (
             "on-timeout is continue: no other container opens the gate early",
             |case| {
-                case.set_db(State::Failed, Some(REASON_ENDED));
+                case.set_db(State::Failed, Some(REASON_ENDED_FOR_GOOD));
                 case.snapshot.states.insert("api".to_owned(), State::Failed);
                 (case.fail_fast, case.on_timeout) = (true, OnTimeout::Continue);
                 case.observed.impossible_check = Some("/ready.err exists".to_owned());

@@ -1,12 +1,12 @@
 //! Tests of `podgate::core::restart`.
 
-use podgate::core::restart::{EndKind, RestartRule, end_kind};
+use podgate::core::restart::{RestartDecision, RestartRule, restart_decision};
 use serde_json::json;
 
 /// Each row has the container's policy (or the Pod's), the rules, and the ends by exit code.
 #[test]
 fn end_is_final_if_the_kubelet_does_not_restart_the_container() {
-    use EndKind::{Final, Restarts, Unknown};
+    use RestartDecision::{Final, Restarts, Unknown};
     let rule = |action: &str, operator: &str, values: &[i32]| {
         let codes = json!({"operator": operator, "values": values});
         json!({"action": action, "exitCodes": codes})
@@ -34,6 +34,6 @@ fn end_is_final_if_the_kubelet_does_not_restart_the_container() {
     ];
     for (policy, rules, ends) in table {
         let list: Vec<RestartRule> = serde_json::from_value(rules.clone()).unwrap();
-        assert_eq!(codes.map(|code| end_kind(policy, &list, code)), ends, "{policy:?} {rules}");
+        assert_eq!(codes.map(|code| restart_decision(policy, &list, code)), ends, "{policy:?} {rules}");
     }
 }

@@ -38,11 +38,11 @@ fn unknown_state_is_skipped() {
 #[test]
 fn snapshot_without_a_required_key_is_invalid() {
     for (key, bad) in [
-        (names::SANDBOX_ID, "x"),
-        (names::SANDBOX_EPOCH, "a b"),
-        (names::SANDBOX_REVISION, "9007199254740992"),
-        (names::SANDBOX_REVISION, "-1"),
-        (names::SANDBOX_STAGE, "Starting"),
+        (names::SANDBOX_ID_KEY, "x"),
+        (names::EPOCH_KEY, "a b"),
+        (names::REVISION_KEY, "9007199254740992"),
+        (names::REVISION_KEY, "-1"),
+        (names::STAGE_KEY, "Starting"),
     ] {
         let mut annotations = sample().to_annotations();
         annotations.insert(key.to_owned(), bad.to_owned());

@@ -1,13 +1,13 @@
 //! Tests of `podgate::core::until`.
 
-use podgate::core::snapshot::{REASON_ENDED, Snapshot};
+use podgate::core::snapshot::{REASON_ENDED_FOR_GOOD, Snapshot};
 use podgate::core::state::State;
 use podgate::core::until::*;
 
 fn db(state: Option<State>, stuck: bool) -> Snapshot {
     let states = state.map(|state| ("db", state));
     Snapshot {
-        stuck: stuck.then(|| ("db".to_owned(), REASON_ENDED.to_owned())).into_iter().collect(),
+        stuck: stuck.then(|| ("db".to_owned(), REASON_ENDED_FOR_GOOD.to_owned())).into_iter().collect(),
         ..Snapshot::new("0-0-0".parse().unwrap(), "e", states.as_slice())
     }
 }

@@ -27,7 +27,7 @@ impl BoardReader {
         self.last_content = content;
         let Ok(annotations) = annotations::read(&self.last_content, |_| true) else { return Vec::new() };
         let Ok(snapshot) = Snapshot::from_annotations(&annotations) else { return Vec::new() };
-        let times = Times::parse(annotations.get(names::SANDBOX_TIMES).map_or("", String::as_str));
+        let times = Times::parse(annotations.get(names::MILESTONE_TIMES_KEY).map_or("", String::as_str));
         self.epoch = snapshot.epoch;
         let mut changes = Vec::new();
         for (name, state) in snapshot.states {

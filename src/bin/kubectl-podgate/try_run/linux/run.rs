@@ -125,7 +125,7 @@ impl<'a> Run<'a> {
             }
             let until = now_ms() - screen::DELAY_MS;
             let draw = || screen::live_chart(self.result.title, &self.histories(), self.result.zero);
-            let chart = self.screen.is_due(until).then(draw);
+            let chart = self.screen.needs_redraw(until).then(draw);
             self.screen.print(until, chart.as_deref())?;
         }
     }

@@ -72,8 +72,9 @@ impl<'a> Screen<'a> {
         Ok(())
     }
 
-    /// Returns true if the chart must be drawn again.
-    pub(super) fn is_due(&self, until: i64) -> bool {
+    /// Returns true if the chart must be drawn again: periodically, or because a line up to `until`, in milliseconds since
+    /// 1970, will be printed.
+    pub(super) fn needs_redraw(&self, until: i64) -> bool {
         self.live.is_some()
             && (now_ms() - self.drawn_at >= REDRAW_MS || self.pending.iter().any(|(at, _)| *at <= until))
     }

@@ -4,7 +4,7 @@ use super::history::{History, Incarnation, describe_exit};
 use super::script::Task;
 use super::stand_in::parse_event;
 use crate::error::CommandResult;
-use podgate::core::restart::{EndKind, end_kind};
+use podgate::core::restart::{RestartDecision, restart_decision};
 use podgate::core::text::error_chain;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
@@ -124,7 +124,8 @@ impl Supervised {
 
     /// Returns the time until the restart after an end with `code`; `None` if there is no restart.
     fn restart_delay(&self, code: u8) -> Option<Duration> {
-        let restarts = end_kind(Some(&self.history.task.restart_policy), &[], Some(code.into())) == EndKind::Restarts;
+        let restarts = restart_decision(Some(&self.history.task.restart_policy), &[], Some(code.into()))
+            == RestartDecision::Restarts;
         let doublings = u32::try_from(self.history.runs.len()).ok()?.checked_sub(2);
         let back_off = |doublings| BACK_OFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACK_OFF_MAX);
         (restarts && self.kill_at.is_none()).then_some(doublings.map_or(FIRST_RESTART, back_off))

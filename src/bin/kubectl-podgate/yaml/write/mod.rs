@@ -1,8 +1,8 @@
 //! Applies edits to a document's text. The rest of the text stays unchanged.
 //!
-//! [`Pieces`] edits each template on its own if possible, otherwise the whole document, in these steps:
+//! [`DocumentEditor`] edits each template on its own if possible, otherwise the whole document, in these steps:
 //!
-//! 1. [`draft`] collects the edits together with the tree of the text.
+//! 1. [`edited_tree`] collects the edits together with the tree of the text.
 //! 2. The splices of each changed collection are computed. They replace whole lines ([`block`]) or text in brackets
 //!    ([`flow`]). If the layout does not allow splices and the collection has no comments, the whole collection is
 //!    rendered again.
@@ -11,7 +11,7 @@
 //!    edit fails.
 
 mod block;
-mod draft;
+mod edited_tree;
 mod flow;
 mod lines;
 mod render;
@@ -21,7 +21,7 @@ pub(crate) use render::Style;
 
 use super::spans::{NodeKind, Tree};
 use super::{Document, SourceError, parse};
-use draft::Draft;
+use edited_tree::EditedTree;
 use podgate::order::edit::{Edit, Place, apply};
 use podgate::order::finding::Finding;
 use serde_json::Value;
@@ -29,7 +29,7 @@ use splicer::{Splice, Splicer, apply_splices};
 use std::collections::BTreeMap;
 
 /// Edits of a document, applied to one template at a time, because the edited value of a large List needs much memory.
-pub(crate) struct Pieces<'a> {
+pub(crate) struct DocumentEditor<'a> {
     document: &'a Document,
     style: Option<Style>,
     /// The new texts of the edited templates.
@@ -38,9 +38,9 @@ pub(crate) struct Pieces<'a> {
     rest: Vec<Edit>,
 }
 
-impl<'a> Pieces<'a> {
-    pub(crate) fn new(document: &'a Document) -> Pieces<'a> {
-        Pieces { document, style: None, splices: Vec::new(), rest: Vec::new() }
+impl<'a> DocumentEditor<'a> {
+    pub(crate) fn new(document: &'a Document) -> DocumentEditor<'a> {
+        DocumentEditor { document, style: None, splices: Vec::new(), rest: Vec::new() }
     }
 
     /// Adds the edits of the template at `at`, with places relative to `at`. `expected` is the edited template.
@@ -68,10 +68,10 @@ impl<'a> Pieces<'a> {
             }
             _ => return None,
         };
-        let mut draft = Draft { text, tree, value, changed: BTreeMap::new() };
-        edits.iter().try_for_each(|edit| draft.add_edit(edit)).ok()?;
+        let mut edited_tree = EditedTree { text, tree, value, changed: BTreeMap::new() };
+        edits.iter().try_for_each(|edit| edited_tree.add_edit(edit)).ok()?;
         let style = self.style.get_or_insert_with(|| detect_style(text, tree, *is_json));
-        let splicer = Splicer { text, tree, draft: &draft, style };
+        let splicer = Splicer { text, tree, edited_tree: &edited_tree, style };
         let splices = splicer.collection_splices(id, expected).ok().filter(|_| !splicer.is_rewritten(id))?;
         let mut ranges = splices.iter().map(|(at, _)| at);
         let is_inside = ranges.all(|at| whole.start <= at.start && at.end <= whole.end);
@@ -116,12 +116,12 @@ impl Document {
         // Splices of whole lines need a line break at the end of the last line too.
         let unterminated = !self.text.ends_with('\n');
         let text = format!("{}{}", self.text, if unterminated { style.newline } else { "" });
-        let mut draft = Draft { text: &text, tree, value: &self.value, changed: BTreeMap::new() };
-        edits.iter().try_for_each(|edit| draft.add_edit(edit))?;
-        let splicer = Splicer { text: &text, tree, draft: &draft, style: &style };
+        let mut edited_tree = EditedTree { text: &text, tree, value: &self.value, changed: BTreeMap::new() };
+        edits.iter().try_for_each(|edit| edited_tree.add_edit(edit))?;
+        let splicer = Splicer { text: &text, tree, edited_tree: &edited_tree, style: &style };
         let splices = splicer.collection_splices(Tree::ROOT, &expected).map_err(|failed| {
             let message = "has a layout that cannot be edited without other changes; write it in plain block style";
-            let place = draft.place_of(failed);
+            let place = edited_tree.place_of(failed);
             edit_error(if place.0.is_empty() { first } else { &place }, message)
         })?;
         let new = apply_splices(&text, 0..text.len(), &splices);

@@ -1,7 +1,7 @@
-//! Computes and applies the splices that turn a document's text into the text that the draft describes.
+//! Computes and applies the splices that turn a document's text into the text that the edited tree describes.
 
 use super::super::spans::{NodeKind, Tree};
-use super::draft::Draft;
+use super::edited_tree::EditedTree;
 use super::lines::line_end;
 use super::render::Style;
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub(super) type Splice = (Range<usize>, String);
 pub(super) struct Splicer<'a> {
     pub(super) text: &'a str,
     pub(super) tree: &'a Tree,
-    pub(super) draft: &'a Draft<'a>,
+    pub(super) edited_tree: &'a EditedTree<'a>,
     pub(super) style: &'a Style,
 }
 
@@ -32,7 +32,7 @@ impl Splicer<'_> {
     /// Returns the splices that turn a collection into `expected`.
     pub(super) fn collection_splices(&self, node: usize, expected: &Value) -> Result<Vec<Splice>, usize> {
         let mut parts = Vec::new();
-        for (index, slot) in self.draft.entries(node).into_iter().enumerate() {
+        for (index, slot) in self.edited_tree.entries(node).into_iter().enumerate() {
             let value = slot.key.as_ref().map_or_else(|| expected.get(index), |key| expected.get(key));
             let mut part = EntryEdit {
                 old_index: slot.old_index,
@@ -45,7 +45,7 @@ impl Splicer<'_> {
                 let subtree = child..self.tree.nodes[child].subtree_end();
                 if self.is_rewritten(child) {
                     part.new_value = Some(value);
-                } else if self.draft.changed.range(subtree).next().is_some() {
+                } else if self.edited_tree.changed.range(subtree).next().is_some() {
                     let own = &self.tree.nodes[child];
                     let lines = own.start()..line_end(self.text, own.content().end);
                     match self.collection_splices(child, value) {
@@ -58,7 +58,7 @@ impl Splicer<'_> {
             }
             parts.push(part);
         }
-        if !self.draft.changed.contains_key(&node) && parts.iter().all(|part| part.new_value.is_none()) {
+        if !self.edited_tree.changed.contains_key(&node) && parts.iter().all(|part| part.new_value.is_none()) {
             return Ok(parts.into_iter().flat_map(|part| part.inner_splices).collect());
         }
         let splices = match self.tree.nodes[node].kind {
@@ -79,7 +79,7 @@ impl Splicer<'_> {
     /// Returns true if the whole collection must be rendered again, because the edits keep none of its old entries. For
     /// example, a `[]` that gets entries becomes a block list, and an emptied block list becomes `[]`.
     pub(super) fn is_rewritten(&self, node: usize) -> bool {
-        let Some(slots) = self.draft.changed.get(&node) else { return false };
+        let Some(slots) = self.edited_tree.changed.get(&node) else { return false };
         let kind = |node: usize| &self.tree.nodes[node].kind;
         let block =
             |node: usize| matches!(kind(node), NodeKind::Object { flow: false } | NodeKind::List { flow: false });

@@ -39,7 +39,7 @@ impl PodModel {
                 due.push(track.spec.name.clone());
             }
         }
-        self.releases += u64::from(!due.is_empty());
+        self.sync_request_count += u64::from(!due.is_empty());
         due
     }
 
@@ -50,15 +50,15 @@ impl PodModel {
             track.repeated_probe_of = track.running_id();
             is_due = true;
         }
-        self.releases += u64::from(is_due);
+        self.sync_request_count += u64::from(is_due);
         is_due
     }
 
     /// Returns the number of releases and repeated probes so far; `None` if there was none and no container is in hold
     /// mode.
-    pub(crate) fn releases(&self) -> Option<u64> {
+    pub(crate) fn sync_request_count(&self) -> Option<u64> {
         let is_held = self.tracks.iter().any(|track| track.spec.mode == Mode::Hold);
-        (is_held || self.releases > 0).then_some(self.releases)
+        (is_held || self.sync_request_count > 0).then_some(self.sync_request_count)
     }
 
     /// Returns true while the kubelet holds a container. Each sync of the Pod then delays the release of the container

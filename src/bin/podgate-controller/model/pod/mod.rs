@@ -13,9 +13,9 @@ use podgate::core::evidence::{KubeletReady, resolve_state};
 use podgate::core::names;
 use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{ALL_CONTAINERS, PreStopState, Report};
-use podgate::core::restart::EndKind;
+use podgate::core::restart::RestartDecision;
 use podgate::core::sandbox::SandboxId;
-use podgate::core::snapshot::{REASON_ENDED, REVISION_MAX, Snapshot};
+use podgate::core::snapshot::{REASON_ENDED_FOR_GOOD, REVISION_MAX, Snapshot};
 use podgate::core::state::{Stage, State};
 use podgate::core::until::{WaitCondition, WantedState};
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ pub(crate) struct PodModel {
     pub(crate) tracks: Vec<ContainerTrack>,
     pub(crate) published: Option<Snapshot>,
     /// Number of patches so far that release held containers or make the kubelet repeat a probe.
-    releases: u64,
+    sync_request_count: u64,
 }
 
 impl PodModel {
@@ -89,7 +89,8 @@ impl PodModel {
     pub(crate) fn on_report(&mut self, name: &str, mut directory: DirectoryState, now: Instant) -> bool {
         let Some(track) = self.tracks.iter_mut().find(|track| track.spec.name == name) else { return false };
         let counts = |report: &Report| {
-            report.is_from_sandbox(&self.sandbox) || track.kind_of(report.exit_code) == EndKind::Final
+            report.is_from_sandbox(&self.sandbox)
+                || track.restart_decision_for(report.exit_code) == RestartDecision::Final
         };
         directory.report = directory.report.filter(counts);
         track.on_report(directory, &self.epoch.id, now)
@@ -117,7 +118,7 @@ impl PodModel {
                 .is_some_and(|(since, started)| started < since);
             // The first status shows all ends of earlier sandboxes. In a later status, only a clock that was set back
             // can make an end look so old. The kubelet does not start a container again that has ended for good.
-            let is_final = status.stuck_reason.as_deref() == Some(REASON_ENDED);
+            let is_final = status.stuck_reason.as_deref() == Some(REASON_ENDED_FOR_GOOD);
             let ended = status.termination.as_ref().filter(|_| is_first && is_from_earlier_sandbox && !is_final);
             ended.into_iter().for_each(|(id, _)| track.ignore_end_of(id));
             // After an idle time, the agent's report may be old. A "not ready" of the kubelet counts at once. A wrapped
@@ -245,12 +246,12 @@ impl PodModel {
         let states: Vec<_> = self.tracks.iter().map(|track| (track.spec.name.as_str(), track.state)).collect();
         let name = |track: &ContainerTrack| track.spec.name.clone();
         let stuck = self.tracks.iter().filter_map(|track| {
-            if !self.has_api_answered && track.end_kind() == Some(EndKind::Final) {
-                return Some((name(track), REASON_ENDED.to_owned()));
+            if !self.has_api_answered && track.restart_decision() == Some(RestartDecision::Final) {
+                return Some((name(track), REASON_ENDED_FOR_GOOD.to_owned()));
             }
             let reason = track.kubelet_status.as_ref()?.stuck_reason.clone()?;
             // Ignore the termination of an earlier incarnation.
-            (reason != REASON_ENDED || track.has_ended()).then(|| (name(track), reason))
+            (reason != REASON_ENDED_FOR_GOOD || track.has_ended()).then(|| (name(track), reason))
         });
         let startup = |track: &ContainerTrack| Some((name(track), track.startup_result()?));
         let conditions = self.tracks.iter().filter(|_| self.is_blind).flat_map(|track| &track.spec.until);
@@ -261,7 +262,12 @@ impl PodModel {
         Snapshot {
             stage,
             stuck: stuck.collect(),
-            restarting: self.tracks.iter().filter(|t| t.end_kind() == Some(EndKind::Restarts)).map(name).collect(),
+            restarting: self
+                .tracks
+                .iter()
+                .filter(|t| t.restart_decision() == Some(RestartDecision::Restarts))
+                .map(name)
+                .collect(),
             unseen: conditions.filter(unseen).map(WaitCondition::to_string).collect(),
             startup: self.tracks.iter().filter_map(startup).collect(),
             pod_ip: self.pod_ip.map(|ip| ip.to_string().into()),

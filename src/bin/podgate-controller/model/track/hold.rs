@@ -3,7 +3,7 @@
 use super::{Confirmation, ContainerTrack};
 use crate::model::hold_gate::{HoldGate, HoldState};
 use podgate::core::container::Mode;
-use podgate::core::restart::EndKind;
+use podgate::core::restart::RestartDecision;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,7 +16,7 @@ impl ContainerTrack {
 
     /// Returns true if the container is in hold mode, does not run, and may start.
     pub(in crate::model) fn may_be_held(&self) -> bool {
-        let for_good = self.has_ended() && (self.end_kind() == Some(EndKind::Final) || self.is_final());
+        let for_good = self.has_ended() && (self.restart_decision() == Some(RestartDecision::Final) || self.is_final());
         self.spec.mode == Mode::Hold && !self.is_running() && !for_good
     }
 
@@ -28,7 +28,7 @@ impl ContainerTrack {
         // A short run may end before its start is observed, so an end while the gate is open counts too.
         let has_run = || ended_at.zip(gate.state.open_since()).is_some_and(|(ended_at, since)| ended_at >= since);
         if is_running || has_run() {
-            gate.restart_wait(now);
+            gate.begin_new_wait(now);
         }
     }
 

@@ -11,8 +11,8 @@ use podgate::core::container::{Container, Mode, Probe};
 use podgate::core::evidence::{Evidence, ExecEvidence, KubeletReady};
 use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{GateState, PreStopState, Report};
-use podgate::core::restart::{EndKind, end_kind};
-use podgate::core::snapshot::REASON_ENDED;
+use podgate::core::restart::{RestartDecision, restart_decision};
+use podgate::core::snapshot::REASON_ENDED_FOR_GOOD;
 use podgate::core::state::State;
 use podgate::core::until::WaitCondition;
 use std::collections::BTreeSet;
@@ -248,19 +248,20 @@ impl ContainerTrack {
 
     /// Returns true if the kubelet's status shows that the container has ended and will not be restarted.
     pub(crate) fn is_final(&self) -> bool {
-        self.kubelet_status.as_ref().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
+        self.kubelet_status.as_ref().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED_FOR_GOOD))
     }
 
-    /// Returns the kind of the container's end that follows from the declaration; `None` before the end.
-    pub(super) fn end_kind(&self) -> Option<EndKind> {
+    /// Returns the kubelet's decision after the container's end, as the declaration determines it; `None` before the
+    /// end.
+    pub(super) fn restart_decision(&self) -> Option<RestartDecision> {
         // A parent reports the exit code, unless SIGKILL (128 + 9) has ended the parent itself.
         let is_parent = self.raw_report.as_ref().is_some_and(|report| report.is_parent);
-        Some(self.kind_of(self.life.end()?.exit_code.or(is_parent.then_some(137))))
+        Some(self.restart_decision_for(self.life.end()?.exit_code.or(is_parent.then_some(137))))
     }
 
-    /// Returns the kind of an end with this exit code.
-    pub(super) fn kind_of(&self, code: Option<i32>) -> EndKind {
-        end_kind(self.spec.restart_policy.as_deref(), &self.spec.restart_policy_rules, code)
+    /// Returns the kubelet's decision after an end with this exit code.
+    pub(super) fn restart_decision_for(&self, code: Option<i32>) -> RestartDecision {
+        restart_decision(self.spec.restart_policy.as_deref(), &self.spec.restart_policy_rules, code)
     }
 
     /// Returns the conditions of the container's gate; `None` unless the gate waits.

@@ -121,6 +121,7 @@ impl Child {
         Some(if self.is_killed { *kill_at + KILL_TIMEOUT } else { *kill_at })
     }
 
+    /// Sends SIGKILL if it is due. If the wait after an earlier SIGKILL is over, counts the command as killed.
     pub(super) fn kill_if_due(&mut self, now: Instant) {
         if self.due().is_none_or(|at| now < at) {
             return;

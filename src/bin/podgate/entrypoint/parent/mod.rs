@@ -153,7 +153,7 @@ fn finish(
     }
     reporter.report_exit(&sources.view(), i32::from(exit));
     match reason {
-        Some(reason) => messenger.report_failure(Failure(exit, reason)),
+        Some(reason) => messenger.print_failure(Failure(exit, reason)),
         None => {
             info!(code = exit, "the command has exited");
             exit.into()

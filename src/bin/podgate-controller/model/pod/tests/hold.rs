@@ -69,7 +69,7 @@ fn kubelet_is_asked_until_the_container_runs() {
     assert_eq!(pod.take_release_requests(start), ["api"]);
     assert!(pod.take_release_requests(start).is_empty());
     assert_eq!(pod.take_release_requests(start + Duration::from_secs(2)), ["api"]);
-    assert_eq!(pod.releases(), Some(2));
+    assert_eq!(pod.sync_request_count(), Some(2));
     pod.receive_status("api", running("a1", false));
     assert!(pod.take_release_requests(later()).is_empty());
     assert_eq!(pod.due(), None);
@@ -96,7 +96,7 @@ fn held_container_times_out_and_recovers() {
 #[test]
 fn final_end_does_not_time_out() {
     let mut pod = open_pod();
-    let stuck_reason = Some(REASON_ENDED.to_owned());
+    let stuck_reason = Some(REASON_ENDED_FOR_GOOD.to_owned());
     pod.receive_status("api", Kubelet { stuck_reason, ..ended("a1", 0) });
     pod.receive_verdict("db", ProbeVerdict::Failing);
     pod.follow_conditions(now());

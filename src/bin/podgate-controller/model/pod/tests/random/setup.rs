@@ -41,7 +41,7 @@ impl Actor {
             Process::Ended(code) | Process::GateEnded(code) => Kubelet {
                 termination: Some((id, code)),
                 ended_run_started_at: Some(self.started_at),
-                stuck_reason: (self.is_job && code == 0).then(|| REASON_ENDED.to_owned()),
+                stuck_reason: (self.is_job && code == 0).then(|| REASON_ENDED_FOR_GOOD.to_owned()),
                 ..Kubelet::default()
             },
         }

@@ -1,7 +1,7 @@
 //! The entries of each collection after the edits, together with the tree of the unedited text.
 //!
 //! An edit must change one place, not all places that share an anchor. But an edit can go through an alias or a merge
-//! key, or change an anchored value. The draft then replaces the affected aliases with copies of the value.
+//! key, or change an anchored value. The edited tree then replaces the affected aliases with copies of the value.
 
 use super::super::spans::{NodeKind, Tree};
 use super::edit_error;
@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// One entry of a collection after the edits.
 #[derive(Debug, Clone)]
-pub(super) struct DraftEntry {
+pub(super) struct EditedEntry {
     /// The index before the edits; `None` for a new entry.
     pub(super) old_index: Option<usize>,
     pub(super) key: Option<String>,
@@ -24,20 +24,20 @@ pub(super) struct DraftEntry {
 }
 
 /// Edits of a document, without the new values. The splicer takes these values from the intended document.
-pub(super) struct Draft<'a> {
+pub(super) struct EditedTree<'a> {
     pub(super) text: &'a str,
     pub(super) tree: &'a Tree,
     /// The parsed value of `text`.
     pub(super) value: &'a Value,
     /// Maps each changed collection to its entries after the edits.
-    pub(super) changed: BTreeMap<usize, Vec<DraftEntry>>,
+    pub(super) changed: BTreeMap<usize, Vec<EditedEntry>>,
 }
 
 /// Pairs of fields. The first field of each pair is inserted before the second, because readers expect that order.
 const FIELD_ORDER: [(&str, &str); 4] =
     [("initContainers", "containers"), ("command", "args"), ("metadata", "spec"), ("serviceAccountName", "containers")];
 
-impl Draft<'_> {
+impl EditedTree<'_> {
     /// Adds one edit, which must apply to the value after all previous edits.
     pub(super) fn add_edit(&mut self, edit: &Edit) -> Result<(), Finding> {
         let Some((last, parents)) = edit.at.0.split_last() else {
@@ -54,7 +54,7 @@ impl Draft<'_> {
         self.expand_aliases(node..node + 1, 0..0)?;
         match (&edit.op, last) {
             (Op::Insert(_), PathSegment::Index(index)) => {
-                self.entries_mut(node).insert(*index, DraftEntry { old_index: None, key: None, is_rewritten: true });
+                self.entries_mut(node).insert(*index, EditedEntry { old_index: None, key: None, is_rewritten: true });
             }
             (Op::Move(to), PathSegment::Index(index)) => {
                 // A moved anchor could end up behind its aliases, so replace the aliases with copies first.
@@ -135,7 +135,7 @@ impl Draft<'_> {
         let index = follower.and_then(|(_, follower)| {
             slots.iter().position(|slot| slot.key.as_deref() == Some(*follower) && slot.old_index.is_none_or(begins))
         });
-        let entry = DraftEntry { old_index: None, key: Some(key.to_string()), is_rewritten: true };
+        let entry = EditedEntry { old_index: None, key: Some(key.to_string()), is_rewritten: true };
         slots.insert(index.unwrap_or(slots.len()), entry);
     }
 
@@ -198,18 +198,18 @@ impl Draft<'_> {
     }
 
     /// Returns the entries of a collection after the edits. Without edits, these are the old entries.
-    pub(super) fn entries(&self, node: usize) -> Vec<DraftEntry> {
+    pub(super) fn entries(&self, node: usize) -> Vec<EditedEntry> {
         let written = || {
             let slot = |(from, (key, _))| {
                 let key = self.tree.key_text(self.text, key).map(Cow::into_owned);
-                DraftEntry { old_index: Some(from), key, is_rewritten: false }
+                EditedEntry { old_index: Some(from), key, is_rewritten: false }
             };
             self.tree.children(node).enumerate().map(slot).collect()
         };
         self.changed.get(&node).cloned().unwrap_or_else(written)
     }
 
-    fn entries_mut(&mut self, node: usize) -> &mut Vec<DraftEntry> {
+    fn entries_mut(&mut self, node: usize) -> &mut Vec<EditedEntry> {
         if !self.changed.contains_key(&node) {
             self.changed.insert(node, self.entries(node));
         }
