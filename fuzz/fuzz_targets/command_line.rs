@@ -12,11 +12,10 @@ use std::str::FromStr;
 
 fn round_trip<T: FromStr + Display + Debug + PartialEq>(text: &str)
 where
-    T::Err: Debug + Display,
+    T::Err: Debug,
 {
-    match text.parse::<T>() {
-        Ok(value) => assert_eq!(value.to_string().parse::<T>().expect("formatted text parses"), value),
-        Err(error) => assert!(!error.to_string().is_empty()),
+    if let Ok(value) = text.parse::<T>() {
+        assert_eq!(value.to_string().parse::<T>().expect("formatted text parses"), value);
     }
 }
 
