@@ -101,10 +101,10 @@ fn amount_of(resources: &Value, kind: &str, name: &str) -> Option<f64> {
 fn parse_quantity(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
-    let position = |known: &str| known.split(',').zip(0..).find(|(known, _)| *known == suffix).map(|(_, at)| at);
-    let factor = if let Some(at) = position("n,u,m,,k,M,G,T,P,E") {
+    let position = |known: &[&str]| known.iter().zip(0..).find(|(known, _)| **known == suffix).map(|(_, at)| at);
+    let factor = if let Some(at) = position(&["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]) {
         10_f64.powi(3 * (at - 3))
-    } else if let Some(at) = position("Ki,Mi,Gi,Ti,Pi,Ei") {
+    } else if let Some(at) = position(&["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]) {
         1024_f64.powi(at + 1)
     } else {
         10_f64.powi(suffix.strip_prefix(['e', 'E'])?.parse().ok()?)

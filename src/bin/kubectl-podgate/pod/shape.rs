@@ -1,5 +1,5 @@
-//! Types of the view of a Pod and its containers. These types also define the JSON format. For the time of a container's
-//! last change of state, the sidecar's times have milliseconds; the kubelet's have whole seconds.
+//! Types of the view of a Pod and its containers, which also define the JSON format. The sidecar's times have
+//! milliseconds; the kubelet's have whole seconds.
 
 use podgate::core::command::Gate;
 use podgate::core::container::{Container as Declared, Mode};
