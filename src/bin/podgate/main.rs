@@ -8,6 +8,8 @@ mod common;
 mod entrypoint;
 mod failure;
 mod opened;
+mod output;
+mod pod_sources;
 mod post_start;
 mod pre_stop;
 mod predecessors;
@@ -15,7 +17,6 @@ mod probe;
 mod signals;
 mod tether_process;
 
-use common::output;
 use failure::Failure;
 use podgate::clock;
 use podgate::command_line;

@@ -3,9 +3,9 @@
 use crate::args::Opened;
 use crate::check::{self, Checks};
 use crate::clock::now;
-use crate::common::pod_sources::PodSources;
 use crate::common::report;
 use crate::failure::Failure;
+use crate::pod_sources::PodSources;
 use podgate::core::exit::Exit;
 use podgate::core::names;
 use podgate::core::report::{GateState, Report};

@@ -3,9 +3,9 @@
 use crate::args::Probe;
 use crate::check::{self, Checks};
 use crate::clock::now;
-use crate::common::pod_sources::PodSources;
 use crate::common::report::{Reporter, new_report, read_report};
 use crate::failure::Failure;
+use crate::pod_sources::PodSources;
 use podgate::core::argv::{Argv, Check};
 use podgate::core::exit::Exit;
 use podgate::core::report::Report;

@@ -7,7 +7,7 @@ mod values;
 pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop, Probe, ProbeTimes, WaitArgs};
 pub(crate) use values::{OnError, TetherMode};
 
-use crate::common::output;
+use crate::output;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 use podgate::core::argv::Check;

@@ -5,8 +5,8 @@ pub(crate) mod net;
 
 use crate::args::{self, ProbeTimes};
 use crate::clock;
-use crate::common::pod_sources::PodSources;
 use crate::failure::Failure;
+use crate::pod_sources::PodSources;
 use exec::RunningCheck;
 pub(crate) use exec::run_to_end;
 use net::NetAttempt;

@@ -1,8 +1,8 @@
 //! Publishes the reason for a wait or failure: in the termination message, in the log and on standard error.
 
 use crate::args::LogArgs;
-use crate::common::output;
 use crate::failure::Failure;
+use crate::output;
 use podgate::edge::files::open_output;
 use podgate::edge::log::{self, Target};
 use std::path::PathBuf;

@@ -2,7 +2,5 @@
 
 pub(crate) mod hook_command;
 pub(crate) mod messenger;
-pub(crate) mod output;
-pub(crate) mod pod_sources;
 pub(crate) mod report;
 pub(crate) mod wait;
