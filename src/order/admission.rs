@@ -2,11 +2,11 @@
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>
 
 use crate::core::words::words;
+use crate::order::declare::limits::count_values;
 use crate::order::declare::{annotation_place, check_undeclared, keys};
 use crate::order::edit::{Edit, JSON_MAX, Op, PathSegment, json_length, too_large};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, inject_label, is_requested};
-use crate::order::limits::count_values;
 use crate::order::lint::{self, Context};
 use crate::order::pod_templates::templates;
 use base64::prelude::{BASE64_STANDARD, Engine};

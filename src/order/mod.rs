@@ -10,7 +10,6 @@ pub(crate) mod helpers;
 pub mod image_map;
 pub mod inject;
 pub mod kubernetes_version;
-pub mod limits;
 pub mod lint;
 pub mod migrate;
 pub mod plan;

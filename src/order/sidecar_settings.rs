@@ -1,6 +1,5 @@
 //! Settings of podgate's programs in a Pod, such as `log=debug, metrics=9090`.
 
-use crate::order::declare::spec::{ContainerRef, Spec};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -29,12 +28,6 @@ impl SidecarSettings {
     /// Returns the port on which the sidecar serves metrics.
     pub(crate) fn metrics_port(&self) -> Option<u16> {
         self.0.get(METRICS)?.strip_prefix(':')?.parse().ok()
-    }
-
-    /// Returns the container that declares the port for metrics; `None` if the port is free.
-    pub(crate) fn metrics_port_owner<'a, 's>(&self, spec: &'s Spec<'a>) -> Option<&'s ContainerRef<'a>> {
-        let port = self.metrics_port()?;
-        spec.containers.iter().chain(spec.natives()).find(|own| own.declares_port(port))
     }
 
     /// Returns the log level of the sidecar and of the agents.

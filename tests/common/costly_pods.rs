@@ -2,8 +2,8 @@
 //! the limits, and the fuzzer changes these Pods.
 
 use podgate::core::container_list::CONTAINERS_MAX;
+use podgate::order::declare::limits::{CHECKS_MAX, ITEMS_MAX};
 use podgate::order::inject::{self, Options};
-use podgate::order::limits::{CHECKS_MAX, ITEMS_MAX};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Map, Value, json};
 

@@ -1,13 +1,13 @@
 //! Parses lists of checks, such as `file:///certs/tls.crt, tcp://db.shop:5432`.
 
 use super::grammar::{SyntaxError, quoted};
+use super::limits::CHECKS_MAX;
 use super::nearest::nearest;
 use super::spec::{ContainerRef, Spec};
 use crate::core::argv::{Argv, Check};
 use crate::core::quit::is_local;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::limits::CHECKS_MAX;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -6,6 +6,7 @@ mod flow_cut;
 pub mod grammar;
 mod key_check;
 pub mod keys;
+pub mod limits;
 pub mod nearest;
 mod reader;
 pub mod ready;

@@ -5,12 +5,12 @@ use super::flow_cut;
 use super::grammar::{self, Item, quoted};
 use super::key_check::{check_key, concerns_podgate};
 use super::keys::{self, annotation_place, is_declared};
+use super::limits::{self, FINDINGS_MAX};
 use super::spec::{ContainerRef, Spec, string_list};
 use super::values::Values;
 use crate::core::defaults;
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
-use crate::order::limits::{self, FINDINGS_MAX};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -203,6 +203,11 @@ impl<'a> Spec<'a> {
         self.init.values().filter(|own| !own.is_native())
     }
 
+    /// Returns the regular container or native sidecar that declares this port; `None` if the port is free.
+    pub(crate) fn port_owner(&self, port: u16) -> Option<&ContainerRef<'a>> {
+        self.containers.iter().chain(self.natives()).find(|own| own.declares_port(port))
+    }
+
     /// Returns true if a regular container, an init container or a native sidecar is called `name`.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).or(self.init(name)).is_some()

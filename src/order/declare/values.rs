@@ -4,6 +4,7 @@ use super::check_list::{self, Mounts};
 use super::declaration::StopOrder;
 use super::grammar::{self, Grammar, Item, OTHERS, SyntaxError, parse_list, quoted};
 use super::keys;
+use super::limits::{FINDINGS_MAX, WAITS_MAX};
 use super::nearest::did_you_mean;
 use super::ready::Ready;
 use super::spec::Spec;
@@ -14,7 +15,6 @@ use crate::core::until::WaitCondition;
 use crate::core::words::Unknown;
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
-use crate::order::limits::{FINDINGS_MAX, WAITS_MAX};
 use crate::order::resources;
 use crate::order::sidecar_settings::{self, SidecarSettings};
 use serde_json::Value;
@@ -224,7 +224,7 @@ impl<'a, 'f> Values<'a, 'f> {
             self.reject(text, at, why, "write settings such as log=debug, metrics=9090");
             SidecarSettings::default()
         });
-        if let Some(own) = settings.metrics_port_owner(self.spec) {
+        if let Some(own) = settings.metrics_port().and_then(|port| self.spec.port_owner(port)) {
             self.reject(
                 text,
                 at,

@@ -5,9 +5,9 @@
 //! (<https://github.com/istio/istio/blob/master/pkg/kube/inject/app_probe.go>).
 
 use crate::core::container::{Container, Handler, Probe};
+use crate::order::declare::limits::parse_json;
 use crate::order::edit::Place;
 use crate::order::inject::parts;
-use crate::order::limits::parse_json;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -19,10 +19,10 @@ pub(crate) use istio::REWRITTEN_PATH;
 pub use outdated::outdated;
 pub use parts::without_nulls;
 
+use crate::order::declare::limits::check as check_size;
 use crate::order::declare::{self, check_key, describes_one_pod, keys};
 use crate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use crate::order::finding::Finding;
-use crate::order::limits::check as check_size;
 use crate::order::plan::{KnownFacts, Plan, plan};
 use crate::order::resources;
 use crate::order::sidecar_settings::SidecarSettings;

@@ -2,10 +2,10 @@
 
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::declare::keys;
+use crate::order::declare::limits;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::parts;
-use crate::order::limits;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

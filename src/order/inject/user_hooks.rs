@@ -4,10 +4,10 @@ use crate::core::argv::Argv;
 use crate::core::checks;
 use crate::core::command::{AgentCommand, agent_path};
 use crate::core::container::{Container, HttpGet, is_http};
+use crate::order::declare::limits::parse_json;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::parts;
-use crate::order::limits::parse_json;
 use serde_json::{Value, json};
 
 /// Returns the seconds of a hook with the action `sleep`.

@@ -7,10 +7,10 @@ use super::without_sidecar::Candidate;
 use super::{findings, init_containers, stop_order};
 use crate::core::container::{Handler, Probe};
 use crate::core::until::{WaitCondition, WantedState};
+use crate::order::declare::limits;
 use crate::order::declare::spec::{ContainerRef, Spec, shares_processes};
 use crate::order::declare::{self, Declaration, RequestedMode, SidecarUse};
 use crate::order::finding::{Finding, has_errors};
-use crate::order::limits;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -134,7 +134,7 @@ impl Writer<'_> {
         let mut settings = self.options.sidecar_settings.clone();
         settings.0.extend(self.plan.sidecar_settings.0.clone());
         let spec = Spec::read(self.template, &mut Vec::new());
-        if let Some(own) = settings.metrics_port_owner(&spec) {
+        if let Some(own) = settings.metrics_port().and_then(|port| spec.port_owner(port)) {
             let (what, at) = (format!("because container {} uses the same port", own.name), own.place().to("ports"));
             let what = format!("podgate ignores the setting metrics, {what}");
             let fix = format!("remove the setting from {}, or write a free port", keys::SIDECAR_SETTINGS);

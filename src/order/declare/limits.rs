@@ -1,9 +1,9 @@
 //! Limits on the size of a template. Podgate checks these limits before it parses or searches any part of the template.
 //! One Pod thus cannot take much of the webhook's time or memory. Real Pods are far below every limit.
 
+use super::keys;
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;
-use crate::order::declare::keys;
 use crate::order::edit::{JSON_MAX, PathSegment, Place, json_length};
 use crate::order::finding::Finding;
 use serde::de::DeserializeOwned;
