@@ -175,8 +175,11 @@ fn expand(path: &str) -> Vec<String> {
     items.iter().flat_map(|item| expand(item)).map(|item| format!("{start}{item}")).collect()
 }
 
-/// Maps each file of a crate to the files whose items it uses. `root` is the directory of the crate.
-fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
+/// Modules, each with the modules whose items it uses.
+type Uses = BTreeMap<String, BTreeSet<String>>;
+
+/// Returns the files of a crate, each with the files whose items it uses. `root` is the directory of the crate.
+fn imports(root: &str) -> Uses {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
     let module = |path: &Path| {
         let relative = path.strip_prefix(&directory).unwrap().with_extension("");
@@ -188,7 +191,7 @@ fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
     let files = sources(root).into_iter().filter(|(path, _)| is_program || !path.starts_with(directory.join("bin")));
     let files: Vec<(String, String)> = files.map(|(path, text)| (module(&path), text)).collect();
     let names: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-    let mut found = BTreeMap::new();
+    let mut found = Uses::new();
     for (name, text) in &files {
         let parent = name.rsplit_once("::").map_or("", |(parent, _)| parent);
         let production = text.split("#[cfg(test)]").next().unwrap();
@@ -209,12 +212,12 @@ fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
         let used = uses(production).iter().flat_map(|path| expand(path)).filter_map(resolve).collect();
         found.insert(name.clone(), used);
     }
+    assert!(found.values().any(|used| !used.is_empty()), "{found:?}");
     found
 }
 
 /// Returns the modules that use each other in a circle, and the modules that use such modules.
-fn circles(mut left: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
-    assert!(left.values().any(|used| !used.is_empty()), "{left:?}");
+fn circles(mut left: Uses) -> Uses {
     // Repeatedly remove the modules that use only removed modules. Modules in a circle remain.
     loop {
         let free: Vec<String> = left.iter().filter(|(_, used)| used.is_empty()).map(|(name, _)| name.clone()).collect();
@@ -226,37 +229,62 @@ fn circles(mut left: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTr
     }
 }
 
-/// Two files that use each other can only be read together. A parent module may be used by the files below it.
-#[test]
-fn files_use_each_other_without_a_circle() {
-    let programs = ["podgate", "podgate-controller", "kubectl-podgate", "podgate-webhook"];
-    for root in programs.map(|name| format!("src/bin/{name}")).into_iter().chain(["src".to_owned()]) {
-        let left = circles(imports(&root));
-        assert!(left.is_empty(), "{root}: these files use each other, or files that do: {left:#?}");
-    }
+/// Returns the directories that contain `files`, as prefixes of the files' names: `order::declare::`, or an empty text
+/// for the root of the crate.
+fn directories(files: &Uses) -> BTreeSet<&str> {
+    let starts = files.keys().flat_map(|file| file.match_indices("::").map(move |(at, end)| &file[..at + end.len()]));
+    starts.chain([""]).collect()
 }
 
-/// Joins the files of each directory in the crate's root.
-fn join_directories(files: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
-    let directory = |file: &String| file.split("::").next().unwrap().to_owned();
-    let mut joined = BTreeMap::<_, BTreeSet<String>>::new();
+/// Returns the files and directories that are directly in `directory`. Joins the files of each of these directories.
+fn join_below(directory: &str, files: &Uses) -> Uses {
+    let below = |file: &String| Some(file.strip_prefix(directory)?.split("::").next().unwrap().to_owned());
+    let mut joined = Uses::new();
     for (file, used) in files {
-        let own = directory(file);
-        joined.entry(own.clone()).or_default().extend(used.iter().map(directory).filter(|used| *used != own));
+        let Some(own) = below(file) else { continue };
+        let used = used.iter().filter_map(below).filter(|used| *used != own).collect::<Vec<_>>();
+        joined.entry(own).or_default().extend(used);
     }
     joined
 }
 
-/// In the sidecar, `model` uses `input`, and `output` uses `model`, so a use in the other direction is a circle.
+/// Two modules that use each other can only be read together. A parent module may be used by the files below it. In the
+/// sidecar, `model` uses `input`, and `output` uses `model`, so a use in the other direction is a circle.
 #[test]
-fn directories_use_each_other_without_a_circle() {
-    for root in ["src/bin/podgate-controller", "src/bin/kubectl-podgate", "src/bin/podgate-webhook", "src"] {
-        let left = circles(join_directories(&imports(root)));
-        assert!(left.is_empty(), "{root}: these directories use each other, or directories that do: {left:#?}");
+fn files_and_directories_use_each_other_without_a_circle() {
+    let programs = ["podgate", "podgate-controller", "kubectl-podgate", "podgate-webhook"];
+    for root in programs.map(|name| format!("src/bin/{name}")).into_iter().chain(["src".to_owned()]) {
+        let files = imports(&root);
+        for directory in directories(&files) {
+            let left = circles(join_below(directory, &files));
+            assert!(left.is_empty(), "{root}, {directory:?}: these use each other, or modules that do: {left:#?}");
+        }
     }
-    let sidecar = join_directories(&imports("src/bin/podgate-controller"));
-    for (user, used) in [("model", "input"), ("output", "model"), ("api", "output"), ("run", "probe")] {
-        assert!(sidecar[user].contains(used), "{user} does not use {used}, so a circle no longer shows the direction");
+}
+
+/// Tests that the previous test sees each program's modules, and finds a circle at each depth.
+#[test]
+fn added_use_in_the_other_direction_is_a_circle() {
+    for (root, directory, user, used) in [
+        ("src/bin/podgate-controller", "", "model", "input"),
+        ("src/bin/podgate-controller", "", "output", "model"),
+        ("src/bin/podgate-controller", "", "api", "output"),
+        ("src/bin/podgate-controller", "", "run", "probe"),
+        ("src/bin/podgate", "", "common", "check"),
+        ("src/bin/podgate", "", "common", "args"),
+        ("src", "", "order", "core"),
+        ("src", "order::", "plan", "declare"),
+        ("src", "order::", "declare", "sidecar_settings"),
+        ("src", "order::declare::", "reader", "values"),
+    ] {
+        let mut files = imports(root);
+        assert!(directories(&files).contains(directory), "{root} has no {directory:?}");
+        let joined = join_below(directory, &files);
+        assert!(joined[user].contains(used), "{root}, {directory:?}: {user} does not use {used}");
+        // Two files that do not use each other are enough for a circle of their directories.
+        files.insert(format!("{directory}{used}::new"), BTreeSet::from([format!("{directory}{user}::other")]));
+        let left = circles(join_below(directory, &files));
+        assert!(left.contains_key(user) && left.contains_key(used), "{root}, {directory:?}: {left:?}");
     }
 }
 
