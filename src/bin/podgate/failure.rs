@@ -1,7 +1,7 @@
 //! The error type of podgate's commands and of their steps.
 
 use podgate::core::exit::Exit;
-use std::fmt::{self, Display, Formatter};
+use std::fmt::Display;
 
 /// Failure of a command or of one of its steps: exit code and message.
 #[derive(Debug)]
@@ -20,18 +20,5 @@ impl Failure {
     /// Creates the failure for a stop signal that arrived before the command ran.
     pub(crate) fn by_signal(number: i32, when: &str) -> Failure {
         Failure(u8::try_from(128 + number).unwrap_or(Exit::Terminated.code()), format!("received {when}"))
-    }
-}
-
-/// A reason alone is that of a check that has not passed.
-impl<T: Into<String>> From<T> for Failure {
-    fn from(why: T) -> Failure {
-        Failure::new(Exit::NeverMet, why)
-    }
-}
-
-impl Display for Failure {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.1)
     }
 }

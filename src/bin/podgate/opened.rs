@@ -50,7 +50,8 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
     }
     let view = || view(&PodSources::new(args.volumes.board.clone(), None), args.pod_ip.as_deref());
     for check in &args.check {
-        check::run_once(check, args.check_timeout, false, &view).map_err(|why| format!("{check} {why}"))?;
+        check::run_once(check, args.check_timeout, false, &view)
+            .map_err(|why| Failure::new(Exit::NeverMet, format!("{check} {why}")))?;
     }
     Ok(())
 }

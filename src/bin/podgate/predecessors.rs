@@ -209,12 +209,12 @@ impl Predecessor {
         &mut self,
         started: Instant,
         now: Instant,
-        outcome: Result<(), Failure>,
+        outcome: Result<(), String>,
         network: &mut Network,
     ) -> bool {
         self.attempt = None;
         let success = outcome.is_ok();
-        self.result = outcome.map_or_else(|failed| failed.1, |()| "must pass again".to_owned());
+        self.result = outcome.err().unwrap_or_else(|| "must pass again".to_owned());
         if success && self.found.is_none() {
             // The connection was redirected, or the kernel has not answered: the container may have started just now.
             self.found = Some(Vec::new());

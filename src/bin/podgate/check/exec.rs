@@ -3,7 +3,6 @@
 //! limit, containerd kills only the command (`execInternal` in its internal/cri/server/container_execsync.go).
 
 use crate::clock::now;
-use crate::failure::Failure;
 use podgate::core::argv::Argv;
 use podgate::edge::process::{ChildWatch, child_end};
 use podgate::edge::sys::die_with_parent;
@@ -33,7 +32,7 @@ pub(super) struct RunningCheck {
 impl RunningCheck {
     /// Starts the command with `/dev/null` as input and output, or with this process's output if `shows_output`.
     /// Captures the error message of a `podgate check` process whose output is not shown.
-    pub(super) fn start(argv: &Argv, deadline: Instant, shows_output: bool) -> Result<RunningCheck, Failure> {
+    pub(super) fn start(argv: &Argv, deadline: Instant, shows_output: bool) -> Result<RunningCheck, String> {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".into()) };
         let output = || if shows_output { Stdio::inherit() } else { Stdio::null() };
         let stderr = if program == crate::OWN_PROGRAM && !shows_output { Stdio::piped() } else { output() };
@@ -57,7 +56,7 @@ impl RunningCheck {
     }
 
     /// Returns the outcome, or `None` while the command runs within its time limit.
-    pub(super) fn poll(&mut self, now: Instant) -> Option<Result<(), Failure>> {
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Result<(), String>> {
         let ended = self.status.is_some() || child_end(Pid::from_child(&self.child)).is_some();
         if !ended && now < self.deadline {
             self.next_poll = now + self.watch.poll_interval(self.deadline.saturating_duration_since(now));
@@ -67,11 +66,11 @@ impl RunningCheck {
             _ if !ended => Err("timed out".into()),
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(match (status.code(), status.signal()) {
-                (Some(code), _) => self.read_message().unwrap_or_else(|| format!("exited with {code}")).into(),
-                (None, Some(signal)) => format!("killed by signal {signal}").into(),
+                (Some(code), _) => self.read_message().unwrap_or_else(|| format!("exited with {code}")),
+                (None, Some(signal)) => format!("killed by signal {signal}"),
                 (None, None) => "ended".into(),
             }),
-            Err(error) => Err(error.to_string().into()),
+            Err(error) => Err(error.to_string()),
         })
     }
 
@@ -118,7 +117,7 @@ impl Drop for RunningCheck {
 }
 
 /// Runs a command to its end, at most for `limit`. The error is a short description of the result.
-pub(crate) fn run_to_end(argv: &Argv, limit: Duration, shows_output: bool) -> Result<(), Failure> {
+pub(crate) fn run_to_end(argv: &Argv, limit: Duration, shows_output: bool) -> Result<(), String> {
     let mut running = RunningCheck::start(argv, now() + limit, shows_output)?;
     loop {
         if let Some(outcome) = running.poll(now()) {

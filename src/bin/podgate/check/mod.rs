@@ -11,6 +11,7 @@ use exec::RunningCheck;
 pub(crate) use exec::run_to_end;
 use net::NetAttempt;
 use podgate::core::argv::{Argv, Check};
+use podgate::core::exit::Exit;
 use podgate::core::probe::{FailureCount, interval};
 use podgate::core::sources::PodView;
 use podgate::edge::files;
@@ -218,14 +219,14 @@ impl Checks {
         self.entries.iter_mut().for_each(|entry| entry.attempt = None);
     }
 
-    fn end_attempt(&mut self, index: usize, outcome: Result<(), Failure>, now: Instant) {
+    fn end_attempt(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
         let attempt = self.entries[index].attempt.take();
         let left = attempt.map_or(Duration::ZERO, |attempt| attempt.exchange.deadline.saturating_duration_since(now));
         self.record_outcome(index, outcome, self.timeout.saturating_sub(left), now);
     }
 
     /// Records the outcome of an attempt that `took` this long, and schedules the next attempt.
-    fn record_outcome(&mut self, index: usize, outcome: Result<(), Failure>, took: Duration, now: Instant) {
+    fn record_outcome(&mut self, index: usize, outcome: Result<(), String>, took: Duration, now: Instant) {
         let (check, waited) = (&self.entries[index].check, now.saturating_duration_since(self.since));
         let pause = match check {
             Check::Exec(_) => (took * 10).max(waited / 40).clamp(EXEC_PERIOD_MIN, EXEC_PERIOD_MAX),
@@ -239,7 +240,7 @@ impl Checks {
         entry.passes_since = outcome.is_ok().then(|| entry.passes_since.unwrap_or(now));
         let is_short = entry.passes_since.is_some_and(|since| now.saturating_duration_since(since) < passing_for);
         let too_short = is_short.then(|| "has passed, but must pass for longer".to_owned());
-        entry.pending = outcome.err().map(|failed| failed.1).or(too_short);
+        entry.pending = outcome.err().or(too_short);
         let counts = since.checked_add(entry.failures.due).filter(|_| self.failure_threshold.is_some());
         let due = now + pause;
         (entry.due, entry.search_due) = (counts.map_or(due, |at| due.min(at.max(now))), now + search_period);
@@ -306,7 +307,7 @@ pub(crate) fn run_once(
     limit: Duration,
     shows_output: bool,
     view: &dyn Fn() -> PodView,
-) -> Result<(), Failure> {
+) -> Result<(), String> {
     match child_argv(check, limit, shows_output) {
         Some(argv) => run_to_end(&argv, limit + extra_time(check), shows_output),
         None => net::run(check, false, view().pod_ip(), clock::now() + limit),
@@ -316,11 +317,12 @@ pub(crate) fn run_once(
 pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let (check, limit) = (&args.check, args.check_timeout);
     let view = || PodSources::new(args.board.clone(), None).view();
+    let failure = |why| Failure::new(Exit::NeverMet, why);
     let outcome = match check {
         Check::Http { .. } if args.hook => net::run(check, true, view().pod_ip(), clock::now() + HOOK_LIMIT),
         _ if !args.direct => run_once(check, limit, false, &view),
-        Check::Exec(argv) => return run_to_end(argv, limit, args.show),
-        _ => return net::run(check, false, None, clock::now() + limit),
+        Check::Exec(argv) => return run_to_end(argv, limit, args.show).map_err(failure),
+        _ => return net::run(check, false, None, clock::now() + limit).map_err(failure),
     };
-    outcome.map_err(|why| format!("{check}: {why}").into())
+    outcome.map_err(|why| failure(format!("{check}: {why}")))
 }

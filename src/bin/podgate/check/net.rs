@@ -2,7 +2,6 @@
 //! block. Other checks can block on DNS or a dead mount, so they need a child process.
 
 use crate::clock::now;
-use crate::failure::Failure;
 use podgate::core::argv::Check;
 use podgate::core::http::{HOOK_AGENT, HttpAttempt, USER_AGENT};
 use podgate::core::url::Url;
@@ -21,7 +20,7 @@ use std::time::Instant;
 pub(super) const PREVIOUS_STEP_FAILED: &str = "the previous step failed";
 
 /// Runs a check once until `deadline`. The error is a short description of the result.
-pub(super) fn run(check: &Check, is_hook: bool, pod_ip: Option<String>, deadline: Instant) -> Result<(), Failure> {
+pub(super) fn run(check: &Check, is_hook: bool, pod_ip: Option<String>, deadline: Instant) -> Result<(), String> {
     match check {
         Check::File { path, needs_content } => check_file(path, *needs_content).map_err(|why| {
             let has_failed = fs::symlink_metadata(failure_file(path)).is_ok();
@@ -34,7 +33,7 @@ pub(super) fn run(check: &Check, is_hook: bool, pod_ip: Option<String>, deadline
     }
 }
 
-fn check_file(path: &str, needs_content: bool) -> Result<(), Failure> {
+fn check_file(path: &str, needs_content: bool) -> Result<(), String> {
     match fs::metadata(path) {
         Ok(status) if needs_content && !status.is_file() => Err("not a regular file".into()),
         Ok(status) if needs_content && status.len() == 0 => Err("empty".into()),
@@ -49,7 +48,7 @@ pub(super) fn failure_file(path: &str) -> String {
 }
 
 /// Connects to a stream socket. Does not block if the socket's backlog is full.
-fn connect_unix(path: &str) -> Result<(), Failure> {
+fn connect_unix(path: &str) -> Result<(), String> {
     let status = fs::metadata(path).map_err(describe)?;
     if !status.file_type().is_socket() {
         return Err("not a socket".into());
@@ -60,16 +59,16 @@ fn connect_unix(path: &str) -> Result<(), Failure> {
     };
     connect().map_err(|error| match error {
         Errno::PROTOTYPE => "not a stream socket".into(),
-        error => exchange::describe(error).into(),
+        error => exchange::describe(error),
     })
 }
 
-fn describe(error: io::Error) -> Failure {
-    Errno::from_io_error(&error).map_or_else(|| error.to_string(), exchange::describe).into()
+fn describe(error: io::Error) -> String {
+    Errno::from_io_error(&error).map_or_else(|| error.to_string(), exchange::describe)
 }
 
 /// Checks that `path` is a mount point and that its file system answers.
-fn check_mount(path: &str) -> Result<(), Failure> {
+fn check_mount(path: &str) -> Result<(), String> {
     let path = fs::canonicalize(path).map_err(describe)?;
     // The device number would not distinguish a bind mount from a directory of the same file system.
     let mounts = fs::read("/proc/self/mountinfo").map_err(describe)?;
@@ -101,7 +100,7 @@ impl NetAttempt {
         is_hook: bool,
         pod_ip: Option<String>,
         deadline: Instant,
-    ) -> Result<NetAttempt, Failure> {
+    ) -> Result<NetAttempt, String> {
         let (Check::Tcp { host, port } | Check::Http { host, port, .. }) = check else {
             return Err("needs a child process".into());
         };
@@ -128,17 +127,17 @@ impl NetAttempt {
     }
 
     /// Continues without blocking. Returns the outcome at the end of the attempt.
-    pub(crate) fn advance(&mut self, now: Instant) -> Option<Result<(), Failure>> {
+    pub(crate) fn advance(&mut self, now: Instant) -> Option<Result<(), String>> {
         loop {
             let response = self.exchange.advance(now)?;
-            let Some(http) = &mut self.http else { return Some(response.map(drop).map_err(Failure::from)) };
+            let Some(http) = &mut self.http else { return Some(response.map(drop)) };
             match response.and_then(|response| http.on_response(response)) {
                 Ok(None) if http.url.scheme == "http" => {
                     self.exchange.restart(http.url.port(), http.request());
                 }
                 Ok(None) => return Some(Err("redirects to HTTPS, and the agent has no TLS".into())),
-                Ok(Some(outcome)) if !(outcome.success || self.is_hook) => return Some(Err(outcome.detail.into())),
-                ended => return Some(ended.map(drop).map_err(Failure::from)),
+                Ok(Some(outcome)) if !(outcome.success || self.is_hook) => return Some(Err(outcome.detail)),
+                ended => return Some(ended.map(drop)),
             }
         }
     }
@@ -147,7 +146,7 @@ impl NetAttempt {
         self.exchange.socket().map(|(socket, events)| PollFd::from_borrowed_fd(socket, events))
     }
 
-    fn run_to_end(mut self) -> Result<(), Failure> {
+    fn run_to_end(mut self) -> Result<(), String> {
         loop {
             let at = now();
             if let Some(outcome) = self.advance(at) {

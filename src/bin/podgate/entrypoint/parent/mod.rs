@@ -179,7 +179,7 @@ pub(super) fn validate_post_file_path(path: &Path) -> Result<(), Failure> {
 }
 
 /// Writes the post file in a child process, because the volume may not answer. The error is a short description.
-fn write_post_file_in_child(path: &Path, success: bool, code: u8) -> Result<(), Failure> {
+fn write_post_file_in_child(path: &Path, success: bool, code: u8) -> Result<(), String> {
     let (path, code) = (path.display().to_string(), code.to_string());
     let words = [crate::OWN_PROGRAM, "post-file"].into_iter().chain(success.then_some("--success"));
     let words = words.chain(["--", &path, &code]).map(str::to_owned);
