@@ -10,9 +10,7 @@ pub(crate) type CommandResult<T = ExitCode> = Result<T, CommandError>;
 /// Error with one line for each problem. `Display` is the message for the user.
 pub(crate) struct CommandError {
     pub(crate) kind: ErrorKind,
-    lines: Vec<String>,
-    /// The fix, for an error with one line.
-    hint: Option<&'static str>,
+    pub(crate) lines: Vec<String>,
 }
 
 /// Kind of an error. The kind decides the exit code, and callers handle some kinds.
@@ -43,31 +41,21 @@ impl CommandError {
         CommandError { kind, ..CommandError::from(line.into()) }
     }
 
-    pub(crate) fn hint(self, hint: impl Into<Option<&'static str>>) -> CommandError {
-        CommandError { hint: hint.into(), ..self }
-    }
-
     /// Fails if there are `lines`.
     pub(crate) fn check(lines: Vec<String>) -> CommandResult<()> {
         if lines.is_empty() { Ok(()) } else { Err(lines.into()) }
-    }
-
-    /// Returns one line for each problem, with the hint.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
-        let hint = self.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-        self.lines.iter().map(move |line| format!("{line}{hint}"))
     }
 }
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines().collect::<Vec<_>>().join("\n"))
+        f.write_str(&self.lines.join("\n"))
     }
 }
 
 impl From<Vec<String>> for CommandError {
     fn from(lines: Vec<String>) -> CommandError {
-        CommandError { kind: ErrorKind::Failed, lines, hint: None }
+        CommandError { kind: ErrorKind::Failed, lines }
     }
 }
 

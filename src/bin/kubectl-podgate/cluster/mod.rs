@@ -73,8 +73,7 @@ impl Cluster {
     pub(crate) async fn from_args(connection: &ConnectionArgs) -> CommandResult<Self> {
         let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
         let unusable = |error: &dyn std::error::Error| {
-            let line = format!("cannot use the kubeconfig: {}", error_chain(error));
-            CommandError::from(line).hint("pass --context or --kubeconfig")
+            format!("cannot use the kubeconfig: {}; pass --context or --kubeconfig", error_chain(error))
         };
         let read = connection.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
         let mut origin = "service account of this Pod".to_owned();
@@ -95,8 +94,7 @@ impl Cluster {
                     // The library quotes the path twice. Keep only the double quotes.
                     other => error_chain(other).replace("'\"", "\"").replace("\"'", "\""),
                 };
-                let failed = CommandError::from(format!("cannot read the kubeconfig: {why}"));
-                let failed = failed.hint("pass one with --kubeconfig or KUBECONFIG");
+                let failed = format!("cannot read the kubeconfig: {why}; pass one with --kubeconfig or KUBECONFIG");
                 Config::incluster().ok().filter(|_| !asked_for).ok_or(failed)?
             }
         };
@@ -156,8 +154,8 @@ impl Cluster {
     pub(crate) async fn wait_for<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> CommandResult<T> {
         let Ok(answer) = tokio::time::timeout(self.request_timeout, answer).await else {
             let limit = humantime::format_duration(self.request_timeout);
-            let line = format!("no answer from {} within {limit} ({})", self.server, self.origin);
-            return Err(CommandError::from(line).hint("check the network or VPN, or raise --request-timeout"));
+            let what = format!("no answer from {} within {limit} ({})", self.server, self.origin);
+            return Err(format!("{what}; check the network or VPN, or raise --request-timeout").into());
         };
         answer.map_err(|error| {
             // Of a failed connection, only the innermost error is about the network.
@@ -166,14 +164,14 @@ impl Cluster {
                 cause = source;
             }
             let line = format!("request to {} failed ({}): {}", self.server, self.origin, error_chain(cause));
-            let fix = "check that the cluster runs, or pass --context or --kubeconfig";
-            let (kind, hint) = match error {
-                kube::Error::Api(status) => (ErrorKind::Rejected(status.code, status.message), None),
-                kube::Error::SerdeError(_) => (ErrorKind::Unreadable, None),
-                kube::Error::Service(_) => (ErrorKind::Failed, Some(fix)),
-                _ => (ErrorKind::Failed, None),
-            };
-            CommandError::new(kind, line).hint(hint)
+            match error {
+                kube::Error::Api(status) => CommandError::new(ErrorKind::Rejected(status.code, status.message), line),
+                kube::Error::SerdeError(_) => CommandError::new(ErrorKind::Unreadable, line),
+                kube::Error::Service(_) => {
+                    format!("{line}; check that the cluster runs, or pass --context or --kubeconfig").into()
+                }
+                _ => line.into(),
+            }
         })
     }
 

@@ -5,7 +5,7 @@
 //! directory remains.
 
 use crate::block_on;
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::output::report;
 use futures::future::select_all;
 use podgate::core::text::error_chain;
@@ -36,9 +36,8 @@ impl Programs {
         let find = |name: &str| {
             let beside = Some(own.with_file_name(name)).filter(|path| path.is_file());
             beside.or_else(|| find_in_path(name)).ok_or_else(|| {
-                let line = format!("{name} is neither in {} nor in PATH", own.with_file_name("").display());
                 let fix = "run `make agent controller` in podgate's source, and copy both programs to PATH";
-                CommandError::from(line).hint(fix)
+                format!("{name} is neither in {} nor in PATH; {fix}", own.with_file_name("").display())
             })
         };
         Ok(Programs { agent: find("podgate")?, sidecar: find("podgate-controller")?, own })
@@ -80,6 +79,8 @@ pub(super) fn create_directory() -> CommandResult<TempDir> {
         DIRECTORIES.iter().try_for_each(|name| create_dir(directory.path().join(name)))?;
         Ok(directory)
     };
-    let what = |error: Error| format!("cannot create a directory in {}: {}", parent.display(), error_chain(&error));
-    create().map_err(|error| CommandError::from(what(error)).hint("set TMPDIR to another directory"))
+    create().map_err(|error: Error| {
+        let (path, why) = (parent.display(), error_chain(&error));
+        format!("cannot create a directory in {path}: {why}; set TMPDIR to another directory").into()
+    })
 }
