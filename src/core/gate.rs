@@ -28,7 +28,7 @@ use crate::core::snapshot::Snapshot;
 use crate::core::sources::{PodView, Source};
 use crate::core::state::{Stage, State};
 use crate::core::text::command_line;
-use crate::core::until::{ConditionStatus, WaitCondition};
+use crate::core::until::{ConditionStatus, WaitCondition, WantedState};
 use crate::core::words::words;
 use std::time::Duration;
 
@@ -104,9 +104,16 @@ fn log_command(container: &str) -> String {
 }
 
 /// Returns the reason of a gate that has timed out: what it still waits for, and what helps.
-pub fn timeout_reason(limit: &str, obstacles: &[String]) -> String {
-    let running = obstacles.iter().find_map(|obstacle| obstacle.strip_suffix("=Ready (now Started)"));
-    let probes = running.map(|name| format!(": {name} runs, but has not passed its probes")).unwrap_or_default();
+pub fn timeout_reason(limit: &str, obstacles: &[String], view: &PodView, conditions: &[WaitCondition]) -> String {
+    let lacks_only_probes = |snapshot: &Snapshot, until: &WaitCondition| {
+        until.want == WantedState::Ready
+            && snapshot.states.get(&until.container) == Some(&State::Started)
+            && !snapshot.stuck.contains_key(&until.container)
+            && !snapshot.unseen.contains(&until.to_string())
+    };
+    let running = view.snapshot().and_then(|snapshot| conditions.iter().find(|one| lacks_only_probes(snapshot, one)));
+    let probes = running.map(|one| format!(": {} runs, but has not passed its probes", one.container));
+    let probes = probes.unwrap_or_default();
     format!("timed out after {limit}, still waiting for {}{probes}", obstacles.join("; "))
 }
 

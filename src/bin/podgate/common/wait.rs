@@ -123,7 +123,7 @@ impl Wait<'_> {
             let left = deadline.saturating_duration_since(at);
             if left.is_zero() {
                 let limit = humantime::format_duration(timeout);
-                let why = gate::timeout_reason(&limit.to_string(), &reason);
+                let why = gate::timeout_reason(&limit.to_string(), &reason, &view, self.conditions);
                 if on_timeout == OnTimeout::Continue {
                     warn!("{why}; continuing (--on-timeout=continue)");
                     return Ok(());
