@@ -1,9 +1,10 @@
 //! Counts lost wake-ups with one publisher and twenty waiters. Each waiter is a process that runs the agent's own loop:
 //! arm, read, sleep.
 //!
-//! A publication is lost if a waiter sleeps until the slow re-read, after 1 s ([`SLOW_REREAD`]), although the board has
-//! a newer revision. After a random half of the publications the publisher waits until all waiters have answered. After
-//! the other half, the publisher continues within 128 µs, so that publications hit every point of the loop.
+//! A publication is lost if a waiter sleeps until the slow re-read, after 1 s ([`REREAD_INTERVAL_MIN`]), although the
+//! board has a newer revision. After a random half of the publications the publisher waits until all waiters have
+//! answered. After the other half, the publisher continues within 128 µs, so that publications hit every point of the
+//! loop.
 
 use crate::scene::{Method, Scene};
 use podgate::core::snapshot::Snapshot;
@@ -11,7 +12,7 @@ use podgate::core::sources::{PodView, choose_view};
 use podgate::core::state::State;
 use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
-use podgate::edge::watch::{SLOW_REREAD, WakeReason, Watch};
+use podgate::edge::watch::{REREAD_INTERVAL_MIN, WakeReason, Watch};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -102,13 +103,13 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
         if revision > read {
             // A publication that arrives exactly at the timeout also counts, because the waiter cannot distinguish this
             // publication from a lost one.
-            lost += u64::from(woken == WakeReason::Timeout && slept.elapsed() >= SLOW_REREAD);
+            lost += u64::from(woken == WakeReason::Timeout && slept.elapsed() >= REREAD_INTERVAL_MIN);
             read = revision;
             print(revision);
         }
         if read < last {
             slept = Instant::now();
-            woken = watch.wait(SLOW_REREAD, Vec::new()).unwrap();
+            woken = watch.wait(REREAD_INTERVAL_MIN, Vec::new()).unwrap();
         }
     }
     print(lost);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub const VALUE_MAX: usize = 4096;
 
 /// Size of a memory page, in bytes. A volume in memory allocates whole pages.
-pub const PAGE: usize = 4096;
+pub const PAGE_SIZE: usize = 4096;
 /// Start of the last line of a padded file. The key `~` sorts after all other keys.
 const PADDING: &str = "\n~=\"";
 /// Length of the hash in a padded file, in hexadecimal digits.
@@ -47,7 +47,7 @@ pub fn write(annotations: &Annotations) -> String {
 /// Appends a line with a hash of `text` and with filler, so that the result has at least `size` bytes. A file of `size`
 /// bytes can then be overwritten in place, even if the volume is full. During that write, a reader may see a mixture of
 /// two padded files, which [`read`] rejects.
-pub fn pad(mut text: String, size: usize) -> String {
+pub fn pad_with_hash(mut text: String, size: usize) -> String {
     let hash = fnv1a(text.as_bytes());
     let filler = size.saturating_sub(text.len() + PADDING.len() + HASH_LENGTH + "\"".len());
     text.push_str(&format!("{PADDING}{hash:0HASH_LENGTH$x}{}\"", "-".repeat(filler)));

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 /// Time limit of a gate or postStart hook, if neither `--timeout` nor `podgate.io/timeout` is set.
-pub const TIMEOUT: Duration = Duration::from_secs(5 * 60);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Time limit of one check that a gate or postStart hook runs (`--check-timeout`).
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of `podgate probe`, which repeats a readinessProbe's command until the command passes (`--limit`).
-pub const PROBE_LIMIT: Duration = Duration::from_secs(5 * 60);
+pub const PROBE_REPEAT_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// Time limit of a preStop hook (`--grace`).
-pub const PRE_STOP_GRACE: Duration = Duration::from_secs(25);
-/// Part of [`PRE_STOP_GRACE`] that is reserved for the user's own preStop hook (`--then-timeout`).
+pub const PRE_STOP_TIMEOUT: Duration = Duration::from_secs(25);
+/// Part of [`PRE_STOP_TIMEOUT`] that is reserved for the user's own preStop hook (`--then-timeout`).
 pub const THEN_TIMEOUT: Duration = Duration::from_secs(5);

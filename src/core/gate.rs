@@ -3,7 +3,7 @@
 //!
 //! | rule | hook (`post-start`) | gate (`entrypoint`) | gate at the kubelet (`hold`) |
 //! |---|---|---|---|
-//! | decided by | the agent, [`decide`] | the agent, [`decide`] | the sidecar, `HoldGate::wanted` |
+//! | decided by | the agent, [`decide`] | the agent, [`decide`] | the sidecar, `HoldGate::wanted_state` |
 //! | all conditions are met | opens | opens | opens |
 //! | the conditions are confirmed at the decision | no | the board has the gate's ticket | by the sidecar |
 //! | a check is pending | closed | closed | no checks |
@@ -81,8 +81,8 @@ pub struct Observations {
     pub waited: Duration,
 }
 
-/// Health of the sidecar, as observed by the gate. The kubelet does not restart the sidecar while a hook runs, so a hook
-/// relies on its fallback check.
+/// Health of the sidecar, as observed by the gate. The kubelet does not restart the sidecar while a hook runs, so a
+/// hook relies on its fallback check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SidecarHealth {
     /// Alive, or not known to be dead.

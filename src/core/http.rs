@@ -6,9 +6,9 @@ use crate::core::url::Url;
 use serde::{Deserialize, Serialize};
 
 /// User agent of probes. Starts with the kubelet's, because some servers exclude that prefix from their access log.
-pub const USER_AGENT: &str = concat!("kube-probe/podgate-", env!("CARGO_PKG_VERSION"));
+pub const PROBE_USER_AGENT: &str = concat!("kube-probe/podgate-", env!("CARGO_PKG_VERSION"));
 /// User agent of lifecycle hooks.
-pub const HOOK_AGENT: &str = concat!("kube-lifecycle/podgate-", env!("CARGO_PKG_VERSION"));
+pub const HOOK_USER_AGENT: &str = concat!("kube-lifecycle/podgate-", env!("CARGO_PKG_VERSION"));
 
 /// Limit on the requests of one attempt, including redirects.
 const REQUESTS_MAX: u32 = 10;

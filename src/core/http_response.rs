@@ -13,7 +13,7 @@ pub const BODY_MAX: u64 = 10 * 1024;
 const REDIRECT_BODY_MAX: u64 = 2 * 1024;
 
 /// Reason for the end of a response that the server has ended.
-pub const CLOSED: &str = "the connection was closed";
+pub const CLOSED_BY_SERVER: &str = "the connection was closed";
 
 /// A response, without its body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,9 +87,9 @@ impl ResponseReader {
         if self.size > limit { self.end("the response is too long").map(Some) } else { Ok(None) }
     }
 
-    /// Ends the response because of an error, or because the connection is [`CLOSED`].
+    /// Ends the response because of an error, or because the connection is [`CLOSED_BY_SERVER`].
     pub fn end(&mut self, why: &str) -> Result<Response, String> {
-        let is_complete = why == CLOSED && self.length.is_none() && !self.is_chunked;
+        let is_complete = why == CLOSED_BY_SERVER && self.length.is_none() && !self.is_chunked;
         let body_error = (!is_complete).then(|| why.to_owned());
         if self.is_in_body() { Ok(Response { body_error, ..take(&mut self.response) }) } else { Err(why.to_owned()) }
     }

@@ -1,11 +1,11 @@
 //! Names, paths and limits that podgate's programs and tests share.
 
 /// Key prefix of the annotations with the containers' states. The rest of the key is the container's name.
-pub const STATUS_PREFIX: &str = "status.podgate.io/";
+pub const STATUS_KEY_PREFIX: &str = "status.podgate.io/";
 /// Key prefix of the annotations with the origin and time of the states.
-pub const SANDBOX_PREFIX: &str = "sandbox.podgate.io/";
+pub const SANDBOX_KEY_PREFIX: &str = "sandbox.podgate.io/";
 /// Key prefix of the annotations that override a container's state, so that an operator can open a gate.
-pub const OVERRIDE_PREFIX: &str = "override.podgate.io/";
+pub const OVERRIDE_KEY_PREFIX: &str = "override.podgate.io/";
 
 /// Key of the annotation with the id of the pod sandbox in which the states were observed.
 pub const SANDBOX_ID_KEY: &str = "sandbox.podgate.io/id";
@@ -73,18 +73,18 @@ pub const HOLD_VARIABLE: &str = "PODGATE_HOLD";
 /// Name of the environment variable with the Pod's IP address, for the gates of a Pod without a sidecar.
 pub const POD_IP_VARIABLE: &str = "PODGATE_POD_IP";
 /// Key in the gate file of an open gate.
-pub const HOLD_KEY: &str = "OPEN";
-/// Value of [`HOLD_KEY`] in a gate file. The value is also the name of the directory that a held container mounts.
-pub const HOLD_VALUE: &str = "yes";
+pub const GATE_FILE_KEY: &str = "OPEN";
+/// Value of [`GATE_FILE_KEY`] in a gate file. The value is also the name of the directory that a held container mounts.
+pub const GATE_FILE_VALUE: &str = "yes";
 
 /// Name of the file with the annotations, on the board and in the downward-API volume.
 pub const ANNOTATIONS_FILE: &str = "annotations";
 /// File name of the bell, a FIFO on the board. The sidecar holds the write end.
 pub const BELL_FILE: &str = "bell";
 /// Name of the file on the board that the sidecar locks after it has reset and published the board.
-pub const CONTROLLER_FILE: &str = "controller";
+pub const CONTROLLER_LOCK_FILE: &str = "controller";
 /// Name of the file on the board that contains the epoch. The sidecar's own hook writes this file on success.
-pub const HOOKED_FILE: &str = "hooked";
+pub const HOOK_SUCCESS_FILE: &str = "hooked";
 /// Name of the directory on the board that contains the agent.
 pub const BIN_DIR: &str = "bin";
 /// File name of the agent.
@@ -94,7 +94,7 @@ pub const REPORT_FILE: &str = "report";
 
 /// Name of the file in a container's own directory with the ticket of a gate, and the number of failures of the
 /// startupProbe behind it that the agent runs.
-pub const FAILURES_FILE: &str = "startup-failures";
+pub const STARTUP_FAILURES_FILE: &str = "startup-failures";
 
 /// Name of the file in a container's own directory that is locked as long as the container's process runs.
 pub const TETHER_FILE: &str = "tether";

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Time limit for detecting that the whole pod stops. On a busy node, for example when all pods of the node stop, the
 /// runtime can start the hooks of one pod more than a second apart.
-pub const STOP_SIGN_TIMEOUT: Duration = Duration::from_secs(3);
+pub const POD_STOP_DETECTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Decision of a preStop hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub enum Decision {
     Undecided,
 }
 
-/// Decides whether a preStop hook waits. `pod_stops` is true if the whole pod stops ([`is_pod_stopping`]). `waited` is the
-/// time since the hook started.
+/// Decides whether a preStop hook waits. `pod_stops` is true if the whole pod stops ([`is_pod_stopping`]). `waited` is
+/// the time since the hook started.
 pub fn decide(view: &PodView, conditions: &[WaitCondition], pod_stops: bool, waited: Duration) -> Decision {
     let mut remaining = Vec::new();
     for until in conditions {
@@ -42,7 +42,7 @@ pub fn decide(view: &PodView, conditions: &[WaitCondition], pod_stops: bool, wai
     if pod_stops {
         return Decision::Wait(remaining);
     }
-    if waited < STOP_SIGN_TIMEOUT {
+    if waited < POD_STOP_DETECTION_TIMEOUT {
         return Decision::Undecided;
     }
     Decision::Release("only this container stops, so the hook does not wait")

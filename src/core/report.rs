@@ -24,7 +24,7 @@ pub const ALL_CONTAINERS: &str = "*";
 /// conditions. The sidecar reserves the file before another container can fill the volume.
 pub fn reserved_size(conditions: &[WaitCondition]) -> usize {
     let list = Report { waiting_for: conditions.to_vec(), ..Report::default() };
-    (list.to_text().len() + OTHER_KEYS_SIZE).next_multiple_of(annotations::PAGE)
+    (list.to_text().len() + OTHER_KEYS_SIZE).next_multiple_of(annotations::PAGE_SIZE)
 }
 
 words! {
@@ -121,9 +121,9 @@ impl Report {
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
 
-    /// Returns the text of the report file, padded to at least `size` bytes (see [`annotations::pad`]).
+    /// Returns the text of the report file, padded to at least `size` bytes (see [`annotations::pad_with_hash`]).
     pub fn to_padded_text(&self, size: usize) -> String {
-        annotations::pad(self.to_text(), size)
+        annotations::pad_with_hash(self.to_text(), size)
     }
 
     /// Parses a report. Fails if the file is incomplete. Skips invalid values, and list items after the first

@@ -64,8 +64,8 @@ pub enum Unreadable {
 }
 
 /// Returns true if `key` belongs to an annotation of a snapshot.
-pub fn is_podgate_key(key: &str) -> bool {
-    key.starts_with(names::STATUS_PREFIX) || key.starts_with(names::SANDBOX_PREFIX)
+pub fn is_snapshot_key(key: &str) -> bool {
+    key.starts_with(names::STATUS_KEY_PREFIX) || key.starts_with(names::SANDBOX_KEY_PREFIX)
 }
 
 /// Returns true if `text` is a short alphanumeric word, such as an epoch, a ticket or a reason from the kubelet.
@@ -95,7 +95,7 @@ impl Snapshot {
     /// if a required annotation is missing or invalid.
     pub fn from_annotations(annotations: &Annotations) -> Result<Snapshot, Unreadable> {
         use Unreadable::Invalid;
-        if !annotations.keys().any(|key| is_podgate_key(key)) {
+        if !annotations.keys().any(|key| is_snapshot_key(key)) {
             return Err(Unreadable::Empty);
         }
         let get = |key: &str| annotations.get(key).map(String::as_str);
@@ -108,7 +108,7 @@ impl Snapshot {
             .ok_or(Invalid(names::REVISION_KEY))?;
         let stage = get(names::STAGE_KEY).and_then(|v| v.parse().ok()).ok_or(Invalid(names::STAGE_KEY))?;
         let states = annotations.iter().filter_map(|(key, value)| {
-            let name = key.strip_prefix(names::STATUS_PREFIX)?;
+            let name = key.strip_prefix(names::STATUS_KEY_PREFIX)?;
             Some((name.to_owned(), value.parse().ok()?))
         });
         let list = |key| get(key).unwrap_or("").split(',').filter(|item| !item.is_empty());
@@ -169,7 +169,7 @@ impl Snapshot {
         put(names::STOPPING_KEY, self.stopping.iter().cloned().collect());
         put(names::RESTART_COUNTS_KEY, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
         out.extend(
-            self.states.iter().map(|(name, state)| (format!("{}{name}", names::STATUS_PREFIX), state.to_string())),
+            self.states.iter().map(|(name, state)| (format!("{}{name}", names::STATUS_KEY_PREFIX), state.to_string())),
         );
         out
     }

@@ -3,7 +3,7 @@
 /// Error: the word is not one of the listed words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("use {}", choices(.0))]
-pub struct Unknown(pub &'static [&'static str]);
+pub struct UnknownWord(pub &'static [&'static str]);
 
 /// Lists the words: `a, b or c`.
 fn choices(words: &[&str]) -> String {
@@ -32,11 +32,11 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::core::words::Unknown;
+            type Err = $crate::core::words::UnknownWord;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 const WORDS: &[&str] = &[$($word),+];
-                let index = WORDS.iter().position(|word| *word == text).ok_or($crate::core::words::Unknown(WORDS))?;
+                let index = WORDS.iter().position(|word| *word == text).ok_or($crate::core::words::UnknownWord(WORDS))?;
                 Ok($name::ALL[index])
             }
         }

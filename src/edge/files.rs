@@ -3,7 +3,7 @@
 //! Reads of untrusted files follow no links, never block and limit the size. [`replace`] uses `rename(2)`, so that a
 //! reader never sees a partial file.
 
-use crate::core::annotations::PAGE;
+use crate::core::annotations::PAGE_SIZE;
 use crate::edge::process::random_id;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -72,7 +72,7 @@ pub fn read_beneath(directory: BorrowedFd<'_>, name: &Path, max: usize) -> io::R
 
 /// Reads the regular file at `path` and follows links. Use this only for paths that containers cannot write. Fails if
 /// the file is larger than `max` bytes.
-pub fn read_trusted(path: &Path, max: usize) -> io::Result<Vec<u8>> {
+pub fn read_following_links(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     read_capped(File::from(rustix::fs::open(path, flags, Mode::empty())?), max)
 }
@@ -182,8 +182,8 @@ pub fn size(directory: &Path, name: &str, max: usize) -> usize {
 }
 
 /// Replaces the file like [`replace_via`]. If the volume is full, overwrites the file in place and returns `None`.
-/// Readers may then see a torn file, so `content` must be [padded](crate::core::annotations::pad) to the size of the
-/// file.
+/// Readers may then see a torn file, so `content` must be [padded](crate::core::annotations::pad_with_hash) to the size
+/// of the file.
 pub fn replace_or_overwrite(
     directory: &Path,
     temporary: &str,
@@ -210,7 +210,7 @@ pub fn overwrite(directory: &Path, name: &str, content: &[u8]) -> io::Result<()>
     let directory = open_directory(directory)?;
     let mut file = open_file_beneath(directory.as_fd(), Path::new(name), OFlags::WRONLY)?;
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    if !(size..=size.next_multiple_of(PAGE)).contains(&content.len()) {
+    if !(size..=size.next_multiple_of(PAGE_SIZE)).contains(&content.len()) {
         return Err(io::ErrorKind::StorageFull.into());
     }
     file.write_all(content)

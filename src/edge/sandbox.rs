@@ -1,7 +1,7 @@
 //! Reads this container's sandbox id from the kernel.
 
 use crate::core::sandbox::{SandboxId, hostname_mount_root};
-use crate::edge::files::read_trusted;
+use crate::edge::files::read_following_links;
 use crate::edge::sys::netns_cookie;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::path::Path;
@@ -14,7 +14,7 @@ pub fn sandbox_id() -> SandboxId {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok();
     let cookie = socket.and_then(|socket| netns_cookie(socket).ok());
-    let mounts = read_trusted(Path::new("/proc/self/mountinfo"), MOUNTINFO_MAX).ok();
+    let mounts = read_following_links(Path::new("/proc/self/mountinfo"), MOUNTINFO_MAX).ok();
     let root = mounts.as_deref().and_then(hostname_mount_root);
     SandboxId::new(boot.as_deref(), cookie, root)
 }

@@ -2,7 +2,7 @@
 
 use crate::core::annotations::{self, Annotations};
 use crate::core::names;
-use crate::core::snapshot::{Snapshot, Unreadable, is_podgate_key};
+use crate::core::snapshot::{Snapshot, Unreadable, is_snapshot_key};
 use crate::core::sources::SnapshotResult;
 use crate::edge::files;
 use std::io;
@@ -20,18 +20,18 @@ pub fn read_board_annotations(directory: &Path) -> Result<Annotations, Unreadabl
         let directory = files::open_directory(directory)?;
         files::read_beneath(directory.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX)
     };
-    parse_annotations(&read().map_err(unreadable)?, is_podgate_key)
+    parse_annotations(&read().map_err(unreadable)?, is_snapshot_key)
 }
 
 /// Reads the snapshot in the downward-API volume at `directory`.
 pub fn read_volume(directory: &Path) -> SnapshotResult {
-    Snapshot::from_annotations(&read_volume_annotations(directory, is_podgate_key)?)
+    Snapshot::from_annotations(&read_volume_annotations(directory, is_snapshot_key)?)
 }
 
 /// Reads annotations in the downward-API volume at `directory`. Skips the keys that `wanted` rejects.
 pub fn read_volume_annotations(directory: &Path, wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Unreadable> {
     let path = directory.join(names::ANNOTATIONS_FILE);
-    let read = || files::read_trusted(&path, names::PODINFO_FILE_MAX);
+    let read = || files::read_following_links(&path, names::PODINFO_FILE_MAX);
     // The kubelet swaps the link `..data`, then deletes the old directory. A path lookup during the swap can fail, so
     // retry.
     let bytes = match read() {

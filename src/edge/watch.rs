@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 /// Interval of the re-reads if neither the bell nor inotify works.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Shortest interval of the slow re-read, which finds a change if its event is lost.
-pub const SLOW_REREAD: Duration = Duration::from_secs(1);
+pub const REREAD_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// Returns the time until the next slow re-read: a tenth of `elapsed`, at least 1 s ([`SLOW_REREAD`]) and at most
-/// ten times as long.
+/// Returns the time until the next slow re-read: a tenth of `elapsed`, at least 1 s ([`REREAD_INTERVAL_MIN`]) and at
+/// most ten times as long.
 pub fn reread_interval(elapsed: Duration) -> Duration {
-    (elapsed / 10).clamp(SLOW_REREAD, SLOW_REREAD * 10)
+    (elapsed / 10).clamp(REREAD_INTERVAL_MIN, REREAD_INTERVAL_MIN * 10)
 }
 
 /// Maximum number of immediate re-reads if the armed method does not cover the source. The limit prevents a busy loop

@@ -4,10 +4,10 @@
 use crate::core::words::words;
 use crate::order::declare::limits::count_values;
 use crate::order::declare::{annotation_place, check_undeclared, keys};
-use crate::order::edit::{Edit, JSON_MAX, Op, PathSegment, json_length, too_large};
+use crate::order::edit::{Edit, JSON_SIZE_MAX, Op, PathSegment, json_length, too_large};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, inject_label, is_requested};
-use crate::order::lint::{self, Context};
+use crate::order::lint::{self, LintContext};
 use crate::order::pod_templates::templates;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Deserialize;
@@ -18,7 +18,7 @@ pub type Injector<'a> = &'a dyn Fn(&str, &Value) -> Result<Injected, Vec<Finding
 
 /// Maximum number of JSON values in a review. The maximum limits memory use: a value of two bytes in the text needs
 /// many times more memory after parsing. The maximum leaves room for the managed fields of an injected Pod.
-pub const VALUES_MAX: usize = 60_000;
+pub const JSON_VALUES_MAX: usize = 60_000;
 /// Maximum length of a request's uid, in bytes.
 const UID_MAX: usize = 256;
 /// Maximum length of a warning, in bytes. The API server truncates longer warnings.
@@ -102,8 +102,8 @@ struct GroupVersionKind {
 /// Parses the AdmissionReview in `body` and returns the answer to the API server. Fails if `body` is not a review, has
 /// too many values, or has no valid uid.
 pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
-    if count_values(body) > VALUES_MAX {
-        return Err(BadReview(format!("more than {VALUES_MAX} values")));
+    if count_values(body) > JSON_VALUES_MAX {
+        return Err(BadReview(format!("more than {JSON_VALUES_MAX} values")));
     }
     let review: Review = serde_json::from_slice(body).map_err(|error| {
         let what = if error.is_data() { "a field has the wrong type" } else { "invalid JSON" };
@@ -144,7 +144,7 @@ impl Request {
             None => check_undeclared(template),
             Some(Err(findings)) => findings,
             Some(Ok(mut injected)) => {
-                let context = Context { workload: at.workload(workload), ..Context::default() };
+                let context = LintContext { workload: at.workload_spec(workload), ..LintContext::default() };
                 injected.findings.extend(lint::check_injected(template, &injected, context));
                 injected.findings
             }
@@ -172,13 +172,13 @@ impl Request {
             Ok(mut injected) => {
                 // The API server shows all findings as warnings. Even errors are only warnings here, because later
                 // webhooks can still change the Pod.
-                injected.findings.extend(lint::check_injected(pod, &injected, Context::default()));
+                injected.findings.extend(lint::check_injected(pod, &injected, LintContext::default()));
                 let Injected { edits, findings, .. } = injected;
                 if edits.is_empty() {
                     return self.allow(Outcome::Unchanged, &findings, None);
                 }
                 let patch = json_patch(edits);
-                if json_length(&patch) > JSON_MAX {
+                if json_length(&patch) > JSON_SIZE_MAX {
                     return self.refuse(&[too_large()]);
                 }
                 self.allow(Outcome::Injected, &findings, Some(&patch))

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Maximum length of a Pod as JSON, of all changes by one injection, and of the webhook's patch, in bytes. Kubernetes
 /// cannot store a much larger Pod: etcd rejects objects of more than 1.5 MiB.
-pub const JSON_MAX: usize = 1 << 20;
+pub const JSON_SIZE_MAX: usize = 1 << 20;
 
 /// Operation on a field or on an item of a list.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +39,7 @@ pub(crate) fn mismatch(at: &Place) -> Finding {
 
 /// Returns the error for changes whose sum is too large.
 pub(crate) fn too_large() -> Finding {
-    let what = format!("podgate would add more than {JSON_MAX} bytes");
+    let what = format!("podgate would add more than {JSON_SIZE_MAX} bytes");
     Finding::error("template-too-large", Place::root().to("spec"), what)
         .fix("shorten the probes, hooks, commands and variables in the Pod")
 }
@@ -108,7 +108,7 @@ impl Editor {
         let edit = Edit { at, op };
         let value = if let Op::Set(value) | Op::Insert(value) = &edit.op { json_length(value) } else { 0 };
         self.length += value + edit.at.pointer().len();
-        if self.length > JSON_MAX {
+        if self.length > JSON_SIZE_MAX {
             return Err(too_large());
         }
         apply(&mut self.value, &edit)?;

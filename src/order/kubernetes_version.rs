@@ -18,20 +18,20 @@ impl Version {
     /// (<https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/>).
     /// First version with image volumes on by default, too
     /// (<https://kubernetes.io/docs/tasks/configure-pod-container/image-volumes/>).
-    pub const WITH_HOLD: Version = Version { major: 1, minor: 35 };
+    pub const FIRST_WITH_HOLD: Version = Version { major: 1, minor: 35 };
 }
 
 /// Returns the spec of a Pod with a variable from a file, for a dry run. An API server that cannot hold containers
 /// rejects the Pod ([`rejects_env_files`]).
-pub fn held_spec() -> Value {
+pub fn dry_run_spec_with_env_file() -> Value {
     let from = json!({"fileKeyRef": {"volumeName": "v", "path": "p", "key": "K"}});
     let container = json!({"name": "c", "image": "i", "env": [{"name": "K", "valueFrom": from}]});
     json!({"containers": [container], "volumes": [{"name": "v", "emptyDir": {}}]})
 }
 
 /// Returns true if `answer` shows that the API server cannot hold containers. Such an API server is older than
-/// [`Version::WITH_HOLD`], or its feature gate `EnvFiles` is off. The API server drops `fileKeyRef` in both cases, and
-/// its answer lists the sources that the API server supports.
+/// [`Version::FIRST_WITH_HOLD`], or its feature gate `EnvFiles` is off. The API server drops `fileKeyRef` in both
+/// cases, and its answer lists the sources that the API server supports.
 pub fn rejects_env_files(answer: &str) -> bool {
     answer.contains(".valueFrom: Invalid value") && !answer.contains("fileKeyRef")
 }

@@ -41,7 +41,7 @@ pub struct Template {
 
 impl Template {
     /// Returns the object around the template, such as the `spec` of a Deployment or Job. `None` for a bare Pod.
-    pub fn workload<'a>(&self, document: &'a Value) -> Option<&'a Value> {
+    pub fn workload_spec<'a>(&self, document: &'a Value) -> Option<&'a Value> {
         let mut parent = self.place.clone();
         parent.0.pop().filter(|_| self.place != self.object)?;
         parent.of(document)

@@ -7,7 +7,7 @@ pub const IMAGE_REGISTRY: &str = non_empty_or(option_env!("PODGATE_IMAGE_REGISTR
 pub const REPOSITORY: &str = non_empty_or(option_env!("PODGATE_REPOSITORY"), env!("CARGO_PKG_REPOSITORY"));
 
 /// Returns the address of a page in `docs`.
-pub fn page(name: &str) -> String {
+pub fn page_url(name: &str) -> String {
     format!("{REPOSITORY}/blob/main/docs/{name}.md")
 }
 

@@ -12,7 +12,7 @@ const SETTINGS: [(&str, &str, &str); 4] = [
 ];
 
 /// Name of the setting for the port on which the sidecar serves metrics.
-pub(crate) const METRICS: &str = "metrics";
+pub(crate) const METRICS_SETTING: &str = "metrics";
 
 /// Values of the sidecar's flags, by the name of the setting. A setting that is absent has the program's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl SidecarSettings {
 
     /// Returns the port on which the sidecar serves metrics.
     pub(crate) fn metrics_port(&self) -> Option<u16> {
-        self.0.get(METRICS)?.strip_prefix(':')?.parse().ok()
+        self.0.get(METRICS_SETTING)?.strip_prefix(':')?.parse().ok()
     }
 
     /// Returns the log level of the sidecar and of the agents.
@@ -48,14 +48,14 @@ pub fn parse(text: &str) -> Result<SidecarSettings, String> {
         let is_valid = match *name {
             "log" => ["error", "warn", "info", "debug", "trace"].contains(&value),
             "log-format" => ["text", "json"].contains(&value),
-            METRICS => value.parse::<u16>().is_ok_and(|port| port > 0),
+            METRICS_SETTING => value.parse::<u16>().is_ok_and(|port| port > 0),
             _ => humantime::parse_duration(value).is_ok_and(|floor| floor <= Duration::from_secs(60)),
         };
         if !is_valid {
             return Err(format!("{name} needs {expected}, not {value:?}"));
         }
         // The sidecar listens on all addresses of the Pod.
-        let value = if *name == METRICS { format!(":{value}") } else { value.to_owned() };
+        let value = if *name == METRICS_SETTING { format!(":{value}") } else { value.to_owned() };
         if settings.0.insert(name, value).is_some() {
             return Err(format!("{name} is set twice"));
         }

@@ -1,6 +1,6 @@
 //! Tests of the functions of `edge` by which agent and sidecar share directories: files, tether, watch, installation.
 
-use podgate::core::annotations::PAGE;
+use podgate::core::annotations::PAGE_SIZE;
 use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, TETHER_FILE};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source, SourceError};
@@ -56,8 +56,8 @@ fn overwrite_needs_an_existing_regular_file() {
     fs::write(directory.path().join("report"), "old!").unwrap();
     overwrite(directory.path(), "report", b"new!").unwrap();
     assert_eq!(fs::read(directory.path().join("report")).unwrap(), b"new!");
-    overwrite(directory.path(), "report", &[b'x'; PAGE]).unwrap();
-    for size in [0, 3, PAGE - 1, PAGE + 1] {
+    overwrite(directory.path(), "report", &[b'x'; PAGE_SIZE]).unwrap();
+    for size in [0, 3, PAGE_SIZE - 1, PAGE_SIZE + 1] {
         let error = overwrite(directory.path(), "report", &vec![b'y'; size]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StorageFull);
     }

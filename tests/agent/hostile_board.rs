@@ -2,7 +2,7 @@
 //! gate, panic, or run beyond the time limit.
 
 use crate::support::{AgentOutput, Scene, annotations_text, snapshot, temp_directory, wait_until};
-use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, BOARD_FILE_MAX, CONTROLLER_FILE};
+use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, BOARD_FILE_MAX, CONTROLLER_LOCK_FILE};
 use podgate::core::state::State;
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
@@ -123,7 +123,7 @@ fn a_hostile_lock_file_does_not_block_the_hook() {
     for (name, plant) in PLANTS {
         let mut scene = Scene::with_sidecar();
         scene.kill_sidecar();
-        let lock = scene.board.join(CONTROLLER_FILE);
+        let lock = scene.board.join(CONTROLLER_LOCK_FILE);
         clear(&lock);
         plant(&lock);
         assert_timed_out(&scene.hook().flag("timeout", "30ms").run(), name, "db=Ready (now Started)");

@@ -6,7 +6,7 @@ use podgate::core::sources::{PodView, Source, choose_view};
 use podgate::core::state::{Stage, State};
 use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
-use podgate::edge::watch::{SLOW_REREAD, WakeReason, Watch, WatchMethod};
+use podgate::edge::watch::{REREAD_INTERVAL_MIN, WakeReason, Watch, WatchMethod};
 use rustix::process::Signal;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ fn each_volume_update_wakes_the_watch() {
         let PodView::Snapshot(snapshot, Source::Volume) = view else { panic!("{view:?}") };
         assert_eq!((snapshot.revision, watch.method), (revision - 1, WatchMethod::Inotify));
         volume.write(&annotations_file(State::Started, revision));
-        assert_eq!(watch.wait(SLOW_REREAD, Vec::new()).unwrap(), WakeReason::Source, "revision {revision}");
+        assert_eq!(watch.wait(REREAD_INTERVAL_MIN, Vec::new()).unwrap(), WakeReason::Source, "revision {revision}");
     }
 }
 

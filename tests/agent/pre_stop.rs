@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 /// Time after which a hook returns if the pod as a whole does not stop.
-const SIGN_TIMEOUT: Duration = podgate::core::pre_stop::STOP_SIGN_TIMEOUT;
+const SIGN_TIMEOUT: Duration = podgate::core::pre_stop::POD_STOP_DETECTION_TIMEOUT;
 
 /// Returns a pod that is being deleted while `api` still runs.
 fn terminating_pod() -> Scene {

@@ -8,7 +8,7 @@ use podgate::core::state::State;
 use podgate::edge::bell::Ringer;
 use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
-use podgate::edge::watch::{SLOW_REREAD, WakeReason, Watch};
+use podgate::edge::watch::{REREAD_INTERVAL_MIN, WakeReason, Watch};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -163,6 +163,6 @@ fn read_until_stopped(board: &Path, stop: &AtomicBool, seen: &AtomicU64, lost: &
         }
         seen.fetch_add(revision - last, Ordering::Relaxed);
         last = revision;
-        wake_reason = watch.wait(SLOW_REREAD, Vec::new()).unwrap();
+        wake_reason = watch.wait(REREAD_INTERVAL_MIN, Vec::new()).unwrap();
     }
 }

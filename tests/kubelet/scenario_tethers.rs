@@ -58,8 +58,8 @@ fn board_shows_an_exit_without_the_kubelet() {
             let containers = [add_tether(db), server("web").http(8002)];
             let run = scene.create(&Pod::new(&name, containers));
             run.watch.wait_until("the Pod is Ready", 120, ObservedPod::is_ready);
-            // Wait: some programs close inherited files at their start. Within 2 s (`EARLY_DROP_WINDOW`) after the gate
-            // has opened, the release of a tether therefore does not count as an exit.
+            // Wait: some programs close inherited files at their start. Within 2 s (`EARLY_TETHER_DROP_WINDOW`) after
+            // the gate has opened, the release of a tether therefore does not count as an exit.
             let life = run.log("db");
             eventually("db has run for 2.5 s", 10, || (wall_ms() - life.start_time() > 2500.0).then_some(()));
             let took = time_until_board_shows_exit(&run, "db", |pid| kill_process(pid, signal).expect("a signal"));

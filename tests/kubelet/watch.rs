@@ -47,7 +47,7 @@ impl ObservedPod {
     /// annotations lag by up to half a second.
     pub(crate) fn is_up(&self) -> bool {
         let annotations = self.pod["metadata"]["annotations"].as_object();
-        let mut states = annotations.into_iter().flatten().filter(|(key, _)| key.starts_with(names::STATUS_PREFIX));
+        let mut states = annotations.into_iter().flatten().filter(|(key, _)| key.starts_with(names::STATUS_KEY_PREFIX));
         self.is_ready()
             && self.annotation(names::STAGE_KEY) == Some("started")
             && states.all(|(_, state)| *state == State::Ready.as_str())

@@ -3,7 +3,7 @@
 use crate::needs::missing;
 use podgate::core::annotations::{Annotations, read, write};
 use podgate::core::report::Report;
-use podgate::core::snapshot::{Snapshot, is_podgate_key};
+use podgate::core::snapshot::{Snapshot, is_snapshot_key};
 use proptest::prelude::*;
 use std::path::PathBuf;
 use std::process::Command;
@@ -109,7 +109,7 @@ proptest! {
             prop_assert_eq!(read(write(&all).as_bytes(), |_| true), Ok(all.clone()));
             let _ = Snapshot::from_annotations(&all);
         }
-        let _ = read(&bytes, is_podgate_key);
+        let _ = read(&bytes, is_snapshot_key);
         let _ = Report::parse(&bytes);
     }
 }

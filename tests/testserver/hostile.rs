@@ -175,7 +175,7 @@ fn lies() {
 
 fn locks() {
     const FILES: [&str; 5] =
-        [names::CONTROLLER_FILE, names::ANNOTATIONS_FILE, names::BELL_FILE, "hooked", "bin/podgate"];
+        [names::CONTROLLER_LOCK_FILE, names::ANNOTATIONS_FILE, names::BELL_FILE, "hooked", "bin/podgate"];
     let mut held: Vec<(u64, File)> = Vec::new();
     loop {
         for name in FILES {

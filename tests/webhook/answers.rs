@@ -129,7 +129,7 @@ fn decision_about_unknown_containers_is_left_to_a_later_call() {
     let done = patched(&whole, &client.review(&review("four", &whole)));
     let at_once = add(&add(&first, &agent), &last);
     assert_eq!(done, patched(&at_once, &client.review(&review("five", &at_once))), "as if all were there at once");
-    assert!(done["metadata"]["annotations"][keys::INJECTED].is_string());
+    assert!(done["metadata"]["annotations"][keys::INJECTION_RECORD].is_string());
 }
 
 /// A later webhook may add an unknown container, but cannot fix other errors. Podgate denies a Pod with other errors

@@ -239,7 +239,7 @@ fn chart_applies_its_values() {
     let [webhook, workloads] = [0, 1].map(|at| &object(&objects, "MutatingWebhookConfiguration")["webhooks"][at]);
     let selector = json!([
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["a", "elsewhere"]},
-        {"key": keys::INJECT, "operator": "NotIn", "values": ["disabled"]},
+        {"key": keys::INJECT_LABEL, "operator": "NotIn", "values": ["disabled"]},
         {"key": "k", "operator": "Exists"},
     ]);
     assert_eq!(webhook["namespaceSelector"]["matchExpressions"], selector);

@@ -37,7 +37,7 @@ fn outage_affects_only_pods_with_podgates_keys() {
         panic!("other webhooks")
     };
     assert_eq!((&webhook["failurePolicy"], &workloads["failurePolicy"]), (&json!("Fail"), &json!("Ignore")));
-    let opt_out = json!({"key": keys::INJECT, "operator": "NotIn", "values": ["disabled"]});
+    let opt_out = json!({"key": keys::INJECT_LABEL, "operator": "NotIn", "values": ["disabled"]});
     assert_eq!(webhook["objectSelector"], json!({"matchExpressions": [opt_out]}));
     let excluded = &webhook["namespaceSelector"]["matchExpressions"];
     let system =
@@ -57,7 +57,7 @@ fn outage_affects_only_pods_with_podgates_keys() {
     for prefix in keys::CONTAINER_PREFIXES {
         assert!(prefix.ends_with(".podgate.io/"), "the condition does not match {prefix}");
     }
-    assert!(keys::POD_KEYS.iter().chain([&keys::INJECT]).all(|key| key.starts_with("podgate.io/")));
+    assert!(keys::POD_KEYS.iter().chain([&keys::INJECT_LABEL]).all(|key| key.starts_with("podgate.io/")));
     let rule = |operation: &str, resource: &str| {
         json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource],
             "scope": "Namespaced"})

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use podgate::order::declare::nearest::did_you_mean;
 use podgate::order::finding::Level;
 use podgate::order::lint::rules::{self, RULES};
-use podgate::order::release::page;
+use podgate::order::release::page_url;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn ignorable_rule(name: &str) -> Result<&'static str, String> {
         Some(rule) if rule.levels != [Level::Error] => Ok(rule.name),
         Some(_) => Err("findings of this rule are errors; fix them instead".to_owned()),
         None => Err(did_you_mean(name, RULES.iter().map(|rule| rule.name))
-            .unwrap_or_else(|| format!("no such rule; see {}", page("rules")))),
+            .unwrap_or_else(|| format!("no such rule; see {}", page_url("rules")))),
     }
 }
 
@@ -53,9 +53,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns `-`, the name of standard input, if standard input is a file or a pipe, and not empty.
+/// Returns `-`, the name of standard input, if standard input is a file or a pipe, and not empty. Waits for the first
+/// byte, and prints a note.
 #[cfg(unix)]
-pub(crate) fn piped_input() -> Option<OsString> {
+pub(crate) fn stdin_name_if_piped() -> Option<OsString> {
     use std::io::BufRead;
     use std::os::unix::fs::FileTypeExt;
     let kind = std::fs::metadata("/dev/stdin").ok()?.file_type();
@@ -67,6 +68,6 @@ pub(crate) fn piped_input() -> Option<OsString> {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn piped_input() -> Option<OsString> {
+pub(crate) fn stdin_name_if_piped() -> Option<OsString> {
     None
 }

@@ -42,7 +42,7 @@ impl CommandError {
     }
 
     /// Fails if there are `lines`.
-    pub(crate) fn check(lines: Vec<String>) -> CommandResult<()> {
+    pub(crate) fn fail_if_any(lines: Vec<String>) -> CommandResult<()> {
         if lines.is_empty() { Ok(()) } else { Err(lines.into()) }
     }
 }

@@ -32,7 +32,7 @@ Exit codes:
 /// Print podgate's manifests for kubectl apply
 #[derive(Debug, Args)]
 #[command(after_help = HELP, group(ArgGroup::new("lookup").multiple(true).requires("resolve_images")))]
-pub(crate) struct Install {
+pub(crate) struct InstallArgs {
     /// Take the images from this registry
     #[arg(long, value_name = "HOST/PATH", default_value = release::IMAGE_REGISTRY, value_parser = parse_registry)]
     registry: String,
@@ -67,7 +67,7 @@ macro_rules! manifests {
     ($($file:literal),*) => { [$(include_str!(concat!("../../../manifests/", $file, ".yaml"))),*] };
 }
 
-pub(crate) fn run(args: &Install) -> CommandResult {
+pub(crate) fn run(args: &InstallArgs) -> CommandResult {
     let (mut objects, mut errors) = (objects(args), Vec::new());
     if args.uninstall {
         // Delete the webhook's configuration first. Otherwise the API server would reject Pods while the webhook is
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Install) -> CommandResult {
         let kubeconfig_files = "kubectl's kubeconfig".to_owned();
         let connection =
             ConnectionArgs { namespace, context: None, kubeconfig: None, kubeconfig_files, request_timeout };
-        let (_, config_map, failed) = block_on(config_map::resolve(&connection, &args.lookup))?;
+        let (_, config_map, failed) = block_on(config_map::resolve_cluster_images(&connection, &args.lookup))?;
         let style = Style { is_json: false, spaced: false, newline: "\n", indent: 2, list_indent: 0 };
         let fields = config_map.as_object().into_iter().flatten();
         // Insert the ConfigMap after the namespace.
@@ -90,13 +90,13 @@ pub(crate) fn run(args: &Install) -> CommandResult {
     let text = objects.join("---\n");
     let failed = |error| format!("cannot run kubectl: {}", error_chain(&error));
     let code = if args.diff { diff(&text).map_err(|error| failed(error).into()) } else { print(&text) };
-    CommandError::check(errors)?;
+    CommandError::fail_if_any(errors)?;
     code
 }
 
 /// Returns the objects in the order in which kubectl creates them. A policy must exist before the permission that it
 /// limits.
-fn objects(args: &Install) -> Vec<String> {
+fn objects(args: &InstallArgs) -> Vec<String> {
     let policies = manifests!["injector/namespace", "policy", "injector/policy", "injector/unknown-containers"];
     let rights = manifests!["injector/networkpolicy", "rbac", "injector/rbac"];
     let [deployment, webhook] = manifests!["injector/deployment", "injector/webhook"];

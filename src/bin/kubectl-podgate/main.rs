@@ -61,21 +61,21 @@ struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     // Before the start, in the order of use.
-    Suggest(suggest::Suggest),
-    Check(Box<check::Check>),
-    Try(Box<try_run::Try>),
-    Inject(Box<inject::Inject>),
-    Uninject(inject::Uninject),
+    Suggest(suggest::SuggestArgs),
+    Check(Box<check::CheckArgs>),
+    Try(Box<try_run::TryArgs>),
+    Inject(Box<inject::InjectArgs>),
+    Uninject(inject::UninjectArgs),
     // In the cluster.
-    Install(install::Install),
-    ResolveImages(Box<resolve_images::ResolveImages>),
-    Verify(verify::Verify),
+    Install(install::InstallArgs),
+    ResolveImages(Box<resolve_images::ResolveImagesArgs>),
+    Verify(verify::VerifyArgs),
     // During and after the start.
-    Status(status::Status),
+    Status(status::StatusArgs),
     Timeline(timeline::TimelineArgs),
-    Override(overrides::Override),
+    Override(overrides::OverrideArgs),
     #[command(hide = true)]
-    StandIn(Box<try_run::StandIn>),
+    StandIn(Box<try_run::StandInArgs>),
     /// Print the version
     Version,
 }
@@ -84,14 +84,14 @@ fn main() -> ExitCode {
     let mut words = Vec::from_iter(std::env::args_os());
     let mut parsed = podgate::command_line::parse::<Args>(&words);
     if parsed.as_ref().is_err_and(lacks_file) {
-        words.extend(common_args::piped_input());
+        words.extend(common_args::stdin_name_if_piped());
         parsed = podgate::command_line::parse(&words);
     }
     let command = match parsed {
         Ok(args) => args.command,
         // Without arguments, print the help as kubectl does.
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            return output::print(&error.render().to_string()).unwrap_or_else(|error| output::report(&error));
+            return output::print(&error.render().to_string()).unwrap_or_else(|error| output::print_error(&error));
         }
         Err(mut error) => {
             // Remove clap's tip: for a mistyped flag, the tip suggests passing the flag as a file.
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => block_on(verify::run(&args)),
         Command::Version => output::print(concat!("kubectl-podgate ", env!("CARGO_PKG_VERSION"), "\n")),
     };
-    result.unwrap_or_else(|error| output::report(&error))
+    result.unwrap_or_else(|error| output::print_error(&error))
 }
 
 /// Returns the result of `work`, which talks to a cluster or a registry.

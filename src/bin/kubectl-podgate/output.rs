@@ -33,7 +33,7 @@ pub(crate) fn to_json(value: &impl Serialize) -> String {
 }
 
 /// Prints one line for each problem. Returns the exit code.
-pub(crate) fn report(error: &CommandError) -> ExitCode {
+pub(crate) fn print_error(error: &CommandError) -> ExitCode {
     error.lines.iter().for_each(|line| print_stderr(Level::Error, line));
     error.kind.exit_code()
 }

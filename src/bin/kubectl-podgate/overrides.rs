@@ -1,7 +1,7 @@
 //! `kubectl podgate override`: sets a container's state by hand.
 
 use crate::clock;
-use crate::cluster::{Cluster, ConnectionArgs, pod_name};
+use crate::cluster::{Cluster, ConnectionArgs, parse_pod_name};
 use crate::error::{CommandError, CommandResult, ErrorKind};
 use crate::output::print;
 use crate::pod::Pod;
@@ -9,7 +9,7 @@ use crate::pod::shape::View;
 use crate::pod::view::view;
 use clap::Args;
 use kube::api::{Patch, PatchParams};
-use podgate::core::names::{OVERRIDE_PREFIX, is_container_name};
+use podgate::core::names::{OVERRIDE_KEY_PREFIX, is_container_name};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use podgate::core::text::sanitize;
@@ -41,9 +41,9 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(after_help = HELP, override_usage = "kubectl podgate override [OPTIONS] <POD> <CONTAINER=STATE>...\n       \
     kubectl podgate override [OPTIONS] <POD> --remove [CONTAINER]...")]
-pub(crate) struct Override {
+pub(crate) struct OverrideArgs {
     /// The Pod's name
-    #[arg(value_name = "POD", value_parser = pod_name)]
+    #[arg(value_name = "POD", value_parser = parse_pod_name)]
     pub(crate) pod: String,
     /// Container and its new state; with --remove, only the container
     #[arg(value_name = "CONTAINER=STATE", value_parser = parse_target, required_unless_present = "remove")]
@@ -97,7 +97,7 @@ fn parse_target(text: &str) -> Result<OverrideTarget, String> {
 
 /// Checks two rules that clap cannot express. With `--remove`, no container may have a state; otherwise, each container
 /// must have a state. No container may occur twice.
-fn validate(args: &Override) -> CommandResult<()> {
+fn validate(args: &OverrideArgs) -> CommandResult<()> {
     for (at, target) in args.targets.iter().enumerate() {
         let name = &target.container;
         let line = match (args.remove, target.state) {
@@ -113,7 +113,7 @@ fn validate(args: &Override) -> CommandResult<()> {
     Ok(())
 }
 
-pub(crate) async fn run(args: &Override) -> CommandResult {
+pub(crate) async fn run(args: &OverrideArgs) -> CommandResult {
     validate(args)?;
     let cluster = Cluster::from_args(&args.connection).await?;
     let pod = cluster.get_pod(&args.pod).await?;
@@ -132,7 +132,7 @@ pub(crate) async fn run(args: &Override) -> CommandResult {
         // The patch contains the uid, so that the server rejects the patch if a new Pod has the same name.
         let patch = Patch::Merge(serde_json::json!({"metadata": {"uid": uid, "annotations": annotations}}));
         let params = PatchParams { field_manager: Some("kubectl-podgate".to_owned()), ..PatchParams::default() };
-        let answer = cluster.wait_for(cluster.pods().patch_metadata(pod, &params, &patch)).await;
+        let answer = cluster.await_response(cluster.pods().patch_metadata(pod, &params, &patch)).await;
         answer.map_err(|error| match error.kind {
             ErrorKind::Rejected(409, _) => {
                 format!("the Pod {pod:?} was replaced by another Pod in the meantime; nothing was changed").into()
@@ -182,7 +182,7 @@ fn plan_set(pod: &Pod, namespace: &str, targets: &[OverrideTarget], now: SystemT
         }
     }
     let change = |target: &OverrideTarget| {
-        let (container, annotation) = (&target.container, format!("{OVERRIDE_PREFIX}{}", target.container));
+        let (container, annotation) = (&target.container, format!("{OVERRIDE_KEY_PREFIX}{}", target.container));
         Some(AnnotationChange {
             was: annotations.get(&annotation).cloned(),
             annotation,
@@ -199,7 +199,7 @@ fn plan_set(pod: &Pod, namespace: &str, targets: &[OverrideTarget], now: SystemT
 fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> CommandResult<OverridePlan> {
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let snapshot = Snapshot::from_annotations(&annotations).ok();
-    let overrides = annotations.iter().filter_map(|(key, value)| Some((key.strip_prefix(OVERRIDE_PREFIX)?, value)));
+    let overrides = annotations.iter().filter_map(|(key, value)| Some((key.strip_prefix(OVERRIDE_KEY_PREFIX)?, value)));
     let mut overrides: Vec<(&str, &String)> = overrides.collect();
     let names: Vec<&str> = overrides.iter().map(|(name, _)| *name).collect();
     if let Some(target) = targets.iter().find(|target| !names.contains(&target.container.as_str())) {
@@ -208,7 +208,7 @@ fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> CommandResult<Override
     }
     overrides.retain(|(name, _)| targets.is_empty() || targets.iter().any(|target| target.container == *name));
     let change = |(name, value): (&str, &String)| AnnotationChange {
-        annotation: format!("{OVERRIDE_PREFIX}{name}"),
+        annotation: format!("{OVERRIDE_KEY_PREFIX}{name}"),
         value: None,
         was: Some(value.clone()),
         effect: format!("the sidecar determines the state of {name} again. Started containers keep running."),

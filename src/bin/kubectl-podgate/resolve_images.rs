@@ -29,7 +29,7 @@ Exit codes:
 #[command(group(ArgGroup::new("connection").args(["namespace", "context", "kubeconfig", "request_timeout"]).multiple(true).conflicts_with_all(["files", "named"])))]
 #[command(mut_arg("files", |arg| arg.required_unless_present("apply")))]
 #[command(mut_arg("namespace", |arg| arg.default_value("podgate").help("Write the ConfigMap in this namespace")))]
-pub(crate) struct ResolveImages {
+pub(crate) struct ResolveImagesArgs {
     #[command(flatten)]
     manifests: ManifestArgs,
     /// Read the cluster, and write the webhook's ConfigMap
@@ -41,10 +41,11 @@ pub(crate) struct ResolveImages {
     connection: ConnectionArgs,
 }
 
-pub(crate) fn run(args: &ResolveImages) -> CommandResult {
+pub(crate) fn run(args: &ResolveImagesArgs) -> CommandResult {
     let (text, errors) = if args.apply {
         block_on(async {
-            let (cluster, images, errors) = config_map::resolve(&args.connection, &args.registry).await?;
+            let (cluster, images, errors) =
+                config_map::resolve_cluster_images(&args.connection, &args.registry).await?;
             Ok((config_map::apply(&cluster, images).await?, errors))
         })?
     } else {
@@ -54,6 +55,6 @@ pub(crate) fn run(args: &ResolveImages) -> CommandResult {
         (to_json(&images), errors)
     };
     let code = print(&text);
-    CommandError::check(errors)?;
+    CommandError::fail_if_any(errors)?;
     code
 }

@@ -5,7 +5,7 @@ use terminal_size::{Height, Width, terminal_size_of};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Returns the columns and rows of the terminal on standard output, or `None` if the output is not a terminal.
-pub(crate) fn size() -> Option<(usize, usize)> {
+pub(crate) fn columns_and_rows() -> Option<(usize, usize)> {
     let out = std::io::stdout();
     let found = terminal_size_of(&out).map(|(Width(columns), Height(rows))| (columns.into(), rows.into()));
     // A serial console reports no size. Assume the traditional 80x24.

@@ -9,7 +9,7 @@ const MAX_RESTART_DELAY: Duration = Duration::from_secs(5);
 
 /// Returns the pause before a restart after a panic. `last` is the previous pause, at first zero; `ran_for` is the time
 /// from the last start to the panic.
-pub(crate) fn restart_delay(last: Duration, ran_for: Duration) -> Duration {
+pub(crate) fn panic_restart_delay(last: Duration, ran_for: Duration) -> Duration {
     if ran_for > MAX_RESTART_DELAY { RESTART_DELAY } else { (last * 2).clamp(RESTART_DELAY, MAX_RESTART_DELAY) }
 }
 
@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn restarts_back_off_until_a_long_run() {
         let short = Duration::from_millis(10);
-        let delays = std::iter::successors(Some(Duration::ZERO), |last| Some(restart_delay(*last, short)));
+        let delays = std::iter::successors(Some(Duration::ZERO), |last| Some(panic_restart_delay(*last, short)));
         let delays: Vec<_> = delays.skip(1).take(9).map(|delay| delay.as_millis()).collect();
         assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000]);
-        assert_eq!(restart_delay(MAX_RESTART_DELAY, Duration::from_secs(60)), RESTART_DELAY);
+        assert_eq!(panic_restart_delay(MAX_RESTART_DELAY, Duration::from_secs(60)), RESTART_DELAY);
     }
 }

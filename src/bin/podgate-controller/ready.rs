@@ -13,7 +13,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(args: &ReadyArgs) -> Exit {
     let since = now();
-    let path = args.board.join(names::CONTROLLER_FILE);
+    let path = args.board.join(names::CONTROLLER_LOCK_FILE);
     let mut cause = String::new();
     loop {
         match lock::is_taken(&path) {
@@ -31,10 +31,10 @@ pub(crate) fn run(args: &ReadyArgs) -> Exit {
         }
         std::thread::sleep((waited / 50).clamp(MIN_PAUSE, MAX_PAUSE).min(args.timeout - waited));
     }
-    // The file `HOOKED_FILE` tells the exiting sidecar that its hook has succeeded. Without the file, the sidecar exits
-    // with 143 instead of 0, which does no harm.
+    // The file `HOOK_SUCCESS_FILE` tells the exiting sidecar that its hook has succeeded. Without the file, the sidecar
+    // exits with 143 instead of 0, which does no harm.
     if let Ok(snapshot) = source::read_board(&args.board) {
-        let _ = files::replace(&args.board, names::HOOKED_FILE, snapshot.epoch.as_bytes(), 0o644);
+        let _ = files::replace(&args.board, names::HOOK_SUCCESS_FILE, snapshot.epoch.as_bytes(), 0o644);
     }
     Exit::Released
 }

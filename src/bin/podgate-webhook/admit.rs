@@ -1,10 +1,10 @@
 //! Handles a request on the TLS port.
 
 use crate::activity::{ConnectionActivity, Phase};
-use crate::body_budget::{Reservation, SMALL_MAX};
+use crate::body_budget::{Reservation, SMALL_BODY_MAX};
 use crate::clock::now;
 use crate::state::State;
-use crate::status_server::{Reply, TEXT, reply};
+use crate::status_server::{Reply, TEXT_CONTENT_TYPE, reply};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -30,7 +30,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 type OutcomeReply = (&'static str, Reply);
 
 fn error_reply(outcome: &'static str, status: StatusCode, what: impl Display) -> OutcomeReply {
-    (outcome, reply(status, TEXT, format!("{what}\n")))
+    (outcome, reply(status, TEXT_CONTENT_TYPE, format!("{what}\n")))
 }
 
 /// Answers one request. Sets the connection's phase to `Busy` when the body has arrived.
@@ -72,7 +72,7 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Conne
     };
     activity.set(Phase::Busy);
     // Only one large body at a time joins the queue for a review. A small body thus waits for at most two large ones.
-    let _turn = if body.len() > SMALL_MAX { Some(state.large_body_turn.lock().await) } else { None };
+    let _turn = if body.len() > SMALL_BODY_MAX { Some(state.large_body_turn.lock().await) } else { None };
     let seat = Arc::clone(&state.review_seat).lock_owned().await;
     // A worker thread reviews the body, so that a slow review does not delay connections or the status port.
     let reviewing = Arc::clone(state);
@@ -117,7 +117,7 @@ async fn read_body(mut body: Incoming, reservation: &Reservation) -> Result<Vec<
             Err(_) => return Err(busy("the body did not arrive in time")),
         }
     }
-    reservation.complete();
+    reservation.mark_body_complete();
     Ok(bytes)
 }
 

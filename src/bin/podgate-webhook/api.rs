@@ -39,7 +39,7 @@ pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), Error> 
 
 /// Asks the API server for its version. Retries until the API server answers. Without access to the API server, the
 /// version remains unknown.
-pub(crate) async fn read_facts(args: Args, state: Arc<State>) {
+pub(crate) async fn read_kubernetes_version(args: Args, state: Arc<State>) {
     let (client, _) = match make_client(&args).await {
         Ok(found) => found,
         Err(error) => return debug!(%error, "the version of Kubernetes is not known"),

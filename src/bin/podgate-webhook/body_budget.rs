@@ -1,6 +1,6 @@
 //! Limits the total memory for request bodies, and for answers that clients have not read. The webhook reserves memory
-//! as bytes arrive. When the budget is used up, the oldest incomplete body loses its reservation. Small bodies never lose
-//! theirs.
+//! as bytes arrive. When the budget is used up, the oldest incomplete body loses its reservation. Small bodies never
+//! lose theirs.
 
 use hyper::body::Bytes;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Size limit of a small body, in bytes. Most Pods have less than 20 KiB.
-pub(crate) const SMALL_MAX: usize = 32 << 10;
+pub(crate) const SMALL_BODY_MAX: usize = 32 << 10;
 /// Memory limit for all bodies and answers together, in bytes.
 const BUDGET: usize = 24 << 20;
 
@@ -62,7 +62,7 @@ impl Reservation {
             body.size = size;
         }
         let mut excess = bodies.values().map(|body| body.size).sum::<usize>().saturating_sub(BUDGET);
-        for body in bodies.values_mut().filter(|body| !body.is_complete && body.size > SMALL_MAX) {
+        for body in bodies.values_mut().filter(|body| !body.is_complete && body.size > SMALL_BODY_MAX) {
             if excess == 0 {
                 break;
             }
@@ -75,12 +75,12 @@ impl Reservation {
     /// Returns `answer`, which keeps this reservation until it is written. Call this when the body is no longer needed.
     /// Returns `None` if the budget has no room for a large answer.
     pub(crate) fn hold(self, answer: String) -> Option<Bytes> {
-        let has_room = self.grow(answer.len()) || answer.len() <= SMALL_MAX;
+        let has_room = self.grow(answer.len()) || answer.len() <= SMALL_BODY_MAX;
         has_room.then(|| Bytes::from_owner(HeldAnswer(answer, self)))
     }
 
     /// Protects the body from eviction. Call this when the whole body has arrived.
-    pub(crate) fn complete(&self) {
+    pub(crate) fn mark_body_complete(&self) {
         if let Some(body) = self.budget.lock().get_mut(&self.number) {
             body.is_complete = true;
         }
@@ -107,12 +107,12 @@ mod tests {
         let budget = Arc::<BodyBudget>::default();
         let answer = |size: usize| {
             let reservation = budget.reserve();
-            reservation.complete();
+            reservation.mark_body_complete();
             reservation.hold("x".repeat(size))
         };
         let mut unread: Vec<Bytes> = std::iter::from_fn(|| answer(1 << 20)).take(1000).collect();
         assert_eq!(unread.len(), BUDGET >> 20);
-        assert_eq!(answer(SMALL_MAX).map(|small| small.len()), Some(SMALL_MAX));
+        assert_eq!(answer(SMALL_BODY_MAX).map(|small| small.len()), Some(SMALL_BODY_MAX));
         // A reader of a part of the answer still holds the whole answer.
         let part = unread.pop().unwrap().slice(..1);
         assert_eq!(answer(1 << 20), None);

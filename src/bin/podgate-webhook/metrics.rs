@@ -91,7 +91,7 @@ impl Metrics {
     }
 
     /// Counts a connection that was closed because of an error, or to make room for another connection.
-    pub(crate) fn connection_failed(&self, reason: &'static str) {
+    pub(crate) fn record_failed_connection(&self, reason: &'static str) {
         debug_assert!(CONNECTION_ERRORS.contains(&reason), "{reason}");
         self.failed_connections.get_or_create(&[("reason", reason)]).inc();
     }

@@ -72,7 +72,7 @@ async fn serve_until_signal(args: &Args) -> Result<(), Error> {
 
     tokio::spawn(status_server::serve(Arc::clone(&state), status));
     tokio::spawn(source.keep_valid(Arc::clone(&state)));
-    tokio::spawn(api::read_facts(args.clone(), Arc::clone(&state)));
+    tokio::spawn(api::read_kubernetes_version(args.clone(), Arc::clone(&state)));
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(tls_server::serve(Arc::clone(&state), config, listener, stopped));
 

@@ -102,7 +102,7 @@ impl ServedCert {
         })
     }
 
-    pub(crate) fn set_trusted(&self, is_trusted: bool) {
+    pub(crate) fn set_ca_trusted(&self, is_trusted: bool) {
         self.is_trusted.store(is_trusted, Ordering::Relaxed);
     }
 

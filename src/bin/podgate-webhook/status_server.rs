@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 pub(crate) type Reply = Response<Full<Bytes>>;
-pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const TEXT_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Time limit for a connection, which serves one request.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -48,16 +48,16 @@ pub(crate) async fn serve(state: Arc<State>, listener: TcpListener) {
 
 fn answer(state: &State, request: &Request<Incoming>) -> Reply {
     match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/healthz") => reply(StatusCode::OK, TEXT, "ok\n"),
+        (&Method::GET | &Method::HEAD, "/healthz") => reply(StatusCode::OK, TEXT_CONTENT_TYPE, "ok\n"),
         (&Method::GET | &Method::HEAD, "/readyz") => match state.unready_reason() {
-            None => reply(StatusCode::OK, TEXT, "ok\n"),
-            Some(why) => reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
+            None => reply(StatusCode::OK, TEXT_CONTENT_TYPE, "ok\n"),
+            Some(why) => reply(StatusCode::SERVICE_UNAVAILABLE, TEXT_CONTENT_TYPE, format!("{why}\n")),
         },
         (&Method::GET, "/metrics") => reply(StatusCode::OK, METRICS_TYPE, state.metrics.render()),
         (&Method::GET | &Method::HEAD, _) => {
-            reply(StatusCode::NOT_FOUND, TEXT, "not found; use /healthz, /readyz or /metrics\n")
+            reply(StatusCode::NOT_FOUND, TEXT_CONTENT_TYPE, "not found; use /healthz, /readyz or /metrics\n")
         }
-        _ => reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "use GET\n"),
+        _ => reply(StatusCode::METHOD_NOT_ALLOWED, TEXT_CONTENT_TYPE, "use GET\n"),
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) async fn serve(
             let evictable = open.values().filter_map(|(task, activity)| Some((activity.eviction_rank()?, task)));
             if let Some((_, task)) = evictable.min_by_key(|(rank, _)| *rank) {
                 task.abort();
-                state.metrics.connection_failed("crowded-out");
+                state.metrics.record_failed_connection("crowded-out");
             }
         }
     }
@@ -77,13 +77,13 @@ async fn serve_connection(
     let handshake = tokio::select! {
         biased;
         handshake = acceptor.accept(stream) => handshake,
-        _ = activity.wait_for_timeout() => return state.metrics.connection_failed("handshake-timeout"),
+        _ = activity.wait_for_timeout() => return state.metrics.record_failed_connection("handshake-timeout"),
     };
     let stream = match handshake {
         Ok(stream) => stream,
         Err(error) => {
             debug!(%error, "TLS handshake failed");
-            return state.metrics.connection_failed("handshake");
+            return state.metrics.record_failed_connection("handshake");
         }
     };
     activity.set(Phase::Idle);
@@ -104,7 +104,7 @@ async fn serve_connection(
         ended = connection.as_mut() => ended,
         phase = activity.wait_for_timeout() => {
             if phase == Phase::Head {
-                state.metrics.connection_failed("broken-off");
+                state.metrics.record_failed_connection("broken-off");
             }
             return;
         }
@@ -119,6 +119,6 @@ async fn serve_connection(
     };
     if let Err(error) = ended {
         debug!(%error, "connection failed");
-        state.metrics.connection_failed(if error.is_parse() { "bad-request" } else { "broken-off" });
+        state.metrics.record_failed_connection(if error.is_parse() { "bad-request" } else { "broken-off" });
     }
 }

@@ -1,6 +1,6 @@
 //! `podgate opened`: a startupProbe that passes once this container's gate has opened.
 
-use crate::args::Opened;
+use crate::args::OpenedArgs;
 use crate::check::{self, Checks};
 use crate::clock::now;
 use crate::common::report;
@@ -39,7 +39,7 @@ enum Gate {
     Exited(String),
 }
 
-pub(crate) fn run(args: Opened) -> Result<(), Failure> {
+pub(crate) fn run(args: OpenedArgs) -> Result<(), Failure> {
     if args.wait {
         return wait(args);
     }
@@ -58,7 +58,7 @@ pub(crate) fn run(args: Opened) -> Result<(), Failure> {
 
 /// Waits until the gate has opened and the checks have passed. The wait for the gate has no limit here: at the gate's
 /// own time limit, the gate ends the container.
-fn wait(args: Opened) -> Result<(), Failure> {
+fn wait(args: OpenedArgs) -> Result<(), Failure> {
     let since = now();
     // Only this container's gate writes into the directory, so the watch needs no bell.
     let mut watch =
@@ -87,7 +87,7 @@ fn wait(args: Opened) -> Result<(), Failure> {
     let checks = Checks::new(args.check, args.check_timeout, now());
     // If this process fails or is killed, the kubelet runs the probe again, and that process continues the count.
     let (count_file, ticket) =
-        (args.volumes.self_dir.join(names::FAILURES_FILE), report.ticket.clone().unwrap_or_default());
+        (args.volumes.self_dir.join(names::STARTUP_FAILURES_FILE), report.ticket.clone().unwrap_or_default());
     let counted = fs::read_to_string(&count_file).unwrap_or_default();
     let mut counted = counted.strip_prefix(&ticket).and_then(|count| count.trim().parse().ok()).unwrap_or(0);
     let mut checks = checks.like_startup_probe(start, args.check_period, args.failure_threshold, counted);
@@ -100,12 +100,12 @@ fn wait(args: Opened) -> Result<(), Failure> {
         let startup = if args.sidecar_check { startup_result(&view, &report) } else { Some(true) };
         let at = now();
         checks.run_due(at, &|| view.pod_ip());
-        if checks.failures() > counted {
-            counted = checks.failures();
+        if checks.max_failures() > counted {
+            counted = checks.max_failures();
             let _ = fs::write(&count_file, format!("{ticket} {counted}"));
         }
         let refused = || "the startupProbe has failed too often; see the log of podgate's sidecar".to_owned();
-        if let Some(why) = checks.failed().or_else(|| (startup == Some(false)).then(refused)) {
+        if let Some(why) = checks.failed_for_good().or_else(|| (startup == Some(false)).then(refused)) {
             return Err(Failure::new(Exit::NeverMet, why));
         }
         let mut due = checks.next_due();
@@ -121,8 +121,8 @@ fn wait(args: Opened) -> Result<(), Failure> {
     }
 }
 
-/// Returns true if the board shows that the startupProbe has passed since this start of the gate, false if it has failed
-/// too often, and `None` before.
+/// Returns true if the board shows that the startupProbe has passed since this start of the gate, false if it has
+/// failed too often, and `None` before.
 fn startup_result(view: &PodView, report: &Report) -> Option<bool> {
     let own = report.ticket.as_ref()?;
     let (_, has_passed) = view.snapshot()?.startup.values().find(|(ticket, _)| ticket == own)?;
@@ -155,7 +155,7 @@ fn is_gate(command_line: &[u8]) -> bool {
     }
 }
 
-fn read_gate(args: &Opened) -> Result<Gate, Failure> {
+fn read_gate(args: &OpenedArgs) -> Result<Gate, Failure> {
     if args.pod_ip.is_some() {
         let is_closed = is_gate(&fs::read("/proc/1/cmdline").unwrap_or_default());
         let waiting = || Gate::Waiting("the gate is still waiting".to_owned());

@@ -1,6 +1,6 @@
 //! `podgate post-start`: a container's postStart hook, which returns when the container is Ready.
 
-use crate::args::{MessageArgs, PostStart};
+use crate::args::{OutputArgs, PostStartArgs};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::common::hook_command;
@@ -16,8 +16,8 @@ use podgate::core::until::{WaitCondition, WantedState};
 use std::process::ExitCode;
 use tracing::warn;
 
-pub(crate) fn run(args: PostStart) -> ExitCode {
-    let MessageArgs { logs, termination_log } = &args.messages;
+pub(crate) fn run(args: PostStartArgs) -> ExitCode {
+    let OutputArgs { logs, termination_log } = &args.messages;
     let messenger = Messenger::new("post-start", Some(&args.container), logs, Some(termination_log.clone()), None);
     match run_hook(args, &messenger) {
         Ok(()) => {
@@ -28,8 +28,8 @@ pub(crate) fn run(args: PostStart) -> ExitCode {
     }
 }
 
-fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
-    let PostStart { container, mut waits, podinfo, times, fallback_check, then, tether, messages: _ } = args;
+fn run_hook(args: PostStartArgs, messenger: &Messenger) -> Result<(), Failure> {
+    let PostStartArgs { container, mut waits, podinfo, times, fallback_check, then, tether, messages: _ } = args;
     let since = now();
     let sources = PodSources::new(waits.volumes.board.clone(), Some(podinfo));
     // By default, wait for this container, unless only checks are set and no source exists.
@@ -65,7 +65,8 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     if only_reports {
         return Ok(());
     }
-    let checks = Checks::new(std::mem::take(&mut waits.check), waits.check_timeout, since).in_sequence(&times, since);
+    let checks =
+        Checks::new(std::mem::take(&mut waits.check), waits.check_timeout, since).like_container_probes(&times, since);
     let fallback = Checks::new(fallback_check, waits.check_timeout, since);
     let (kind, conditions) = (GateKind::PostStart(&container), conditions.as_slice());
     let wait = Wait { kind, conditions, args: &waits, sources: &sources, signals: None, since };

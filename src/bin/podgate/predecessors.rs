@@ -2,13 +2,13 @@
 //! containers of a Pod share its network.
 //!
 //! A predecessor is asked only while all containers that it waits for itself are Ready, because its gate is closed
-//! before. When all are Ready, one more probe of each confirms the decision. A probe that fails then makes its container
-//! pending again.
+//! before. When all are Ready, one more probe of each confirms the decision. A probe that fails then makes its
+//! container pending again.
 
 use crate::check::net::NetAttempt;
 use crate::failure::Failure;
 use podgate::core::argv::{Check, ParseError};
-use podgate::core::ask::Ask;
+use podgate::core::ask::PredecessorProbe;
 use podgate::core::checks::agent_check;
 use podgate::core::container::Probe;
 use podgate::core::exit::Exit;
@@ -17,7 +17,7 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source};
 use podgate::core::state::State;
 use podgate::core::until::{WaitCondition, WantedState};
-use podgate::edge::lane::Lane;
+use podgate::edge::probe_schedule::ProbeSchedule;
 use podgate::edge::sock_diag::SockDiag;
 use rustix::event::PollFd;
 use std::net::{IpAddr, SocketAddr};
@@ -49,7 +49,7 @@ impl Network {
 }
 
 struct Predecessor {
-    lane: Lane,
+    schedule: ProbeSchedule,
     /// Addresses of the probe that was running when its container was found: when a socket was found on one of them, or
     /// when the probe passed. `initialDelaySeconds` counts from then, so it never ends earlier than the kubelet's.
     found: Option<Vec<SocketAddr>>,
@@ -66,13 +66,16 @@ impl Predecessors {
         let pod_ip = pod_ip.parse().map_err(|_| wrong("--pod-ip", pod_ip, "not an IP address".to_owned()))?;
         let mut containers = Vec::new();
         for text in asks {
-            let ask: Ask = text.parse().map_err(|why: ParseError| wrong("--ask", text, why.to_string()))?;
+            let ask: PredecessorProbe =
+                text.parse().map_err(|why: ParseError| wrong("--ask", text, why.to_string()))?;
             ask.add_to(&mut containers);
         }
-        let lanes = containers.into_iter().filter_map(|container| Lane::new(container, now, MIN_INTERVAL, false));
-        let new = |lane| Predecessor { lane, found: None, attempt: None, result: "no socket listens".to_owned() };
+        let schedules =
+            containers.into_iter().filter_map(|container| ProbeSchedule::new(container, now, MIN_INTERVAL, false));
+        let new =
+            |schedule| Predecessor { schedule, found: None, attempt: None, result: "no socket listens".to_owned() };
         let network = Network { pod_ip, kernel: SockDiag::default() };
-        Ok(Predecessors { list: lanes.map(new).collect(), network, ticket, is_confirming: false, due: None })
+        Ok(Predecessors { list: schedules.map(new).collect(), network, ticket, is_confirming: false, due: None })
     }
 
     /// Returns the conditions that the predecessors must meet.
@@ -91,8 +94,8 @@ impl Predecessors {
                 if !runs {
                     one.attempt = None;
                     if one.found.is_none() {
-                        // The pauses between two searches grow with the time since the start of the lane.
-                        one.lane.since = now;
+                        // The pauses between two searches grow with the time since the start of the schedule.
+                        one.schedule.since = now;
                     }
                     continue;
                 }
@@ -105,31 +108,32 @@ impl Predecessors {
                 break;
             }
             self.is_confirming = true;
-            self.list.iter_mut().for_each(|one| one.lane.confirm(now));
+            self.list.iter_mut().for_each(|one| one.schedule.confirm(now));
         }
     }
 
     /// Returns true if the gate needs a probe of `one` now, and all containers that it waits for are Ready.
     fn is_asked(&self, one: &Predecessor) -> bool {
-        let is_before = |other: &&Predecessor| one.lane.container.until.iter().any(|it| it.container == other.name());
-        let is_needed = one.lane.progress.verdict() != ProbeVerdict::Passed || one.lane.is_confirming();
+        let is_before =
+            |other: &&Predecessor| one.schedule.container.until.iter().any(|it| it.container == other.name());
+        let is_needed = one.schedule.progress.verdict() != ProbeVerdict::Passed || one.schedule.is_confirming();
         is_needed && self.list.iter().filter(is_before).all(|before| self.state(before) == State::Ready)
     }
 
     fn state(&self, one: &Predecessor) -> State {
-        match one.lane.progress.verdict() {
+        match one.schedule.progress.verdict() {
             // Since an attempt to confirm has failed, the container must pass again.
-            ProbeVerdict::Passed if self.is_confirming || !one.lane.is_confirming() => State::Ready,
+            ProbeVerdict::Passed if self.is_confirming || !one.schedule.is_confirming() => State::Ready,
             ProbeVerdict::Passed | ProbeVerdict::Failing => State::NotReady,
             _ if one.found.is_some() => State::Started,
             _ => State::Waiting,
         }
     }
 
-    /// Returns the states as the gate knows them. They are confirmed when each predecessor has passed a probe that began
-    /// after all were Ready.
+    /// Returns the states as the gate knows them. They are confirmed when each predecessor has passed a probe that
+    /// began after all were Ready.
     pub(crate) fn view(&self) -> PodView {
-        let is_confirmed = self.is_confirming && self.list.iter().all(|one| !one.lane.is_confirming());
+        let is_confirmed = self.is_confirming && self.list.iter().all(|one| !one.schedule.is_confirming());
         let snapshot = Snapshot {
             states: self.list.iter().map(|one| (one.name().to_owned(), self.state(one))).collect(),
             confirmed_tickets: is_confirmed.then(|| (String::new(), self.ticket.clone())).into_iter().collect(),
@@ -142,7 +146,7 @@ impl Predecessors {
     /// Returns the probes that the gate runs now and that have not passed, each with its last result.
     pub(crate) fn describe_pending_probes(&self) -> impl Iterator<Item = String> {
         let asked = self.list.iter().filter(|one| self.state(one) != State::Ready && self.is_asked(one));
-        asked.filter_map(|one| Some(format!("{} ({})", one.check(one.lane.progress.next_probe())?, one.result)))
+        asked.filter_map(|one| Some(format!("{} ({})", one.check(one.schedule.progress.next_probe())?, one.result)))
     }
 
     /// Returns the sockets of the running attempts.
@@ -153,17 +157,17 @@ impl Predecessors {
 
 impl Predecessor {
     fn name(&self) -> &str {
-        &self.lane.container.name
+        &self.schedule.container.name
     }
 
     fn check(&self, probe: &Probe) -> Option<Check> {
-        agent_check(&self.lane.container, probe)
+        agent_check(&self.schedule.container, probe)
     }
 
     fn next_due(&self) -> Option<Instant> {
         match &self.attempt {
             Some((_, attempt)) => Some(attempt.exchange.due),
-            None => self.lane.due().into_iter().chain(self.lane.listen_check_at).min(),
+            None => self.schedule.due().into_iter().chain(self.schedule.listen_check_at).min(),
         }
     }
 
@@ -171,10 +175,10 @@ impl Predecessor {
     fn advance(&mut self, now: Instant, late: Duration, network: &mut Network) -> Option<bool> {
         if self.attempt.is_none() {
             self.search(now, late, network);
-            if self.lane.due().is_none_or(|due| due > now) {
+            if self.schedule.due().is_none_or(|due| due > now) {
                 return None;
             }
-            let probe = self.lane.start_attempt().clone();
+            let probe = self.schedule.start_attempt().clone();
             let deadline = now + Duration::from_secs(probe.timeout_seconds.into());
             match NetAttempt::start(&self.check(&probe)?, false, Some(network.pod_ip.to_string()), deadline) {
                 Ok(attempt) => self.attempt = Some((now, attempt)),
@@ -188,20 +192,20 @@ impl Predecessor {
 
     /// Looks for a socket on the probe's port, if that is due.
     fn search(&mut self, now: Instant, late: Duration, network: &mut Network) {
-        if self.lane.listen_check_at.is_none_or(|at| at > now) {
+        if self.schedule.listen_check_at.is_none_or(|at| at > now) {
             return;
         }
-        let addresses = self.lane.addresses(network.pod_ip);
+        let addresses = self.schedule.addresses(network.pod_ip);
         match network.has_listener(&addresses) {
             Some(true) => {
                 if self.found.is_none() {
-                    self.lane.restart(now);
+                    self.schedule.restart(now);
                     self.found = Some(addresses);
                 }
-                self.lane.on_listening();
+                self.schedule.on_listening();
             }
-            Some(false) => self.lane.on_silence(now, late),
-            None => self.lane.listen_check_at = None,
+            Some(false) => self.schedule.on_not_listening(now, late),
+            None => self.schedule.listen_check_at = None,
         }
     }
 
@@ -218,18 +222,18 @@ impl Predecessor {
         if success && self.found.is_none() {
             // The connection was redirected, or the kernel has not answered: the container may have started just now.
             self.found = Some(Vec::new());
-            if self.lane.progress.next_probe().initial_delay_seconds > 0 {
-                self.lane.restart(now);
-                self.lane.listen_check_at = None;
+            if self.schedule.progress.next_probe().initial_delay_seconds > 0 {
+                self.schedule.restart(now);
+                self.schedule.listen_check_at = None;
                 return success;
             }
         }
-        self.lane.end_attempt(started, now, Some(success));
+        self.schedule.end_attempt(started, now, Some(success));
         let known = self.found.as_deref().filter(|addresses| !success && !addresses.is_empty());
         if known.is_some_and(|addresses| network.has_listener(addresses) == Some(false)) {
             // The program has ended.
             self.found = None;
-            self.lane.restart(now);
+            self.schedule.restart(now);
         }
         success
     }

@@ -1,6 +1,6 @@
 //! `podgate probe`: a readinessProbe that repeats the container's own command until it passes, and tells the sidecar.
 
-use crate::args::Probe;
+use crate::args::ProbeArgs;
 use crate::check::{self, Checks};
 use crate::clock::now;
 use crate::common::report::{Reporter, new_report, read_report};
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// creates each held container whose gate is already open.
 const SIDECAR_TIMEOUT: Duration = Duration::from_millis(100);
 
-pub(crate) fn run(args: Probe) -> Result<(), Failure> {
+pub(crate) fn run(args: ProbeArgs) -> Result<(), Failure> {
     let check = Argv::new(args.command).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let check = Check::Exec(check);
     let sources = PodSources::new(args.volumes.board, None);
@@ -57,7 +57,7 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
     let since = now();
     let deadline = since + args.limit + args.times.passing_for;
     let start = since.checked_sub(process.map_or(Duration::ZERO, process::age)).unwrap_or(since);
-    let mut checks = Checks::new([check], args.check_timeout, since).in_sequence(&args.times, start);
+    let mut checks = Checks::new([check], args.check_timeout, since).like_container_probes(&args.times, start);
     let own = || Report { started: true, process, ..new_report(sources.sandbox.clone(), &[]) };
     let report = gate.map_or_else(own, |report| Report { check_fails: false, ..report });
     let mut reporter = Reporter::new(args.volumes.self_dir, Some(args.container.clone()), report);
@@ -67,7 +67,7 @@ pub(crate) fn run(args: Probe) -> Result<(), Failure> {
         let view = watch.read(|| sources.view());
         let at = now();
         checks.run_due(at, &|| view.pod_ip());
-        let pending = checks.pending();
+        let pending = checks.describe_pending();
         if view.snapshot().is_some() {
             reporter.refresh(&view, pending.is_empty());
         }

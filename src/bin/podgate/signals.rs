@@ -51,13 +51,13 @@ pub(crate) fn forwarded() -> Vec<i32> {
 }
 
 /// Returns the signals that end podgate before the command starts.
-pub(crate) fn ending() -> Vec<i32> {
-    forwarded().into_iter().filter(|signal| is_end(*signal)).collect()
+pub(crate) fn ending_before_start() -> Vec<i32> {
+    forwarded().into_iter().filter(|signal| ends_before_start(*signal)).collect()
 }
 
 /// Returns true if `signal` ends podgate before the command starts. Such signals are `SIGWINCH` and all signals that
 /// end a process by default. The image's `STOPSIGNAL` or the container's `lifecycle.stopSignal` may be any of them.
-pub(crate) fn is_end(signal: i32) -> bool {
+pub(crate) fn ends_before_start(signal: i32) -> bool {
     use libc::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
     match signal {
         SIGCHLD | SIGCONT | SIGTSTP | SIGTTIN | SIGTTOU | SIGURG => false,
@@ -69,7 +69,7 @@ pub(crate) fn is_end(signal: i32) -> bool {
 
 /// Returns true for signals that usually stop a running command. Many commands use other signals for other purposes,
 /// such as SIGHUP to reload.
-pub(crate) fn is_stop(signal: i32) -> bool {
+pub(crate) fn usually_stops_command(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT)
 }
 

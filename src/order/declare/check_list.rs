@@ -1,7 +1,7 @@
 //! Parses lists of checks, such as `file:///certs/tls.crt, tcp://db.shop:5432`.
 
 use super::grammar::{SyntaxError, quoted};
-use super::limits::CHECKS_MAX;
+use super::limits::CONTAINER_CHECKS_MAX;
 use super::nearest::nearest;
 use super::spec::{ContainerRef, Spec};
 use crate::core::argv::{Argv, Check};
@@ -18,47 +18,50 @@ const CONTENT: &str = "+content";
 /// Volume mounts of a container, by path.
 pub(super) struct Mounts<'a> {
     by_path: BTreeMap<&'a str, &'a Value>,
-    host_paths: &'a BTreeSet<&'a str>,
+    host_path_volumes: &'a BTreeSet<&'a str>,
 }
 
 impl<'a> Mounts<'a> {
-    pub(super) fn of(container: Option<&ContainerRef<'a>>, host_paths: &'a BTreeSet<&'a str>) -> Mounts<'a> {
+    pub(super) fn of(container: Option<&ContainerRef<'a>>, host_path_volumes: &'a BTreeSet<&'a str>) -> Mounts<'a> {
         let mounts = container.and_then(|own| own.value.get("volumeMounts")?.as_array()).into_iter().flatten();
         let by_path = |mount: &'a Value| Some((mount["mountPath"].as_str()?.trim_end_matches('/'), mount));
         // If several mounts have the same path, use the first.
-        Mounts { by_path: mounts.rev().filter_map(by_path).collect(), host_paths }
+        Mounts { by_path: mounts.rev().filter_map(by_path).collect(), host_path_volumes }
     }
 
     /// Returns true if a volume is mounted at `path` and the path is certainly a directory. Returns false if a volume
     /// is mounted at `path` but the path can be a file: a hostPath, or a path inside a volume. Returns `None` if no
     /// volume is mounted at `path`.
-    pub(super) fn volume_at(&self, path: &str) -> Option<bool> {
+    pub(super) fn is_mounted_directory(&self, path: &str) -> Option<bool> {
         let mount = self.by_path.get(path.trim_end_matches('/'))?;
         let is_whole = mount["subPath"].is_null() && mount["subPathExpr"].is_null();
-        Some(is_whole && !mount["name"].as_str().is_some_and(|name| self.host_paths.contains(name)))
+        Some(is_whole && !mount["name"].as_str().is_some_and(|name| self.host_path_volumes.contains(name)))
     }
 }
 
 /// Returns the names of the hostPath volumes, which contain files of the node.
-pub(super) fn host_paths<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
+pub(super) fn host_path_volumes<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
     let volumes = spec.value["volumes"].as_array().into_iter().flatten();
     volumes.filter(|volume| !volume["hostPath"].is_null()).filter_map(|volume| volume["name"].as_str()).collect()
 }
 
 /// Parses a list of one or more checks. A comma separates checks, except inside the JSON list of an `exec:` check.
-/// `volume_at` returns the same as `Mounts::volume_at`.
-pub(super) fn parse(text: &str, volume_at: impl Fn(&str) -> Option<bool>) -> Result<Vec<Check>, SyntaxError> {
+/// `is_mounted_directory` returns the same as `Mounts::is_mounted_directory`.
+pub(super) fn parse(
+    text: &str,
+    is_mounted_directory: impl Fn(&str) -> Option<bool>,
+) -> Result<Vec<Check>, SyntaxError> {
     let (mut checks, mut at) = (Vec::new(), 0);
     loop {
-        if checks.len() == CHECKS_MAX {
-            let message = format!("more than {CHECKS_MAX} checks");
+        if checks.len() == CONTAINER_CHECKS_MAX {
+            let message = format!("more than {CONTAINER_CHECKS_MAX} checks");
             let fix = Some("combine checks in one exec: command".to_owned());
             return Err(SyntaxError { span: 0..text.len(), message, fix });
         }
         let start = at + text[at..].len() - text[at..].trim_start().len();
         let end = start + item_length(&text[start..]);
         let span = start..start + text[start..end].trim_end().len();
-        checks.push(parse_item(text, span, &volume_at)?);
+        checks.push(parse_item(text, span, &is_mounted_directory)?);
         if end == text.len() {
             return Ok(checks);
         }
@@ -77,7 +80,11 @@ fn item_length(text: &str) -> usize {
     }
 }
 
-fn parse_item(text: &str, span: Range<usize>, volume_at: impl Fn(&str) -> Option<bool>) -> Result<Check, SyntaxError> {
+fn parse_item(
+    text: &str,
+    span: Range<usize>,
+    is_mounted_directory: impl Fn(&str) -> Option<bool>,
+) -> Result<Check, SyntaxError> {
     let item = &text[span.clone()];
     let has_suffix = |path: &str| path.to_ascii_lowercase().ends_with(CONTENT);
     let has_dots = |path: &str| path.split('/').any(|part| part == "..");
@@ -96,18 +103,20 @@ fn parse_item(text: &str, span: Range<usize>, volume_at: impl Fn(&str) -> Option
                 Some(if is_file { format!("write file://{bare}{CONTENT}") } else { format!("write {}", &item[..end]) }),
             )
         }
-        Ok(Check::Mount(path)) if volume_at(&path).is_some() => {
+        Ok(Check::Mount(path)) if is_mounted_directory(&path).is_some() => {
             let what = format!("{} always passes, because {path} is the directory of a volume", quoted(item));
             (what, Some(format!("write {}/mnt", item.trim_end_matches('/'))))
         }
         Ok(Check::Mount(path)) if matches!(path.trim_end_matches('/'), "" | "/dev" | "/proc" | "/sys") => {
             (format!("{} always passes, because {path} is a mount point in every container", quoted(item)), None)
         }
-        Ok(Check::File { path, needs_content: true }) if path.ends_with('/') || volume_at(&path) == Some(true) => {
+        Ok(Check::File { path, needs_content: true })
+            if path.ends_with('/') || is_mounted_directory(&path) == Some(true) =>
+        {
             let what = format!("{} never passes, because {path} is a directory", quoted(item));
             (what, Some(format!("write file://{}/ready{CONTENT}", path.trim_end_matches('/'))))
         }
-        Ok(Check::File { path, needs_content: false }) if volume_at(&path).is_some() => {
+        Ok(Check::File { path, needs_content: false }) if is_mounted_directory(&path).is_some() => {
             let what = format!("{} always passes, because a volume is mounted at {path}", quoted(item));
             (what, Some(format!("write file://{}/ready", path.trim_end_matches('/'))))
         }

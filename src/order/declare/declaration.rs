@@ -1,7 +1,7 @@
 //! Types for all settings that the annotations of a template can declare.
 
-use super::grammar::Item;
-use super::ready::Ready;
+use super::grammar::ContainerItem;
+use super::ready::ReadyCheck;
 use crate::core::argv::Check;
 use crate::core::until::WaitCondition;
 use crate::core::words::words;
@@ -52,7 +52,7 @@ pub enum StopOrder {
     /// The reverse of the start order.
     Reverse,
     /// Step by step: the containers of a step stop when all containers of the previous step have exited.
-    Steps(Vec<Vec<Item>>),
+    Steps(Vec<Vec<ContainerItem>>),
 }
 
 words! {
@@ -123,7 +123,7 @@ pub struct Declaration {
     /// Values of `check.podgate.io/…`, by container.
     pub checks: BTreeMap<String, Vec<Check>>,
     /// Values of `ready.podgate.io/…`, by container.
-    pub ready: BTreeMap<String, Ready>,
+    pub ready: BTreeMap<String, ReadyCheck>,
     /// Values of `quit.podgate.io/…`, by container.
     pub quits: BTreeMap<String, String>,
     /// Values of `command.podgate.io/…`, by container.
@@ -133,7 +133,7 @@ pub struct Declaration {
     /// Value of `podgate.io/stop-order`.
     pub stop_order: StopOrder,
     /// Containers in `podgate.io/job-sidecars`.
-    pub job_sidecars: Vec<Item>,
+    pub job_sidecars: Vec<ContainerItem>,
     /// Value of `podgate.io/sidecar-resources`, as the container field `resources`.
     pub sidecar_resources: Option<Value>,
     /// Value of `podgate.io/sidecar-settings`.

@@ -11,7 +11,7 @@ pub(super) const OTHERS: &str = "*";
 
 /// One entry of a list: a container and a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
+pub struct ContainerItem {
     /// The container, or `*`, and the state that later containers wait for.
     pub until: WaitCondition,
     /// True if the name ends in `?`. Podgate ignores such an entry if the Pod lacks the container.
@@ -72,8 +72,8 @@ fn find_foreign_syntax(text: &str) -> Option<String> {
     Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
 }
 
-/// Parses `text` into steps of one or more containers. Returns all valid entries and all errors.
-pub fn parse_list(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
+/// Parses a text from a user, like [`parse_steps`]. The syntax of another tool is one error without entries.
+pub fn parse_list(text: &str, grammar: Grammar) -> (Vec<Vec<ContainerItem>>, Vec<SyntaxError>) {
     match find_foreign_syntax(text) {
         Some(message) => (Vec::new(), vec![SyntaxError { span: 0..text.len(), message, fix: None }]),
         None => parse_steps(text, grammar),
@@ -83,14 +83,15 @@ pub fn parse_list(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxEr
 /// Returns the items that the step after `earlier` waits for. The flag is true for the items of the last step. From
 /// the steps before the last step, omits items that require an exit, because the last step has already waited for that
 /// exit. A container that runs again after its exit must not delay later steps.
-pub(super) fn awaited(earlier: &[Vec<Item>]) -> impl Iterator<Item = (&Item, bool)> {
+pub(super) fn awaited(earlier: &[Vec<ContainerItem>]) -> impl Iterator<Item = (&ContainerItem, bool)> {
     let items = earlier.iter().rev().enumerate().rev();
     let items = items.flat_map(|(distance, step)| step.iter().map(move |item| (item, distance == 0)));
     items.filter(|(item, is_direct)| *is_direct || !item.until.want.is_exit())
 }
 
-/// Parses `text` into steps of one or more containers. Returns all valid entries and all errors.
-pub(super) fn parse_steps(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
+/// Parses `text` into steps of one or more containers. Returns all valid entries and all errors. More than
+/// [`CONTAINERS_MAX`] entries are one error without entries.
+pub(super) fn parse_steps(text: &str, grammar: Grammar) -> (Vec<Vec<ContainerItem>>, Vec<SyntaxError>) {
     let mut errors = Vec::new();
     let mut steps = Vec::new();
     if text.matches([',', '&']).count() >= CONTAINERS_MAX {
@@ -131,7 +132,7 @@ fn trim_range(text: &str, range: Range<usize>) -> Range<usize> {
 }
 
 /// Parses one entry. Returns the byte range of the problem and a message on error.
-fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item, (Range<usize>, String)> {
+fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<ContainerItem, (Range<usize>, String)> {
     let word = trim_range(text, range.clone());
     if word.is_empty() {
         let what = format!("a container name is missing at character {}", character_number(text, range.start));
@@ -167,7 +168,7 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
         return Err((word, what));
     }
     let want = state.map_or(Ok(WantedState::default()), |at| parse_state(text, at, grammar))?;
-    Ok(Item { until: WaitCondition { container: text[name].to_owned(), want }, is_optional, span: word })
+    Ok(ContainerItem { until: WaitCondition { container: text[name].to_owned(), want }, is_optional, span: word })
 }
 
 fn parse_state(text: &str, at: Range<usize>, grammar: Grammar) -> Result<WantedState, (Range<usize>, String)> {

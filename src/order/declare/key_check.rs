@@ -10,7 +10,7 @@ use crate::order::release;
 
 /// Prefixes of the annotations that the sidecar, the webhook or a user writes on a Pod.
 const POD_PREFIXES: [&str; 4] =
-    [names::STATUS_PREFIX, names::SANDBOX_PREFIX, names::OVERRIDE_PREFIX, keys::UNKNOWN_CONTAINERS];
+    [names::STATUS_KEY_PREFIX, names::SANDBOX_KEY_PREFIX, names::OVERRIDE_KEY_PREFIX, keys::UNKNOWN_CONTAINERS];
 
 /// Returns true if the annotation `key` describes one Pod, so that it is wrong on any other Pod.
 pub(crate) fn describes_one_pod(key: &str) -> bool {
@@ -19,7 +19,7 @@ pub(crate) fn describes_one_pod(key: &str) -> bool {
 
 /// Returns true if the domain of `key` is one of podgate's domains or resembles one: it contains `podgate`, in any case
 /// and with any punctuation, or differs from one of podgate's domains in one character.
-pub(crate) fn concerns_podgate(key: &str) -> bool {
+pub(crate) fn resembles_podgate_key(key: &str) -> bool {
     let Some((domain, _)) = key.rsplit_once('/') else { return squeeze(key).contains("podgateio") };
     // Compare the lengths first, because it takes long to compute the distance of long words.
     let is_similar = |known: &str| domain.len().abs_diff(known.len()) <= 1 && strsim::osa_distance(domain, known) <= 1;
@@ -41,11 +41,11 @@ fn container_domains() -> impl Iterator<Item = &'static str> {
 /// Returns `None` for the keys of other tools.
 pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
     let is_label = field == "labels";
-    if keys::is_annotation(key) {
+    if keys::is_known_annotation(key) {
         let what = format!("{key} is an annotation and has no effect as a label");
         return is_label.then(|| Finding::error("not-a-label", at, what).fix("move it to metadata.annotations"));
     }
-    if key == keys::INJECT {
+    if key == keys::INJECT_LABEL {
         let what = format!("{key} is a label and has no effect as an annotation");
         return (!is_label).then(|| Finding::error("not-an-annotation", at, what).fix("move it to metadata.labels"));
     }
@@ -53,7 +53,7 @@ pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
         let what = format!("podgate ignores {key} in a manifest, because this key describes a running Pod");
         return Some(Finding::warning("copied-state", at, what).fix(format!("remove this {}", kind(is_label))));
     }
-    if !concerns_podgate(key) {
+    if !resembles_podgate_key(key) {
         return None;
     }
     let what = format!("unknown {} {}", kind(is_label), quoted(key));
@@ -76,9 +76,9 @@ fn suggestion(key: &str, is_label: bool) -> String {
     if let Some(near) = nearest(domain, container_domains()) {
         return format!("did you mean {near}/{name}?");
     }
-    let known = keys::POD_KEYS.into_iter().chain(is_label.then_some(keys::INJECT));
+    let known = keys::POD_KEYS.into_iter().chain(is_label.then_some(keys::INJECT_LABEL));
     let near = did_you_mean(&format!("{}/{name}", keys::DOMAIN), known);
     // A key such as `podgate.io/after` lacks the container's name.
     let fix = near.or_else(|| Some(format!("write {}CONTAINER", of_one(name)?)));
-    fix.unwrap_or_else(|| format!("use one of the keys in {}", release::page("declaring")))
+    fix.unwrap_or_else(|| format!("use one of the keys in {}", release::page_url("declaring")))
 }

@@ -39,7 +39,7 @@ keys! {
     /// Target for published states: `api` or `none`.
     pub const PUBLISH: &str = "podgate.io/publish";
     /// Record that `inject` writes and `uninject` reads.
-    pub const INJECTED: &str = "podgate.io/injected";
+    pub const INJECTION_RECORD: &str = "podgate.io/injected";
 }
 keys! {
     /// Prefixes of keys that apply to one container. The container's name follows the prefix.
@@ -71,7 +71,7 @@ keys! {
 pub const UNKNOWN_CONTAINERS: &str = "podgate.io/unknown-containers";
 /// Label of a Pod. The value `disabled` excludes the Pod from injection. The value `enabled` is valid, but declares no
 /// order.
-pub const INJECT: &str = "podgate.io/inject";
+pub const INJECT_LABEL: &str = "podgate.io/inject";
 
 /// Domain of the keys for the whole Pod. Keys for one container use subdomains.
 pub(crate) const DOMAIN: &str = "podgate.io";
@@ -87,7 +87,7 @@ pub fn container_annotation_place(prefix: &str, container: &str) -> Place {
 }
 
 /// Returns true if podgate reads the annotation `key`.
-pub fn is_annotation(key: &str) -> bool {
+pub fn is_known_annotation(key: &str) -> bool {
     POD_KEYS.contains(&key) || CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 

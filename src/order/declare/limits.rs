@@ -4,39 +4,39 @@
 use super::keys;
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;
-use crate::order::edit::{JSON_MAX, PathSegment, Place, json_length};
+use crate::order::edit::{JSON_SIZE_MAX, PathSegment, Place, json_length};
 use crate::order::finding::Finding;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// Maximum number of JSON values in a Pod, and in each JSON text inside a Pod. A real Pod has a few hundred. The items
 /// of lists in podgate's annotations count as values.
-pub const VALUES_MAX: usize = 20_000;
+pub const JSON_VALUES_MAX: usize = 20_000;
 /// Maximum number of JSON values in an injected Pod. Podgate injects nothing if the result would have more.
-const INJECTED_VALUES_MAX: usize = 2 * VALUES_MAX;
+const INJECTED_VALUES_MAX: usize = 2 * JSON_VALUES_MAX;
 /// Maximum number of items of one list or map in a Pod. An injected Pod may have longer lists.
-pub const ITEMS_MAX: usize = 1_000;
+pub const LIST_ITEMS_MAX: usize = 1_000;
 /// Kubernetes' limit on the size of all annotations of an object, in bytes.
-pub const ANNOTATIONS_MAX: usize = 256 << 10;
+pub const ANNOTATIONS_SIZE_MAX: usize = 256 << 10;
 /// Maximum number of checks of one container.
-pub const CHECKS_MAX: usize = 64;
+pub const CONTAINER_CHECKS_MAX: usize = 64;
 /// Maximum number of waits in a Pod. Each container has one wait per container or check that it waits for.
-pub const WAITS_MAX: usize = 2_500;
+pub const POD_WAITS_MAX: usize = 2_500;
 /// Maximum number of findings about labels and annotations.
-pub const FINDINGS_MAX: usize = 100;
+pub const KEY_FINDINGS_MAX: usize = 100;
 
 /// Checks the size of a template, with or without injected parts.
 pub(crate) fn check(template: &Value, is_injected: bool) -> Result<(), Finding> {
     let (pod, items_max, values_max) = match is_injected {
         true => ("the injected Pod", usize::MAX, INJECTED_VALUES_MAX),
-        false => ("the Pod", ITEMS_MAX, VALUES_MAX),
+        false => ("the Pod", LIST_ITEMS_MAX, JSON_VALUES_MAX),
     };
     let annotations = Place::metadata("annotations");
     let fields = || annotations.of(template).and_then(Value::as_object).into_iter().flatten();
     let text = |value: &Value| value.as_str().map_or(0, str::len);
     let length: usize = fields().map(|(key, value)| key.len() + text(value)).sum();
-    if length > ANNOTATIONS_MAX {
-        let what = format!("the annotations have {length} bytes, but Kubernetes allows at most {ANNOTATIONS_MAX}");
+    if length > ANNOTATIONS_SIZE_MAX {
+        let what = format!("the annotations have {length} bytes, but Kubernetes allows at most {ANNOTATIONS_SIZE_MAX}");
         return Err(too_large(annotations, what).fix("remove the largest annotation"));
     }
     for list in ["initContainers", "containers"].map(Place::spec) {
@@ -47,7 +47,7 @@ pub(crate) fn check(template: &Value, is_injected: bool) -> Result<(), Finding> 
             return Err(Finding::error("too-many-containers", list, what).fix("split the Pod"));
         }
     }
-    let own = fields().filter(|(key, _)| keys::is_annotation(key)).filter_map(|(_, value)| value.as_str());
+    let own = fields().filter(|(key, _)| keys::is_known_annotation(key)).filter_map(|(_, value)| value.as_str());
     let mut count: usize = own.map(|text| text.matches([',', '&']).count()).sum();
     let mut length = 0;
     for field in ["metadata", "spec"] {
@@ -59,8 +59,8 @@ pub(crate) fn check(template: &Value, is_injected: bool) -> Result<(), Finding> 
         })?;
         length += json_length(value);
     }
-    if length > JSON_MAX {
-        let what = format!("{pod} has {length} bytes as JSON, but podgate supports at most {JSON_MAX}");
+    if length > JSON_SIZE_MAX {
+        let what = format!("{pod} has {length} bytes as JSON, but podgate supports at most {JSON_SIZE_MAX}");
         return Err(too_large(Place::root().to("spec"), what).fix("move data to a ConfigMap or an image"));
     }
     if count > values_max {
@@ -72,7 +72,7 @@ pub(crate) fn check(template: &Value, is_injected: bool) -> Result<(), Finding> 
 
 /// Parses a JSON text from a field of a Pod. Returns `None` if the text has too many values or is not a `T`.
 pub(crate) fn parse_json<T: DeserializeOwned>(text: &str) -> Option<T> {
-    if count_values(text.as_bytes()) > VALUES_MAX { None } else { serde_json::from_str(text).ok() }
+    if count_values(text.as_bytes()) > JSON_VALUES_MAX { None } else { serde_json::from_str(text).ok() }
 }
 
 /// Returns an upper bound for the number of values in a JSON text, without parsing it.
@@ -117,7 +117,7 @@ fn too_long(template: &Value, place: Place, count: usize) -> Finding {
         Some(name) => format!("{} of {name}", Place(field.to_vec())),
         None => place.to_string(),
     };
-    let what = format!("{what} has {count} items, but podgate supports at most {ITEMS_MAX}");
+    let what = format!("{what} has {count} items, but podgate supports at most {LIST_ITEMS_MAX}");
     too_large(place, what).fix("remove items")
 }
 

@@ -2,12 +2,12 @@
 
 use super::declaration::{Declaration, Edge};
 use super::flow_cut;
-use super::grammar::{self, Item, quoted};
-use super::key_check::{check_key, concerns_podgate};
+use super::grammar::{self, ContainerItem, quoted};
+use super::key_check::{check_key, resembles_podgate_key};
 use super::keys::{self, annotation_place, is_declared};
-use super::limits::{self, FINDINGS_MAX};
+use super::limits::{self, KEY_FINDINGS_MAX};
 use super::spec::{ContainerRef, Spec, string_list};
-use super::values::Values;
+use super::values::ValueParser;
 use crate::core::defaults;
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
@@ -23,16 +23,16 @@ const RESTARTS: [&str; 2] = ["ignore", "restart"];
 /// contains all valid settings.
 pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Finding>) -> Declaration {
     let mut declaration = Declaration::default();
-    declaration.timeout.pod = defaults::TIMEOUT;
+    declaration.timeout.pod = defaults::WAIT_TIMEOUT;
     let annotations = Place::metadata("annotations").of(template).and_then(Value::as_object);
     let lists = annotations.into_iter().flatten().filter(|(key, _)| keys::is_declaring(key));
     let items = lists.flat_map(|(_, list)| grammar::parse_steps(list.as_str().unwrap_or_default(), grammar::ORDER).0);
     let optional = items.flatten().filter(|item| item.is_optional).map(|item| item.until.container).collect();
-    let mut reader = Reader { values: Values::new(spec, findings), declaration, optional };
+    let mut reader = Reader { values: ValueParser::new(spec, findings), declaration, optional };
     reader.read_labels(template);
-    let cut = annotations.and_then(|annotations| flow_cut::find(annotations, spec));
+    let cut = annotations.and_then(|annotations| flow_cut::find_cut_annotation(annotations, spec));
     for (key, value) in sorted_entries(template, "annotations", reader.values.findings) {
-        if reader.values.findings.len() > FINDINGS_MAX {
+        if reader.values.findings.len() > KEY_FINDINGS_MAX {
             break;
         }
         match &cut {
@@ -58,7 +58,7 @@ fn sorted_entries<'a>(template: &'a Value, field: &str, findings: &mut Vec<Findi
 }
 
 struct Reader<'a, 'f> {
-    values: Values<'a, 'f>,
+    values: ValueParser<'a, 'f>,
     declaration: Declaration,
     /// Containers that a list names with `?`.
     optional: BTreeSet<String>,
@@ -67,11 +67,11 @@ struct Reader<'a, 'f> {
 impl Reader<'_, '_> {
     fn read_labels(&mut self, template: &Value) {
         for (key, value) in sorted_entries(template, "labels", self.values.findings) {
-            if self.values.findings.len() > FINDINGS_MAX {
+            if self.values.findings.len() > KEY_FINDINGS_MAX {
                 break;
             }
             let at = Place::metadata("labels").to(key);
-            if key == keys::INJECT && !matches!(value.as_str(), Some("enabled" | "disabled")) {
+            if key == keys::INJECT_LABEL && !matches!(value.as_str(), Some("enabled" | "disabled")) {
                 let what = format!("{key} must be \"enabled\" or \"disabled\", not {}", describe_value(value));
                 let finding = Finding::error("bad-value", at, what);
                 self.values.findings.push(finding.fix("write \"enabled\" or \"disabled\", in quotes"));
@@ -83,7 +83,7 @@ impl Reader<'_, '_> {
 
     fn read_annotation(&mut self, key: &str, value: &Value) {
         let at = annotation_place(key);
-        let Some((domain, name)) = key.split_once('/').filter(|_| keys::is_annotation(key)) else {
+        let Some((domain, name)) = key.split_once('/').filter(|_| keys::is_known_annotation(key)) else {
             return self.values.findings.extend(check_key(key, "annotations", at));
         };
         // In YAML, a key without a value is null. Parse null as an empty text, so that podgate reports an empty list.
@@ -116,13 +116,17 @@ impl Reader<'_, '_> {
                     // The reader has already added a note about the list that names this container with `?`.
                     return;
                 }
-                if prefix != keys::READY_PREFIX && self.optional.contains(name) && self.values.spec.init(name).is_some()
+                if prefix != keys::READY_PREFIX
+                    && self.optional.contains(name)
+                    && self.values.spec.init_or_native(name).is_some()
                 {
                     let what =
                         format!("{name} is an init container or native sidecar, so this annotation has no effect");
                     return self.values.findings.push(Finding::note("unused-annotation", at, what));
                 }
-                if prefix == keys::READY_PREFIX && self.values.spec.init(name).is_some_and(ContainerRef::is_native) {
+                if prefix == keys::READY_PREFIX
+                    && self.values.spec.init_or_native(name).is_some_and(ContainerRef::is_native_sidecar)
+                {
                     let what = format!("{key}: podgate uses the probes of native sidecars, not ready checks");
                     let fix = format!("set a startupProbe or readinessProbe on {name}");
                     return self.values.findings.push(Finding::error("init-container", at, what).fix(fix));
@@ -161,7 +165,7 @@ impl Reader<'_, '_> {
         match prefix {
             keys::AFTER_PREFIX => {
                 let items = values.list(text, &at, grammar::AFTER).into_iter().flatten();
-                let edge = |item: Item| Edge {
+                let edge = |item: ContainerItem| Edge {
                     waiter: own.clone(),
                     until: item.until,
                     at: at.clone(),
@@ -215,7 +219,7 @@ pub fn check_undeclared(template: &Value) -> Vec<Finding> {
     let maps = ["annotations", "labels"].map(Place::metadata);
     let mut keys = maps.iter().filter_map(|at| at.of(template)?.as_object()).flat_map(serde_json::Map::keys);
     let mut findings = Vec::new();
-    if keys.any(|key| concerns_podgate(key)) {
+    if keys.any(|key| resembles_podgate_key(key)) {
         if let Err(finding) = limits::check(template, false) {
             return finding.into();
         }
@@ -234,13 +238,14 @@ pub(crate) fn nothing_declared(template: &Value) -> Option<Finding> {
         return None;
     }
     let (metadata, fix) = (Place::root().to("metadata"), "add the annotation podgate.io/order, or remove");
-    let label = metadata.to("labels").to(keys::INJECT);
+    let label = metadata.to("labels").to(keys::INJECT_LABEL);
     if label.of(template).and_then(Value::as_str) == Some("enabled") {
         let what = "the label podgate.io/inject has no effect, because the template declares no order";
         return Some(Finding::warning("nothing-declared", label, what).fix(format!("{fix} the label")));
     }
     let annotations = metadata.to("annotations").of(template)?.as_object()?;
-    let key = annotations.keys().filter(|key| keys::is_annotation(key) && *key != keys::INJECTED).min()?;
+    let key =
+        annotations.keys().filter(|key| keys::is_known_annotation(key) && *key != keys::INJECTION_RECORD).min()?;
     let what = format!("{key} has no effect, because the template declares no order");
     Some(Finding::warning("nothing-declared", annotation_place(key), what).fix(format!("{fix} {key}")))
 }

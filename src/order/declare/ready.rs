@@ -8,7 +8,7 @@ use crate::core::quit::is_local;
 
 /// Check that replaces the probes of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ready {
+pub struct ReadyCheck {
     /// The check as text.
     pub text: String,
     /// Check that the agent in the container can run. `None` for a request that only the sidecar can send.
@@ -17,19 +17,19 @@ pub struct Ready {
     pub handler: Option<Handler>,
 }
 
-impl From<Check> for Ready {
-    fn from(check: Check) -> Ready {
-        Ready { text: check.to_string(), handler: Handler::from_check(check.clone()), check: Some(check) }
+impl From<Check> for ReadyCheck {
+    fn from(check: Check) -> ReadyCheck {
+        ReadyCheck { text: check.to_string(), handler: Handler::from_check(check.clone()), check: Some(check) }
     }
 }
 
-impl Ready {
+impl ReadyCheck {
     /// Parses a request of the sidecar. Returns `None` for any other check.
-    pub(super) fn parse_request(text: &str) -> Option<Result<Ready, String>> {
+    pub(super) fn parse_request(text: &str) -> Option<Result<ReadyCheck, String>> {
         let (url, headers) = text.split_once(',').map_or((text, None), |(url, headers)| (url, Some(headers)));
         let (scheme, rest) = url.trim().split_once("://")?;
         let is_request = matches!(scheme, "https" | "grpc") || scheme == "http" && headers.is_some();
-        let request = |handler| Ready { text: text.trim().to_owned(), check: None, handler: Some(handler) };
+        let request = |handler| ReadyCheck { text: text.trim().to_owned(), check: None, handler: Some(handler) };
         is_request.then(|| parse_handler(scheme, rest, headers).map(request))
     }
 

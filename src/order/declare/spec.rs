@@ -16,7 +16,7 @@ use std::time::Duration;
 pub const SIDECAR_NAME: &str = "podgate";
 
 /// Returns true if other products inject a container of this name. The user cannot move such a container.
-pub(crate) fn is_by_webhook(name: &str) -> bool {
+pub(crate) fn is_injected_by_others(name: &str) -> bool {
     matches!(name, "daprd" | "istio-proxy" | "linkerd-proxy" | "otc-container" | "vault-agent")
 }
 
@@ -60,7 +60,7 @@ impl<'a> ContainerRef<'a> {
 
     /// Returns true if the startupProbe or the readinessProbe runs a command in the container.
     pub fn has_exec_probe(&self) -> bool {
-        self.with_probes().probes().any(Probe::is_exec)
+        self.container_entry().probes().any(Probe::is_exec)
     }
 
     /// Returns true if the container declares this port.
@@ -69,7 +69,7 @@ impl<'a> ContainerRef<'a> {
     }
 
     /// Returns the container's name, ports and network or exec probes.
-    pub(crate) fn with_probes(&self) -> Container {
+    pub(crate) fn container_entry(&self) -> Container {
         let ports = self.value["ports"].as_array().into_iter().flatten();
         let ports = ports.filter_map(|port| serde_json::from_value(without_nulls(port)).ok()).collect();
         let [startup_probe, readiness_probe] = ["startupProbe", "readinessProbe"].map(|field| self.probe(field));
@@ -78,7 +78,7 @@ impl<'a> ContainerRef<'a> {
 
     /// Returns the ports that the container declares or probes.
     pub(crate) fn used_ports(&self) -> Vec<u16> {
-        let own = self.with_probes();
+        let own = self.container_entry();
         let liveness = self.probe("livenessProbe");
         let probed = own.probes().chain(&liveness).filter_map(|probe| own.probe_port(probe));
         probed.chain(own.ports.iter().map(|port| port.container_port)).collect()
@@ -91,11 +91,11 @@ impl<'a> ContainerRef<'a> {
 
     /// Returns the kind of an init container, for messages.
     pub fn kind(&self) -> &'static str {
-        if self.is_native() { "a native sidecar" } else { "an init container" }
+        if self.is_native_sidecar() { "a native sidecar" } else { "an init container" }
     }
 
     /// Returns true for a native sidecar: an init container that keeps running.
-    pub fn is_native(&self) -> bool {
+    pub fn is_native_sidecar(&self) -> bool {
         self.list == "initContainers" && self.value["restartPolicy"].as_str() == Some("Always")
     }
 
@@ -184,38 +184,39 @@ impl<'a> Spec<'a> {
     }
 
     /// Returns the regular container `name`.
-    pub fn get(&self, name: &str) -> Option<&ContainerRef<'a>> {
+    pub fn regular_container(&self, name: &str) -> Option<&ContainerRef<'a>> {
         self.by_name.get(name).map(|at| &self.containers[*at])
     }
 
-    /// Returns the init container or native sidecar `name`.
-    pub fn init(&self, name: &str) -> Option<&ContainerRef<'a>> {
-        self.init.get(name).filter(|_| self.get(name).is_none() && name != SIDECAR_NAME)
+    /// Returns the init container or native sidecar `name`; `None` for podgate's own sidecar, and for a name that a
+    /// regular container also has.
+    pub fn init_or_native(&self, name: &str) -> Option<&ContainerRef<'a>> {
+        self.init.get(name).filter(|_| self.regular_container(name).is_none() && name != SIDECAR_NAME)
     }
 
     /// Returns the native sidecars.
-    pub fn natives(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
-        self.init.values().filter(|own| own.is_native())
+    pub fn native_sidecars(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
+        self.init.values().filter(|own| own.is_native_sidecar())
     }
 
     /// Returns the init containers that exit before the regular containers start.
-    pub fn inits(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
-        self.init.values().filter(|own| !own.is_native())
+    pub fn exiting_init_containers(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
+        self.init.values().filter(|own| !own.is_native_sidecar())
     }
 
     /// Returns the regular container or native sidecar that declares this port; `None` if the port is free.
     pub(crate) fn port_owner(&self, port: u16) -> Option<&ContainerRef<'a>> {
-        self.containers.iter().chain(self.natives()).find(|own| own.declares_port(port))
+        self.containers.iter().chain(self.native_sidecars()).find(|own| own.declares_port(port))
     }
 
     /// Returns true if a regular container, an init container or a native sidecar is called `name`.
     pub fn has(&self, name: &str) -> bool {
-        self.get(name).or(self.init(name)).is_some()
+        self.regular_container(name).or(self.init_or_native(name)).is_some()
     }
 
     /// Returns an error if no regular container is called `name`; `word` is the name's range in the annotation at `at`.
     pub fn check_name(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
-        if self.get(name).is_some() {
+        if self.regular_container(name).is_some() {
             return None;
         }
         let finding = |rule, what: String| Finding { span: word, ..Finding::error(rule, at.clone(), what) };
@@ -224,7 +225,7 @@ impl<'a> Spec<'a> {
             // Do not report podgate's sidecar as an unknown container, because no later webhook can add the sidecar.
             return Some(finding("condition-never-met", what).fix(format!("do not name {name} here")));
         }
-        if let Some(init) = self.init(name) {
+        if let Some(init) = self.init_or_native(name) {
             let what = format!("{name} is {}, which podgate never changes or stops", init.kind());
             return Some(finding("init-container", what).fix("do not name it here, or move it to spec.containers"));
         }
@@ -232,8 +233,11 @@ impl<'a> Spec<'a> {
         let fix = did_you_mean(name, known).unwrap_or_else(|| {
             let some: Vec<&str> = self.containers.iter().map(|own| own.name).take(12).collect();
             let more = if self.containers.len() > some.len() { ", …" } else { "" };
-            let hint =
-                if is_by_webhook(name) { format!(", or write {name}? if a webhook adds it") } else { String::new() };
+            let hint = if is_injected_by_others(name) {
+                format!(", or write {name}? if a webhook adds it")
+            } else {
+                String::new()
+            };
             format!("use one of {}{more}{hint}", some.join(", "))
         });
         Some(finding("unknown-container", format!("there is no container {name}")).fix(fix))

@@ -2,17 +2,17 @@
 
 use super::check_list::{self, Mounts};
 use super::declaration::StopOrder;
-use super::grammar::{self, Grammar, Item, OTHERS, SyntaxError, parse_list, quoted};
+use super::grammar::{self, ContainerItem, Grammar, OTHERS, SyntaxError, parse_list, quoted};
 use super::keys;
-use super::limits::{FINDINGS_MAX, WAITS_MAX};
+use super::limits::{KEY_FINDINGS_MAX, POD_WAITS_MAX};
 use super::nearest::did_you_mean;
-use super::ready::Ready;
+use super::ready::ReadyCheck;
 use super::spec::Spec;
 use crate::core::argv::{Argv, Check};
 use crate::core::defaults;
 use crate::core::quit;
 use crate::core::until::WaitCondition;
-use crate::core::words::Unknown;
+use crate::core::words::UnknownWord;
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
 use crate::order::resources;
@@ -26,18 +26,18 @@ use std::time::Duration;
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Parser of the values in one template's annotations.
-pub(super) struct Values<'a, 'f> {
+pub(super) struct ValueParser<'a, 'f> {
     pub(super) spec: &'a Spec<'a>,
     pub(super) findings: &'f mut Vec<Finding>,
     /// Number of waits for containers and checks in all lists so far.
     waits: usize,
     /// Names of the hostPath volumes, which contain files of the node.
-    host_paths: BTreeSet<&'a str>,
+    host_path_volumes: BTreeSet<&'a str>,
 }
 
-impl<'a, 'f> Values<'a, 'f> {
+impl<'a, 'f> ValueParser<'a, 'f> {
     pub(super) fn new(spec: &'a Spec<'a>, findings: &'f mut Vec<Finding>) -> Self {
-        Values { spec, findings, waits: 0, host_paths: check_list::host_paths(spec) }
+        ValueParser { spec, findings, waits: 0, host_path_volumes: check_list::host_path_volumes(spec) }
     }
 
     /// Reports that the value `text` of the annotation at `at` is not valid.
@@ -56,7 +56,7 @@ impl<'a, 'f> Values<'a, 'f> {
     /// Parses a list of containers. Each container must occur only once, and must exist in the Pod unless its name ends
     /// in `?`. Omits containers that do not exist, and puts the Pod's other containers in place of `*`. Returns an
     /// empty list on any error.
-    pub(super) fn list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
+    pub(super) fn list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<ContainerItem>> {
         let before = self.findings.len();
         let (mut steps, errors) = parse_list(text, grammar);
         for SyntaxError { span: word, message, fix } in errors {
@@ -65,7 +65,7 @@ impl<'a, 'f> Values<'a, 'f> {
         }
         let (mut seen, mut absent) = (BTreeSet::new(), BTreeSet::new());
         for item in steps.iter().flatten() {
-            if self.findings.len() > FINDINGS_MAX {
+            if self.findings.len() > KEY_FINDINGS_MAX {
                 break;
             }
             let name = &item.until.container;
@@ -95,8 +95,8 @@ impl<'a, 'f> Values<'a, 'f> {
         let others = || self.spec.containers.iter().map(|own| own.name).filter(|name| !seen.contains(*name));
         for step in &mut steps {
             if let Some(index) = step.iter().position(|item| item.until.container == OTHERS) {
-                let Item { until: WaitCondition { want, .. }, span, .. } = step.remove(index);
-                step.extend(others().map(|name| Item {
+                let ContainerItem { until: WaitCondition { want, .. }, span, .. } = step.remove(index);
+                step.extend(others().map(|name| ContainerItem {
                     until: WaitCondition { container: name.to_owned(), want },
                     is_optional: false,
                     span: span.clone(),
@@ -117,8 +117,8 @@ impl<'a, 'f> Values<'a, 'f> {
     }
 
     fn check_waits(&mut self, at: &Place) {
-        if self.waits > WAITS_MAX {
-            let what = format!("the order has more than {WAITS_MAX} waits for containers and checks");
+        if self.waits > POD_WAITS_MAX {
+            let what = format!("the order has more than {POD_WAITS_MAX} waits for containers and checks");
             let finding = Finding::error("template-too-large", at.clone(), what);
             self.findings.push(finding.fix("name only direct predecessors"));
         }
@@ -133,20 +133,20 @@ impl<'a, 'f> Values<'a, 'f> {
     }
 
     /// Parses the check that replaces the probes of the container `name`.
-    pub(super) fn ready_check(&mut self, text: &str, name: &str, at: &Place) -> Option<Ready> {
-        if let Some(request) = Ready::parse_request(text) {
+    pub(super) fn ready_check(&mut self, text: &str, name: &str, at: &Place) -> Option<ReadyCheck> {
+        if let Some(request) = ReadyCheck::parse_request(text) {
             let fix = "write https://localhost:8443/health, http://localhost:8080/health, Host: shop.example or grpc://localhost:9090/SERVICE";
             return request.map_err(|why| self.reject(text, at, why, fix)).ok();
         }
         let mut checks = self.parse_checks(text, name, at);
         self.findings.extend(check_list::ready_problem(&checks, at).map(|finding| finding.span(0..text.len())));
-        checks.pop().map(Ready::from)
+        checks.pop().map(ReadyCheck::from)
     }
 
     /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.
     fn parse_checks(&mut self, text: &str, name: &str, at: &Place) -> Vec<Check> {
-        let mounts = Mounts::of(self.spec.get(name), &self.host_paths);
-        let checks = check_list::parse(text, |path| mounts.volume_at(path));
+        let mounts = Mounts::of(self.spec.regular_container(name), &self.host_path_volumes);
+        let checks = check_list::parse(text, |path| mounts.is_mounted_directory(path));
         checks.unwrap_or_else(|SyntaxError { span, message, fix }| {
             let is_ready = *at == keys::container_annotation_place(keys::READY_PREFIX, name);
             let fix = fix.unwrap_or_else(|| check_list::example(is_ready).to_owned());
@@ -165,8 +165,8 @@ impl<'a, 'f> Values<'a, 'f> {
     }
 
     /// Parses a value of an enum. Reports an invalid value, and then returns the default.
-    pub(super) fn word<T: FromStr<Err = Unknown> + Default>(&mut self, text: &str, at: &Place) -> T {
-        text.trim().parse().unwrap_or_else(|Unknown(words)| {
+    pub(super) fn word<T: FromStr<Err = UnknownWord> + Default>(&mut self, text: &str, at: &Place) -> T {
+        text.trim().parse().unwrap_or_else(|UnknownWord(words)| {
             self.reject_word(text, at, words);
             T::default()
         })
@@ -198,7 +198,7 @@ impl<'a, 'f> Values<'a, 'f> {
             _ => "write a duration such as 90s, 5m or 1h 30m".to_owned(),
         };
         self.reject(text, at, format!("{} {wrong}", quoted(text)), fix);
-        defaults::TIMEOUT
+        defaults::WAIT_TIMEOUT
     }
 
     pub(super) fn command(&mut self, text: &str, at: &Place) -> Option<Vec<String>> {

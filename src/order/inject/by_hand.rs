@@ -18,7 +18,7 @@ const WRITTEN: &str = "--container --ask --until --check --check-timeout --wait 
     startupProbe--check-delay startupProbe--check-period startupProbe--failure-threshold preStop--grace preStop--log-to";
 
 /// Returns true if `inject` never writes `flag` into the field `short`. `flag` may include a value.
-pub(super) fn is_added(short: &str, flag: &str) -> bool {
+pub(super) fn is_added_by_hand(short: &str, flag: &str) -> bool {
     let flag = flag.split(' ').next();
     WRITTEN.split(' ').all(|own| Some(own) != flag && own.strip_prefix(short) != flag)
 }
@@ -37,7 +37,7 @@ fn agent_words(container: &Value, short: &str) -> Option<Vec<String>> {
 
 /// Finds the command lines of the agent in a template. Maps each container and field to the field's place and the flags
 /// of its command line.
-pub(super) fn lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>)> {
+pub(super) fn agent_command_lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>)> {
     let list = Place::spec("containers");
     let mut found = BTreeMap::new();
     for (at, item) in list.items(template).iter().enumerate() {
@@ -60,7 +60,7 @@ pub(super) fn with_added_flags(mut new: AgentCommand, found: Option<&Value>, sho
     let Some(words) = found.and_then(|container| agent_words(container, short)) else { return new.to_argv() };
     let line = AgentCommand::parse(&words).filter(|line| line.subcommand == new.subcommand);
     let flags = line.into_iter().flat_map(|line| line.flags);
-    let (added, written): (Vec<_>, Vec<_>) = flags.partition(|(flag, _)| is_added(short, flag));
+    let (added, written): (Vec<_>, Vec<_>) = flags.partition(|(flag, _)| is_added_by_hand(short, flag));
     if !added.is_empty() && written == new.flags {
         return words;
     }
@@ -69,9 +69,9 @@ pub(super) fn with_added_flags(mut new: AgentCommand, found: Option<&Value>, sho
 }
 
 /// Returns a digest of the injected parts, without flags that a person has added.
-pub(super) fn digest(template: &Value) -> String {
-    let mut lines = lines(template);
-    lines.iter_mut().for_each(|((_, short), (_, flags))| flags.retain(|flag| !is_added(short, flag)));
+pub(super) fn injected_parts_digest(template: &Value) -> String {
+    let mut lines = agent_command_lines(template);
+    lines.iter_mut().for_each(|((_, short), (_, flags))| flags.retain(|flag| !is_added_by_hand(short, flag)));
     let lines: Vec<_> = lines.iter().map(|(key, (_, flags))| (key, flags)).collect();
     let sidecar = parts::find_sidecar(template)
         .map(|(_, own)| [&own["resources"], &own["securityContext"], &own["env"][0]["value"]]);
@@ -82,8 +82,8 @@ pub(super) fn digest(template: &Value) -> String {
 /// Describes each command line of the agent in which `found` and `new`, the next injection, differ by flags for which
 /// `counts` returns true. `counts` takes the field and the flag.
 pub(super) fn changed_lines(found: &Value, new: &Value, counts: impl Fn(&str, &str) -> bool) -> Vec<(Place, String)> {
-    let (mut changed, mut new_lines) = (Vec::new(), lines(new));
-    for ((name, short), (at, before)) in lines(found) {
+    let (mut changed, mut new_lines) = (Vec::new(), agent_command_lines(new));
+    for ((name, short), (at, before)) in agent_command_lines(found) {
         let (_, after) = new_lines.remove(&(name, short)).unwrap_or_default();
         let missing = |from: &[String], other: &[String]| {
             let missing = from.iter().filter(|flag| !other.contains(flag) && counts(short, flag));
@@ -101,7 +101,7 @@ pub(super) fn changed_lines(found: &Value, new: &Value, counts: impl Fn(&str, &s
 
 /// Returns true if a person has changed the injected parts of `template` since the injection with this digest.
 pub(super) fn is_changed(template: &Value, recorded: &str) -> bool {
-    !recorded.is_empty() && recorded != digest(template)
+    !recorded.is_empty() && recorded != injected_parts_digest(template)
 }
 
 /// Returns warnings about parts of the injected template `found` that a person has changed. Omits changes that `new`,
@@ -111,7 +111,7 @@ pub(super) fn undone_changes(found: &Value, new: &Value, recorded: &str) -> Vec<
     let warning = |at: Place, what: String| {
         Finding::warning("injected-changed", at, what).fix("declare the change in podgate's annotations")
     };
-    let changed = changed_lines(found, new, |short, flag| is_changed || is_added(short, flag));
+    let changed = changed_lines(found, new, |short, flag| is_changed || is_added_by_hand(short, flag));
     let changed = changed.into_iter().map(|(at, what)| warning(at, what + "; the template was changed by hand"));
     let mut findings: Vec<Finding> = changed.collect();
     let (before, after) = (parts::find_sidecar(found), parts::find_sidecar(new));

@@ -1,10 +1,10 @@
 //! Builds the agent's command lines for a container.
 
-use crate::core::ask::Ask;
+use crate::core::ask::PredecessorProbe;
 use crate::core::checks;
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Probe};
-use crate::core::defaults::{CHECK_TIMEOUT, PROBE_LIMIT, THEN_TIMEOUT};
+use crate::core::defaults::{CHECK_TIMEOUT, PROBE_REPEAT_LIMIT, THEN_TIMEOUT};
 use crate::core::names;
 use crate::core::until::WantedState;
 use crate::order::dollars;
@@ -23,7 +23,7 @@ const OWN_HOOK_LIMIT: Duration = Duration::from_hours(24);
 const OUTAGE_SECONDS: u64 = 30;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ContainerLines<'a> {
+pub(super) struct ContainerCommandLines<'a> {
     pub(super) planned: &'a ContainerPlan,
     /// The container's fields, as read from the spec.
     pub(super) container: &'a Container,
@@ -40,13 +40,13 @@ fn compact_duration(time: Duration) -> String {
     humantime::format_duration(time).to_string().replace(' ', "")
 }
 
-impl ContainerLines<'_> {
+impl ContainerCommandLines<'_> {
     /// Returns the gate's command line up to `--`. The container's own command follows.
     pub(super) fn gate(&self, gate: &GatePlan) -> Vec<String> {
         let ContainerPlan { name, after, stop_after, .. } = self.planned;
         let mut line = AgentCommand::new("entrypoint");
         line.add_flag("--container", name);
-        for ask in self.predecessors.into_iter().flatten().filter_map(Ask::of).flatten() {
+        for ask in self.predecessors.into_iter().flatten().filter_map(PredecessorProbe::of).flatten() {
             line.add_flag("--ask", dollars::escape(&ask.to_string()));
         }
         for until in after.iter().filter(|_| self.predecessors.is_none()) {
@@ -99,7 +99,7 @@ impl ContainerLines<'_> {
         let ContainerPlan { name, timeout, .. } = self.planned;
         let mut line = AgentCommand::new("post-start");
         line.add_flag("--container", name);
-        let waits = self.planned.is_blocking();
+        let waits = self.planned.has_blocking_hook();
         if !waits {
             line.add_flag("--until", format!("{name}={}", WantedState::Started));
         }
@@ -229,7 +229,8 @@ impl ContainerLines<'_> {
         self.add_probe_times(&mut line, &[probe]);
         let mut words = with_added_flags(line, self.found, "readinessProbe");
         words.push("--".to_owned());
-        let limit = PROBE_LIMIT.as_secs() + EXTRA_SECONDS + u64::from(probe.timeout_seconds) + passing_seconds(probe);
+        let limit =
+            PROBE_REPEAT_LIMIT.as_secs() + EXTRA_SECONDS + u64::from(probe.timeout_seconds) + passing_seconds(probe);
         (words, limit.min(i32::MAX as u64))
     }
 

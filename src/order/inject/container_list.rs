@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Maximum length of an environment variable's value, in bytes. Linux allows 128 KiB for name and value together.
-pub(super) const VARIABLE_MAX: usize = (128 << 10) - 32;
+pub(super) const VARIABLE_SIZE_MAX: usize = (128 << 10) - 32;
 
 /// Reads the fields that the sidecar needs from a container's spec: name, named ports, probes, restart policy, rules.
 pub(super) fn read_container(
@@ -114,7 +114,7 @@ pub(super) fn render(list: &[Container]) -> String {
 pub(in crate::order) fn list_text(sidecar: &Value) -> Option<String> {
     let variables = sidecar.get("env")?.as_array()?;
     let variable = variables.iter().find(|variable| parts::item_name(variable) == Some(CONTAINERS_VARIABLE))?;
-    let text = variable.get("value")?.as_str().filter(|text| text.len() <= VARIABLE_MAX)?;
+    let text = variable.get("value")?.as_str().filter(|text| text.len() <= VARIABLE_SIZE_MAX)?;
     Some(dollars::unescape(text))
 }
 
@@ -143,7 +143,7 @@ pub(in crate::order) fn difference(listed: &[Container], wanted: &[Container]) -
 }
 
 /// Returns the entry without the fields that do not decide when other containers start.
-pub(in crate::order) fn proofs(entry: &Container) -> Container {
+pub(in crate::order) fn start_relevant_fields(entry: &Container) -> Container {
     let Container { name, mode, until, startup_probe, readiness_probe, .. } = entry.clone();
     Container { name, mode, until, startup_probe, readiness_probe, ..Container::default() }
 }

@@ -6,7 +6,7 @@ use crate::order::dollars;
 use crate::order::edit::{Editor, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, field_place};
-use crate::order::inject::record::{Record, VERSION};
+use crate::order::inject::record::{PODGATE_VERSION, Record};
 use crate::order::inject::{container_list, merge, undo};
 use crate::order::plan::{ImageCommand, KnownFacts};
 use serde_json::Value;
@@ -16,19 +16,19 @@ use std::collections::BTreeMap;
 const OWN_VOLUMES_MAX: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Existing<'a> {
+pub(super) struct ExistingInjection<'a> {
     pub(super) template: &'a Value,
     pub(super) record: Record,
     /// The sidecar and its place; `None` if it was removed by hand or by another webhook.
     pub(super) sidecar: Option<(Place, &'a Value)>,
 }
 
-impl<'a> Existing<'a> {
+impl<'a> ExistingInjection<'a> {
     /// Reads the injection of `template`; `None` if the template has no record of an injection.
     pub(super) fn read(template: &'a Value) -> Result<Option<Self>, Finding> {
         let Some(record) = Record::read(template)? else { return Ok(None) };
         check_parts(template)?;
-        Ok(Some(Existing { template, record, sidecar: parts::find_sidecar(template) }))
+        Ok(Some(ExistingInjection { template, record, sidecar: parts::find_sidecar(template) }))
     }
 
     /// Reports injected parts that were changed by hand, because podgate then cannot restore the original.
@@ -47,8 +47,10 @@ impl<'a> Existing<'a> {
             return broken.map(|(at, _)| error(list.to(at).to("command"), what.to_owned())).collect();
         }
         let Some(listed) = self.sidecar.as_ref().and_then(|(_, sidecar)| container_list::from_sidecar(sidecar)) else {
-            let at =
-                self.sidecar.as_ref().map_or_else(|| parts::annotation_place(keys::INJECTED), |(at, _)| at.clone());
+            let at = self
+                .sidecar
+                .as_ref()
+                .map_or_else(|| parts::annotation_place(keys::INJECTION_RECORD), |(at, _)| at.clone());
             let what = "the Pod has the annotation of an injection, but podgate's sidecar is missing or has no valid PODGATE_CONTAINERS";
             return vec![error(at, what.to_owned())];
         };
@@ -80,7 +82,7 @@ impl<'a> Existing<'a> {
         undo::restore(&self.record, self.sidecar.as_ref(), self.template).map_err(|error| {
             let what = format!("the injection cannot be undone: {}", error.message);
             let fix = "use the manifest from before the injection";
-            Finding::error("injected-changed", parts::annotation_place(keys::INJECTED), what).fix(fix)
+            Finding::error("injected-changed", parts::annotation_place(keys::INJECTION_RECORD), what).fix(fix)
         })
     }
 
@@ -110,7 +112,7 @@ impl<'a> Existing<'a> {
     /// Returns the image of the sidecar, which another webhook may have changed, for example to a mirror. Returns
     /// `None` if another version of podgate has injected the template.
     pub(super) fn sidecar_image(&self) -> Option<&str> {
-        self.image().filter(|_| self.record.version == VERSION).map(|(image, _)| image)
+        self.image().filter(|_| self.record.version == PODGATE_VERSION).map(|(image, _)| image)
     }
 
     /// Returns the image of the sidecar or of the image volume, and its pull policy.

@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 /// Name of Istio's proxy, which is a regular container or a native sidecar.
 pub(super) const PROXY: &str = "istio-proxy";
 /// Environment variable of the proxy with the original actions.
-pub(super) const ORIGINALS: &str = "ISTIO_KUBE_APP_PROBERS";
+pub(super) const ORIGINALS_VARIABLE: &str = "ISTIO_KUBE_APP_PROBERS";
 
 /// Start of the paths of rewritten probes.
-pub(crate) const REWRITTEN_PATH: &str = "/app-health/";
+pub(crate) const REWRITTEN_PATH_PREFIX: &str = "/app-health/";
 
 /// Original actions, by the path of the rewritten probe or hook.
 pub(super) struct OriginalProbes(BTreeMap<String, Value>);
@@ -28,7 +28,7 @@ impl OriginalProbes {
     pub(super) fn read(template: &Value) -> OriginalProbes {
         let text = parts::find_container(template, PROXY).and_then(|(_, proxy)| {
             let variables = Place::root().to("env").items(proxy);
-            variables.iter().find(|one| parts::item_name(one) == Some(ORIGINALS))?.get("value")?.as_str()
+            variables.iter().find(|one| parts::item_name(one) == Some(ORIGINALS_VARIABLE))?.get("value")?.as_str()
         });
         OriginalProbes(text.and_then(parse_json).unwrap_or_default())
     }
@@ -41,7 +41,7 @@ impl OriginalProbes {
         for (field, end, probe) in
             [("startupProbe", "startupz", startup_probe), ("readinessProbe", "readyz", readiness_probe)]
         {
-            let path = format!("{REWRITTEN_PATH}{name}/{end}");
+            let path = format!("{REWRITTEN_PATH_PREFIX}{name}/{end}");
             let Some(probe) = probe else { continue };
             if !matches!(&probe.handler, Handler::HttpGet(get) if get.path.as_deref() == Some(path.as_str())) {
                 continue;

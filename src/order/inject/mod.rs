@@ -15,7 +15,7 @@ mod undo;
 mod user_hooks;
 mod write;
 
-pub(crate) use istio::REWRITTEN_PATH;
+pub(crate) use istio::REWRITTEN_PATH_PREFIX;
 pub use outdated::outdated;
 pub use parts::without_nulls;
 
@@ -26,7 +26,7 @@ use crate::order::finding::Finding;
 use crate::order::plan::{KnownFacts, Plan, plan};
 use crate::order::resources;
 use crate::order::sidecar_settings::SidecarSettings;
-use existing::Existing;
+use existing::ExistingInjection;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -95,17 +95,17 @@ pub fn is_requested(template: &Value) -> bool {
 
 /// Returns the value of the label `podgate.io/inject`; `None` if the template has no such label.
 pub fn inject_label(template: &Value) -> Option<&str> {
-    template["metadata"]["labels"][keys::INJECT].as_str()
+    template["metadata"]["labels"][keys::INJECT_LABEL].as_str()
 }
 
 /// Returns true if a template has podgate's record of an injection.
 pub fn is_injected(template: &Value) -> bool {
-    parts::annotation_place(keys::INJECTED).of(template).is_some()
+    parts::annotation_place(keys::INJECTION_RECORD).of(template).is_some()
 }
 
-/// Returns true if a template has the parts of an order without a sidecar. An API server without image volumes drops the
-/// volume, but not the gates.
-pub fn is_lean(template: &Value) -> bool {
+/// Returns true if a template has the parts of an order without a sidecar. An API server without image volumes drops
+/// the volume, but not the gates.
+pub fn is_injected_without_sidecar(template: &Value) -> bool {
     let mut containers = template["spec"]["containers"].as_array().into_iter().flatten();
     let asks = |own: &Value| own["command"].as_array().is_some_and(|words| words.contains(&"--ask".into()));
     is_injected(template) && (parts::find_image(template).is_some() || containers.any(asks))
@@ -143,8 +143,8 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
 /// Copies settings of an earlier injection to `options`: the pull policy unless `options` has one, and the absence of a
 /// fixed user id. Also copies the image, unless `sets_image` is true. If the template's image differs from that of
 /// `options`, returns a message about the image in use.
-pub fn keep_settings(template: &Value, options: &mut Options, sets_image: bool) -> Option<String> {
-    let existing = Existing::read(template).ok()??;
+pub fn keep_earlier_settings(template: &Value, options: &mut Options, sets_image: bool) -> Option<String> {
+    let existing = ExistingInjection::read(template).ok()??;
     let (image, policy) = existing.image()?;
     options.image_pull_policy = options.image_pull_policy.take().or_else(|| policy.map(str::to_owned));
     let sidecar = existing.sidecar.as_ref().map(|(_, sidecar)| sidecar);
@@ -162,7 +162,7 @@ pub fn keep_settings(template: &Value, options: &mut Options, sets_image: bool) 
 /// # Errors
 /// Fails if the original cannot be restored, because the injected parts or the record were changed by hand.
 pub fn strip(template: &Value) -> Result<Stripped<'_>, Vec<Finding>> {
-    let Some(existing) = Existing::read(template)? else {
+    let Some(existing) = ExistingInjection::read(template)? else {
         return Ok(Stripped { template, existing: None, plain: Cow::Borrowed(template), edits: Vec::new() });
     };
     let changes = existing.manual_changes();
@@ -186,7 +186,7 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
 #[derive(Debug)]
 pub struct Stripped<'a> {
     template: &'a Value,
-    existing: Option<Existing<'a>>,
+    existing: Option<ExistingInjection<'a>>,
     plain: Cow<'a, Value>,
     /// Edits that turn `template` into `plain`.
     edits: Vec<Edit>,

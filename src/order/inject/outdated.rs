@@ -3,13 +3,13 @@
 use crate::core::container::Container;
 use crate::order::declare::keys;
 use crate::order::finding::Finding;
-use crate::order::inject::by_hand::{changed_lines, is_added, is_changed, lines};
-use crate::order::inject::container_list::{difference, from_sidecar, proofs};
-use crate::order::inject::existing::Existing;
+use crate::order::inject::by_hand::{agent_command_lines, changed_lines, is_added_by_hand, is_changed};
+use crate::order::inject::container_list::{difference, from_sidecar, start_relevant_fields};
+use crate::order::inject::existing::ExistingInjection;
 use crate::order::inject::merge::covers;
 use crate::order::inject::parts;
-use crate::order::inject::record::VERSION;
-use crate::order::inject::{REWRITTEN_PATH, is_injected};
+use crate::order::inject::record::PODGATE_VERSION;
+use crate::order::inject::{REWRITTEN_PATH_PREFIX, is_injected};
 use serde_json::Value;
 
 const FIX: &str = "run inject on the manifest again";
@@ -21,26 +21,26 @@ const FIX: &str = "run inject on the manifest again";
 /// Other webhooks change a Pod in the cluster, and other versions of podgate write other parts. In both cases, only
 /// conditions and probes are compared, and not in Pods whose probes Istio has rewritten.
 pub fn outdated(template: &Value, new: &Value) -> Option<Finding> {
-    let existing = Existing::read(template).ok()??;
+    let existing = ExistingInjection::read(template).ok()??;
     let is_live = template["metadata"]["uid"].is_string();
-    let is_exact = !is_live && existing.record.version == VERSION;
-    if !is_exact && template["spec"].to_string().contains(REWRITTEN_PATH) {
+    let is_exact = !is_live && existing.record.version == PODGATE_VERSION;
+    if !is_exact && template["spec"].to_string().contains(REWRITTEN_PATH_PREFIX) {
         return None;
     }
     let is_by_hand = is_changed(template, &existing.record.digest);
     // The settings of the webhook and of earlier calls of `inject` are unknown.
     let counts = |short: &str, flag: &str| match is_exact {
-        true => !is_by_hand && !is_added(short, flag) && !flag.starts_with("--log-level "),
+        true => !is_by_hand && !is_added_by_hand(short, flag) && !flag.starts_with("--log-level "),
         false => flag.starts_with("--ask "),
     };
     let (sidecar, wanted) = (existing.sidecar.as_ref(), parts::find_sidecar(new));
-    let at = sidecar.map_or_else(|| parts::annotation_place(keys::INJECTED), |(at, _)| at.to("env"));
+    let at = sidecar.map_or_else(|| parts::annotation_place(keys::INJECTION_RECORD), |(at, _)| at.to("env"));
     let sidecars = sidecar.map(|(_, own)| *own).zip(wanted.map(|(_, own)| own));
     let lists = sidecars.and_then(|(own, wanted)| Some((from_sidecar(own)?, from_sidecar(wanted)?)));
     let in_list = lists.and_then(|(old, new)| changed_list(&old, &new, is_exact)).map(|what| (at.clone(), what));
     let in_line = || changed_lines(template, new, counts).into_iter().next();
     let without_line = || {
-        let (found, mut wanted) = (lines(template), lines(new).into_keys());
+        let (found, mut wanted) = (agent_command_lines(template), agent_command_lines(new).into_keys());
         let (name, _) = wanted.find(|key| is_exact && !found.contains_key(key))?;
         Some((at.clone(), format!("{name} lacks a command of podgate that the manifest now needs")))
     };
@@ -55,7 +55,7 @@ pub fn outdated(template: &Value, new: &Value) -> Option<Finding> {
             None => parts::find_image(template) == parts::find_image(new),
         };
         let what = format!(
-            "inject of podgate {VERSION} with default settings now writes other parts than podgate {} has written",
+            "inject of podgate {PODGATE_VERSION} with default settings now writes other parts than podgate {} has written",
             existing.record.version
         );
         let note = Finding::note("injection-outdated", at, what);
@@ -71,9 +71,9 @@ fn changed_list(old: &[Container], new: &[Container], is_exact: bool) -> Option<
     }
     let pairs = old.iter().filter_map(|listed| {
         let is_same = |wanted: &&Container| (&wanted.name, wanted.mode) == (&listed.name, listed.mode);
-        let mut wanted = proofs(new.iter().find(is_same)?);
+        let mut wanted = start_relevant_fields(new.iter().find(is_same)?);
         wanted.until.retain(|until| old.iter().any(|known| known.name == until.container));
-        Some((proofs(listed), wanted))
+        Some((start_relevant_fields(listed), wanted))
     });
     let (old, new): (Vec<_>, Vec<_>) = pairs.unzip();
     difference(&old, &new)

@@ -9,7 +9,7 @@ use crate::order::plan::{ContainerPlan, Plan, PlannedMode};
 use crate::order::sidecar_settings::SidecarSettings;
 use serde_json::{Value, json};
 
-pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+pub(super) const DEFAULT_CONTAINER_KEY: &str = "kubectl.kubernetes.io/default-container";
 
 pub(super) use crate::order::declare::annotation_place;
 pub(super) use crate::order::declare::spec::SIDECAR_NAME as SIDECAR;
@@ -30,7 +30,8 @@ const SELF_VOLUME: &str = "podgate-self";
 const INFO_VOLUME: &str = "podgate-info";
 const API_VOLUME: &str = "podgate-api";
 const HOLD_VOLUME: &str = "podgate-hold";
-pub(super) const VOLUMES: [&str; 6] = [PROGRAM_VOLUME, BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME, HOLD_VOLUME];
+pub(super) const VOLUME_NAMES: [&str; 6] =
+    [PROGRAM_VOLUME, BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME, HOLD_VOLUME];
 /// Directory of the gate files in the hold volume. The sidecar mounts this directory, not the volume: a container
 /// runtime that uses virtual machines then shares the directory with the kubelet.
 const HOLD_KEYS: &str = "keys";
@@ -74,7 +75,7 @@ fn gate_line(words: Option<&Value>) -> Option<OwnLine> {
 /// Maximum number of words of a gate or probe that `inject` inserts or `uninject` removes one by one. Single edits keep
 /// the comments in a YAML list, but each of these edits moves all later words. One edit therefore replaces all words of
 /// a longer gate.
-pub(super) const SINGLE_WORDS_MAX: usize = 32;
+pub(super) const SINGLE_WORD_EDITS_MAX: usize = 32;
 
 /// Returns the field with podgate's gate, and the index of the `--` behind the gate. The field is `command`, or `args`
 /// if another webhook has moved the whole command there and put its own program into `command`.
@@ -86,7 +87,8 @@ pub(super) fn find_gate(container: &Value) -> Option<(&'static str, usize)> {
 pub(super) fn is_own_item(item: &Value) -> bool {
     let is_variable = item.get("value").or(item.get("valueFrom")).is_some();
     let variables = [names::HOLD_VARIABLE, names::POD_IP_VARIABLE];
-    item_name(item).is_some_and(|name| if is_variable { variables.contains(&name) } else { VOLUMES.contains(&name) })
+    item_name(item)
+        .is_some_and(|name| if is_variable { variables.contains(&name) } else { VOLUME_NAMES.contains(&name) })
 }
 
 pub(super) fn exec_words(handler: Option<&Value>) -> Option<Vec<String>> {
@@ -101,8 +103,8 @@ pub(in crate::order) fn find_sidecar(template: &Value) -> Option<(Place, &Value)
     find_container(template, SIDECAR)
 }
 
-/// Returns the volume with podgate's image, for a Pod without a sidecar. The kubelet looks up the image at each start of
-/// any container of the Pod, so the policy is never `Always`.
+/// Returns the volume with podgate's image, for a Pod without a sidecar. The kubelet looks up the image at each start
+/// of any container of the Pod, so the policy is never `Always`.
 pub(super) fn image_volume(options: &Options) -> Value {
     let policy = options.image_pull_policy.as_deref().filter(|policy| *policy != "Always").unwrap_or("IfNotPresent");
     json!({"name": PROGRAM_VOLUME, "image": {"reference": options.image, "pullPolicy": policy}})
@@ -122,7 +124,7 @@ pub(super) fn volumes(plan: &Plan, needs_info: bool) -> Vec<Value> {
         json!({"name": BOARD_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}),
         json!({"name": SELF_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
     ];
-    if needs_info || plan.containers.iter().any(ContainerPlan::is_blocking) {
+    if needs_info || plan.containers.iter().any(ContainerPlan::has_blocking_hook) {
         let annotations = field(names::ANNOTATIONS_FILE, "metadata.annotations");
         volumes.push(json!({"name": INFO_VOLUME, "downwardAPI": {"items": [annotations]}}));
     }
@@ -147,7 +149,7 @@ fn has_hold(plan: &Plan) -> bool {
 /// while the container's gate file lacks the key of the variable.
 pub(super) fn hold_variable(container: &str) -> Value {
     let path = format!("{HOLD_KEYS}/{container}");
-    let from = json!({"volumeName": HOLD_VOLUME, "path": path, "key": names::HOLD_KEY});
+    let from = json!({"volumeName": HOLD_VOLUME, "path": path, "key": names::GATE_FILE_KEY});
     json!({"name": names::HOLD_VARIABLE, "valueFrom": {"fileKeyRef": from}})
 }
 

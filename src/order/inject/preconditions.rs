@@ -2,7 +2,7 @@
 
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::parts::{self, AGENT_FIELDS, VOLUMES};
+use crate::order::inject::parts::{self, AGENT_FIELDS, VOLUME_NAMES};
 use serde_json::Value;
 
 /// Returns errors that prevent any injection. The planner has already checked the containers' names.
@@ -35,7 +35,7 @@ fn check_names(template: &Value, found: &mut Vec<Finding>) {
     }
     let volumes = Place::spec("volumes");
     for (at, item) in volumes.items(template).iter().enumerate() {
-        if let Some(name) = parts::item_name(item).filter(|name| VOLUMES.contains(name)) {
+        if let Some(name) = parts::item_name(item).filter(|name| VOLUME_NAMES.contains(name)) {
             let what = format!("a volume is already named {name}, which is the name of one of podgate's volumes");
             found.push(Finding::error("name-taken", volumes.to(at).to("name"), what).fix(fix));
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(super) const PODGATE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Fields of a container that podgate can set, nested fields before their parent fields.
 pub(super) const CONTAINER_FIELDS: &str =
@@ -67,7 +67,7 @@ pub(super) struct ContainerRecord {
 impl Record {
     /// Reads the record of `template`; `None` if the template has no record.
     pub(super) fn read(template: &Value) -> Result<Option<Record>, Finding> {
-        let at = parts::annotation_place(keys::INJECTED);
+        let at = parts::annotation_place(keys::INJECTION_RECORD);
         let Some(found) = at.of(template) else { return Ok(None) };
         let broken = |why: String| {
             let what = format!("podgate's record in this annotation is not valid: {why}");

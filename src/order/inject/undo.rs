@@ -26,13 +26,13 @@ pub(super) fn restore(record: &Record, sidecar: Option<&(Place, &Value)>, templa
         restore_container(&mut editor, &place, item, &of)?;
     }
     restore_order(&mut editor, record)?;
-    let chosen = parts::annotation_place(parts::DEFAULT_CONTAINER);
+    let chosen = parts::annotation_place(parts::DEFAULT_CONTAINER_KEY);
     if let Some(name) = &record.default_container
         && chosen.of(editor.value()).is_some_and(|value| value == name.as_str())
     {
         editor.edit(chosen, Op::Remove)?;
     }
-    editor.edit(parts::annotation_place(keys::INJECTED), Op::Remove)?;
+    editor.edit(parts::annotation_place(keys::INJECTION_RECORD), Op::Remove)?;
     for (name, place) in pod_fields() {
         restore_if_empty(&mut editor, place.of(template), &place, record.was.get(name))?;
     }
@@ -119,7 +119,7 @@ fn restore_container(
 /// Removes podgate's words from the list at `place`, up to the `--` at index `end`. `rest` contains the words after the
 /// `--`.
 fn remove_words(editor: &mut Editor, place: &Place, end: usize, rest: &[Value]) -> Result<(), Finding> {
-    if end >= parts::SINGLE_WORDS_MAX {
+    if end >= parts::SINGLE_WORD_EDITS_MAX {
         return restore_field(editor, place, Some(&rest.to_vec().into()));
     }
     (0..=end).try_for_each(|_| editor.edit(place.to(0), Op::Remove))

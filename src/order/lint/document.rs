@@ -1,14 +1,14 @@
 //! Reports podgate's annotations and labels in places that podgate does not read, and objects that an operator owns.
 
-use crate::order::declare::{check_key, concerns_podgate, is_declared, keys};
+use crate::order::declare::{check_key, is_declared, keys, resembles_podgate_key};
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
 use crate::order::pod_templates::{Template, builtin_template_place, is_builtin_group};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks the owners of `document`, and all its annotations and labels except those on its Pod templates. `templates` must
-/// contain all Pod templates of the document. The findings' places start at the document's root.
+/// Checks the owners of `document`, and all its annotations and labels except those on its Pod templates. `templates`
+/// must contain all Pod templates of the document. The findings' places start at the document's root.
 pub fn check_document(document: &Value, templates: &[Template]) -> Vec<Finding> {
     let mut walk = Walk {
         document,
@@ -63,7 +63,7 @@ impl Walk<'_> {
                     if let ("annotations" | "labels", Value::Object(map)) = (key.as_str(), field)
                         && !self.read.contains(&path[..path.len() - 1])
                     {
-                        let keys = map.keys().filter(|key| concerns_podgate(key));
+                        let keys = map.keys().filter(|key| resembles_podgate_key(key));
                         let found: Vec<Finding> = keys.filter_map(|name| self.check(name, key, path)).collect();
                         self.findings.extend(found);
                     }
@@ -93,7 +93,7 @@ impl Walk<'_> {
     /// indented the key like `annotations:`.
     fn check_fields(&mut self, fields: &serde_json::Map<String, Value>, path: &[PathSegment]) {
         let name = path.last().map(|segment| if let PathSegment::Key(key) = segment { &**key } else { "" });
-        for key in fields.keys().filter(|key| keys::is_annotation(key)) {
+        for key in fields.keys().filter(|key| keys::is_known_annotation(key)) {
             if matches!(name, None | Some("metadata" | "spec" | "template")) {
                 let what = format!("{key} has no effect here, because it is a field and not an annotation");
                 let fix = format!("put {key} below annotations:, indented deeper than that line");
@@ -107,8 +107,8 @@ impl Walk<'_> {
 
     fn check(&self, key: &str, field: &str, path: &[PathSegment]) -> Option<Finding> {
         let at = Place(path.to_vec()).to(key);
-        let is_inject = key == keys::INJECT && field == "labels";
-        if !is_inject && !keys::is_annotation(key) {
+        let is_inject = key == keys::INJECT_LABEL && field == "labels";
+        if !is_inject && !keys::is_known_annotation(key) {
             return check_key(key, field, at);
         }
         let (object, kind) = self.object_around(path);
@@ -139,7 +139,7 @@ impl Walk<'_> {
         }
         if !is_builtin && object.is_some() {
             // With this label, the user confirms that the operator copies the key into its Pods.
-            let label = Place(path[..path.len() - 1].to_vec()).to("labels").to(keys::INJECT);
+            let label = Place(path[..path.len() - 1].to_vec()).to("labels").to(keys::INJECT_LABEL);
             let what = format!("podgate does not read {key} here, because the Pod templates of {kind} are unknown");
             let fix = "if the operator copies annotations into its Pods, install podgate's webhook, and add the label \
                        podgate.io/inject: enabled beside the key to silence this warning";

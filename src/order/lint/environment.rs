@@ -1,6 +1,6 @@
 //! Checks of the containers' environment: network, processes, Kubernetes version, time limits of the workload.
 
-use super::Context;
+use super::LintContext;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Publish, annotation_place, keys};
@@ -19,7 +19,7 @@ const DEFAULT_PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 pub(super) fn check(
     spec: &Spec<'_>,
     plan: &Plan,
-    context: Context<'_>,
+    context: LintContext<'_>,
     longest: Duration,
     findings: &mut Vec<Finding>,
 ) {
@@ -33,7 +33,7 @@ pub(super) fn check(
 
 /// Returns the description of a bug in the context's Kubernetes version. The bug can keep the Pod's containers from
 /// starting if a native sidecar has a startupProbe. Returns `None` if the version has no such bug.
-pub(super) fn startup_defect(spec: &Spec<'_>, context: Context<'_>) -> Option<&'static str> {
+pub(super) fn startup_defect(spec: &Spec<'_>, context: LintContext<'_>) -> Option<&'static str> {
     match context.kubernetes? {
         WITH_LOST_RESTARTS => Some(
             "after a restart of the kubelet, Kubernetes before 1.35.4 never restarts containers that exit \
@@ -47,9 +47,9 @@ pub(super) fn startup_defect(spec: &Spec<'_>, context: Context<'_>) -> Option<&'
     }
 }
 
-fn check_native_startup(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
+fn check_native_startup(spec: &Spec<'_>, context: LintContext<'_>, findings: &mut Vec<Finding>) {
     let Some(defect) = startup_defect(spec, context) else { return };
-    for own in spec.natives().filter(|own| !own.value["startupProbe"].is_null()) {
+    for own in spec.native_sidecars().filter(|own| !own.value["startupProbe"].is_null()) {
         let what = format!("{} is a native sidecar with a startupProbe: {defect}", own.name);
         let fix = format!("update the nodes, or use a readinessProbe and name {} in the order", own.name);
         findings.push(Finding::warning("native-startup", own.place().to("startupProbe"), what).fix(fix));
@@ -69,7 +69,10 @@ fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>)
     if is_shared
         && needs.any(|need| {
             need.want == WantedState::Ready
-                && spec.get(&need.container).or(spec.init(&need.container)).is_some_and(uses_network)
+                && spec
+                    .regular_container(&need.container)
+                    .or(spec.init_or_native(&need.container))
+                    .is_some_and(uses_network)
         })
     {
         let what = "with hostNetwork, another Pod's process on the same port may answer a probe, so a container may count as \
@@ -93,7 +96,7 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let gates = plan.containers.iter().filter_map(|planned| Some((planned, planned.gate()?)));
     for (planned, gate) in gates.filter(|(_, gate)| gate.needs_parent) {
         if let Some(program) = gate.command.first().filter(|program| is_init(program))
-            && let Some(own) = spec.get(&planned.name)
+            && let Some(own) = spec.regular_container(&planned.name)
         {
             let what = format!(
                 "{program} in {} usually must be process 1, but podgate remains its parent to report its exit, to stop it, \
@@ -114,7 +117,7 @@ fn is_init(program: &str) -> bool {
 /// Reports containers that podgate ends when a dependency restarts, and that the kubelet then does not restart.
 fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let ended = plan.containers.iter().filter(|one| !one.restarts_with().is_empty());
-    let ended = ended.filter_map(|one| spec.get(&one.name));
+    let ended = ended.filter_map(|one| spec.regular_container(&one.name));
     // With restartPolicyRules, the kubelet may restart the container after podgate's exit code.
     let stays = |own: &&ContainerRef<'_>| {
         own.restart_policy(spec.value) == "Never" && own.value["restartPolicyRules"].is_null()
@@ -130,7 +133,7 @@ fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
 
 fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
     if plan.publish == Publish::None
-        && let Some(planned) = plan.containers.iter().find(|planned| planned.is_blocking())
+        && let Some(planned) = plan.containers.iter().find(|planned| planned.has_blocking_hook())
     {
         let what = format!(
             "without the API, the hook of {} does not learn that the Pod is being deleted: a deletion during startup takes up to {}",
@@ -143,7 +146,7 @@ fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
 }
 
 /// Reports time limits of the workload that expire before podgate's time limits.
-fn check_deadlines(spec: &Spec<'_>, context: Context<'_>, longest: Duration, findings: &mut Vec<Finding>) {
+fn check_deadlines(spec: &Spec<'_>, context: LintContext<'_>, longest: Duration, findings: &mut Vec<Finding>) {
     let seconds = |value: &Value, field: &str| value[field].as_u64().map(Duration::from_secs);
     let start = format_duration(longest);
     let mut too_short = |what: String, fix: &str| {

@@ -43,7 +43,7 @@ fn start_steps(plan: &Plan) -> BTreeMap<&str, u32> {
     let mut step = 0;
     for planned in &plan.containers {
         first.insert(&planned.name, step);
-        step += u32::from(planned.is_blocking());
+        step += u32::from(planned.has_blocking_hook());
     }
     // A gate is in a later step than all containers that the gate waits for.
     let gates = plan.containers.iter().filter(|planned| matches!(planned.mode(), Mode::Entrypoint | Mode::Hold));
@@ -63,7 +63,7 @@ fn stop_steps(plan: &Plan) -> BTreeMap<&str, u32> {
 
 /// Returns the longest wait of a plan. Hooks wait one after another; gates wait in parallel after the last hook.
 fn longest_wait(plan: &Plan) -> Duration {
-    let hooks = plan.containers.iter().filter(|planned| planned.is_blocking()).map(|planned| planned.timeout);
+    let hooks = plan.containers.iter().filter(|planned| planned.has_blocking_hook()).map(|planned| planned.timeout);
     let gates = plan.containers.iter().filter(|planned| planned.waits_in_gate()).map(|planned| planned.timeout);
     hooks.sum::<Duration>() + gates.max().unwrap_or_default()
 }

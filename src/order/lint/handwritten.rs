@@ -3,14 +3,14 @@
 use crate::core::command::{AgentCommand, Gate};
 use crate::core::container::{Container, Handler, HttpGet, Mode, PortRef, TcpSocket};
 use crate::core::container_list::{self, merge_containers, parse_list};
-use crate::core::defaults::{PRE_STOP_GRACE, TIMEOUT};
+use crate::core::defaults::{PRE_STOP_TIMEOUT, WAIT_TIMEOUT};
 use crate::core::until::WaitCondition;
 use crate::core::{names, pod};
 use crate::order::declare::limits;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, Level, has_errors};
-use crate::order::inject::container_list::{difference, list_text, proofs};
+use crate::order::inject::container_list::{difference, list_text, start_relevant_fields};
 use crate::order::inject::existing::is_held;
 use crate::order::inject::parts::{self, AGENT_FIELDS};
 use crate::order::plan::{ContainerPlan, GatePlan, Plan, PlannedMode};
@@ -18,8 +18,8 @@ use serde_json::Value;
 use std::slice::from_ref;
 use std::time::Duration;
 
-/// Checks podgate's commands and the sidecar's list in a template that declares no order. Returns `None` if the template
-/// has neither. Also returns the plan that the commands express, unless there are errors.
+/// Checks podgate's commands and the sidecar's list in a template that declares no order. Returns `None` if the
+/// template has neither. Also returns the plan that the commands express, unless there are errors.
 pub fn check_handwritten(template: &Value) -> Option<(Vec<Finding>, Option<Plan>)> {
     let spec = Spec::read(template, &mut Vec::new());
     let lines: Vec<AgentLines> = spec.containers.iter().map(AgentLines::of).collect();
@@ -56,7 +56,7 @@ pub fn check_handwritten(template: &Value) -> Option<(Vec<Finding>, Option<Plan>
         check_mounts(own, place, parts::sidecar_mounts(has_hold).into_iter(), &mut findings);
     }
     if let Err(broken) = container_list::check_order(&containers) {
-        let at = spec.get(&broken.container).map(ContainerRef::place).unwrap_or_default();
+        let at = spec.regular_container(&broken.container).map(ContainerRef::place).unwrap_or_default();
         findings.push(Finding::error("order-broken", at, broken.to_string()));
     }
     let plan = (!has_errors(&findings)).then(|| to_plan(&spec, &lines, &containers));
@@ -118,7 +118,7 @@ impl AgentLines {
 }
 
 fn check_names(line: &AgentCommand, at: &Place, own: &ContainerRef<'_>, spec: &Spec<'_>, findings: &mut Vec<Finding>) {
-    let is_native = |name: &str| spec.init(name).is_some_and(ContainerRef::is_native);
+    let is_native = |name: &str| spec.init_or_native(name).is_some_and(ContainerRef::is_native_sidecar);
     let named = ["--until", "--stop-after"].iter().flat_map(|flag| container_names(Some(line), flag));
     let known = named.filter(|name| names::is_container_name(name) && !is_native(name));
     findings.extend(known.filter_map(|name| spec.check_name(name, at, None)));
@@ -142,8 +142,8 @@ fn check_list(
     let listed: Vec<Container> = serde_json::from_str(&text).unwrap_or_default();
     let before = findings.len();
     for entry in &listed {
-        let native = spec.init(&entry.name).filter(|own| own.is_native());
-        let Some(own) = spec.get(&entry.name).or(native) else {
+        let native = spec.init_or_native(&entry.name).filter(|own| own.is_native_sidecar());
+        let Some(own) = spec.regular_container(&entry.name).or(native) else {
             findings.extend(spec.check_name(&entry.name, &at, None));
             continue;
         };
@@ -158,8 +158,8 @@ fn check_list(
     merge_containers(&listed, &declared)
 }
 
-/// Describes the first value of `entry` that differs from the container `own`. The sidecar reads each value that `entry`
-/// lacks from the spec.
+/// Describes the first value of `entry` that differs from the container `own`. The sidecar reads each value that
+/// `entry` lacks from the spec.
 fn entry_difference(entry: &Container, own: &ContainerRef<'_>) -> Option<String> {
     let container: pod::Container = serde_json::from_value(own.value.clone()).unwrap_or_default();
     let mut wanted = container.declared();
@@ -183,7 +183,7 @@ fn entry_difference(entry: &Container, own: &ContainerRef<'_>) -> Option<String>
             }
         }
     }
-    difference(&[proofs(&listed)], &[proofs(&wanted)])
+    difference(&[start_relevant_fields(&listed)], &[start_relevant_fields(&wanted)])
 }
 
 /// Returns the plan that the commands express, for the forecast. `lines` and `containers` belong to the regular
@@ -192,7 +192,8 @@ fn to_plan(spec: &Spec<'_>, lines: &[AgentLines], containers: &[Container]) -> P
     let mut hooks: Vec<WaitCondition> = Vec::new();
     let planned = spec.containers.iter().zip(lines).zip(containers).map(|((own, lines), entry)| {
         let (gate, stop) = (lines.gate.as_ref().map(|(_, line)| line), lines.pre_stop.as_ref());
-        let (until, before, mut timeout) = (entry.until.clone(), hooks.clone(), duration(gate, "--timeout", TIMEOUT));
+        let (until, before, mut timeout) =
+            (entry.until.clone(), hooks.clone(), duration(gate, "--timeout", WAIT_TIMEOUT));
         let (mode, after) = match entry.mode {
             Mode::None => (PlannedMode::None, before),
             Mode::PostStart => {
@@ -217,7 +218,7 @@ fn to_plan(spec: &Spec<'_>, lines: &[AgentLines], containers: &[Container]) -> P
             timeout,
             continue_on_timeout: entry.continue_on_timeout || values(gate, "--on-timeout") == ["continue"],
             outlives: container_names(stop, "--until").into_iter().map(str::to_owned).collect(),
-            pre_stop_limit: duration(stop, "--grace", PRE_STOP_GRACE),
+            pre_stop_limit: duration(stop, "--grace", PRE_STOP_TIMEOUT),
             stop_after: container_names(gate, "--stop-after").into_iter().map(str::to_owned).collect(),
             ..ContainerPlan::default()
         }

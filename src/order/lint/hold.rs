@@ -1,6 +1,6 @@
 //! Checks of containers in hold mode, which the kubelet tries to create again and again while they are held.
 
-use super::Context;
+use super::LintContext;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
 use crate::order::declare::{Publish, keys};
@@ -19,8 +19,14 @@ const WORKFLOW_TOOLS: [(&str, &[&str]); 5] = [
     ("GitLab Runner", &["job.runner.gitlab.com/"]),
 ];
 
-pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_>, findings: &mut Vec<Finding>) {
-    let own = |planned: &ContainerPlan| spec.get(&planned.name).copied();
+pub(super) fn check(
+    template: &Value,
+    spec: &Spec<'_>,
+    plan: &Plan,
+    context: LintContext<'_>,
+    findings: &mut Vec<Finding>,
+) {
+    let own = |planned: &ContainerPlan| spec.regular_container(&planned.name).copied();
     let held: Vec<_> = plan.containers.iter().filter(|one| one.mode == PlannedMode::Hold).filter_map(own).collect();
     for own in &held {
         check_pull(own, findings);

@@ -5,11 +5,11 @@
 //! as passed (kubernetes#142305).
 
 use crate::core::until::WantedState;
-use crate::order::declare::spec::{ContainerRef, Spec, is_by_webhook};
+use crate::order::declare::spec::{ContainerRef, Spec, is_injected_by_others};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::helpers::is_helper;
-use crate::order::inject::REWRITTEN_PATH;
+use crate::order::inject::REWRITTEN_PATH_PREFIX;
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(super) fn advice(sidecars: &[(String, Value)]) -> Finding {
 
 /// If native sidecars can replace the plan, returns the containers that become sidecars, in order, each with its
 /// startupProbe.
-pub(super) fn sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Value)>> {
+pub(super) fn replacement_sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Value)>> {
     if plan
         .containers
         .iter()
@@ -44,12 +44,14 @@ pub(super) fn sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Valu
     if !chain.iter().enumerate().all(waits) {
         return None;
     }
-    let last = spec.get(&chain.pop()?.name)?;
+    let last = spec.regular_container(&chain.pop()?.name)?;
     let ports = |own: &ContainerRef<'_>| own.value["ports"].as_array().map_or(0, Vec::len);
     chain
         .iter()
         .map(|planned| {
-            let own = spec.get(&planned.name).filter(|own| !is_by_webhook(own.name) && !is_rewritten(own))?;
+            let own = spec
+                .regular_container(&planned.name)
+                .filter(|own| !is_injected_by_others(own.name) && !is_rewritten(own))?;
             // The main program of a Pod belongs in `containers`. It serves more ports than the containers around it.
             if !is_helper(own) || ports(own) > ports(last) {
                 return None;
@@ -65,7 +67,7 @@ pub(super) fn sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Valu
 fn is_rewritten(own: &ContainerRef<'_>) -> bool {
     ["startupProbe", "readinessProbe"].iter().any(|field| {
         let path = own.value.pointer(&format!("/{field}/httpGet/path")).and_then(Value::as_str);
-        path.is_some_and(|path| path.starts_with(REWRITTEN_PATH))
+        path.is_some_and(|path| path.starts_with(REWRITTEN_PATH_PREFIX))
     })
 }
 

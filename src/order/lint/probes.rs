@@ -29,7 +29,7 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         check_pre_stop(own, planned, plan, findings);
     }
     let regular: BTreeSet<&str> = spec.containers.iter().map(|own| own.name).collect();
-    for own in spec.inits() {
+    for own in spec.exiting_init_containers() {
         let words = ["command", "args"].iter().flat_map(|field| own.value[field].as_array().into_iter().flatten());
         let mut ports = words.filter_map(Value::as_str).flat_map(local_ports).map(|(_, port)| port);
         if let Some((owner, port, _)) = ports.find_map(|port| owners.late_owner(port, &regular)) {
@@ -38,7 +38,7 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             findings.push(deadlock(false, own.place(), what).fix(fix));
         }
     }
-    for own in plan.init.iter().filter(|init| init.is_probed).filter_map(|init| spec.init(&init.name)) {
+    for own in plan.init.iter().filter(|init| init.is_probed).filter_map(|init| spec.init_or_native(&init.name)) {
         report_late_ports(own, None, &after, &owners, findings);
     }
 }
@@ -59,7 +59,7 @@ pub(super) fn check_dapr(template: &Value, spec: &Spec<'_>, plan: &Plan, finding
     let Some((name, _, is_certain)) = late else { return };
     // The application can also be at another address than the Pod's.
     let is_local = annotation_place("dapr.io/app-channel-address").of(template).is_none();
-    let daprd = spec.get("daprd").or(spec.init("daprd"));
+    let daprd = spec.regular_container("daprd").or(spec.init_or_native("daprd"));
     let is_certain = is_certain && is_local && daprd.is_some_and(|own| own.probe("readinessProbe").is_some());
     let what = format!(
         "{name} starts only when daprd is Ready, but daprd is Ready only when the application listens on port {port}"
@@ -90,7 +90,7 @@ type LatePort<'a> = (&'a str, u16, bool);
 impl<'a> PortOwners<'a> {
     pub(super) fn of(spec: &Spec<'a>, plan: &Plan) -> PortOwners<'a> {
         let mut by_port = BTreeMap::<u16, Vec<_>>::new();
-        for own in spec.containers.iter().chain(spec.natives()) {
+        for own in spec.containers.iter().chain(spec.native_sidecars()) {
             let list = own.value["ports"].as_array().into_iter().flatten();
             let is_tcp = |port: &&Value| matches!(port["protocol"].as_str(), None | Some("TCP"));
             for port in list.filter(is_tcp).filter_map(|port| serde_json::from_value::<Port>(port.clone()).ok()) {

@@ -1,6 +1,6 @@
 //! Checks for containers that cannot start, cannot become Ready, or keep a Job from completing.
 
-use super::Context;
+use super::LintContext;
 use crate::core::argv::Check;
 use crate::core::container::Handler;
 use crate::order::declare::spec::{ContainerRef, Spec, command_words};
@@ -13,8 +13,14 @@ use serde_json::Value;
 
 const PROBES: [&str; 2] = ["startupProbe", "readinessProbe"];
 
-pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_>, findings: &mut Vec<Finding>) {
-    for own in spec.containers.iter().chain(spec.natives()) {
+pub(super) fn check(
+    template: &Value,
+    spec: &Spec<'_>,
+    plan: &Plan,
+    context: LintContext<'_>,
+    findings: &mut Vec<Finding>,
+) {
+    for own in spec.containers.iter().chain(spec.native_sidecars()) {
         check_words(own, findings);
         check_hosts(own, spec, plan, findings);
     }
@@ -65,7 +71,7 @@ fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &
 }
 
 /// Reports containers of a Job that probably keep running after the Job's work is done.
-fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_>, findings: &mut Vec<Finding>) {
+fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: LintContext<'_>, findings: &mut Vec<Finding>) {
     let owners = Place::metadata("ownerReferences");
     let is_job = context.workload.is_some() || owners.items(template).iter().any(|owner| owner["kind"] == "Job");
     if !spec.runs_to_completion() || !is_job {
@@ -92,7 +98,7 @@ fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_
 /// Reports `mount://` conditions of containers that cannot see the mounts of others in a shared volume.
 fn check_mounts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     for (number, planned) in plan.containers.iter().enumerate() {
-        let Some(own) = spec.get(&planned.name) else { continue };
+        let Some(own) = spec.regular_container(&planned.name) else { continue };
         for check in planned.checks() {
             let Check::Mount(path) = check else { continue };
             let depth = |mount: &Value| {
@@ -112,7 +118,7 @@ fn check_mounts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             let makes_mounts = |own: &Value| {
                 list(own, "volumeMounts").any(|one| is_same(one) && one["mountPropagation"] == "Bidirectional")
             };
-            let earlier = plan.containers[..number].iter().filter_map(|planned| spec.get(&planned.name));
+            let earlier = plan.containers[..number].iter().filter_map(|planned| spec.regular_container(&planned.name));
             let mut earlier = list(spec.value, "initContainers").chain(earlier.map(|earlier| earlier.value));
             let what = format!(
                 "{} waits for {check}, but mounts the volume without mountPropagation, so it sees only mounts that exist \

@@ -12,7 +12,7 @@ use crate::order::kubernetes_version::Version;
 use std::collections::BTreeSet;
 
 /// Reports each wait for the exit of a container that the kubelet restarts, or that cannot exit before the waiter.
-pub(super) fn check_ends(spec: &Spec<'_>, declared: &Declaration, graph: &Graph, findings: &mut Vec<Finding>) {
+pub(super) fn check_exit_waits(spec: &Spec<'_>, declared: &Declaration, graph: &Graph, findings: &mut Vec<Finding>) {
     let quits = &declared.quits;
     let is_job_sidecar = |name: &str| declared.job_sidecars.iter().any(|item| item.until.container == name);
     let is_last = |name: &str| is_job_sidecar(name) || quits.contains_key(name);
@@ -65,7 +65,7 @@ pub(super) fn of_settings(
     planned: &[ContainerPlan],
 ) -> Vec<Finding> {
     let plan = |name: &str| planned.iter().find(|planned| planned.name == name);
-    let waits = |name: &str| plan(name).is_some_and(|planned| planned.waits_in_gate() || planned.is_blocking());
+    let waits = |name: &str| plan(name).is_some_and(|planned| planned.waits_in_gate() || planned.has_blocking_hook());
     let is_fast_hold = |planned: &ContainerPlan| planned.fail_fast && planned.mode == PlannedMode::Hold;
     let is_held = |name: &str| declared.mode.of(name) == RequestedMode::Hold;
     let check = |key: &String| {
@@ -84,7 +84,7 @@ pub(super) fn of_settings(
             (format!("{name} waits for no container, so hold mode has no effect"), "remove it")
         } else if prefix == keys::COMMAND_PREFIX && is_held(name) {
             (format!("{name} is in hold mode, which needs no command"), "remove this annotation, or use another mode")
-        } else if prefix == keys::COMMAND_PREFIX && spec.get(name).is_some_and(has_command) {
+        } else if prefix == keys::COMMAND_PREFIX && spec.regular_container(name).is_some_and(has_command) {
             (format!("{name} has a command in its spec, so this annotation has no effect"), "remove the annotation")
         } else if prefix == keys::FAIL_FAST_PREFIX && plan(name).is_some_and(is_fast_hold) {
             let what = format!("{name} is in hold mode, and a held container cannot exit");
@@ -114,7 +114,7 @@ impl Plan {
             let state = "kubectl get pods shows CreateContainerConfigError, and the phase is Pending";
             add("shows", format!("while the kubelet holds {held}, {state}; not so if podgate knows the command"));
             if kubernetes.is_none() {
-                add("version", format!("needs Kubernetes {} or newer to hold {held}", Version::WITH_HOLD));
+                add("version", format!("needs Kubernetes {} or newer to hold {held}", Version::FIRST_WITH_HOLD));
             }
         }
         if self.has_sidecar && is_modified && self.publish == Publish::Api {
@@ -131,9 +131,12 @@ impl Plan {
             }
         }
         if !self.has_sidecar && is_modified {
-            add("sidecar", format!("none, and no permissions; {}", Plan::LEAN_NEEDS));
+            add("sidecar", format!("none, and no permissions; {}", Plan::NO_SIDECAR_REQUIREMENTS));
         } else if !self.needs_sidecar && is_modified {
-            add("sidecar", format!("not needed: podgate.io/sidecar: none removes it ({})", Plan::LEAN_NEEDS));
+            add(
+                "sidecar",
+                format!("not needed: podgate.io/sidecar: none removes it ({})", Plan::NO_SIDECAR_REQUIREMENTS),
+            );
         }
         costs
     }

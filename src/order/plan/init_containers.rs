@@ -11,7 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Removes from `declared` the waits that Kubernetes enforces, with a note for each container. Reports waits that are
 /// not possible. Returns the init containers and native sidecars that the declared order names as predecessors, in list
 /// order.
-pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mut Vec<Finding>) -> Vec<InitPlan> {
+pub(super) fn take_enforced_waits(
+    spec: &Spec<'_>,
+    declared: &mut Declaration,
+    findings: &mut Vec<Finding>,
+) -> Vec<InitPlan> {
     let mut named: BTreeMap<usize, InitPlan> = BTreeMap::new();
     let mut edges = std::mem::take(&mut declared.edges);
     let mut wrong = BTreeSet::new();
@@ -20,9 +24,13 @@ pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
             wrong.insert(edge.waiter.clone());
             findings.push(finding);
         });
-        let Some(own) = spec.init(&edge.until.container) else { return kept == Ok(None) };
-        let plan =
-            || InitPlan { name: own.name.to_owned(), index: own.index, is_native: own.is_native(), is_probed: false };
+        let Some(own) = spec.init_or_native(&edge.until.container) else { return kept == Ok(None) };
+        let plan = || InitPlan {
+            name: own.name.to_owned(),
+            index: own.index,
+            is_native: own.is_native_sidecar(),
+            is_probed: false,
+        };
         let is_first = !named.contains_key(&own.index);
         named.entry(own.index).or_insert_with(plan).is_probed |= kept == Ok(None);
         // An error about the same word is enough.
@@ -36,7 +44,7 @@ pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
     declared.edges = edges;
     resolve_stop_order(spec, declared, findings);
     declared.job_sidecars.retain(|item| {
-        let init = spec.init(&item.until.container);
+        let init = spec.init_or_native(&item.until.container);
         findings.extend(init.map(|own| stop_note(own, keys::JOB_SIDECARS).span(item.span.clone())));
         init.is_none()
     });
@@ -47,8 +55,8 @@ pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
 fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> Result<Option<String>, Finding> {
     let Edge { waiter, until: WaitCondition { container, want }, at, span, .. } = edge;
     let error = |rule, what, fix| Err(Finding::error(rule, at.clone(), what).fix(fix).span(span.clone()));
-    let own = spec.init(waiter);
-    let Some(before) = spec.init(container) else {
+    let own = spec.init_or_native(waiter);
+    let Some(before) = spec.init_or_native(container) else {
         let Some(own) = own else { return Ok(None) };
         let what = format!(
             "{waiter} is {}, which starts before all regular containers and cannot wait for {container}",
@@ -64,7 +72,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         let what = format!("{waiter} cannot wait for {container}, which comes after it in spec.initContainers");
         return error("init-container", what, format!("put {container} before {waiter} in spec.initContainers"));
     }
-    if !before.is_native() {
+    if !before.is_native_sidecar() {
         return Ok(Some(format!("{container} is an init container, which completes before the next container starts")));
     }
     let restarts = own.is_none() && declared.restart_with_dependency.of(waiter);
@@ -101,13 +109,13 @@ fn resolve_stop_order(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
     for (number, item) in
         steps.iter().enumerate().flat_map(|(number, step)| step.iter().map(move |item| (number, item)))
     {
-        let Some(own) = spec.init(&item.until.container) else { continue };
-        let stops_before = |other: &str| match spec.init(other) {
-            Some(other) => other.is_native() && other.index > own.index,
+        let Some(own) = spec.init_or_native(&item.until.container) else { continue };
+        let stops_before = |other: &str| match spec.init_or_native(other) {
+            Some(other) => other.is_native_sidecar() && other.index > own.index,
             None => true,
         };
         let later = steps[number + 1..].iter().flatten().map(|item| item.until.container.as_str());
-        let wrong = later.into_iter().find(|other| own.is_native() && stops_before(other));
+        let wrong = later.into_iter().find(|other| own.is_native_sidecar() && stops_before(other));
         let finding = match wrong {
             Some(other) => {
                 let what = format!("{} is a native sidecar, which Kubernetes stops after {other}", own.name);
@@ -118,13 +126,13 @@ fn resolve_stop_order(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
         };
         findings.push(finding.span(item.span.clone()));
     }
-    steps.iter_mut().for_each(|step| step.retain(|item| spec.init(&item.until.container).is_none()));
+    steps.iter_mut().for_each(|step| step.retain(|item| spec.init_or_native(&item.until.container).is_none()));
     steps.retain(|step| !step.is_empty());
 }
 
 /// Returns the note that Kubernetes itself stops `own`, which the annotation `key` names.
 fn stop_note(own: &ContainerRef<'_>, key: &str) -> Finding {
-    let why = match own.is_native() {
+    let why = match own.is_native_sidecar() {
         true => "is a native sidecar, which Kubernetes stops after all regular containers",
         false => "is an init container, which completes before the regular containers start",
     };

@@ -1,15 +1,15 @@
 //! Selects a mode for each container: a gate in front of its command, a gate at the kubelet (hold mode), or hooks.
 //! These hooks run in the preceding containers and hold the container back.
 //!
-//! Hooks are selected only if an annotation requests them, because hooks cannot keep the order in every case. The kubelet
-//! starts a Pod's containers one after another, and a hook delays all later containers. If hooks delay a container, all
-//! its direct and indirect dependencies must therefore have hooks.
+//! Hooks are selected only if an annotation requests them, because hooks cannot keep the order in every case. The
+//! kubelet starts a Pod's containers one after another, and a hook delays all later containers. If hooks delay a
+//! container, all its direct and indirect dependencies must therefore have hooks.
 
 use super::graph::Graph;
 use super::types::{ImageCommand, KnownFacts};
 use crate::core::argv::Check;
 use crate::core::until::WantedState;
-use crate::order::declare::ready::Ready;
+use crate::order::declare::ready::ReadyCheck;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
@@ -115,11 +115,11 @@ impl ModeResolver<'_> {
             return findings.push(Finding { span: gate.span.clone(), ..finding });
         }
         let waits = !self.graph.needs(name).is_empty();
-        let is_old = self.known.kubernetes.filter(|version| *version < Version::WITH_HOLD);
+        let is_old = self.known.kubernetes.filter(|version| *version < Version::FIRST_WITH_HOLD);
         let obstacle = if !waits {
             return;
         } else if let Some(version) = is_old {
-            format!("needs Kubernetes {}, but this is {version}", Version::WITH_HOLD)
+            format!("needs Kubernetes {}, but this is {version}", Version::FIRST_WITH_HOLD)
         } else if let Some(hook) = hooked.keys().next() {
             format!("cannot be combined with post-start mode, which {} has", root_cause(hook, hooked))
         } else {
@@ -232,7 +232,7 @@ pub(super) fn required_gates(
     let mut gates = BTreeMap::new();
     for name in names {
         for need in graph.direct_needs(name) {
-            let is_native = spec.init(&need.until.container).is_some();
+            let is_native = spec.init_or_native(&need.until.container).is_some();
             if !is_native && !need.until.want.is_exit() {
                 continue;
             }
@@ -280,14 +280,15 @@ pub(super) fn required_gates(
         let name = &item.until.container;
         let reason = format!("{name} must stop when the other containers have exited");
         let (at, span) = (annotation_place(keys::JOB_SIDECARS), Some(item.span.clone()));
-        let quit = spec.get(name).and_then(quit_annotation).map(|line| format!(", or replace it by {line}"));
+        let quit =
+            spec.regular_container(name).and_then(quit_annotation).map(|line| format!(", or replace it by {line}"));
         gates.insert(name.clone(), GateRequirement { span, or: quit.unwrap_or_default(), ..of_command(reason, at) });
     }
     gates
 }
 
 /// Returns the check that replaces the probes of a container, if another container waits until this one is Ready.
-pub(super) fn ready_check<'a>(declared: &'a Declaration, graph: &Graph, name: &str) -> Option<&'a Ready> {
+pub(super) fn ready_check<'a>(declared: &'a Declaration, graph: &Graph, name: &str) -> Option<&'a ReadyCheck> {
     let mut waiters = graph.waiters_with_needs(name);
     declared.ready.get(name).filter(|_| waiters.any(|(_, need)| need.until.want == WantedState::Ready))
 }

@@ -3,7 +3,7 @@
 use super::graph::{Graph, arrange};
 use super::modes::{self, HookReason, ModeResolver};
 use super::types::{ContainerPlan, GatePlan, KnownFacts, Plan, PlannedMode};
-use super::without_sidecar::Candidate;
+use super::without_sidecar::NoSidecarCandidate;
 use super::{findings, init_containers, stop_order};
 use crate::core::container::{Handler, Probe};
 use crate::core::until::{WaitCondition, WantedState};
@@ -28,7 +28,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     }
     let mut declared = declare::read_annotations(template, &spec, &mut findings);
     let waiters = declared.edges.iter().map(|edge| edge.waiter.clone()).collect();
-    let init = init_containers::resolve(&spec, &mut declared, &mut findings);
+    let init = init_containers::take_enforced_waits(&spec, &mut declared, &mut findings);
     let graph = Graph::new(&declared.edges, &mut findings);
     if has_errors(&findings) {
         return Err(findings);
@@ -38,8 +38,8 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         Some((own.name.to_owned(), words))
     };
     let commands = spec.containers.iter().filter_map(command).collect();
-    let candidate = Candidate { spec: &spec, declared: &declared, graph: &graph, commands: &commands, known };
-    let reasons = candidate.reasons();
+    let candidate = NoSidecarCandidate { spec: &spec, declared: &declared, graph: &graph, commands: &commands, known };
+    let reasons = candidate.reasons_for_sidecar();
     let needs_sidecar = !reasons.is_empty();
     let has_sidecar = match declared.sidecar.or(known.sidecar).unwrap_or_default() {
         SidecarUse::Always => true,
@@ -132,7 +132,7 @@ impl Planner<'_> {
         let gated = |own: &&&ContainerRef<'_>| !self.graph.needs(own.name).is_empty() || self.needs_gate(own, &modes);
         let gated: BTreeSet<&str> = involved.iter().filter(gated).map(|own| own.name).collect();
         let hooked = modes.decide_hooked(&involved, &gated, findings);
-        findings::check_ends(self.spec, self.declared, self.graph, findings);
+        findings::check_exit_waits(self.spec, self.declared, self.graph, findings);
         let plan = |own| self.plan_container(own, [&names, &gated], &modes, &hooked);
         let planned: Vec<_> = self.spec.containers.iter().map(plan).collect();
         findings.extend(findings::of_settings(self.spec, self.declared, self.graph, &names, &planned));
@@ -244,8 +244,8 @@ impl Planner<'_> {
             || is_waited_for && self.has_inside_probe(own) && !self.may_wrap(own)
     }
 
-    /// Returns true if the kubelet's own run of the exec readinessProbe can report for a gate, so that the gate need not
-    /// remain the command's parent. The gate must open at once: after a wait, the kubelet's next run is late.
+    /// Returns true if the kubelet's own run of the exec readinessProbe can report for a gate, so that the gate need
+    /// not remain the command's parent. The gate must open at once: after a wait, the kubelet's next run is late.
     fn may_wrap(&self, own: &ContainerRef<'_>) -> bool {
         let opens_at_once = self.graph.needs(own.name).is_empty() && !self.declared.checks.contains_key(own.name);
         // In a shared process namespace, the probe cannot tell the gate's report from that of an earlier run.

@@ -1,4 +1,5 @@
-//! Gives each condition of a plan a source that proves it, or a finding. Only the kubelet's status needs podgate's role.
+//! Gives each condition of a plan a source that proves it, or a finding. Only the kubelet's status needs podgate's
+//! role.
 
 use super::graph::Need;
 use super::modes::{ModeResolver, command_advice, entrypoint_advice, ready_check};
@@ -17,21 +18,21 @@ impl ModeResolver<'_> {
         let without = listed(own, Some(planned));
         let with = Container { reports_start: true, ..without.clone() };
         let mut needs = self.graph.waiters_with_needs(own.name);
-        let helps = |want| without.needs_status(want) && !with.needs_status(want);
-        let restarts = self.restarting_waiters(own.name).next().is_some() && without.restart_needs_status();
+        let helps = |want| without.needs_kubelet_status(want) && !with.needs_kubelet_status(want);
+        let restarts = self.restarting_waiters(own.name).next().is_some() && without.restart_needs_kubelet_status();
         // Podgate's hook cannot run an httpGet hook of the user.
         own.value["lifecycle"]["postStart"]["httpGet"].is_null()
             && (restarts || needs.any(|(_, need)| helps(need.until.want)))
     }
 
-    /// Returns true if nothing proves a condition of a waiter without the API, unless an agent in the container reports it.
-    /// `is_probe_wrapped` means that podgate wraps the container's readinessProbe.
+    /// Returns true if nothing proves a condition of a waiter without the API, unless an agent in the container reports
+    /// it. `is_probe_wrapped` means that podgate wraps the container's readinessProbe.
     pub(super) fn needs_agent_as_proof(&self, own: &ContainerRef<'_>, is_probe_wrapped: bool) -> bool {
         let mut entry = Container { reports_start: is_probe_wrapped, ..listed(own, None) };
         ready_check(self.declared, self.graph, own.name).iter().for_each(|ready| ready.replace_probes(&mut entry));
         let mut needs = self.graph.waiters_with_needs(own.name);
-        needs.any(|(_, need)| entry.needs_status(need.until.want))
-            || self.restarting_waiters(own.name).next().is_some() && entry.restart_needs_status()
+        needs.any(|(_, need)| entry.needs_kubelet_status(need.until.want))
+            || self.restarting_waiters(own.name).next().is_some() && entry.restart_needs_kubelet_status()
     }
 
     /// Returns the containers that restart with `name`.
@@ -43,7 +44,7 @@ impl ModeResolver<'_> {
     /// Returns the conditions that only the kubelet's status proves. The finding of each is an error if the sidecar
     /// does not use the API, otherwise a warning.
     pub(super) fn unproven(&self, spec: &Spec<'_>, plans: &[ContainerPlan]) -> Vec<(String, Finding)> {
-        let containers = spec.containers.iter().chain(spec.natives());
+        let containers = spec.containers.iter().chain(spec.native_sidecars());
         let states = containers.flat_map(|own| self.unproven_states(own, plans));
         let quits = self.declared.quits.keys().map(|name| {
             let at = container_annotation_place(keys::QUIT_PREFIX, name);
@@ -60,7 +61,7 @@ impl ModeResolver<'_> {
     fn unproven_states(&self, own: &ContainerRef<'_>, plans: &[ContainerPlan]) -> Vec<(String, Finding)> {
         let name = own.name;
         let entry = listed(own, plans.iter().find(|planned| planned.name == name));
-        let fix = match (own.is_native(), self.commands.contains_key(name)) {
+        let fix = match (own.is_native_sidecar(), self.commands.contains_key(name)) {
             (true, _) => format!("give {name} an httpGet, tcpSocket or grpc probe"),
             (_, true) => entrypoint_advice(name),
             (_, false) => command_advice(name),
@@ -71,16 +72,16 @@ impl ModeResolver<'_> {
             .map(|(_, Need { until, edge })| (until.want, edge.at.clone(), Some(edge.span.clone())));
         let is_awaited = plans.iter().any(|other| other.stop_after.iter().any(|awaited| awaited == name));
         let ends = is_awaited.then(|| (WantedState::Exited, annotation_place(keys::JOB_SIDECARS), None));
-        let states = needs.chain(ends).filter(|(want, ..)| entry.needs_status(*want));
+        let states = needs.chain(ends).filter(|(want, ..)| entry.needs_kubelet_status(*want));
         let states = states.map(|(want, at, span)| {
             let (what, finding) = self.condition(format!("{name}={want}"), at, &fix);
             (what, Finding { span, ..finding })
         });
-        let restarts = self.restarting_waiters(name).filter(|_| entry.restart_needs_status());
+        let restarts = self.restarting_waiters(name).filter(|_| entry.restart_needs_kubelet_status());
         let restarts = restarts.map(|waiter| {
             let at = annotation_place(&self.declared.restart_with_dependency.key(keys::ON_DEPENDENCY_RESTART, waiter));
             let ignore = format!("write {}{waiter}: ignore", keys::ON_DEPENDENCY_RESTART_PREFIX);
-            self.condition(format!("a restart of {name}"), at, if own.is_native() { &ignore } else { &fix })
+            self.condition(format!("a restart of {name}"), at, if own.is_native_sidecar() { &ignore } else { &fix })
         });
         states.chain(restarts).collect()
     }
@@ -104,7 +105,7 @@ impl ModeResolver<'_> {
 /// Returns a container's entry in the sidecar's list, with the fields that determine its proofs. `planned` is `None`
 /// for a native sidecar.
 fn listed(own: &ContainerRef<'_>, planned: Option<&ContainerPlan>) -> Container {
-    let mut entry = own.with_probes();
+    let mut entry = own.container_entry();
     planned.into_iter().for_each(|planned| planned.set_fields(&mut entry));
     entry
 }

@@ -2,7 +2,7 @@
 
 use super::graph::{Graph, Need};
 use crate::core::graph;
-use crate::order::declare::grammar::Item;
+use crate::order::declare::grammar::ContainerItem;
 use crate::order::declare::spec::Spec;
 use crate::order::declare::{Declaration, StopOrder, annotation_place, keys};
 use crate::order::edit::Place;
@@ -61,7 +61,7 @@ pub(super) fn outlives(
 }
 
 /// Returns a warning if the container of `item` waits at its start for a container of `earlier`, which stops first.
-fn contradiction(item: &Item, earlier: &[String], graph: &Graph) -> Option<Finding> {
+fn contradiction(item: &ContainerItem, earlier: &[String], graph: &Graph) -> Option<Finding> {
     let user = &item.until.container;
     let is_early = |need: &&Need| !need.until.want.is_exit() && earlier.contains(&need.until.container);
     let name = &graph.needs(user).iter().find(is_early)?.until.container;

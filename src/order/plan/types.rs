@@ -3,7 +3,7 @@
 use crate::core::argv::Check;
 use crate::core::container::{Container, Mode, Probe};
 use crate::core::until::WaitCondition;
-use crate::order::declare::ready::Ready;
+use crate::order::declare::ready::ReadyCheck;
 use crate::order::declare::{Publish, SidecarUse};
 use crate::order::dollars;
 use crate::order::finding::Finding;
@@ -56,7 +56,7 @@ pub struct ContainerPlan {
     /// Declared conditions: the containers and states that this container waits for.
     pub after: Vec<WaitCondition>,
     /// Check that replaces the container's probes as evidence that the container is Ready.
-    pub ready: Option<Ready>,
+    pub ready: Option<ReadyCheck>,
     /// Time limit for the container's wait.
     pub timeout: Duration,
     /// True if the container continues after a time-out; false if the container fails.
@@ -130,7 +130,8 @@ pub struct KnownFacts {
     pub images: BTreeMap<String, ImageCommand>,
     /// Version of the cluster's API server; `None` if not known.
     pub kubernetes: Option<Version>,
-    /// Use of the sidecar in templates without `podgate.io/sidecar`; `None` for that of the last injection, or `always`.
+    /// Use of the sidecar in templates without `podgate.io/sidecar`; `None` for that of the last injection, or
+    /// `always`.
     pub sidecar: Option<SidecarUse>,
     /// Target of templates without `podgate.io/publish`; `None` for that of the last injection, or the API server.
     pub publish: Option<Publish>,
@@ -159,10 +160,10 @@ impl ImageCommand {
 
 impl Plan {
     /// Requirements of an order without a sidecar.
-    pub const LEAN_NEEDS: &str = "needs image volumes: Kubernetes 1.35 and containerd 2.1";
+    pub const NO_SIDECAR_REQUIREMENTS: &str = "needs image volumes: Kubernetes 1.35 and containerd 2.1";
 
     /// Returns true if the container `name` is held.
-    pub fn holds(&self, name: &str) -> bool {
+    pub fn is_held(&self, name: &str) -> bool {
         self.get(name).is_some_and(|planned| planned.mode == PlannedMode::Hold)
     }
 
@@ -221,13 +222,13 @@ impl ContainerPlan {
     }
 
     /// Returns true if podgate's postStart hook waits, which blocks the kubelet.
-    pub fn is_blocking(&self) -> bool {
+    pub fn has_blocking_hook(&self) -> bool {
         matches!(self.mode, PlannedMode::PostStart(_))
     }
 
     /// Returns true if the container has a postStart hook of podgate.
     pub fn has_hook(&self) -> bool {
-        self.is_blocking() || self.reports_start
+        self.has_blocking_hook() || self.reports_start
     }
 
     /// Returns true if podgate ends this container of a Job when the other containers have ended.

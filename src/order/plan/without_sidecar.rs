@@ -1,10 +1,10 @@
-//! Orders without a sidecar: each gate runs the probes of its predecessors itself, because the containers of a Pod share
-//! its network.
+//! Orders without a sidecar: each gate runs the probes of its predecessors itself, because the containers of a Pod
+//! share its network.
 
 use super::graph::Graph;
 use super::modes::{command_advice, ready_check};
 use super::types::KnownFacts;
-use crate::core::ask::Ask;
+use crate::core::ask::PredecessorProbe;
 use crate::core::checks::agent_check;
 use crate::core::container::Container;
 use crate::core::until::WantedState;
@@ -18,7 +18,7 @@ use crate::order::kubernetes_version::Version;
 use std::collections::BTreeMap;
 
 /// An order that may not need a sidecar.
-pub(super) struct Candidate<'a> {
+pub(super) struct NoSidecarCandidate<'a> {
     pub(super) spec: &'a Spec<'a>,
     pub(super) declared: &'a Declaration,
     pub(super) graph: &'a Graph,
@@ -27,9 +27,9 @@ pub(super) struct Candidate<'a> {
     pub(super) known: &'a KnownFacts,
 }
 
-impl Candidate<'_> {
+impl NoSidecarCandidate<'_> {
     /// Returns the reasons why the order needs a sidecar, each as an error with the way out.
-    pub(super) fn reasons(&self) -> Vec<Finding> {
+    pub(super) fn reasons_for_sidecar(&self) -> Vec<Finding> {
         let (spec, declared) = (self.spec, self.declared);
         let mut found = self.pod_reasons();
         let waits =
@@ -37,7 +37,7 @@ impl Candidate<'_> {
         for own in spec.containers.iter().filter(waits) {
             found.extend(self.waiter_reason(own));
         }
-        for own in spec.containers.iter().chain(spec.natives()) {
+        for own in spec.containers.iter().chain(spec.native_sidecars()) {
             found.extend(self.predecessor_reason(own));
         }
         found
@@ -54,9 +54,10 @@ impl Candidate<'_> {
         let key = |key: &str| annotation_place(key);
         let quit = declared.quits.keys().next().map(|name| container_annotation_place(keys::QUIT_PREFIX, name));
         let shared = ["shareProcessNamespace", "hostPID"].into_iter().find(|field| spec[*field] == true);
-        let old = self.known.kubernetes.filter(|version| *version < Version::WITH_HOLD);
-        let old =
-            old.map(|version| format!("image volumes need Kubernetes {}, but this is {version}", Version::WITH_HOLD));
+        let old = self.known.kubernetes.filter(|version| *version < Version::FIRST_WITH_HOLD);
+        let old = old.map(|version| {
+            format!("image volumes need Kubernetes {}, but this is {version}", Version::FIRST_WITH_HOLD)
+        });
         let (publish, is_job) = (declared.publish == Some(Publish::Api), !declared.job_sidecars.is_empty());
         let has_stop_order = declared.stop_order != StopOrder::None;
         let stop = "a stop order needs a sidecar: without it, a preStop hook cannot tell if one container stops or the whole Pod";
@@ -94,7 +95,7 @@ impl Candidate<'_> {
                 return Some(Self::reason(annotation_place(&key), what, &format!("remove {key}")));
             }
         }
-        let entry = own.with_probes();
+        let entry = own.container_entry();
         entry.startup_probe.as_ref().filter(|probe| agent_check(&entry, probe).is_none())?;
         let what = format!(
             "the gate of {name} must run its startupProbe: it runs only exec, httpGet without TLS and tcpSocket"
@@ -113,10 +114,10 @@ impl Candidate<'_> {
             }
         }
         let (waiter, _) = self.graph.waiters_with_needs(name).next()?;
-        let mut entry = own.with_probes();
+        let mut entry = own.container_entry();
         let ready = ready_check(self.declared, self.graph, name);
         ready.iter().for_each(|ready| ready.replace_probes(&mut entry));
-        let advice = match own.is_native() {
+        let advice = match own.is_native_sidecar() {
             true => format!("give {name} an httpGet or tcpSocket probe"),
             false => format!("write {}{name}: tcp://127.0.0.1:PORT", keys::READY_PREFIX),
         };
@@ -125,7 +126,7 @@ impl Candidate<'_> {
             None => own.place(),
         };
         let has_host = ready.is_none() && entry.probes().any(|probe| probe.handler.host().is_some());
-        let what = match Ask::of(&entry) {
+        let what = match PredecessorProbe::of(&entry) {
             None => format!(
                 "the gate of {waiter} must run the probes of {name}: it runs only httpGet without TLS and tcpSocket"
             ),
@@ -146,7 +147,8 @@ impl Candidate<'_> {
     /// Returns a port of the probes in `entry` that another container declares or probes, and that container.
     fn shared_port(&self, entry: &Container) -> Option<(u16, &str)> {
         let ports: Vec<u16> = entry.probes().filter_map(|probe| entry.probe_port(probe)).collect();
-        let others = self.spec.containers.iter().chain(self.spec.natives()).filter(|own| own.name != entry.name);
+        let others =
+            self.spec.containers.iter().chain(self.spec.native_sidecars()).filter(|own| own.name != entry.name);
         others
             .flat_map(|own| own.used_ports().into_iter().map(|port| (port, own.name)))
             .find(|(port, _)| ports.contains(port))

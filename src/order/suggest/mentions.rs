@@ -46,7 +46,7 @@ pub(super) struct Mounts<'a>(pub(super) BTreeMap<&'a str, Vec<&'a Value>>);
 impl<'a> Mounts<'a> {
     pub(super) fn of(spec: &Spec<'a>) -> Mounts<'a> {
         let list = |own: &ContainerRef<'a>| own.value["volumeMounts"].as_array().into_iter().flatten().collect();
-        Mounts(spec.containers.iter().chain(spec.natives()).map(|own| (own.name, list(own))).collect())
+        Mounts(spec.containers.iter().chain(spec.native_sidecars()).map(|own| (own.name, list(own))).collect())
     }
 
     /// Returns the volume that a container mounts at `path`, and the path inside this volume. Returns `None` unless

@@ -26,7 +26,7 @@ pub(super) fn assert_late_container_is_ordered(scene: &Scene) {
          !object.spec.containers.exists(own, own.name == 'late') \
          ? [JSONPatch{{op: 'add', path: '/spec/containers/-', value: {late}}}] : []",
         keys::UNKNOWN_CONTAINERS,
-        keys::INJECTED
+        keys::INJECTION_RECORD
     );
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]});
     let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy",

@@ -60,7 +60,7 @@ pub(super) fn api_away(setup: &CellSetup<'_>) -> Cell {
 
 /// Simulates a power loss of the node: all processes die, the memory volumes are empty, and the annotations remain.
 pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
-    let ready = setup.names().map(|name| (format!("{}{name}", names::STATUS_PREFIX), json!("Ready")));
+    let ready = setup.names().map(|name| (format!("{}{name}", names::STATUS_KEY_PREFIX), json!("Ready")));
     let mut stale: serde_json::Map<String, serde_json::Value> = ready.collect();
     for (key, value) in [
         (names::SANDBOX_ID_KEY, "00c0ffee-4097-1a0c5f3b"),

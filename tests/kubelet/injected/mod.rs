@@ -206,8 +206,8 @@ fn injected_pod_needs_no_token() {
     if cluster::is_test_cluster() {
         let (lives, took) = delete_pod(&run, &logs, &["web", "api", "db"]);
         assert_stop_order(&lives, &["web", "api", "db"]);
-        // The preStop command of web takes 4.5 s. The other preStop hooks wait only 3 s (`STOP_SIGN_TIMEOUT`) for a
-        // sign that the Pod stops. The stop report of web must be that sign.
+        // The preStop command of web takes 4.5 s. The other preStop hooks wait only 3 s (`POD_STOP_DETECTION_TIMEOUT`)
+        // for a sign that the Pod stops. The stop report of web must be that sign.
         let (web, api) = (log_of(&lives, "web"), log_of(&lives, "api"));
         assert!(api.expect_time_of("term") >= web.expect_time_of("term"), "{lives:?}");
         assert!(took >= 4000.0, "it took {took:.0} ms");

@@ -61,7 +61,7 @@ fn docs_explain_every_annotation() {
     let keys = keys::POD_KEYS.iter().map(|key| (*key).to_owned());
     for key in keys
         .chain(keys::CONTAINER_PREFIXES.iter().map(|prefix| format!("{prefix}CONTAINER")))
-        .chain([keys::INJECT.to_owned()])
+        .chain([keys::INJECT_LABEL.to_owned()])
     {
         assert!(text.contains(&format!("`{key}`")), "docs/declaring.md does not explain {key}");
     }

@@ -2,7 +2,7 @@
 
 use super::{IMAGE, injected, lines, options};
 use podgate::order::edit::Place;
-use podgate::order::inject::{Injected, Options, inject, keep_settings, uninject};
+use podgate::order::inject::{Injected, Options, inject, keep_earlier_settings, uninject};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 
@@ -165,12 +165,12 @@ fn the_sidecars_settings_stay_or_are_reported() {
     };
     let once = inject(&pod("auto"), &given("corp/podgate:1"), &KnownFacts::default()).unwrap().value;
     let mut kept = Options::new(IMAGE);
-    assert_eq!(keep_settings(&once, &mut kept, false).as_deref(), Some("keeps image corp/podgate:1"));
+    assert_eq!(keep_earlier_settings(&once, &mut kept, false).as_deref(), Some("keeps image corp/podgate:1"));
     assert_eq!(kept, given("corp/podgate:1"));
     let mut other = Options::new(IMAGE);
-    assert_eq!(keep_settings(&once, &mut other, true), None);
+    assert_eq!(keep_earlier_settings(&once, &mut other, true), None);
     assert_eq!(other, given(IMAGE));
-    assert_eq!(keep_settings(&pod("auto"), &mut Options::new(IMAGE), false), None);
+    assert_eq!(keep_earlier_settings(&pod("auto"), &mut Options::new(IMAGE), false), None);
 
     let mut edited = once.clone();
     let sidecar = &mut edited["spec"]["initContainers"][0];

@@ -4,7 +4,7 @@
 
 use super::{check_injection, lines, options};
 use podgate::order::declare::SidecarUse;
-use podgate::order::inject::{inject, is_lean, is_requested};
+use podgate::order::inject::{inject, is_injected_without_sidecar, is_requested};
 use podgate::order::plan::{ImageCommand, KnownFacts};
 use podgate::order::pod_templates;
 use serde_json::Value;
@@ -92,11 +92,11 @@ fn needs_no_sidecar(template: &Value, knows_commands: bool) -> bool {
     let names = containers.filter(|_| knows_commands).filter_map(|one| one["name"].as_str());
     let command = ImageCommand { entrypoint: vec!["/program".to_owned()], ..ImageCommand::default() };
     known.images.extend(names.map(|name| (name.to_owned(), command.clone())));
-    inject(template, &options(), &known).is_ok_and(|done| is_lean(&done.value))
+    inject(template, &options(), &known).is_ok_and(|done| is_injected_without_sidecar(&done.value))
 }
 
-/// The page on performance says how many orders need no sidecar: as they are, with the commands of all images, and with a
-/// `ready.podgate.io` check for each container without a network probe.
+/// The page on performance says how many orders need no sidecar: as they are, with the commands of all images, and with
+/// a `ready.podgate.io` check for each container without a network probe.
 #[test]
 fn page_shows_how_many_orders_need_no_sidecar() {
     let mut counts = [0; 4];

@@ -6,7 +6,7 @@ use podgate::order::declare::Publish;
 use podgate::order::edit::{PathSegment, Place};
 use podgate::order::finding::Level;
 use podgate::order::inject::{Options, inject, is_requested, uninject};
-use podgate::order::lint::{self, Context};
+use podgate::order::lint::{self, LintContext};
 use podgate::order::migrate::migrate_kruise;
 use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use proptest::prelude::*;
@@ -77,7 +77,7 @@ fn every_condition_has_a_proof_or_is_named() {
             for until in list.iter().flat_map(|entry| &entry.until) {
                 let entry = list.iter().find(|entry| entry.name == until.container).expect("in the list");
                 let is_named = plan.needs_role.contains(&until.to_string());
-                assert_eq!(entry.needs_status(until.want), is_named, "{until}: {template:#}");
+                assert_eq!(entry.needs_kubelet_status(until.want), is_named, "{until}: {template:#}");
                 let count = if is_named { &named } else { &proven };
                 count.set(count.get() + 1);
             }
@@ -187,7 +187,7 @@ fn malformed_templates_cause_no_panic() {
             let _ = uninject(&broken);
             let _ = lint::check_handwritten(&broken);
             if let Ok(plan) = plan(&broken, &KnownFacts::default()) {
-                let context = Context { kubernetes: "1.30".parse().ok(), workload: Some(&broken["spec"]) };
+                let context = LintContext { kubernetes: "1.30".parse().ok(), workload: Some(&broken["spec"]) };
                 let _ = lint::check_template(&broken, &plan, context);
             }
             let _ = migrate_kruise(&broken);

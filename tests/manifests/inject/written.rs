@@ -4,7 +4,7 @@ use super::{corpus::each_injected, injected};
 use podgate::core::command::AgentCommand;
 use podgate::core::container::{Container, Mode};
 use podgate::core::container_list::parse_list;
-use podgate::order::inject::is_lean;
+use podgate::order::inject::is_injected_without_sidecar;
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -71,7 +71,7 @@ fn agent_lines(container: &Value) -> Vec<Vec<String>> {
 /// Calls `with` for each manifest of the corpus with a sidecar.
 fn each_with_sidecar(mut with: impl FnMut(&str, &Value, &Value)) {
     each_injected(|file, original, injected| {
-        if !is_lean(injected) {
+        if !is_injected_without_sidecar(injected) {
             with(file, original, injected);
         }
     });

@@ -1,5 +1,5 @@
 use base64::prelude::{BASE64_STANDARD, Engine};
-use podgate::order::admission::{Answer, Outcome, VALUES_MAX, answer};
+use podgate::order::admission::{Answer, JSON_VALUES_MAX, Outcome, answer};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
 use podgate::order::inject::{Injected, Options};
@@ -239,8 +239,8 @@ fn invalid_review_is_an_error() {
         ("{}".to_owned(), "kind \"\" of \"\""),
         ("{\"kind\":3}".to_owned(), "a field has the wrong type at line 1, column 9"),
         ("[".repeat(5000), "not an AdmissionReview"),
-        ("[".repeat(VALUES_MAX + 1), "more than 60000 values"),
-        (format!("{{\"a\":[{}0]}}", "0,".repeat(VALUES_MAX)), "more than 60000 values"),
+        ("[".repeat(JSON_VALUES_MAX + 1), "more than 60000 values"),
+        (format!("{{\"a\":[{}0]}}", "0,".repeat(JSON_VALUES_MAX)), "more than 60000 values"),
         (no_uid.to_string(), "1 to 256 bytes"),
         (long_uid.to_string(), "1 to 256 bytes"),
         (beta.to_string(), "v1beta1"),
@@ -255,6 +255,6 @@ fn invalid_review_is_an_error() {
 #[test]
 fn values_in_strings_do_not_count() {
     let mut pod = pod();
-    pod["metadata"]["annotations"] = json!({"x": format!("\"\\{}", "[,{".repeat(VALUES_MAX))});
+    pod["metadata"]["annotations"] = json!({"x": format!("\"\\{}", "[,{".repeat(JSON_VALUES_MAX))});
     assert_eq!(answer_review(&review(&pod), &[]).outcome, Outcome::Injected);
 }

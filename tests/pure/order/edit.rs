@@ -1,4 +1,4 @@
-use podgate::order::edit::{Edit, Editor, JSON_MAX, Op, PathSegment, Place, apply, json_length};
+use podgate::order::edit::{Edit, Editor, JSON_SIZE_MAX, Op, PathSegment, Place, apply, json_length};
 use serde_json::{Value, json};
 
 fn at(steps: &[&str]) -> Place {
@@ -37,9 +37,9 @@ fn changes_have_a_maximum_in_total() {
     let mut editor = Editor::new(json!({"a": {}}));
     let place = Place::root().to("a").to("x");
     let text = |length: usize| Op::Set("x".repeat(length).into());
-    editor.edit(place.clone(), text(JSON_MAX / 2)).unwrap();
-    assert_eq!(editor.edit(place.clone(), text(JSON_MAX / 2)).unwrap_err().rule, "template-too-large");
-    assert_eq!(place.of(editor.value()).and_then(Value::as_str).map(str::len), Some(JSON_MAX / 2));
+    editor.edit(place.clone(), text(JSON_SIZE_MAX / 2)).unwrap();
+    assert_eq!(editor.edit(place.clone(), text(JSON_SIZE_MAX / 2)).unwrap_err().rule, "template-too-large");
+    assert_eq!(place.of(editor.value()).and_then(Value::as_str).map(str::len), Some(JSON_SIZE_MAX / 2));
     // A quote needs two bytes.
     assert_eq!(json_length(&json!({"x": "\""})), r#"{"x":"\""}"#.len());
 }

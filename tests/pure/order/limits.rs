@@ -7,8 +7,8 @@ mod costly_pods;
 use costly_pods::{COSTLY, KNOBS, format, is_too_large, mutate, parse, pod, position, review};
 use podgate::order::admission::{Outcome, answer};
 use podgate::order::declare::check_undeclared;
-use podgate::order::declare::limits::{VALUES_MAX, WAITS_MAX};
-use podgate::order::edit::{JSON_MAX, json_length};
+use podgate::order::declare::limits::{JSON_VALUES_MAX, POD_WAITS_MAX};
+use podgate::order::edit::{JSON_SIZE_MAX, json_length};
 use podgate::order::inject::{self, Options};
 use podgate::order::lint;
 use podgate::order::plan::{KnownFacts, plan};
@@ -70,27 +70,27 @@ fn each_list_is_rejected_above_its_maximum() {
 fn sums_are_rejected_above_their_maximum() {
     let waits = |count: usize| parse(&format!("containers={count} order_names={count} order_kind=2"));
     assert_eq!(size_errors(&pod(&waits(71))), "");
-    assert!(size_errors(&pod(&waits(72))).contains(&format!("more than {WAITS_MAX} waits")));
+    assert!(size_errors(&pod(&waits(72))).contains(&format!("more than {POD_WAITS_MAX} waits")));
     for lists in ["order_kind=1", "stop=3", "jobs=70 policy=1", "checks=25 wide=102"] {
         let count = if lists.contains("jobs") { 140 } else { 102 };
         let errors = size_errors(&pod(&parse(&format!("containers={count} order_names={count} {lists}"))));
-        assert!(errors.contains(&format!("more than {WAITS_MAX} waits")), "{lists}: {errors}");
+        assert!(errors.contains(&format!("more than {POD_WAITS_MAX} waits")), "{lists}: {errors}");
     }
     // Each container has the fields name, image and command beside its args.
     let values = |args: usize| parse(&format!("containers=20 wide=20 args={args}"));
     assert_eq!(size_errors(&pod(&values(980))), "");
-    assert!(size_errors(&pod(&values(1000))).contains(&format!("podgate supports at most {VALUES_MAX}")));
+    assert!(size_errors(&pod(&values(1000))).contains(&format!("podgate supports at most {JSON_VALUES_MAX}")));
     let mut words = pod(&parse(""));
-    words["metadata"]["annotations"]["command.podgate.io/c0000"] = json!(json!(vec!["x"; VALUES_MAX]).to_string());
-    assert!(size_errors(&words).contains(&format!("podgate supports at most {VALUES_MAX}")));
+    words["metadata"]["annotations"]["command.podgate.io/c0000"] = json!(json!(vec!["x"; JSON_VALUES_MAX]).to_string());
+    assert!(size_errors(&words).contains(&format!("podgate supports at most {JSON_VALUES_MAX}")));
 }
 
 /// Each part is within its own limit.
 #[test]
 fn large_pod_and_large_changes_are_rejected() {
     let padded = |padding: usize| parse(&format!("padding={padding}"));
-    assert_eq!(size_errors(&pod(&padded(JSON_MAX - 4096))), "");
-    assert!(size_errors(&pod(&padded(JSON_MAX))).contains("bytes as JSON, but podgate supports at most 1048576"));
+    assert_eq!(size_errors(&pod(&padded(JSON_SIZE_MAX - 4096))), "");
+    assert!(size_errors(&pod(&padded(JSON_SIZE_MAX))).contains("bytes as JSON, but podgate supports at most 1048576"));
     // Podgate's hooks contain the user's hooks, and the backslashes are escaped again at each level.
     let hooks = |words: usize, padding: usize| {
         let counts = "containers=20 order_names=20 order_kind=1 wide=20 hooks=1 stop=1";
@@ -102,9 +102,9 @@ fn large_pod_and_large_changes_are_rejected() {
     };
     assert_eq!(size_errors(&hooks(20, 0)), "");
     for (words, padding, expected) in
-        [(100, JSON_MAX / 2, "the injected Pod has"), (200, 0, "podgate would add more than 1048576 bytes")]
+        [(100, JSON_SIZE_MAX / 2, "the injected Pod has"), (200, 0, "podgate would add more than 1048576 bytes")]
     {
-        assert!(json_length(&hooks(words, padding)) < JSON_MAX);
+        assert!(json_length(&hooks(words, padding)) < JSON_SIZE_MAX);
         let errors = size_errors(&hooks(words, padding));
         assert!(errors.contains(expected), "{errors}");
     }
@@ -147,8 +147,8 @@ fn json_texts_with_many_values_are_ignored() {
     };
     let is_unknown =
         |count| with(count).iter().any(|found| found.rule == "probe-rewritten" && found.message.contains("of c0000"));
-    assert!(!is_unknown(VALUES_MAX - 10));
-    assert!(is_unknown(VALUES_MAX));
+    assert!(!is_unknown(JSON_VALUES_MAX - 10));
+    assert!(is_unknown(JSON_VALUES_MAX));
 }
 
 #[test]
@@ -172,12 +172,12 @@ fn bounded_outcome(numbers: &[usize]) -> Option<Outcome> {
     let inject = |_: &str, pod: &Value| {
         let injected = inject::inject(pod, &options, &KnownFacts::default())?;
         let size = ["metadata", "spec"].map(|field| json_length(&injected.value[field])).iter().sum::<usize>();
-        assert!(size <= JSON_MAX || injected.edits.is_empty(), "{size} bytes: {}", format(numbers));
+        assert!(size <= JSON_SIZE_MAX || injected.edits.is_empty(), "{size} bytes: {}", format(numbers));
         Ok(injected)
     };
     let answer = answer(&review(&pod(numbers)), &inject).ok()?;
     // Base64 needs four bytes for three. Warnings, or the reason of a denial, have at most 8 KiB (`MESSAGE_MAX`).
-    let max = JSON_MAX.div_ceil(3) * 4 + (16 << 10);
+    let max = JSON_SIZE_MAX.div_ceil(3) * 4 + (16 << 10);
     let length = json_length(&answer.body);
     assert!(length <= max, "an answer of {length} bytes: {}", format(numbers));
     Some(answer.outcome)

@@ -170,7 +170,7 @@ fn impossible_hold_mode_is_rejected_with_the_ways_out() {
     assert_eq!(plan(&hold, &old).unwrap_err()[0].fix, fix);
     let gated = plan(&template(&["db!", "api"], &[("podgate.io/order", "db, api")]), &old).unwrap();
     assert_eq!(plan_summary(&gated), ["db none reports", "api entrypoint db=Ready"]);
-    let new = KnownFacts { kubernetes: Some(Version::WITH_HOLD), ..KnownFacts::default() };
+    let new = KnownFacts { kubernetes: Some(Version::FIRST_WITH_HOLD), ..KnownFacts::default() };
     let held = plan(&template(&["db!", "api!"], &[("podgate.io/order", "db, api")]), &new).unwrap();
     assert_eq!(plan_summary(&held), ["db none reports", "api hold db=Ready"]);
 }

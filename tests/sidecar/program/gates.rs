@@ -75,8 +75,8 @@ fn end_of_a_container_is_published() {
     let [killed, terminated] = ["killed", "terminated"].map(|name| pod.gate(name, &[], SLEEP));
     let _exited = pod.gate("exited", &[], &["sh", "-c", "read line < go; exit 3"]);
     until("all are Ready", || names.iter().all(|name| pod.state(name) == State::Ready));
-    // A tether released within 2 s (`EARLY_DROP_WINDOW`) of the start does not count as an end: the program may close
-    // inherited descriptors.
+    // A tether released within 2 s (`EARLY_TETHER_DROP_WINDOW`) of the start does not count as an end: the program may
+    // close inherited descriptors.
     std::thread::sleep(Duration::from_millis(2100));
     killed.signal(Signal::KILL);
     terminated.signal(Signal::TERM);

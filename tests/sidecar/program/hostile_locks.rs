@@ -66,7 +66,7 @@ const DB: &str = r#"[{"name":"db","mode":"post-start"}]"#;
 
 #[test]
 fn nothing_that_a_neighbor_keeps_on_a_file_stops_a_restarted_sidecar() {
-    for file in [names::CONTROLLER_FILE, names::ANNOTATIONS_FILE, names::HOOKED_FILE, "bin/podgate"] {
+    for file in [names::CONTROLLER_LOCK_FILE, names::ANNOTATIONS_FILE, names::HOOK_SUCCESS_FILE, "bin/podgate"] {
         for (what, attack) in ATTACKS {
             if (file, what) == (names::ANNOTATIONS_FILE, "a write lease") {
                 continue;
@@ -77,7 +77,7 @@ fn nothing_that_a_neighbor_keeps_on_a_file_stops_a_restarted_sidecar() {
             let mut neighbor = Neighbor::spawn(&pod.path("board").join(file), attack);
             first.end(Signal::KILL);
             neighbor.wait_for(2);
-            let is_alive = lock::is_taken(&pod.path("board").join(names::CONTROLLER_FILE)).unwrap();
+            let is_alive = lock::is_taken(&pod.path("board").join(names::CONTROLLER_LOCK_FILE)).unwrap();
             assert!(!is_alive, "{what} on {file}: agents believe that the sidecar runs");
             // This call fails if the sidecar does not start.
             let _second = pod.sidecar(DB, &[]);
@@ -163,7 +163,7 @@ fn restarts_do_not_fill_the_board_with_open_agents() {
 fn lease_on_a_file_of_a_running_sidecar_is_denied() {
     let pod = Pod::new();
     let _sidecar = pod.sidecar(DB, &[]);
-    for file in [names::CONTROLLER_FILE, names::ANNOTATIONS_FILE, "bin/podgate"] {
+    for file in [names::CONTROLLER_LOCK_FILE, names::ANNOTATIONS_FILE, "bin/podgate"] {
         let mut neighbor = Neighbor::spawn(&pod.path("board").join(file), "fcntl.fcntl(f, 1024, fcntl.F_WRLCK)");
         neighbor.wait_for(1);
         std::thread::sleep(Duration::from_millis(300));
@@ -188,7 +188,9 @@ fn board_is_written_although_its_old_files_fill_the_volume() {
     let sidecar = Sidecar { child: Some(command.spawn().unwrap()) };
     let board = PathBuf::from(format!("/proc/{}/root{board}", sidecar.child.as_ref().unwrap().id()));
     let read = || source::read_board(&board).ok();
-    until("the board is set up", || read().is_some() && lock::is_taken(&board.join(names::CONTROLLER_FILE)).unwrap());
+    until("the board is set up", || {
+        read().is_some() && lock::is_taken(&board.join(names::CONTROLLER_LOCK_FILE)).unwrap()
+    });
     let report = |container: &str, round: usize| {
         let gate = Some(if round == 0 { GateState::Waiting } else { GateState::Opened });
         let board = read().unwrap();

@@ -148,7 +148,7 @@ fn policy_allows_only_podgates_prefixes() {
         .filter_map(|rest| rest.split('\'').next())
         .filter(|prefix| !prefix.starts_with("system:"))
         .collect();
-    assert_eq!(prefixes, BTreeSet::from([names::STATUS_PREFIX, names::SANDBOX_PREFIX]));
+    assert_eq!(prefixes, BTreeSet::from([names::STATUS_KEY_PREFIX, names::SANDBOX_KEY_PREFIX]));
     let marker = ".group('podgate.io').resource('ownpods').namespace(request.namespace).check('report')";
     assert!(text.contains(marker), "the policy must check the marker permission of rbac.yaml");
     assert_eq!(policy["spec"]["failurePolicy"], "Fail");

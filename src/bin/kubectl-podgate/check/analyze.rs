@@ -6,7 +6,7 @@ use podgate::order::edit::{Edit, Place};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options};
 use podgate::order::lint::forecast::Forecast;
-use podgate::order::lint::{self, Context, LintReport, Version};
+use podgate::order::lint::{self, LintContext, LintReport, Version};
 use podgate::order::plan::{KnownFacts, Plan, plan};
 use podgate::order::{declare, pod_templates, release};
 use serde_json::Value;
@@ -34,7 +34,7 @@ pub(crate) struct CheckedTemplate<'a> {
 }
 
 impl Analysis<'_> {
-    pub(crate) fn count(&self, is: impl Fn(Level) -> bool) -> usize {
+    pub(crate) fn count_findings(&self, is: impl Fn(Level) -> bool) -> usize {
         self.findings.iter().filter(|located| is(located.finding.level)).count()
     }
 }
@@ -92,7 +92,7 @@ fn analyze_template<'a>(
         }
     }
     let mut findings = Vec::from_iter(lint::check_sidecar_position(template).filter(|_| is_injected));
-    let context = Context { kubernetes, workload: at.workload(&document.value) };
+    let context = LintContext { kubernetes, workload: at.workload_spec(&document.value) };
     let mut edited = (Value::Null, Vec::new());
     // With the label `enabled`, check podgate's other annotations too, as `inject` does.
     let mut outlook =
@@ -125,7 +125,7 @@ fn analyze_template<'a>(
 fn plan_and_outlook(
     template: &Value,
     images: &ResolvedImages,
-    context: Context<'_>,
+    context: LintContext<'_>,
     findings: &mut Vec<Finding>,
     edited: &mut (Value, Vec<Edit>),
 ) -> Option<(Plan, LintReport)> {
@@ -136,7 +136,7 @@ fn plan_and_outlook(
     findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
     let known = KnownFacts { images: resolved.commands, kubernetes: context.kubernetes, ..KnownFacts::default() };
     let mut options = Options::new(release::sidecar_image());
-    inject::keep_settings(template, &mut options, false);
+    inject::keep_earlier_settings(template, &mut options, false);
     let injected = stripped.inject(&options, &known).map_err(|found| findings.extend(found)).ok()?;
     findings.extend(injected.findings);
     findings.extend(inject::outdated(template, &injected.value));

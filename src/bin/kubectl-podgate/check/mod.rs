@@ -39,7 +39,7 @@ const RESOLVE: &str = "Read missing commands from the registry, as inject does";
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 #[command(mut_arg("resolve_images", |arg| arg.help(RESOLVE)), mut_arg("no_pin", |arg| arg.hide(true)))]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) manifests: ManifestArgs,
     /// Print text or json
@@ -57,7 +57,7 @@ pub(crate) struct Check {
     pub(crate) images: ImageArgs,
 }
 
-pub(crate) fn run(args: &Check) -> CommandResult {
+pub(crate) fn run(args: &CheckArgs) -> CommandResult {
     let sources = args.manifests.read();
     if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
         print_stderr(Level::Note, &line);
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Check) -> CommandResult {
     print_report(args, analyze::analyze_all(&sources, &images, args.kubernetes))
 }
 
-fn print_report(args: &Check, mut analysis: Analysis<'_>) -> CommandResult {
+fn print_report(args: &CheckArgs, mut analysis: Analysis<'_>) -> CommandResult {
     let strict = args.findings.strict;
     analysis.findings.retain(|located| args.findings.includes(located.finding.rule, located.finding.level));
     let text = match args.output {
@@ -80,7 +80,7 @@ fn print_report(args: &Check, mut analysis: Analysis<'_>) -> CommandResult {
         print_stderr(if strict { Level::Error } else { Level::Note }, message);
     }
     let worst = if strict { Level::Warning } else { Level::Error };
-    let has_failed = analysis.count(|level| level >= worst) > 0 || strict && !analysis.has_order;
+    let has_failed = analysis.count_findings(|level| level >= worst) > 0 || strict && !analysis.has_order;
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -91,9 +91,9 @@ fn render_json(analysis: &Analysis<'_>, is_quiet: bool) -> String {
     to_json(&json!({
         "findings": analysis.findings.iter().map(finding_json).collect::<Value>(),
         "templates": templates,
-        "errors": analysis.count(|level| level == Level::Error),
-        "warnings": analysis.count(|level| level == Level::Warning),
-        "notes": analysis.count(|level| level == Level::Note),
+        "errors": analysis.count_findings(|level| level == Level::Error),
+        "warnings": analysis.count_findings(|level| level == Level::Warning),
+        "notes": analysis.count_findings(|level| level == Level::Note),
     }))
 }
 

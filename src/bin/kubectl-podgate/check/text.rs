@@ -11,7 +11,7 @@ use podgate::core::until::WaitCondition;
 use podgate::order::finding::Level;
 use podgate::order::lint::LintReport;
 use podgate::order::plan::{ContainerPlan, InitPlan, Plan};
-use podgate::order::release::page;
+use podgate::order::release::page_url;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> String {
         let _ = writeln!(out, "{}", summary(analysis));
     }
     if !analysis.findings.is_empty() {
-        let _ = writeln!(out, "Rules: {}", page("rules"));
+        let _ = writeln!(out, "Rules: {}", page_url("rules"));
     }
     out
 }
@@ -40,7 +40,7 @@ pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> String {
 fn summary(analysis: &Analysis<'_>) -> String {
     let some = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let [errors, warnings, notes] = [Level::Error, Level::Warning, Level::Note]
-        .map(|level| some(analysis.count(|other| other == level), level.as_str()));
+        .map(|level| some(analysis.count_findings(|other| other == level), level.as_str()));
     format!("{} checked: {errors}, {warnings}, {notes}", some(analysis.templates.len(), "template"))
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn render_finding(located: &LocatedFinding<'_>) -> String {
         .annotation(AnnotationKind::Primary.span(mark));
     let (rule, message) = (located.finding.rule, sanitize(&located.finding.message));
     // On a terminal, the rule's name is a link.
-    let title = level.primary_title(message).id(rule).id_url(format!("{}#{rule}", page("rules")));
+    let title = level.primary_title(message).id(rule).id_url(format!("{}#{rule}", page_url("rules")));
     if is_plain(located) {
         let Position { line, column } = located.start;
         let origin = Origin::path(&path).line(line).char_column(column);
@@ -131,7 +131,7 @@ fn limit(limit: Duration) -> String {
 /// docs/guarantees.md explains these effects.
 fn timeout_lines(plan: &Plan) -> Vec<String> {
     let names = |mode, continues| {
-        let waiting = plan.containers.iter().filter(|planned| planned.waits_in_gate() || planned.is_blocking());
+        let waiting = plan.containers.iter().filter(|planned| planned.waits_in_gate() || planned.has_blocking_hook());
         let found = waiting.filter(|planned| planned.mode() == mode && planned.continue_on_timeout == continues);
         found.map(|planned| planned.name.as_str()).collect::<Vec<_>>().join(", ")
     };
@@ -165,7 +165,7 @@ fn timeout_lines(plan: &Plan) -> Vec<String> {
             lines.push(format!("timeout  {kind}{of}: {effect}"));
         }
     }
-    if plan.containers.iter().any(ContainerPlan::is_blocking) {
+    if plan.containers.iter().any(ContainerPlan::has_blocking_hook) {
         let events = "if a container crashes, or if the kubelet or the container runtime restarts";
         lines.push(format!("caution  hook: the order is also not kept {events}"));
     }

@@ -36,7 +36,7 @@ pub(crate) struct ConnectionArgs {
 }
 
 /// Parses `NAME` or `pod/NAME`, the format that kubectl prints.
-pub(crate) fn pod_name(text: &str) -> Result<String, &'static str> {
+pub(crate) fn parse_pod_name(text: &str) -> Result<String, &'static str> {
     let name = ["pod/", "pods/", "po/"].iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
     let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
     if name.contains('/') {
@@ -123,7 +123,7 @@ impl Cluster {
         loop {
             let request = Request::new(path).list(&parameters);
             let send = async { self.client.request(request.map_err(kube::Error::BuildRequest)?).await };
-            let page: Value = self.wait_for(send).await?;
+            let page: Value = self.await_response(send).await?;
             page["items"].as_array().into_iter().flatten().for_each(&mut each);
             match page["metadata"]["continue"].as_str() {
                 Some(token) if !token.is_empty() => parameters.continue_token = Some(token.to_owned()),
@@ -134,24 +134,25 @@ impl Cluster {
 
     /// Returns the Pod `name` in the selected namespace.
     pub(crate) async fn get_pod(&self, name: &str) -> CommandResult<Pod> {
-        self.wait_for(self.pods().get(name)).await.map_err(|error| self.pod_error(error, name))
+        self.await_response(self.pods().get(name)).await.map_err(|error| self.pod_error(error, name))
     }
 
     /// Returns the object at `path`.
     pub(crate) async fn get(&self, path: &str) -> CommandResult<Value> {
         let request = hyper::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError);
-        self.wait_for(async { self.client.request(request?).await }).await
+        self.await_response(async { self.client.request(request?).await }).await
     }
 
     /// Returns the last line in the log of a container.
     pub(crate) async fn last_log_line(&self, pod: &str, container: &str) -> CommandResult<String> {
         let parameters =
             LogParams { container: Some(container.to_owned()), tail_lines: Some(1), ..LogParams::default() };
-        self.wait_for(Api::<v1::Pod>::namespaced(self.client.clone(), &self.namespace).logs(pod, &parameters)).await
+        self.await_response(Api::<v1::Pod>::namespaced(self.client.clone(), &self.namespace).logs(pod, &parameters))
+            .await
     }
 
     /// Waits for the server's response to a request, but not longer than the time limit for one request.
-    pub(crate) async fn wait_for<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> CommandResult<T> {
+    pub(crate) async fn await_response<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> CommandResult<T> {
         let Ok(answer) = tokio::time::timeout(self.request_timeout, answer).await else {
             let limit = humantime::format_duration(self.request_timeout);
             let what = format!("no answer from {} within {limit} ({})", self.server, self.origin);
@@ -179,7 +180,7 @@ impl Cluster {
     pub(crate) async fn create(&self, path: &str, dry_run: bool, object: &Value) -> CommandResult<Value> {
         let parameters = PostParams { dry_run, ..PostParams::default() };
         let request = Request::new(path).create(&parameters, object.to_string().into_bytes());
-        self.wait_for(async { self.client.request(request.map_err(kube::Error::BuildRequest)?).await }).await
+        self.await_response(async { self.client.request(request.map_err(kube::Error::BuildRequest)?).await }).await
     }
 
     /// Returns the error of a failed request about a Pod.

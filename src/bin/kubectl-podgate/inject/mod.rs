@@ -58,7 +58,7 @@ Exit codes:
 /// Add sidecar, volumes, gates and hooks to manifests that declare an order
 #[derive(Debug, Args)]
 #[command(after_help = INJECT_HELP)]
-pub(crate) struct Inject {
+pub(crate) struct InjectArgs {
     #[command(flatten)]
     pub(crate) files: FileArgs,
     #[command(flatten)]
@@ -94,7 +94,7 @@ pub(crate) struct Inject {
 /// Remove from manifests what inject added
 #[derive(Debug, Args)]
 #[command(after_help = UNINJECT_HELP)]
-pub(crate) struct Uninject {
+pub(crate) struct UninjectArgs {
     #[command(flatten)]
     pub(crate) files: FileArgs,
 }
@@ -122,7 +122,7 @@ pub(crate) struct FileArgs {
 /// Exit code of `--check` if a file would change.
 const EXIT_WOULD_CHANGE: u8 = 3;
 
-pub(crate) fn inject(args: &Inject) -> CommandResult {
+pub(crate) fn inject(args: &InjectArgs) -> CommandResult {
     let options = Box::new(Options {
         image_pull_policy: args.image_pull_policy.clone(),
         has_fixed_user: !args.no_fixed_user,
@@ -138,7 +138,7 @@ pub(crate) fn inject(args: &Inject) -> CommandResult {
     run(&args.files, &args.findings, args.from.is_some(), action)
 }
 
-pub(crate) fn uninject(args: &Uninject) -> CommandResult {
+pub(crate) fn uninject(args: &UninjectArgs) -> CommandResult {
     run(&args.files, &FindingArgs::default(), false, |_| Ok(Action::Uninject))
 }
 
@@ -209,7 +209,7 @@ fn run(
         _ => print(output::joined_stream(&changed)),
     }?;
     if args.diff && any && !args.quiet {
-        print_stderr(Level::Note, &format!("{} explains each line that inject adds", release::page("injected")));
+        print_stderr(Level::Note, &format!("{} explains each line that inject adds", release::page_url("injected")));
     }
     if args.quiet || args.check || args.diff {
         return Ok(code);

@@ -6,7 +6,7 @@ use podgate::order::declare::{Publish, SidecarUse};
 use podgate::order::edit::{Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
-use podgate::order::lint::Context;
+use podgate::order::lint::LintContext;
 use podgate::order::plan::KnownFacts;
 use podgate::order::{declare, lint, migrate, pod_templates};
 use serde_json::Value;
@@ -69,7 +69,7 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
     for at in templates {
         let Some(template) = at.place.of(&document.value) else { continue };
         let mut image = None;
-        let Some(result) = template_edits(template, at.workload(&document.value), action, &mut image) else {
+        let Some(result) = template_edits(template, at.workload_spec(&document.value), action, &mut image) else {
             if matches!(action, Action::Inject { .. }) && inject::inject_label(template) != Some("disabled") {
                 done.findings.extend(at_place(&at.place, declare::check_undeclared(template)));
             }
@@ -91,7 +91,7 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
             let Some(plan) = &injected.plan else { continue };
             let mut costs = plan.costs(None);
             let mut held = images_to_resolve(&injected.value);
-            held.retain(|(name, _)| !sets_images && plan.holds(name));
+            held.retain(|(name, _)| !sets_images && plan.is_held(name));
             let line = |(own, image)| format!("to read the command of {own} from {image}, pass --resolve-images");
             costs.extend(held.into_iter().map(|held| ("held", line(held))));
             changed.extend(costs.into_iter().map(|(word, cost)| format!("  {word:<8} {cost}")));
@@ -147,12 +147,12 @@ fn template_edits(
         known.images = resolved.commands;
     }
     let mut options = options.clone();
-    *image = inject::keep_settings(&value, &mut options, *sets_image);
+    *image = inject::keep_earlier_settings(&value, &mut options, *sets_image);
     Some(match inject::inject(&value, &options, &known) {
         Ok(mut injected) => {
             edits.append(&mut injected.edits);
             findings.append(&mut injected.findings);
-            let context = Context { workload, ..Context::default() };
+            let context = LintContext { workload, ..LintContext::default() };
             findings.extend(lint::check_injected(&value, &injected, context));
             Ok(Injected { edits, findings, ..injected })
         }

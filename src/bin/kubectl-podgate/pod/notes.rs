@@ -1,6 +1,6 @@
 //! Sentences of a view: a summary, notes about anything unusual, and the event that would meet a condition.
 
-use super::shape::{CONFIG_ERROR, PodContainer, Role, Row, View, parse_time};
+use super::shape::{CONFIG_ERROR_REASON, PodContainer, Role, Row, View, parse_time};
 use crate::pod::Pod;
 use podgate::core::container::{Container, Handler, Mode, PortRef, Probe};
 use podgate::core::names;
@@ -86,7 +86,9 @@ pub(crate) fn notes(view: &View, pod: &Pod, snapshot_error: Option<&Unreadable>)
         notes.extend(stuck(view, row).map(|(problem, fix)| format!("{problem}{message}.{fix}")));
     }
     if view.containers.iter().any(|row| row.kubelet.is_held) {
-        notes.push(format!("The kubelet reports {CONFIG_ERROR} for a held container. The configuration has no error."));
+        notes.push(format!(
+            "The kubelet reports {CONFIG_ERROR_REASON} for a held container. The configuration has no error."
+        ));
     }
     notes.extend(override_notes(view, pod));
     notes
@@ -158,8 +160,14 @@ fn frozen_status_note(view: &View) -> Option<String> {
 /// Returns the problem of a container that the kubelet cannot start, or will not start again. The second text is the
 /// way out, if it is known.
 fn stuck(view: &View, row: &Row) -> Option<(String, &'static str)> {
-    let fatal_reasons =
-        ["CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", CONFIG_ERROR];
+    let fatal_reasons = [
+        "CrashLoopBackOff",
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        CONFIG_ERROR_REASON,
+    ];
     let lacks_image_volume_support = row.asks && row.kubelet.lacks_image_volume_support();
     let is_stuck = |reason: &&str| lacks_image_volume_support || fatal_reasons.contains(reason) && !row.kubelet.is_held;
     let of_kubelet = row.kubelet.reason.as_deref().filter(is_stuck);
@@ -170,7 +178,7 @@ fn stuck(view: &View, row: &Row) -> Option<(String, &'static str)> {
             return Some((format!("{name} cannot start on node {node}, which has no image volumes"), fix));
         }
         REASON_ENDED_FOR_GOOD => format!("{name} has ended, and the kubelet will not restart it"),
-        CONFIG_ERROR if row.kubelet.knows_no_env_files() => format!(
+        CONFIG_ERROR_REASON if row.kubelet.lacks_env_file_support() => format!(
             "{name} cannot start on node {node}: its kubelet is older than 1.35, or has the feature gate EnvFiles off"
         ),
         reason => format!("{name} is stuck: {reason}"),
@@ -182,7 +190,7 @@ fn stuck(view: &View, row: &Row) -> Option<(String, &'static str)> {
 fn override_notes(view: &View, pod: &Pod) -> impl Iterator<Item = String> {
     let published = view.published.as_ref().map(|published| published.sandbox.as_str());
     pod.metadata.annotations.iter().flatten().filter_map(move |(key, value)| {
-        let container = key.strip_prefix(names::OVERRIDE_PREFIX)?;
+        let container = key.strip_prefix(names::OVERRIDE_KEY_PREFIX)?;
         let (state, sandbox) = value.split_once('@').unwrap_or((value, ""));
         Some(match published == Some(sandbox) {
             true => format!("An operator has set {container} to {state} by hand ({key})."),
@@ -201,7 +209,7 @@ pub(crate) fn requirement(until: &WaitCondition, containers: &[PodContainer<'_>]
         return format!("{name} has ended for good; create a new Pod, or override the state of {name}");
     }
     // Without the role, nothing is published.
-    let needs_role = |own: &Container| standing == "unknown" && own.needs_status(until.want);
+    let needs_role = |own: &Container| standing == "unknown" && own.needs_kubelet_status(until.want);
     let advice = "; podgate sees this only with its role: kubectl podgate install --namespaces NAMESPACE";
     let role = if target.declared.as_ref().is_some_and(needs_role) { advice } else { "" };
     match until.want {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Reason in the kubelet's status of a container whose environment cannot be built, such as a held container.
-pub(crate) const CONFIG_ERROR: &str = "CreateContainerConfigError";
+pub(crate) const CONFIG_ERROR_REASON: &str = "CreateContainerConfigError";
 
 /// View of one Pod. The JSON form is a public format: see docs/kubectl-podgate.md.
 #[derive(Debug, Serialize)]
@@ -24,7 +24,7 @@ pub(crate) struct View {
     pub(crate) deleting: bool,
     pub(crate) started: bool,
     pub(crate) summary: String,
-    pub(crate) published: Option<Published>,
+    pub(crate) published: Option<PublishedPod>,
     /// The reason why the published state cannot belong to the current sandbox.
     #[serde(skip)]
     pub(crate) stale_reason: Option<String>,
@@ -35,10 +35,10 @@ pub(crate) struct View {
     pub(crate) notes: Vec<String>,
 }
 
-/// Published state of the Pod as a whole, and its origin.
+/// PublishedPod state of the Pod as a whole, and its origin.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Published {
+pub(crate) struct PublishedPod {
     pub(crate) stage: &'static str,
     pub(crate) sandbox: String,
     pub(crate) epoch: String,
@@ -58,7 +58,7 @@ pub(crate) struct Row {
     pub(crate) since: Option<Since>,
     pub(crate) kubelet: KubeletStatus,
     /// The unmet conditions that block the container.
-    pub(crate) waits_for: Vec<Condition>,
+    pub(crate) waits_for: Vec<UnmetCondition>,
     pub(crate) holds_back: Vec<String>,
     /// The reason why the container is stuck, such as `ImagePullBackOff`.
     pub(crate) stuck: Option<String>,
@@ -118,7 +118,7 @@ pub(crate) struct KubeletStatus {
 /// Unmet condition that a container waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Condition {
+pub(crate) struct UnmetCondition {
     /// A condition such as `db=Ready`, or the URL of a check.
     pub(crate) condition: String,
     /// Current status of the condition: `not-yet`, `never` or `unknown`.
@@ -156,17 +156,17 @@ impl KubeletStatus {
     }
 
     /// Returns true if the kubelet could not read the variable of hold mode. Other messages with the reason
-    /// [`CONFIG_ERROR`] report errors of the Pod's configuration, such as a missing ConfigMap.
+    /// [`CONFIG_ERROR_REASON`] report errors of the Pod's configuration, such as a missing ConfigMap.
     pub(super) fn lacks_hold_variable(&self) -> bool {
-        // The kubelet's messages if the gate file is missing, or has no key
-        // (`makeEnvironmentVariables` in https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet_pods.go).
-        let without_key = format!("environment variable key {:?} not found", names::HOLD_KEY);
+        // The kubelet's messages if the gate file is missing, or has no key (`makeEnvironmentVariables` in
+        // https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet_pods.go).
+        let without_key = format!("environment variable key {:?} not found", names::GATE_FILE_KEY);
         let is_of_gate = |text: &str| text.contains("couldn't parse env file") || text.contains(&without_key);
-        self.reason.as_deref() == Some(CONFIG_ERROR) && self.message.as_deref().is_some_and(is_of_gate)
+        self.reason.as_deref() == Some(CONFIG_ERROR_REASON) && self.message.as_deref().is_some_and(is_of_gate)
     }
 
     /// Returns true if the kubelet cannot read variables from files, and so leaves the variable of hold mode empty.
-    pub(super) fn knows_no_env_files(&self) -> bool {
+    pub(super) fn lacks_env_file_support(&self) -> bool {
         let text = format!("missing value for {}", names::HOLD_VARIABLE);
         self.message.as_ref().is_some_and(|message| message.contains(&text))
     }
@@ -187,7 +187,7 @@ impl KubeletStatus {
                 let reason = self.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
                 format!("exited {}{reason}", self.exit_code.unwrap_or_default())
             }
-            Some(_) if self.is_held => format!("held ({CONFIG_ERROR})"),
+            Some(_) if self.is_held => format!("held ({CONFIG_ERROR_REASON})"),
             Some(_) => self.reason.clone().unwrap_or_else(|| "waiting".to_owned()),
             None => "no status".to_owned(),
         };

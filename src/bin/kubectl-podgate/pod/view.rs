@@ -1,7 +1,7 @@
 //! Builds the view of a Pod from the object that the API server returns. Pure functions.
 
 use super::notes::{self, requirement};
-use super::shape::{Condition, KubeletStatus, PodContainer, Published, Role, Row, View};
+use super::shape::{KubeletStatus, PodContainer, PublishedPod, Role, Row, UnmetCondition, View};
 use super::shape::{parse_time, seconds_between, since};
 use crate::pod::Pod;
 use podgate::core::annotations::Annotations;
@@ -45,7 +45,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         Some(snapshot) => snapshot.stage == Stage::Started && rows.iter().all(|row| row.waits_for.is_empty()),
         None => rows.iter().all(|row| row.kubelet.has_started()),
     };
-    let published = read.as_ref().ok().map(|snapshot| Published {
+    let published = read.as_ref().ok().map(|snapshot| PublishedPod {
         stage: snapshot.stage.as_str(),
         sandbox: snapshot.sandbox.to_string(),
         epoch: snapshot.epoch.clone(),
@@ -186,7 +186,7 @@ impl RowInputs<'_> {
 
     /// Returns the unmet conditions that block the container at `at`. These are the conditions of the container's gate,
     /// or of the hooks of earlier containers. Once these hooks have returned, the container's own hook is examined.
-    fn waits_for(&self, at: usize) -> Vec<Condition> {
+    fn waits_for(&self, at: usize) -> Vec<UnmetCondition> {
         let (own, containers) = (&self.containers[at], self.containers);
         let (stage, runs_already) = (self.snapshot.map(|snapshot| snapshot.stage), self.has_started(own));
         if stage == Some(Stage::Terminating) {
@@ -210,13 +210,13 @@ impl RowInputs<'_> {
         let unmet_of = |hooks: Range<usize>| {
             hooks.filter(holds).flat_map(|index| self.unmet_conditions(&containers[index])).collect()
         };
-        let before: Vec<Condition> = if runs_already { Vec::new() } else { unmet_of(0..at) };
+        let before: Vec<UnmetCondition> = if runs_already { Vec::new() } else { unmet_of(0..at) };
         // If no earlier hook blocks the container, its own hook may be running, although the sidecar has not published
         // the container's start yet.
         if before.is_empty() { unmet_of(at..at + 1) } else { before }
     }
 
-    fn unmet_conditions(&self, container: &PodContainer<'_>) -> Vec<Condition> {
+    fn unmet_conditions(&self, container: &PodContainer<'_>) -> Vec<UnmetCondition> {
         let Some(gate) = &container.gate else { return Vec::new() };
         let standing = |until: &WaitCondition| match self.snapshot.map(|snapshot| until.status(snapshot)) {
             Some(ConditionStatus::Met) => None,
@@ -226,7 +226,7 @@ impl RowInputs<'_> {
         };
         let unmet = |until: &WaitCondition| {
             let standing = standing(until)?;
-            Some(Condition {
+            Some(UnmetCondition {
                 condition: until.to_string(),
                 standing,
                 takes: requirement(until, self.containers, standing),
@@ -234,10 +234,10 @@ impl RowInputs<'_> {
                 container: Some(until.container.clone()),
             })
         };
-        let mut all: Vec<Condition> = gate.until.iter().filter_map(unmet).collect();
+        let mut all: Vec<UnmetCondition> = gate.until.iter().filter_map(unmet).collect();
         let log = if gate.mode == Mode::Entrypoint { " (see the container's log)" } else { "" };
         // Only the agent has the results of checks. Even if all conditions are met, the checks may block the container.
-        all.extend(gate.checks.iter().map(|check| Condition {
+        all.extend(gate.checks.iter().map(|check| UnmetCondition {
             condition: check.clone(),
             standing: "unknown",
             takes: "the check must pass; its result is not published".to_owned() + log,

@@ -25,7 +25,7 @@ const LISTS: &str = "/apis/apps/v1/deployments /apis/apps/v1/statefulsets /apis/
 
 /// Looks up the images of the Pods and workloads of all namespaces. Returns the ConfigMap for the selected namespace,
 /// which keeps its entries for other images, and one line for each image that was not found.
-pub(crate) async fn resolve(
+pub(crate) async fn resolve_cluster_images(
     server: &ConnectionArgs,
     args: &RegistryArgs,
 ) -> CommandResult<(Cluster, Value, Vec<String>)> {
@@ -49,7 +49,7 @@ pub(crate) async fn resolve(
 pub(crate) async fn apply(cluster: &Cluster, config_map: Value) -> CommandResult<String> {
     let api: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let params = PatchParams::apply("kubectl-podgate").force();
-    cluster.wait_for(api.patch(NAME, &params, &Patch::Apply(config_map))).await?;
+    cluster.await_response(api.patch(NAME, &params, &Patch::Apply(config_map))).await?;
     let to = format!("{}/{NAME}", cluster.namespace);
     Ok(format!("wrote the ConfigMap {to}: new Pods use it in about two minutes, running Pods when they restart\n"))
 }
@@ -57,7 +57,7 @@ pub(crate) async fn apply(cluster: &Cluster, config_map: Value) -> CommandResult
 /// Reads the commands of the ConfigMap in `namespace`. Without the ConfigMap, there are none.
 pub(crate) async fn read(cluster: &Cluster, namespace: &str) -> CommandResult<ImageMap> {
     let api: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
-    let found = cluster.wait_for(api.get_opt(NAME)).await?;
+    let found = cluster.await_response(api.get_opt(NAME)).await?;
     let Some(file) = found.and_then(|found| found.data?.remove("images.json")) else { return Ok(ImageMap::new()) };
     Ok(parse(file.as_bytes()).map_err(|why| format!("the ConfigMap {namespace}/{NAME}: {why}"))?)
 }

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256, Sha512};
 
 /// Maximum size of a manifest or an image configuration, in bytes. Most registries have the same limit for manifests.
 /// Typical sizes are a few KiB.
-pub(super) const MAX_BYTES: usize = 4 << 20;
+pub(super) const DOCUMENT_BYTES_MAX: usize = 4 << 20;
 /// Maximum size of a token service's answer, in bytes.
 const MAX_TOKEN_BYTES: usize = 1 << 20;
 /// Maximum number of redirects, as in `reqwest`.
@@ -121,7 +121,7 @@ impl RegistrySession<'_> {
     pub(super) async fn manifest(&self, digest: Option<&str>) -> Result<(Vec<u8>, String), Error> {
         let name = digest.or(self.image.tag()).unwrap_or("latest");
         let answer = self.get(&format!("manifests/{name}"), MANIFEST_TYPES).await?;
-        let body = read_body(answer, MAX_BYTES, "manifest").await?;
+        let body = read_body(answer, DOCUMENT_BYTES_MAX, "manifest").await?;
         match digest {
             Some(digest) => verify(&body, digest).map(|()| (body, digest.to_owned())),
             None => {
@@ -134,7 +134,7 @@ impl RegistrySession<'_> {
     /// Returns the image configuration with `digest`.
     pub(super) async fn config(&self, digest: &str) -> Result<Vec<u8>, Error> {
         let answer = self.get(&format!("blobs/{digest}"), "*/*").await?;
-        let body = read_body(answer, MAX_BYTES, "image configuration").await?;
+        let body = read_body(answer, DOCUMENT_BYTES_MAX, "image configuration").await?;
         verify(&body, digest).map(|()| body)
     }
 

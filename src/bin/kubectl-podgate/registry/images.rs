@@ -50,7 +50,7 @@ pub(crate) fn resolve_images(sources: &[Source], args: &ImageArgs) -> CommandRes
         None => return Ok(None),
     };
     let is_pinning = args.resolve_images && !args.no_pin;
-    CommandError::check(errors).map(|()| Some(ResolvedImages { images, is_pinning }))
+    CommandError::fail_if_any(errors).map(|()| Some(ResolvedImages { images, is_pinning }))
 }
 
 /// Returns the images that the templates need.

@@ -44,7 +44,7 @@ Exit codes:
 /// Show the state of each container of a Pod and what it waits for
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Status {
+pub(crate) struct StatusArgs {
     /// The Pod's name, or a workload as KIND/NAME
     #[arg(value_name = "POD", value_parser = workload::target)]
     pub(crate) target: Target,
@@ -64,7 +64,7 @@ pub(crate) struct Status {
     pub(crate) timeout: Option<Duration>,
 }
 
-pub(crate) async fn run(args: &Status) -> CommandResult {
+pub(crate) async fn run(args: &StatusArgs) -> CommandResult {
     let cluster = Cluster::from_args(&args.connection).await?;
     let pods = match &args.target {
         Target::Pod(name) => {
@@ -101,7 +101,7 @@ async fn view_with_log(cluster: &Cluster, pod: &Pod) -> View {
         let reason = line.trim_end().split_once(": waiting for ").map(|(_, reason)| reason);
         view.notes.extend(reason.map(|reason| format!("{} waits for {reason}.", row.name)));
     }
-    if pod.metadata.annotations.iter().flatten().any(|(key, _)| key == keys::INJECTED) {
+    if pod.metadata.annotations.iter().flatten().any(|(key, _)| key == keys::INJECTION_RECORD) {
         view.notes.extend(outdated_note(cluster, &view.pod).await);
     }
     view

@@ -1,6 +1,6 @@
 //! Text output of `status`: a summary, a table, details of the published state, and notes.
 
-use crate::pod::shape::{Condition, Published, Role, Row, View};
+use crate::pod::shape::{PublishedPod, Role, Row, UnmetCondition, View};
 use crate::terminal::column_widths;
 use anstyle::{AnsiColor, Style};
 use podgate::core::text::sanitize;
@@ -24,7 +24,7 @@ pub(crate) fn render(view: &View) -> String {
     if !view.order.is_empty() {
         line("order", &view.order.join(", "));
     }
-    if let Some(Published { stage, sandbox, epoch, revision, seen, seen_seconds_ago }) = &view.published {
+    if let Some(PublishedPod { stage, sandbox, epoch, revision, seen, seen_seconds_ago }) = &view.published {
         let seen = match (seen, *seen_seconds_ago) {
             (Some(seen), Some(seconds)) => format!("{seen}, {} ago", format_age(seconds)),
             (Some(seen), None) => seen.clone(),
@@ -81,7 +81,7 @@ pub(super) fn cells(row: &Row) -> [String; 6] {
         Role::Init => "(init)",
         Role::Container => row.state.unwrap_or("-"),
     };
-    let describe = |condition: &Condition| match condition.standing {
+    let describe = |condition: &UnmetCondition| match condition.standing {
         "never" => format!("{} (never)", condition.condition),
         _ => condition.condition.clone(),
     };

@@ -1,6 +1,6 @@
 //! `status -w`: follows a Pod.
 
-use super::Status;
+use super::StatusArgs;
 use super::screen::{ChangeLines, LiveScreen};
 use super::text;
 use crate::cluster::Cluster;
@@ -27,10 +27,10 @@ enum StatusPrinter {
     Json(String),
 }
 
-pub(crate) async fn watch(args: &Status, name: &str, cluster: Cluster, first: Pod) -> CommandResult {
+pub(crate) async fn watch(args: &StatusArgs, name: &str, cluster: Cluster, first: Pod) -> CommandResult {
     let mut printer = match args.output {
         OutputFormat::Json => StatusPrinter::Json(String::new()),
-        OutputFormat::Text if terminal::size().is_some() => StatusPrinter::Live(LiveScreen::default()),
+        OutputFormat::Text if terminal::columns_and_rows().is_some() => StatusPrinter::Live(LiveScreen::default()),
         OutputFormat::Text => StatusPrinter::Lines(ChangeLines::default()),
     };
     let is_live = matches!(printer, StatusPrinter::Live(_));
@@ -47,7 +47,7 @@ pub(crate) async fn watch(args: &Status, name: &str, cluster: Cluster, first: Po
         }
         let next = async {
             tokio::time::sleep(READ_INTERVAL).await;
-            cluster.wait_for(cluster.pods().get_opt(name)).await
+            cluster.await_response(cluster.pods().get_opt(name)).await
         };
         let left = args.timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(begin.elapsed()));
         let Ok(answer) = tokio::time::timeout(left, next).await else {
@@ -92,7 +92,7 @@ impl StatusPrinter {
                     let seconds = since.elapsed().as_secs();
                     text += &format!("\n{style}Outdated: {error}; retrying for {seconds} s.{style:#}\n");
                 }
-                write_stdout(&live.draw(&text, terminal::size().unwrap_or((80, 24))))
+                write_stdout(&live.draw(&text, terminal::columns_and_rows().unwrap_or((80, 24))))
             }
             StatusPrinter::Lines(lines) => {
                 let now = humantime::format_rfc3339_seconds(clock::wall_clock()).to_string();

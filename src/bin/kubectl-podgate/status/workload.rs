@@ -1,6 +1,6 @@
 //! `status deployment/shop`: finds the Pods of a workload.
 
-use crate::cluster::{Cluster, pod_name};
+use crate::cluster::{Cluster, parse_pod_name};
 use crate::error::{CommandResult, ErrorKind};
 use crate::pod::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -34,8 +34,8 @@ pub(crate) fn target(text: &str) -> Result<Target, &'static str> {
             KINDS.into_iter().find(|(names, _, resource)| names.contains(&kind) || *resource == kind)?;
         Some((group, resource, name))
     });
-    let Some((group, resource, name)) = of_kind else { return pod_name(text).map(Target::Pod) };
-    Ok(Target::Workload { group, resource, name: pod_name(name)? })
+    let Some((group, resource, name)) = of_kind else { return parse_pod_name(text).map(Target::Pod) };
+    Ok(Target::Workload { group, resource, name: parse_pod_name(name)? })
 }
 
 /// Returns the Pods of a workload. If there are none, fails with the reason that the cluster gives.

@@ -31,7 +31,7 @@ Exit codes:
 /// Propose an order for Pods that declare none, from addresses in their containers
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Suggest {
+pub(crate) struct SuggestArgs {
     #[command(flatten)]
     pub(crate) manifests: ManifestArgs,
     /// Write the annotation podgate.io/order into the files
@@ -39,7 +39,7 @@ pub(crate) struct Suggest {
     pub(crate) write: bool,
 }
 
-pub(crate) fn run(args: &Suggest) -> CommandResult {
+pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
     if args.write && args.manifests.has_standard_input() {
         let line = "--write cannot change standard input (-); pass files";
         return Err(CommandError::new(ErrorKind::Usage, line));

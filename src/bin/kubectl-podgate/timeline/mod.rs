@@ -6,7 +6,7 @@ pub(crate) mod shape;
 pub(crate) mod text;
 
 use crate::clock;
-use crate::cluster::{Cluster, ConnectionArgs, pod_name};
+use crate::cluster::{Cluster, ConnectionArgs, parse_pod_name};
 use crate::common_args::OutputFormat;
 use crate::error::CommandResult;
 use crate::output::{print, to_json};
@@ -32,7 +32,7 @@ Exit codes:
 #[command(after_help = HELP)]
 pub(crate) struct TimelineArgs {
     /// The Pod's name
-    #[arg(value_name = "POD", value_parser = pod_name)]
+    #[arg(value_name = "POD", value_parser = parse_pod_name)]
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,

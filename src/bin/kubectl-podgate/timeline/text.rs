@@ -39,7 +39,7 @@ pub(super) fn render(timeline: &Timeline, width: Option<u16>) -> String {
 
 /// Returns the summary, the rows of bars and the legend. `width` replaces the terminal's width.
 pub(crate) fn render_chart(timeline: &Timeline, width: Option<u16>) -> String {
-    let columns = width.map(usize::from).or_else(|| Some(terminal::size()?.0)).unwrap_or(DEFAULT_COLUMNS);
+    let columns = width.map(usize::from).or_else(|| Some(terminal::columns_and_rows()?.0)).unwrap_or(DEFAULT_COLUMNS);
     // Without colors, all bars of a colored chart would look the same. Draw shades instead.
     let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
     let bold = Style::new().bold();

@@ -45,7 +45,7 @@ Exit codes:
 /// Preview a Pod's start on this machine, without a cluster (Linux)
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Try {
+pub(crate) struct TryArgs {
     /// Read the Pod from this file, or - for stdin [default: piped input or an example]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
@@ -77,7 +77,7 @@ pub(crate) struct Try {
 
 /// Play a container of try
 #[derive(Debug, Args)]
-pub(crate) struct StandIn {
+pub(crate) struct StandInArgs {
     /// The part to play, as JSON
     #[arg(value_name = "PART")]
     pub(crate) part: String,
@@ -127,11 +127,11 @@ fn ready_delay(text: &str) -> Result<(String, Duration), String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn run(_: &Try) -> crate::error::CommandResult {
+pub(crate) fn run(_: &TryArgs) -> crate::error::CommandResult {
     Err("try needs Linux, because podgate's agent and sidecar are Linux programs; use a Linux machine".into())
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn run_stand_in(_: &StandIn) -> crate::error::CommandResult {
+pub(crate) fn run_stand_in(_: &StandInArgs) -> crate::error::CommandResult {
     Err("stand-in needs Linux".into())
 }

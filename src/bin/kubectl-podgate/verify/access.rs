@@ -1,6 +1,6 @@
-//! Checks that one of podgate's policies is in the cluster, has a binding, and denies requests; and that a Pod's service
-//! account has the permissions that podgate's sidecar needs, and no more. Explains why the API server rejects the Pod of
-//! the dry run.
+//! Checks that one of podgate's policies is in the cluster, has a binding, and denies requests; and that a Pod's
+//! service account has the permissions that podgate's sidecar needs, and no more. Explains why the API server rejects
+//! the Pod of the dry run.
 
 use crate::cluster::Cluster;
 use crate::error::CommandResult;
@@ -15,10 +15,10 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 /// Policy that denies Pods with unknown containers: the name of the policy and its binding, and the effect without it.
-pub(super) const UNKNOWN_CONTAINERS: [&str; 2] =
+pub(super) const UNKNOWN_CONTAINERS_POLICY: [&str; 2] =
     ["podgate-unknown-containers", "a Pod whose order names an unknown container starts in no order"];
 /// Policy that limits the sidecar's role to the sidecar's own Pod.
-pub(super) const OWN_POD: [&str; 2] =
+pub(super) const OWN_POD_POLICY: [&str; 2] =
     ["podgate-own-pod", "a sidecar with podgate's role may change every Pod of its namespace"];
 /// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 2] = ["watch", "patch"];
@@ -28,7 +28,7 @@ pub(super) async fn check_policy(cluster: &Cluster, [name, effect]: [&str; 2]) -
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client.clone());
     let both = async { tokio::try_join!(policies.get_opt(name), bindings.get_opt(name)) };
-    let (policy, binding) = cluster.wait_for(both).await?;
+    let (policy, binding) = cluster.await_response(both).await?;
     let problem = match (&policy, &binding) {
         (None, _) => format!("the cluster does not have the ValidatingAdmissionPolicy {name}"),
         (_, None) => format!("the cluster does not have the ValidatingAdmissionPolicyBinding {name}"),
@@ -92,9 +92,9 @@ pub(super) async fn missing_verbs(
     Ok(missing)
 }
 
-/// Returns a finding if the service account lacks RBAC verbs that the sidecar needs (`missing`). The finding is an error
-/// if the sidecar then cannot see the conditions `needs_role` of a plan.
-pub(super) fn lacks_verbs(
+/// Returns a finding if the service account lacks RBAC verbs that the sidecar needs (`missing`). The finding is an
+/// error if the sidecar then cannot see the conditions `needs_role` of a plan.
+pub(super) fn missing_verbs_finding(
     namespace: &str,
     account: &str,
     missing: &[&str],
@@ -116,8 +116,8 @@ pub(super) fn lacks_verbs(
     (!missing.is_empty()).then(|| super::finding(Level::Warning, "missing-rbac", what, fix))
 }
 
-/// Returns the finding for a Pod that the API server has rejected with this status code and message. If the message does
-/// not name podgate, the finding is only a warning, because other Pods may be accepted.
+/// Returns the finding for a Pod that the API server has rejected with this status code and message. If the message
+/// does not name podgate, the finding is only a warning, because other Pods may be accepted.
 pub(super) fn explain_pod_rejection(code: u16, message: &str) -> Finding {
     let text = one_line(message, 1000);
     let has = |part: &str| message.contains(part);

@@ -1,7 +1,7 @@
 //! Finds the workloads whose Pods podgate denies.
 
 use super::pods::text;
-use crate::cluster::{Cluster, pod_name};
+use crate::cluster::{Cluster, parse_pod_name};
 use crate::error::CommandResult;
 use kube::api::ListParams;
 use podgate::core::text::{command_line, one_line};
@@ -62,7 +62,7 @@ async fn read(cluster: &Cluster, namespace: &str, kind: &str, name: &str) -> Com
         _ => return Ok(None),
     };
     let mut found = None;
-    if pod_name(name).is_ok_and(|valid| valid == name) {
+    if parse_pod_name(name).is_ok_and(|valid| valid == name) {
         let path = format!("/apis/{group}/v1/namespaces/{namespace}/{}s", kind.to_lowercase());
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         cluster.for_each(&path, named, |workload| found = Some(workload.clone())).await?;
@@ -76,8 +76,8 @@ fn template(workload: &Value) -> [&Value; 2] {
     [&template["metadata"]["annotations"], &template["spec"]]
 }
 
-/// Returns true if the workload has fewer Pods than it needs. The events remain for an hour after the user has corrected
-/// the order.
+/// Returns true if the workload has fewer Pods than it needs. The events remain for an hour after the user has
+/// corrected the order.
 fn lacks_pods(workload: &Value, kind: &str) -> bool {
     let (spec, status) = (&workload["spec"], &workload["status"]);
     let (needed, existing) = match kind {

@@ -11,7 +11,10 @@ use crate::error::ErrorKind::Rejected;
 use crate::error::{CommandError, CommandResult};
 use crate::output::{print, to_json};
 use crate::registry::config_map;
-use access::{OWN_POD, UNKNOWN_CONTAINERS, check_policy, explain_pod_rejection, lacks_verbs, missing_verbs};
+use access::{
+    OWN_POD_POLICY, UNKNOWN_CONTAINERS_POLICY, check_policy, explain_pod_rejection, missing_verbs,
+    missing_verbs_finding,
+};
 use clap::Args;
 use denied::find_denied;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -23,7 +26,7 @@ use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level, has_errors};
 use podgate::order::inject::{is_injected, strip};
-use podgate::order::kubernetes_version::{held_spec, rejects_env_files};
+use podgate::order::kubernetes_version::{dry_run_spec_with_env_file, rejects_env_files};
 use podgate::order::lint::check_sidecar_position;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -45,7 +48,7 @@ Exit codes:
 /// Check podgate's installation, and find Pods that run without their order
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Verify {
+pub(crate) struct VerifyArgs {
     /// Print text or json
     #[arg(short, long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     output: OutputFormat,
@@ -53,7 +56,7 @@ pub(crate) struct Verify {
     connection: ConnectionArgs,
 }
 
-pub(crate) async fn run(args: &Verify) -> CommandResult {
+pub(crate) async fn run(args: &VerifyArgs) -> CommandResult {
     let findings = check(&Cluster::from_args(&args.connection).await?).await?;
     let json = |f: &Finding| json!({"rule": f.rule, "level": f.level.as_str(), "message": f.message, "fix": f.fix});
     print(&match args.output {
@@ -85,14 +88,14 @@ async fn check(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
         }
         findings.extend(injection.into_iter().flatten());
         add_findings("the webhook's certificate", check_certificate(cluster, webhook).await, &mut findings);
-        let policy = check_policy(cluster, UNKNOWN_CONTAINERS).await;
+        let policy = check_policy(cluster, UNKNOWN_CONTAINERS_POLICY).await;
         add_findings("the policy podgate-unknown-containers", policy, &mut findings);
     } else if webhook.is_some() {
         let install = command_line(&["kubectl", "podgate", "install", "--namespaces", &cluster.namespace]);
         let fix = format!("install it: {install} | kubectl apply -f -");
         findings.push(finding(Level::Error, "missing-webhook", "the cluster does not have podgate's webhook", fix));
     }
-    add_findings("the policy podgate-own-pod", check_policy(cluster, OWN_POD).await, &mut findings);
+    add_findings("the policy podgate-own-pod", check_policy(cluster, OWN_POD_POLICY).await, &mut findings);
     for ((workload, fix), count) in pods.iter().flat_map(|pods| &pods.unordered) {
         let what = format!("running Pods declare an order but have no sidecar: {workload} (Pods: {count})");
         findings.push(finding(Level::Error, "pod-without-sidecar", what, fix));
@@ -106,7 +109,7 @@ async fn check(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
     for ((namespace, account), needs_role) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;
         let Some(missing) = or_finding("the permissions of service accounts", missing, &mut findings) else { break };
-        findings.extend(lacks_verbs(namespace, account, &missing, needs_role));
+        findings.extend(missing_verbs_finding(namespace, account, &missing, needs_role));
     }
     add_findings("hold mode", check_hold_mode(cluster).await, &mut findings);
     if pods.is_some_and(|pods| pods.lean > 0) {
@@ -122,7 +125,7 @@ const WEBHOOK_NAME: &str = "pods.podgate.io";
 /// name. A configuration without webhooks has no effect and does not count, even with podgate's labels.
 async fn find_webhook(cluster: &Cluster) -> CommandResult<Option<MutatingWebhookConfiguration>> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
-    let list = cluster.wait_for(api.list(&ListParams::default())).await?;
+    let list = cluster.await_response(api.list(&ListParams::default())).await?;
     let is_podgates = |found: &MutatingWebhookConfiguration| {
         let label = |key: &str| found.metadata.labels.as_ref()?.get(&format!("app.kubernetes.io/{key}"));
         let is_labeled = ["name", "component"].map(label) == [Some(&"podgate".to_owned()), Some(&"webhook".to_owned())];
@@ -133,8 +136,8 @@ async fn find_webhook(cluster: &Cluster) -> CommandResult<Option<MutatingWebhook
 
 /// Returns a warning if the API server or a kubelet does not support hold mode.
 async fn check_hold_mode(cluster: &Cluster) -> CommandResult<Option<Finding>> {
-    let metadata = json!({"generateName": "podgate-verify-", "labels": {keys::INJECT: "disabled"}});
-    let pod = json!({"metadata": metadata, "spec": held_spec()});
+    let metadata = json!({"generateName": "podgate-verify-", "labels": {keys::INJECT_LABEL: "disabled"}});
+    let pod = json!({"metadata": metadata, "spec": dry_run_spec_with_env_file()});
     let warning = |rule, what: String| {
         Ok(Some(finding(Level::Warning, rule, what, "upgrade Kubernetes, or set the commands of the containers")))
     };
@@ -163,7 +166,8 @@ async fn old_nodes(cluster: &Cluster, (field, first): (&str, (u32, u32))) -> Com
     Ok(old.first().map(|first| format!("{first} (nodes: {})", old.len())))
 }
 
-/// Returns a warning if a node cannot run Pods without a sidecar, because its kubelet or containerd has no image volumes.
+/// Returns a warning if a node cannot run Pods without a sidecar, because its kubelet or containerd has no image
+/// volumes.
 async fn check_image_volumes(cluster: &Cluster) -> CommandResult<Option<Finding>> {
     let kubelet = old_nodes(cluster, ("kubeletVersion", (1, 35))).await?;
     let old = if kubelet.is_some() { kubelet } else { old_nodes(cluster, ("containerRuntimeVersion", (2, 1))).await? };
@@ -181,7 +185,7 @@ async fn check_certificate(
     let clients = configuration.webhooks.iter().flatten().map(|webhook| &webhook.client_config);
     let Some(service) = clients.clone().find_map(|client| client.service.as_ref()) else { return Ok(None) };
     let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), &service.namespace);
-    let Some(secret) = cluster.wait_for(secrets.get_opt("podgate-webhook-tls")).await? else { return Ok(None) };
+    let Some(secret) = cluster.await_response(secrets.get_opt("podgate-webhook-tls")).await? else { return Ok(None) };
     let ca = secret.data.as_ref().and_then(|data| data.get("ca.crt")).map_or(&[][..], |ca| ca.0.trim_ascii());
     let is_in = |bundle: &[u8]| bundle.windows(ca.len()).any(|part| part == ca);
     let mut bundles = clients.map(|client| client.ca_bundle.as_ref());

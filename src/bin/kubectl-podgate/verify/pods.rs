@@ -8,14 +8,14 @@ use podgate::core::text::command_line;
 use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
 use podgate::order::declare::{Publish, is_declared};
 use podgate::order::image_map::{ImageMap, find, short_digest};
-use podgate::order::inject::{Options, inject, inject_label, is_injected, is_lean};
+use podgate::order::inject::{Options, inject, inject_label, is_injected, is_injected_without_sidecar};
 use podgate::order::plan::{KnownFacts, Plan};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Facts about podgate in all Pods that have not ended and are not being deleted.
 #[derive(Debug, Default)]
-pub(super) struct Pods {
+pub(super) struct PodSurvey {
     pub(super) ready_webhooks: usize,
     /// Namespaces and service accounts of the sidecars that use the API, with the conditions that need podgate's role.
     pub(super) accounts: BTreeMap<(String, String), BTreeSet<String>>,
@@ -29,17 +29,17 @@ pub(super) struct Pods {
 }
 
 /// Reads the Pods. `file` has the commands that the webhook knows; `None` skips the checks of images.
-pub(super) async fn read(cluster: &Cluster, file: Option<ImageMap>) -> CommandResult<Pods> {
+pub(super) async fn read(cluster: &Cluster, file: Option<ImageMap>) -> CommandResult<PodSurvey> {
     let mut disabled = BTreeSet::new();
     let labels = ListParams::default().labels("podgate.io/inject=disabled");
     cluster.for_each("/api/v1/namespaces", labels, |it| _ = disabled.insert(text(&it["metadata"]["name"]))).await?;
-    let mut pods = Pods::default();
+    let mut pods = PodSurvey::default();
     let fields = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
     cluster.for_each("/api/v1/pods", fields, |pod| pods.add(pod, &disabled, file.as_ref())).await?;
     Ok(pods)
 }
 
-impl Pods {
+impl PodSurvey {
     /// Adds the facts about a Pod. `disabled` contains the namespaces that the webhook skips.
     fn add(&mut self, pod: &Value, disabled: &BTreeSet<String>, file: Option<&ImageMap>) {
         let metadata = &pod["metadata"];
@@ -66,7 +66,7 @@ impl Pods {
             }
             return;
         }
-        if is_lean(pod) {
+        if is_injected_without_sidecar(pod) {
             self.lean += 1;
             file.into_iter().for_each(|file| self.add_images(pod, file, None));
             return;
@@ -83,7 +83,7 @@ impl Pods {
     fn add_images(&mut self, pod: &Value, file: &ImageMap, plan: Option<&Plan>) {
         let (workload, again) = workload(&pod["metadata"]);
         for (name, image) in images_to_resolve(pod) {
-            let is_held = plan.is_some_and(|plan| plan.holds(&name));
+            let is_held = plan.is_some_and(|plan| plan.is_held(&name));
             let (entry, runs) = (find(file, &image), running_digest(pod, &name));
             let moved = entry.zip(runs).filter(|(entry, runs)| !entry.digest.is_empty() && entry.digest != *runs);
             let (rule, what) = if let Some((entry, runs)) = moved {

@@ -136,7 +136,7 @@ impl Tree {
     }
 
     /// Returns true for the key `<<`.
-    pub(crate) fn is_merge(&self, text: &str, key: Option<usize>) -> bool {
+    pub(crate) fn is_merge_key(&self, text: &str, key: Option<usize>) -> bool {
         let key = key.map(|key| &self.nodes[key]);
         key.is_some_and(|key| matches!(key.kind, NodeKind::Scalar) && &text[key.content()] == "<<")
     }
@@ -151,7 +151,7 @@ impl Tree {
                 let own =
                     self.children(from).filter(|(key, _)| self.key_text(text, *key).is_some_and(|key| *key == **name));
                 let mut merged =
-                    self.children(from).filter(|(key, _)| depth < MERGE_DEPTH_MAX && self.is_merge(text, *key));
+                    self.children(from).filter(|(key, _)| depth < MERGE_DEPTH_MAX && self.is_merge_key(text, *key));
                 own.last().or_else(|| merged.find_map(|(_, value)| self.follow_merged(text, value, step, depth)))
             }
         }
@@ -169,7 +169,7 @@ impl Tree {
 
     /// Returns the value at `place` or at the nearest existing parent of `place`, with the key if the value is a field.
     /// Also returns the number of steps that exist.
-    pub(crate) fn nearest(&self, text: &str, place: &Place) -> (Option<usize>, usize, usize) {
+    pub(crate) fn nearest_existing(&self, text: &str, place: &Place) -> (Option<usize>, usize, usize) {
         let (mut key, mut node) = (None, Tree::ROOT);
         for (taken, step) in place.0.iter().enumerate() {
             match self.follow_step(text, node, step, 0) {

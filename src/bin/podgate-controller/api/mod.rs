@@ -5,7 +5,7 @@ mod client;
 mod patch;
 pub(crate) mod task;
 
-use crate::api::patch::{is_minor, is_release_patch, merge_patch};
+use crate::api::patch::{is_release_patch, merge_patch, only_reports_starts};
 use crate::args::PodIdentity;
 use crate::clock::now;
 use crate::failure::{Failure, Result};
@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1;
 use kube::api::{Api, ApiResource, Patch, PatchParams, WatchEvent, WatchParams};
 use podgate::core::annotations::Annotations;
 use podgate::core::names;
-use podgate::core::snapshot::is_podgate_key;
+use podgate::core::snapshot::is_snapshot_key;
 use podgate::core::text::{command_line, error_chain};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
@@ -50,7 +50,7 @@ const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(2);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const WATCH_TIMEOUT_SECONDS: u32 = 290;
 /// Name of the watch in logs and in `failing_requests`.
-pub(crate) const WATCH_REQUEST: &str = "watch";
+pub(crate) const WATCH_REQUEST_NAME: &str = "watch";
 /// Minimum duration of a watch that resets the back-off.
 const STABLE_WATCH: Duration = Duration::from_secs(5);
 /// Time in milliseconds over which the sidecars of a cluster spread their new watches, after an API server has ended
@@ -59,7 +59,7 @@ const RECONNECT_SPREAD_MS: u64 = 14_000;
 
 /// State that both tasks share.
 #[derive(Default)]
-pub(crate) struct ApiState {
+pub(crate) struct SharedApiState {
     pub(crate) identity: PodIdentity,
     pub(crate) metrics: Rc<Metrics>,
     /// True while a container is held. Each patch that does not release the container then delays the release.
@@ -72,7 +72,7 @@ pub(crate) struct ApiState {
     patches: RefCell<PatchBucket>,
 }
 
-impl ApiState {
+impl SharedApiState {
     /// Records that requests of the kind `what` fail. Logs a warning if all kinds succeeded before. `on_success` logs
     /// one line when all kinds succeed again.
     fn on_failure(&self, what: &'static str, error: &Failure) {
@@ -104,7 +104,7 @@ impl ApiState {
     /// Stores the annotations from the API server. Ignores a version of the Pod that is older than the stored one.
     fn update_actual(&self, annotations: Annotations, version: Option<u64>) {
         if self.actual_version.get().zip(version).is_none_or(|(known, version)| known <= version) {
-            self.actual.replace(annotations.into_iter().filter(|(key, _)| is_podgate_key(key)).collect());
+            self.actual.replace(annotations.into_iter().filter(|(key, _)| is_snapshot_key(key)).collect());
             self.actual_version.set(version);
             self.actual_changed.notify_one();
         }
@@ -132,12 +132,12 @@ fn backoff() -> impl Iterator<Item = Duration> {
 ///
 /// The watch starts from version 0, with a field selector and without bookmarks. Such a watch needs the fewest
 /// permissions, starts with the current Pod, and works with every API server.
-pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFacts>) {
+pub(crate) async fn watch_pod(shared: Rc<SharedApiState>, updates: mpsc::Sender<PodFacts>) {
     let (mut pause, mut is_cut) = (backoff(), false);
     loop {
         let since = now();
         if let Err(error) = watch_once(&shared, &updates).await {
-            shared.on_failure(WATCH_REQUEST, &error);
+            shared.on_failure(WATCH_REQUEST_NAME, &error);
         }
         let lasted = now() - since;
         if lasted > STABLE_WATCH {
@@ -150,7 +150,7 @@ pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFac
     }
 }
 
-async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Result<()> {
+async fn watch_once(shared: &SharedApiState, updates: &mpsc::Sender<PodFacts>) -> Result<()> {
     let api = shared.connect()?;
     let own = &shared.identity;
     // Accept any version from a new watch, because a restore of etcd lowers the versions. If the watch starts with an
@@ -165,7 +165,7 @@ async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Resu
     while let Some(event) = tokio::time::timeout(limit, events.next()).await.map_err(|_| "no event in time")? {
         match event.map_err(Failure::of_api)? {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
-                shared.on_success(WATCH_REQUEST);
+                shared.on_success(WATCH_REQUEST_NAME);
                 let facts = extract_facts(&pod, &own.container);
                 if own.uid.as_ref().is_some_and(|uid| *uid != facts.uid) {
                     continue;
@@ -183,7 +183,7 @@ async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Resu
 }
 
 /// Keeps podgate's annotations in the API equal to `desired`, forever: adds missing ones, removes stale or forged ones.
-pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::Receiver<Annotations>) {
+pub(crate) async fn sync_annotations(shared: Rc<SharedApiState>, mut desired: watch::Receiver<Annotations>) {
     let mut pause = backoff();
     let mut api = None;
     loop {
@@ -231,7 +231,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
 }
 
 /// Waits for further changes and returns the patch for all of them; `None` if no change is left.
-async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
+async fn batch_changes(shared: &SharedApiState, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
     let since = now();
     let mut until = None;
     loop {
@@ -242,7 +242,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
         let end = match shared.actual.borrow().contains_key(names::STAGE_KEY) {
             false => since + FIRST_BATCH_WINDOW,
             true if shared.has_held_container.get() => since + HELD_BATCH_WINDOW,
-            true if is_minor(&patch) => since + MINOR_BATCH_WINDOW,
+            true if only_reports_starts(&patch) => since + MINOR_BATCH_WINDOW,
             true => now() + BATCH_WINDOW,
         };
         let end = end.min(until.unwrap_or(end)).max(shared.patches.borrow().ready_at().unwrap_or(since));
@@ -254,7 +254,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
     }
 }
 
-async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Result<()> {
+async fn send_patch(shared: &SharedApiState, api: &Api<Pod>, annotations: Value) -> Result<()> {
     let mut metadata = json!({ "annotations": annotations });
     if let Some(uid) = &shared.identity.uid {
         // The uid makes the API server reject the patch if another Pod now has the same name.
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn missing_permission_names_the_command_that_grants_it() {
         let identity = PodIdentity { namespace: "n".into(), ..PodIdentity::default() };
-        let shared = ApiState { identity, ..ApiState::default() };
+        let shared = SharedApiState { identity, ..SharedApiState::default() };
         let denied = Failure::Forbidden("403 pods is forbidden".to_owned());
         let text = shared.describe_failure("watch", &denied);
         let fix =
@@ -304,7 +304,7 @@ mod tests {
             ("a change after many patches", false, false, 32, "Ready", "e1.0", 30_000),
             ("a release after many patches", false, true, 32, "Ready", "e1.1", 0),
         ] {
-            let shared = ApiState::default();
+            let shared = SharedApiState::default();
             shared.has_held_container.set(is_held);
             if !is_first {
                 shared.update_actual(annotations("Waiting", "e1.0"), None);
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn older_versions_and_foreign_annotations_are_ignored() {
-        let shared = ApiState::default();
+        let shared = SharedApiState::default();
         let ready = |state: &str| Annotations::from([("status.podgate.io/db".to_owned(), state.to_owned())]);
         let foreign = [("a/b".to_owned(), "c".to_owned())];
         shared.update_actual(ready("Ready").into_iter().chain(foreign).collect(), Some(6));

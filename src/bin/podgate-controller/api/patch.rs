@@ -22,12 +22,12 @@ pub(super) fn is_release_patch(patch: &Value) -> bool {
 }
 
 /// Returns true if a patch only reports started containers.
-pub(super) fn is_minor(patch: &Value) -> bool {
+pub(super) fn only_reports_starts(patch: &Value) -> bool {
     let started = Value::from(State::Started.as_str());
     let entries = patch.as_object();
     entries.into_iter().flatten().all(|(key, value)| match key.as_str() {
         names::REVISION_KEY | names::LAST_SEEN_KEY | names::MILESTONE_TIMES_KEY => true,
-        key => key.starts_with(names::STATUS_PREFIX) && *value == started,
+        key => key.starts_with(names::STATUS_KEY_PREFIX) && *value == started,
     })
 }
 
@@ -52,7 +52,7 @@ mod tests {
     fn patch_with_only_started_containers_is_minor() {
         let minor = json!({"status.podgate.io/db": "Started", "sandbox.podgate.io/revision": "2",
                            "sandbox.podgate.io/seen": "x", "sandbox.podgate.io/times": "1,db=started+0"});
-        assert!(is_minor(&minor));
+        assert!(only_reports_starts(&minor));
         for (key, value) in [
             ("status.podgate.io/db", json!("Ready")),
             ("status.podgate.io/x", Value::Null),
@@ -61,7 +61,7 @@ mod tests {
         ] {
             let mut patch = minor.clone();
             patch[key] = value;
-            assert!(!is_minor(&patch), "{key}");
+            assert!(!only_reports_starts(&patch), "{key}");
         }
     }
 

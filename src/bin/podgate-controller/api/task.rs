@@ -1,12 +1,12 @@
 //! Runs the two tasks that use the API. A panic in a task restarts only that task. Both tasks end with the sidecar's
 //! `LocalSet`.
 
-use crate::api::{self, ApiState};
+use crate::api::{self, SharedApiState};
 use crate::args::PodIdentity;
 use crate::clock::now;
 use crate::input::pod_facts::PodFacts;
 use crate::output::metrics::Metrics;
-use crate::rate_limit::restart_delay;
+use crate::rate_limit::panic_restart_delay;
 use futures::FutureExt;
 use podgate::core::annotations::Annotations;
 use std::panic::AssertUnwindSafe;
@@ -17,18 +17,18 @@ use tokio::task::JoinHandle;
 use tracing::error;
 
 pub(crate) struct ApiTask {
-    shared: Rc<ApiState>,
+    shared: Rc<SharedApiState>,
     desired: watch::Sender<Annotations>,
     pod_updates: mpsc::Sender<PodFacts>,
     watch_task: Option<JoinHandle<()>>,
 }
 
 impl ApiTask {
-    /// Starts the task that syncs annotations. [`watch`](ApiTask::watch) starts the other task, which sends to
-    /// `pod_updates`.
+    /// Starts the task that syncs annotations. [`start_watching`](ApiTask::start_watching) starts the other task, which
+    /// sends to `pod_updates`.
     pub(crate) fn spawn(identity: PodIdentity, metrics: Rc<Metrics>, pod_updates: mpsc::Sender<PodFacts>) -> ApiTask {
         let (desired, receiver) = watch::channel(Annotations::new());
-        let shared = Rc::new(ApiState { identity, metrics, ..ApiState::default() });
+        let shared = Rc::new(SharedApiState { identity, metrics, ..SharedApiState::default() });
         let state = Rc::clone(&shared);
         supervise(move || api::sync_annotations(Rc::clone(&state), receiver.clone()));
         ApiTask { shared, desired, pod_updates, watch_task: None }
@@ -40,7 +40,7 @@ impl ApiTask {
         self.desired.send_replace(annotations);
     }
 
-    pub(crate) fn watch(&mut self) {
+    pub(crate) fn start_watching(&mut self) {
         if self.watch_task.is_none() {
             let (shared, updates) = (Rc::clone(&self.shared), self.pod_updates.clone());
             self.watch_task = Some(supervise(move || api::watch_pod(Rc::clone(&shared), updates.clone())));
@@ -49,13 +49,13 @@ impl ApiTask {
 
     /// Returns true if the last watch of the Pod has failed.
     pub(crate) fn is_watch_failing(&self) -> bool {
-        self.shared.failing_requests.borrow().contains(api::WATCH_REQUEST)
+        self.shared.failing_requests.borrow().contains(api::WATCH_REQUEST_NAME)
     }
 
     pub(crate) fn stop_watching(&mut self) {
         if let Some(task) = self.watch_task.take() {
             task.abort();
-            self.shared.failing_requests.borrow_mut().remove(api::WATCH_REQUEST);
+            self.shared.failing_requests.borrow_mut().remove(api::WATCH_REQUEST_NAME);
         }
     }
 }
@@ -66,7 +66,7 @@ fn supervise<F: Future<Output = ()> + 'static>(mut task: impl FnMut() -> F + 'st
         let (mut delay, mut since) = (Duration::ZERO, now());
         while AssertUnwindSafe(task()).catch_unwind().await.is_err() {
             error!("a task that uses the API panicked; restarting the task");
-            delay = restart_delay(delay, now() - since);
+            delay = panic_restart_delay(delay, now() - since);
             tokio::time::sleep(delay).await;
             since = now();
         }

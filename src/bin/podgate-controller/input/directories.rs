@@ -1,7 +1,7 @@
 //! Creates the containers' directories and watches them with inotify. The content of the directories is not trusted.
 
 use crate::clock::now;
-use crate::input::report_file::{DirectoryState, Stamp, make_container_directory, read_report};
+use crate::input::report_file::{DirectoryState, FileVersion, make_container_directory, read_report};
 use crate::precise_timer::PreciseTimer;
 use crate::rate_limit::{CpuBucket, ReportBucket};
 use futures::FutureExt;
@@ -25,7 +25,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// of a tether just before the kernel releases its lock. An exiting process releases ports and tether in any order.
 const RECHECK_DELAYS_MS: [u64; 4] = [1, 2, 4, 8];
 
-pub(crate) struct Directories {
+pub(crate) struct ContainerDirectories {
     root: PathBuf,
     inotify: Option<AsyncFd<Inotify>>,
     /// Directories that could not be created or watched yet, with the size of their reports.
@@ -51,7 +51,7 @@ pub(crate) struct Directories {
 
 #[derive(Debug, Default)]
 struct LastSeen {
-    stamp: Option<Stamp>,
+    stamp: Option<FileVersion>,
     /// Last report. The stamp alone is not enough: two writes in place within one clock tick have the same stamp.
     report: Option<Report>,
     is_tethered: bool,
@@ -59,16 +59,16 @@ struct LastSeen {
     limit: ReportBucket,
 }
 
-impl Directories {
+impl ContainerDirectories {
     /// Creates the inotify instance. Must be called inside the tokio runtime.
-    pub(crate) fn new(root: &Path) -> Directories {
+    pub(crate) fn new(root: &Path) -> ContainerDirectories {
         #[expect(deprecated, reason = "sound here: an Inotify owns its descriptor and never exposes it")]
         let register = |inotify| AsyncFd::with_interest(inotify, Interest::READABLE);
         let inotify: io::Result<_> = Inotify::init().and_then(register);
         if let Err(error) = &inotify {
             warn!(%error, "no inotify; polling the directories every 100 ms instead; raise fs.inotify.max_user_instances on the node");
         }
-        Directories {
+        ContainerDirectories {
             root: root.to_owned(),
             inotify: inotify.ok(),
             unwatched: Vec::new(),
@@ -86,7 +86,7 @@ impl Directories {
     }
 
     /// Creates and watches a directory for each new container. If this fails, the sidecar polls all directories, and
-    /// [`changed`](Directories::changed) tries again.
+    /// [`changed`](ContainerDirectories::changed) tries again.
     pub(crate) fn create<'a>(&mut self, containers: impl Iterator<Item = &'a Container>) {
         for Container { name, until, .. } in containers {
             if !self.last_seen.contains_key(name) {
@@ -198,7 +198,7 @@ impl Directories {
     }
 
     /// Makes the next `take_changes` return `directory` of `container` again, even without a change.
-    pub(crate) fn recheck(&mut self, container: &str, directory: &DirectoryState) {
+    pub(crate) fn requeue(&mut self, container: &str, directory: &DirectoryState) {
         if let Some(known) = self.last_seen.get_mut(container) {
             known.is_checked = false;
             known.stamp = known.stamp.filter(|_| !directory.is_rewritten);
@@ -235,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn content_is_compared_if_the_stamp_is_the_same() {
         let root = tempfile::tempdir().unwrap();
-        let mut directories = Directories::new(root.path());
+        let mut directories = ContainerDirectories::new(root.path());
         directories.create([Container { name: "db".to_owned(), ..Container::default() }].iter());
         directories.take_changes();
         let report = Report { started: true, ..Report::default() };

@@ -5,7 +5,7 @@ use podgate::core::container::Container;
 use podgate::core::names;
 use podgate::core::pod::{self, ContainerStatus, PodSpec, PodStatus};
 use podgate::core::restart::{RestartDecision, RestartRule, restart_decision};
-use podgate::core::snapshot::{self, is_podgate_key};
+use podgate::core::snapshot::{self, is_snapshot_key};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -85,7 +85,7 @@ pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
         resource_version: pod.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()),
         is_deleting: pod.metadata.deletion_timestamp.is_some(),
         annotations: annotations
-            .filter(|(key, _)| is_podgate_key(key) || key.starts_with(names::OVERRIDE_PREFIX))
+            .filter(|(key, _)| is_snapshot_key(key) || key.starts_with(names::OVERRIDE_KEY_PREFIX))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
         containers: others.iter().map(|c| Container { restart_policy: Some(policy(c)), ..c.declared() }).collect(),

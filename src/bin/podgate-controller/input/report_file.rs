@@ -14,7 +14,7 @@ use tracing::debug;
 
 /// Identifies a version of a file by inode and ctime (seconds, nanoseconds). Replacing the file changes at least one of
 /// these values.
-pub(crate) type Stamp = (u64, i64, i64);
+pub(crate) type FileVersion = (u64, i64, i64);
 
 /// Content of a container's directory.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,7 @@ fn create_file(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Reads the report of container `name`. Returns no report if the file is invalid. Fails if the file is missing.
-pub(crate) fn read_report(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
+pub(crate) fn read_report(root: &Path, name: &str) -> io::Result<(FileVersion, Option<Report>)> {
     let root = files::open_directory(root)?;
     let path = Path::new(name).join(names::REPORT_FILE);
     let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;

@@ -3,8 +3,9 @@
 use crate::rate_limit::TokenBucket;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Times at which the sidecar repeats the release patch, in milliseconds from the gate's opening or the container's last
-/// end. The kubelet syncs a new Pod at most once a second. The later times are just after each back-off of the kubelet.
+/// Times at which the sidecar repeats the release patch, in milliseconds from the gate's opening or the container's
+/// last end. The kubelet syncs a new Pod at most once a second. The later times are just after each back-off of the
+/// kubelet.
 const REQUEST_TIMES_MS: [u64; 8] = [1200, 3000, 10_100, 20_100, 40_100, 80_100, 160_100, 300_100];
 /// Interval between the release patches after the last of `REQUEST_TIMES_MS`.
 const LATER_INTERVAL: Duration = Duration::from_secs(300);
@@ -73,8 +74,15 @@ impl HoldGate {
 
     /// Returns the state that the gate must have. `is_met` means that all conditions are met, and `is_confirmed` that
     /// the sidecar has observed the containers again since then. After the time `limit`, if set, the container starts
-    /// even if its conditions are not met.
-    pub(super) fn wanted(&self, is_met: bool, is_confirmed: bool, limit: Option<Duration>, now: Instant) -> HoldState {
+    /// even if its conditions are not met. A gate in the state `Open` closes if its conditions are no longer met; a gate
+    /// in the state `Skipped` stays as it is.
+    pub(super) fn wanted_state(
+        &self,
+        is_met: bool,
+        is_confirmed: bool,
+        limit: Option<Duration>,
+        now: Instant,
+    ) -> HoldState {
         match self.state {
             HoldState::Open(_) if !is_met => HoldState::Waiting,
             HoldState::Open(_) | HoldState::Skipped(_) => self.state,
@@ -99,7 +107,7 @@ impl HoldGate {
     }
 
     /// Records that the gate file was written or removed, so that the gate now has this state.
-    pub(crate) fn apply(&mut self, state: HoldState, now: Instant, wall_clock: SystemTime) {
+    pub(crate) fn record_state(&mut self, state: HoldState, now: Instant, wall_clock: SystemTime) {
         if self.state.open_since().is_none_or(|since| now.saturating_duration_since(since) < CREATION_TIME) {
             self.waited += now.saturating_duration_since(self.waiting_since);
         }
@@ -131,12 +139,12 @@ impl HoldGate {
         let deadline = limit.and_then(|limit| self.deadline(limit));
         // When the wait ends, the gate file may have to be written. That is not possible before `retry_at`.
         let deadline = deadline.map(|at| self.retry_at.map_or(at, |retry_at| retry_at.max(at)));
-        deadline.into_iter().chain(self.retry_at).chain(self.next_request(ended_at)).min()
+        deadline.into_iter().chain(self.retry_at).chain(self.next_release_request(ended_at)).min()
     }
 
     /// Returns the time of the next release patch; `None` while the gate is closed. `ended_at` is the time at which the
     /// container's last end was observed.
-    pub(super) fn next_request(&self, ended_at: Option<Instant>) -> Option<Instant> {
+    pub(super) fn next_release_request(&self, ended_at: Option<Instant>) -> Option<Instant> {
         let opened_at = self.state.open_since()?;
         let Some(last) = self.last_request_at else { return Some(opened_at) };
         let next = if last < opened_at {
@@ -151,7 +159,7 @@ impl HoldGate {
         Some(self.requests.ready_at().map_or(next, |at| at.max(next)))
     }
 
-    pub(super) fn note_request(&mut self, now: Instant) {
+    pub(super) fn note_release_request(&mut self, now: Instant) {
         self.last_request_at = Some(now);
         self.requests.reserve(now);
     }
@@ -171,11 +179,11 @@ mod tests {
     fn requests_follow_the_back_off_of_the_kubelet() {
         let start = now() + Duration::from_secs(1000);
         let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH, false);
-        assert_eq!(gate.next_request(None), None);
-        gate.apply(HoldState::Open(start), start, SystemTime::UNIX_EPOCH);
+        assert_eq!(gate.next_release_request(None), None);
+        gate.record_state(HoldState::Open(start), start, SystemTime::UNIX_EPOCH);
         let mut next = |ended_at| {
-            let at = gate.next_request(ended_at).unwrap();
-            gate.note_request(at);
+            let at = gate.next_release_request(ended_at).unwrap();
+            gate.note_release_request(at);
             at.duration_since(start).as_secs_f64()
         };
         let times = [0.0, 1.2, 3.0, 10.1, 20.1, 40.1, 80.1, 160.1, 300.1];
@@ -184,12 +192,12 @@ mod tests {
         assert_eq!([(); 4].map(|()| next(ended_at)), [601.2, 603.0, 610.1, 620.1]);
         // A back-off of 300 s that began 200 s before the opening.
         let mut late = HoldGate::new(start, SystemTime::UNIX_EPOCH, false);
-        late.apply(HoldState::Open(start), start, SystemTime::UNIX_EPOCH);
-        late.note_request(start + Duration::from_secs(90));
+        late.record_state(HoldState::Open(start), start, SystemTime::UNIX_EPOCH);
+        late.note_release_request(start + Duration::from_secs(90));
         let ended_at = start - Duration::from_secs(200);
-        assert_eq!(late.next_request(Some(ended_at)), Some(ended_at + Duration::from_millis(300_100)));
-        gate.note_request(start + Duration::from_secs(1000));
-        assert_eq!(gate.next_request(None), Some(start + Duration::from_secs(1300)));
+        assert_eq!(late.next_release_request(Some(ended_at)), Some(ended_at + Duration::from_millis(300_100)));
+        gate.note_release_request(start + Duration::from_secs(1000));
+        assert_eq!(gate.next_release_request(None), Some(start + Duration::from_secs(1300)));
     }
 
     /// The column of gates at the kubelet in the table of rules (`core/gate.rs`).
@@ -227,7 +235,7 @@ mod tests {
         ] {
             let gate = HoldGate { state, ..HoldGate::new(start, SystemTime::UNIX_EPOCH, false) };
             let limit = limit.map(Duration::from_secs);
-            assert_eq!(gate.wanted(is_met, is_confirmed, limit, at(9)), expected, "{rule}");
+            assert_eq!(gate.wanted_state(is_met, is_confirmed, limit, at(9)), expected, "{rule}");
         }
     }
 
@@ -241,9 +249,9 @@ mod tests {
             assert_eq!(gate.is_violated_by(at(started_at)), is_violated, "{started_at}");
         }
         let mut gate = HoldGate::new(now(), at(100), false);
-        gate.apply(HoldState::Open(now()), now(), at(200));
+        gate.record_state(HoldState::Open(now()), now(), at(200));
         assert!(!gate.is_violated_by(at(300)));
-        gate.apply(HoldState::Waiting, now(), at(400));
+        gate.record_state(HoldState::Waiting, now(), at(400));
         assert!(!gate.is_violated_by(at(401)));
     }
 
@@ -253,8 +261,8 @@ mod tests {
         let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH, false);
         let end = start + Duration::from_secs(60);
         assert_eq!(gate.due(limit, None), Some(end));
-        assert_eq!(gate.wanted(false, false, limit, end - Duration::from_millis(1)), HoldState::Waiting);
-        assert_eq!(gate.wanted(false, false, limit, end), HoldState::Skipped(end));
+        assert_eq!(gate.wanted_state(false, false, limit, end - Duration::from_millis(1)), HoldState::Waiting);
+        assert_eq!(gate.wanted_state(false, false, limit, end), HoldState::Skipped(end));
         gate.retry_later(end);
         assert_eq!(gate.due(limit, None), Some(end + RETRY_DELAY), "the loop must not spin");
     }

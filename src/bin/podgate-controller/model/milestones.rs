@@ -106,7 +106,7 @@ mod tests {
         ] {
             let mut gate = HoldGate::new(now(), at(ms), false);
             if open {
-                gate.apply(HoldState::Open(now()), now(), at(ms));
+                gate.record_state(HoldState::Open(now()), now(), at(ms));
             }
             held.hold = Some(gate);
             recorder.record([&held], at(ms));

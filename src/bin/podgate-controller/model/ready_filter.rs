@@ -13,7 +13,7 @@ pub(crate) const STABLE_FOR: Duration = Duration::from_secs(1);
 const DISTRUST_AFTER_RESTART: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-pub(crate) struct ReadyFilter {
+pub(crate) struct KubeletReadyFilter {
     /// Status that is not accepted yet, and the time since which the status is unchanged.
     pending_status: Option<(PendingStatus, Instant)>,
     /// Last accepted `ready` status.
@@ -39,11 +39,11 @@ struct PendingStatus {
     config_seen: String,
 }
 
-impl ReadyFilter {
+impl KubeletReadyFilter {
     /// Creates a filter. `resumed_at` is the time of the sidecar's own restart, which may hide a kubelet restart.
-    pub(crate) fn new(has_startup: bool, resumed_at: Option<Instant>) -> ReadyFilter {
+    pub(crate) fn new(has_startup: bool, resumed_at: Option<Instant>) -> KubeletReadyFilter {
         let distrusted_until = resumed_at.map(|at| at + DISTRUST_AFTER_RESTART);
-        ReadyFilter { has_startup_probe: has_startup, distrusted_until, ..ReadyFilter::default() }
+        KubeletReadyFilter { has_startup_probe: has_startup, distrusted_until, ..KubeletReadyFilter::default() }
     }
 
     /// Stores the kubelet's status together with the current `config.seen`.
@@ -172,7 +172,7 @@ mod tests {
             ),
         ] {
             let start = now();
-            let mut filter = ReadyFilter::new(has_startup, what.starts_with("resumed").then_some(start));
+            let mut filter = KubeletReadyFilter::new(has_startup, what.starts_with("resumed").then_some(start));
             for (seconds, is_ready, seen) in steps {
                 let (at, seen) = (start + STABLE_FOR.mul_f64(*seconds), Some(*seen).filter(|seen| !seen.is_empty()));
                 let Some(is_ready) = *is_ready else {

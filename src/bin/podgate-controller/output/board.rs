@@ -97,9 +97,9 @@ impl Board {
         // Old files that containers keep open may fill the volume. With the padding, podgate can then overwrite the
         // last file in place, even with longer states.
         let text = annotations::write(annotations);
-        let size = (text.len() + HEADROOM).next_multiple_of(annotations::PAGE);
+        let size = (text.len() + HEADROOM).next_multiple_of(annotations::PAGE_SIZE);
         let size = size.max(files::size(&self.directory, names::ANNOTATIONS_FILE, names::BOARD_FILE_MAX));
-        let text = annotations::pad(text, size.min(names::BOARD_FILE_MAX));
+        let text = annotations::pad_with_hash(text, size.min(names::BOARD_FILE_MAX));
         let temporary = format!(".{}.tmp", names::ANNOTATIONS_FILE);
         let written =
             files::replace_or_overwrite(&self.directory, &temporary, names::ANNOTATIONS_FILE, text.as_bytes(), 0o644);
@@ -132,10 +132,10 @@ impl Board {
     /// Takes the lock on the board. The lock shows the agents and the sidecar's hook that a sidecar runs and has set up
     /// the board.
     pub(crate) async fn lock(&mut self) -> Result<()> {
-        let path = self.directory.join(names::CONTROLLER_FILE);
+        let path = self.directory.join(names::CONTROLLER_LOCK_FILE);
         let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";
         let take = || {
-            lock::take(&self.directory, names::CONTROLLER_FILE)
+            lock::take(&self.directory, names::CONTROLLER_LOCK_FILE)
                 .map_err(|error| format!("cannot lock {}: {error}; {hint}", path.display()).into())
         };
         let why =
@@ -146,7 +146,8 @@ impl Board {
 
     /// Returns true if the sidecar's hook has succeeded in this epoch.
     pub(crate) fn has_hook_succeeded(&self, epoch: &str) -> bool {
-        files::read_trusted(&self.directory.join(names::HOOKED_FILE), 64).is_ok_and(|found| found == epoch.as_bytes())
+        files::read_following_links(&self.directory.join(names::HOOK_SUCCESS_FILE), 64)
+            .is_ok_and(|found| found == epoch.as_bytes())
     }
 }
 
@@ -200,6 +201,6 @@ mod tests {
         board.publish(&annotations);
         assert_eq!(board.retry_at, None);
         let text = std::fs::read_to_string(directory.join("annotations")).unwrap();
-        assert!(text.starts_with("a=\"1\"\n~=") && text.len() == annotations::PAGE, "{text}");
+        assert!(text.starts_with("a=\"1\"\n~=") && text.len() == annotations::PAGE_SIZE, "{text}");
     }
 }

@@ -28,7 +28,7 @@ impl HoldFiles {
     pub(crate) fn set(&self, container: &str, open: bool) -> io::Result<()> {
         if open {
             // The kubelet's parser requires the single quotes.
-            let line = format!("{}='{}'\n", names::HOLD_KEY, names::HOLD_VALUE);
+            let line = format!("{}='{}'\n", names::GATE_FILE_KEY, names::GATE_FILE_VALUE);
             files::replace(&self.0, container, line.as_bytes(), 0o444).map(drop)
         } else {
             remove(&self.0.join(container))

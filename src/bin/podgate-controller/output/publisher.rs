@@ -62,7 +62,7 @@ impl Publisher {
     /// Returns the Pod's annotations for the API, as the admission policy allows them; `None` if they have not changed
     /// since the last call. A patch with a new number of releases triggers a Pod sync, in which the kubelet creates a
     /// released container or repeats a lost probe.
-    pub(crate) fn api_annotations(&mut self, pod: &PodModel) -> Option<Annotations> {
+    pub(crate) fn take_api_annotations(&mut self, pod: &PodModel) -> Option<Annotations> {
         let snapshot = pod.published.as_ref()?;
         let mut annotations = self.annotations(snapshot);
         for key in [names::CONFIRMED_TICKETS_KEY, names::STARTUP_RESULTS_KEY, names::POD_IP_KEY, names::RESTARTING_KEY]

@@ -11,7 +11,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
 use hyper::{Request, Response, StatusCode};
 use podgate::core::container::Grpc;
-use podgate::core::http::USER_AGENT;
+use podgate::core::http::PROBE_USER_AGENT;
 use podgate::core::text::error_chain;
 use podgate::core::url::authority;
 
@@ -25,7 +25,7 @@ pub(super) async fn attempt(ask: &Grpc, host: &str, port: u16) -> Result<Outcome
     let service = ask.service.as_deref().unwrap_or_default();
     let uri = format!("http://{}/grpc.health.v1.Health/Check", authority(host, port));
     let request = Request::post(uri).header(CONTENT_TYPE, "application/grpc").header(TE, "trailers");
-    let request = request.header(AGENT, USER_AGENT).body(Full::from(encode_request(service)));
+    let request = request.header(AGENT, PROBE_USER_AGENT).body(Full::from(encode_request(service)));
     let request = request.map_err(|error| error.to_string())?;
     let stream = connect(host, port).await?;
     let status = if ask.is_tls() {

@@ -8,7 +8,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, HeaderName, HeaderValue, LOCATION};
 use hyper::{Request, Uri};
 use podgate::core::container::HttpGet;
-use podgate::core::http::{HttpAttempt, USER_AGENT};
+use podgate::core::http::{HttpAttempt, PROBE_USER_AGENT};
 use podgate::core::http_response::{BODY_MAX, Response, is_redirect};
 use podgate::core::text::error_chain;
 use podgate::core::url::Url;
@@ -17,7 +17,7 @@ use std::time::Instant;
 pub(super) async fn attempt(get: &HttpGet, host: &str, port: u16, deadline: Instant) -> Result<Outcome> {
     let scheme = get.scheme.as_deref().filter(|scheme| !scheme.is_empty()).unwrap_or("http");
     let url = Url::for_probe(scheme, host, port, get.path.as_deref().unwrap_or(""));
-    let mut attempt = HttpAttempt::new(USER_AGENT, url, &get.http_headers)?;
+    let mut attempt = HttpAttempt::new(PROBE_USER_AGENT, url, &get.http_headers)?;
     loop {
         let response = send_request(&attempt, get.is_http2(), deadline).await?;
         if let Some(outcome) = attempt.on_response(response)? {

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::{LocalBoxFuture, poll_fn};
 use podgate::core::container::Container;
 use podgate::core::probe::ProbeVerdict;
-use podgate::edge::lane::Lane;
+use podgate::edge::probe_schedule::ProbeSchedule;
 use podgate::edge::sock_diag::SockDiag;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -48,7 +48,7 @@ struct ProbeStart {
 }
 
 struct ProbeLane {
-    schedule: Lane,
+    schedule: ProbeSchedule,
     run: u64,
     /// The running attempt. Dropping the lane drops the attempt too, so that a container has at most one attempt.
     attempt: Option<LocalBoxFuture<'static, Attempt>>,
@@ -123,7 +123,7 @@ impl Prober {
                 start.earliest = start.limit.reserve(here);
             }
         }
-        let schedule = Lane::new(container.clone(), start.earliest.max(here), self.min_interval, has_passed);
+        let schedule = ProbeSchedule::new(container.clone(), start.earliest.max(here), self.min_interval, has_passed);
         let lane = schedule.map(|schedule| ProbeLane { schedule, run, attempt: None });
         self.lanes.extend(lane.map(|lane| (container.name.clone(), lane)));
     }
@@ -150,7 +150,7 @@ impl Prober {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn stop_all(&mut self) {
         self.lanes.clear();
     }
 
@@ -197,7 +197,7 @@ impl Prober {
                 // Without checks, attempts are more frequent.
                 Some(Err(error)) => debug!(%error, "cannot ask the kernel for listening sockets"),
                 None if addresses.is_empty() => {}
-                None => schedule.on_silence(here, late),
+                None => schedule.on_not_listening(here, late),
             }
         }
         None

@@ -3,7 +3,7 @@
 use super::Controller;
 use crate::clock::now;
 use crate::input::pod_facts::PodFacts;
-use crate::model::ready_filter::ReadyFilter;
+use crate::model::ready_filter::KubeletReadyFilter;
 use crate::model::status_trust::Trust;
 use crate::model::track::ContainerTrack;
 use crate::probe::prober::{Attempt, ProbeEvent};
@@ -13,7 +13,7 @@ use podgate::edge::source;
 use tracing::{debug, warn};
 
 impl Controller {
-    pub(super) fn config_seen(&self) -> Option<String> {
+    pub(super) fn kubelet_config_seen(&self) -> Option<String> {
         let read = source::read_volume_annotations(&self.podinfo, |key| key == names::KUBELET_CONFIG_SEEN_KEY);
         read.ok()?.remove(names::KUBELET_CONFIG_SEEN_KEY)
     }
@@ -37,7 +37,7 @@ impl Controller {
         if known_by_kubelet().next().is_none() {
             return;
         }
-        let seen = self.config_seen();
+        let seen = self.kubelet_config_seen();
         if seen.is_none() {
             debug!("no kubernetes.io/config.seen in the downward-API volume: the kubelet's ready status is ignored");
         }
@@ -46,11 +46,11 @@ impl Controller {
             if let Some(status) = &track.kubelet_status {
                 let has_startup = track.spec.startup_probe.is_some();
                 let filter = self.ready_filters.entry(track.spec.name.clone());
-                let filter = filter.or_insert_with(|| ReadyFilter::new(has_startup, resumed_at));
+                let filter = filter.or_insert_with(|| KubeletReadyFilter::new(has_startup, resumed_at));
                 filter.on_kubelet_status(status, seen.as_deref(), now());
             }
         }
-        let is_untrusted = |filter: &ReadyFilter| filter.due().is_none() && filter.accepted_ready.is_none();
+        let is_untrusted = |filter: &KubeletReadyFilter| filter.due().is_none() && filter.accepted_ready.is_none();
         for (name, _) in self.ready_filters.iter().filter(|(_, filter)| is_untrusted(filter)) {
             self.pod.on_kubelet_ready(name, None);
         }
@@ -64,7 +64,7 @@ impl Controller {
     }
 
     pub(super) fn recheck_ready_filters(&mut self) {
-        let seen = self.config_seen();
+        let seen = self.kubelet_config_seen();
         for (name, filter) in &mut self.ready_filters {
             if filter.recheck(seen.as_deref(), now()) {
                 self.pod.on_kubelet_ready(name, filter.accepted_ready);
@@ -90,7 +90,7 @@ impl Controller {
                 directory.is_listening = self.prober.is_listening(&track.spec);
                 if directory.is_listening && self.directories.rechecks_soon() {
                     // A process that has ended closes its ports within milliseconds, so check again.
-                    self.directories.recheck(&container, &directory);
+                    self.directories.requeue(&container, &directory);
                     continue;
                 }
             }

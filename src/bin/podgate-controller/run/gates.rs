@@ -5,10 +5,10 @@ use crate::clock::{now, wall_clock};
 use tracing::{error, info};
 
 impl Controller {
-    /// Opens and closes gates as the published states require. Returns true if a patch must now make the kubelet sync the
-    /// Pod: to release a container, or to repeat a lost probe.
+    /// Opens and closes gates as the published states require. Returns true if a patch must now make the kubelet sync
+    /// the Pod: to release a container, or to repeat a lost probe.
     pub(super) fn update_gates(&mut self) -> bool {
-        let repeats = self.pod.take_probe_request(now());
+        let repeats = self.pod.take_probe_repeat_request(now());
         let Some(files) = &self.hold_files else { return repeats };
         self.pod.update_gates(now(), wall_clock(), |container, open| {
             let written = files.set(container, open);

@@ -30,7 +30,7 @@ impl Controller {
             return;
         }
         info!("all containers started; going idle");
-        self.prober.clear();
+        self.prober.stop_all();
         self.ready_filters.clear();
         // The watch stays open if only the kubelet can report that other containers have ended.
         let quits = self.pod.tracks.iter().any(|track| track.spec.quit.is_some());
@@ -57,7 +57,7 @@ impl Controller {
         }
         (idle_state.delayed, idle_state.is_idle) = (None, false);
         if let Some(api) = &mut self.api {
-            api.watch();
+            api.start_watching();
             // Stay awake until the API has answered or the time limit is over.
             idle_state.api_wait_until = Some(now() + API_TIMEOUT);
         }

@@ -9,18 +9,18 @@ use crate::api::task::ApiTask;
 use crate::args::RunArgs;
 use crate::clock::{now, wall_clock};
 use crate::failure::Result;
-use crate::input::directories::Directories;
+use crate::input::directories::ContainerDirectories;
 use crate::input::pod_facts::PodFacts;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::{Epoch, PodModel};
-use crate::model::ready_filter::ReadyFilter;
+use crate::model::ready_filter::KubeletReadyFilter;
 use crate::model::status_trust::StatusTrust;
 use crate::output::board::{Board, exclude_other_sidecars};
 use crate::output::hold_files::{self, HoldFiles};
 use crate::output::metrics::{self, Metrics};
 use crate::output::publisher::Publisher;
 use crate::probe::prober::Prober;
-use crate::rate_limit::restart_delay;
+use crate::rate_limit::panic_restart_delay;
 use futures::FutureExt;
 use idle::IdleState;
 use podgate::core::container::{Container, Mode};
@@ -79,7 +79,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
             // the sidecar.
             Err(_) => {
                 error!("internal error (panic), please report it; the sidecar restarts");
-                delay = restart_delay(delay, now() - since);
+                delay = panic_restart_delay(delay, now() - since);
                 std::thread::sleep(delay);
             }
         }
@@ -123,9 +123,9 @@ struct Controller {
     _only_sidecar: File,
     /// Gate files; `None` if no container is held.
     hold_files: Option<HoldFiles>,
-    directories: Directories,
+    directories: ContainerDirectories,
     prober: Prober,
-    ready_filters: BTreeMap<String, ReadyFilter>,
+    ready_filters: BTreeMap<String, KubeletReadyFilter>,
     pod_updates: mpsc::Receiver<PodFacts>,
     idle_state: IdleState,
     /// Ids of the containers that the sidecar has asked to exit.
@@ -189,7 +189,7 @@ impl Controller {
             api,
             _only_sidecar: only_sidecar,
             hold_files,
-            directories: Directories::new(&args.self_dir),
+            directories: ContainerDirectories::new(&args.self_dir),
             prober: Prober::new(ip, args.probe_floor),
             ready_filters: BTreeMap::new(),
             pod_updates,
@@ -203,7 +203,7 @@ impl Controller {
             controller.publisher.write_board(&controller.pod);
         }
         if let Some(api) = &mut controller.api {
-            api.watch();
+            api.start_watching();
         }
         if controller.declared_containers.is_empty() {
             // Wait for the list of containers, so that their directories exist before a container can fill the volume.
@@ -249,7 +249,7 @@ impl Controller {
             (self.idle_state.delayed.as_ref().map(|(at, _)| *at), Controller::retry_wake_up),
             (self.publisher.board.retry_at, |this| this.publisher.write_board(&this.pod)),
             (self.status_trust.due(), Controller::recheck_outdated_facts),
-            (self.ready_filters.values().filter_map(ReadyFilter::due).min(), Controller::recheck_ready_filters),
+            (self.ready_filters.values().filter_map(KubeletReadyFilter::due).min(), Controller::recheck_ready_filters),
             (self.idle_state.api_wait_until, |this| this.idle_state.api_wait_until = None),
             (self.pod.due(), |this| this.pod.tick(now())),
         ]
@@ -274,7 +274,7 @@ impl Controller {
         }
         let is_release = self.update_gates();
         if let Some(api) = self.api.as_ref().filter(|_| has_changed || is_release)
-            && let Some(annotations) = self.publisher.api_annotations(&self.pod)
+            && let Some(annotations) = self.publisher.take_api_annotations(&self.pod)
         {
             api.publish(annotations, self.pod.has_held_container());
         }
@@ -286,12 +286,12 @@ impl Controller {
             return;
         }
         for track in &self.pod.tracks {
-            match self.pod.may_run(track) {
+            match self.pod.may_be_running(track) {
                 true => self.prober.start(&track.spec, track.probing_run, track.has_passed_probes()),
                 false => self.prober.stop(&track.spec.name),
             }
         }
-        for name in self.pod.to_confirm() {
+        for name in self.pod.containers_to_confirm() {
             self.prober.confirm(&name);
         }
     }

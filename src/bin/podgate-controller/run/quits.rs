@@ -6,7 +6,7 @@ use crate::clock::now;
 use crate::failure::Result;
 use crate::probe::run_exchange;
 use podgate::core::argv::Check;
-use podgate::core::http::USER_AGENT;
+use podgate::core::http::PROBE_USER_AGENT;
 use podgate::core::quit::parse;
 use podgate::core::url::authority;
 use std::time::Duration;
@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl Controller {
     /// Sends a request to each container that must exit now, once for each start of the container.
     pub(super) fn ask_to_quit(&mut self) {
-        for track in self.pod.to_quit() {
-            if self.asked_to_quit.insert(track.running_id()) {
+        for track in self.pod.containers_to_quit() {
+            if self.asked_to_quit.insert(track.running_container_id()) {
                 tokio::task::spawn_local(ask(track.spec.name.clone(), track.spec.quit.clone().unwrap_or_default()));
             }
         }
@@ -51,7 +51,7 @@ async fn send(text: &str) -> Result<u16> {
     let (method, Check::Http { host, port, path, .. }) = parse(text)? else { return Err("not an HTTP URL".into()) };
     let authority = authority(&host, port);
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {PROBE_USER_AGENT}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     );
     Ok(run_exchange(&host, port, Some(request.into_bytes()), now() + ATTEMPT_TIMEOUT).await?.status)
 }

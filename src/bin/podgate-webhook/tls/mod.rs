@@ -8,7 +8,7 @@ use crate::api;
 use crate::args::{Args, TlsSource};
 use crate::error::{Error, failed};
 use crate::state::{ServedCert, State};
-use podgate::edge::files::read_trusted;
+use podgate::edge::files::read_following_links;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::server::NoServerSessionStorage;
@@ -102,12 +102,12 @@ impl CertFiles {
         let (cert, key) = (read_file(&self.cert)?, read_file(&self.key)?);
         let paths = format!("{} and {}", self.cert.display(), self.key.display());
         let (key, life) = pair::parse(&cert, &key).map_err(failed(paths))?;
-        state.served_cert.set_trusted(true);
+        state.served_cert.set_ca_trusted(true);
         state.serve_cert(key, life);
         Ok(())
     }
 }
 
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
-    read_trusted(path, FILE_MAX).map_err(failed(format_args!("cannot read {}", path.display())))
+    read_following_links(path, FILE_MAX).map_err(failed(format_args!("cannot read {}", path.display())))
 }

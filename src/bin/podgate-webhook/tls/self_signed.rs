@@ -102,7 +102,7 @@ impl CertKeeper {
         }
         let bundle = published?;
         let in_bundle = |ca: &[u8]| !ca.is_empty() && bundle.windows(ca.len()).any(|part| part == ca);
-        state.served_cert.set_trusted(self.served.as_ref().is_some_and(|pair| in_bundle(&pair.ca)));
+        state.served_cert.set_ca_trusted(self.served.as_ref().is_some_and(|pair| in_bundle(&pair.ca)));
         let before = self.propagating.take();
         self.propagating =
             after.next.map(|next| before.filter(|(ca, _)| *ca == next.ca).unwrap_or_else(|| (next.ca, now())));

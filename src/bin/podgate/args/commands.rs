@@ -75,7 +75,7 @@ pub(crate) struct LogArgs {
 
 /// Destinations of messages.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct MessageArgs {
+pub(crate) struct OutputArgs {
     #[command(flatten)]
     pub(crate) logs: LogArgs,
     /// File for the reason of a wait
@@ -84,7 +84,7 @@ pub(crate) struct MessageArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct PostStart {
+pub(crate) struct PostStartArgs {
     /// Name this container; without --until, wait until it is Ready
     #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: String,
@@ -105,11 +105,11 @@ pub(crate) struct PostStart {
     #[arg(long)]
     pub(crate) tether: bool,
     #[command(flatten)]
-    pub(crate) messages: MessageArgs,
+    pub(crate) messages: OutputArgs,
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Entrypoint {
+pub(crate) struct EntrypointArgs {
     /// Use this container name in messages
     #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: Option<String>,
@@ -151,14 +151,14 @@ pub(crate) struct Entrypoint {
     #[arg(long, value_name = "CONTAINER", value_delimiter = ',', value_parser = container_name)]
     pub(crate) restart_with: Vec<String>,
     #[command(flatten)]
-    pub(crate) messages: MessageArgs,
+    pub(crate) messages: OutputArgs,
     /// The container's own command
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct PreStop {
+pub(crate) struct PreStopArgs {
     /// Use this container name in messages
     #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: Option<String>,
@@ -184,7 +184,7 @@ pub(crate) struct PreStop {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Probe {
+pub(crate) struct ProbeArgs {
     /// Name this container
     #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: String,
@@ -204,7 +204,7 @@ pub(crate) struct Probe {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedArgs {
     /// Also require this check (as in podgate check); repeatable
     #[arg(long, value_name = "URL")]
     pub(crate) check: Vec<Check>,
@@ -242,7 +242,7 @@ pub(crate) struct Opened {
     pub(crate) volumes: VolumeArgs,
 }
 
-impl Entrypoint {
+impl EntrypointArgs {
     /// Returns true if podgate must remain the command's parent.
     pub(crate) fn needs_parent(&self) -> bool {
         self.tether == TetherMode::Parent

@@ -4,7 +4,9 @@ mod commands;
 mod help;
 mod values;
 
-pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop, Probe, ProbeTimes, WaitArgs};
+pub(crate) use commands::{
+    EntrypointArgs, LogArgs, OpenedArgs, OutputArgs, PostStartArgs, PreStopArgs, ProbeArgs, ProbeTimes, WaitArgs,
+};
 pub(crate) use values::{OnError, TetherMode};
 
 use crate::output;
@@ -39,19 +41,19 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run as a postStart hook: wait until the container is Ready, before the next one starts
     #[command(after_help = help::POST_START_HELP)]
-    PostStart(Box<PostStart>),
+    PostStart(Box<PostStartArgs>),
     /// Run as a gate: wait until the conditions are met, then run the container's own command
     #[command(after_help = help::ENTRYPOINT_HELP)]
-    Entrypoint(Box<Entrypoint>),
+    Entrypoint(Box<EntrypointArgs>),
     /// Run as a preStop hook: keep the container until those that depend on it have exited
     #[command(after_help = help::PRE_STOP_HELP)]
-    PreStop(Box<PreStop>),
+    PreStop(Box<PreStopArgs>),
     /// Run as a startupProbe: pass once this container's gate has opened
     #[command(after_help = help::OPENED_HELP)]
-    Opened(Opened),
+    Opened(OpenedArgs),
     /// Run as a readinessProbe: repeat the container's own probe, and report a pass at once
     #[command(after_help = help::PROBE_HELP)]
-    Probe(Probe),
+    Probe(ProbeArgs),
     /// Copy this binary into a directory, atomically and executable by all users
     #[command(after_help = "Example:\n  podgate install /podgate/bin")]
     Install {

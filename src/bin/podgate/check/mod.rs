@@ -101,12 +101,12 @@ impl Checks {
     }
 
     /// Returns the largest number of counted failures of a check.
-    pub(crate) fn failures(&self) -> u32 {
+    pub(crate) fn max_failures(&self) -> u32 {
         self.entries.iter().map(|entry| entry.failures.failures).max().unwrap_or_default()
     }
 
     /// Returns the check that has failed for good, with its last result.
-    pub(crate) fn failed(&self) -> Option<String> {
+    pub(crate) fn failed_for_good(&self) -> Option<String> {
         let has_failed = |entry: &&Entry| self.failure_threshold.is_some_and(|most| entry.failures.failures >= most);
         let Entry { check, failures, pending, .. } = self.entries.iter().find(has_failed)?;
         Some(format!("{check} has failed {} times: {}", failures.failures, pending.as_ref()?))
@@ -114,7 +114,7 @@ impl Checks {
 
     /// Runs the checks as the probes of a container that has run since `start`: the startupProbe, then the
     /// readinessProbe.
-    pub(crate) fn in_sequence(mut self, times: &ProbeTimes, start: Instant) -> Checks {
+    pub(crate) fn like_container_probes(mut self, times: &ProbeTimes, start: Instant) -> Checks {
         self.entries.iter_mut().for_each(|entry| entry.due = start + times.initial_delay);
         Checks { passing_for: Some(times.passing_for), reaps_orphans: false, ..self }
     }
@@ -137,7 +137,7 @@ impl Checks {
     }
 
     /// Returns the checks that have not passed, each with its last result.
-    pub(crate) fn pending(&self) -> Vec<String> {
+    pub(crate) fn describe_pending(&self) -> Vec<String> {
         let describe = |entry: &Entry| entry.pending.as_ref().map(|result| format!("{} ({result})", entry.check));
         self.entries.iter().filter_map(describe).collect()
     }

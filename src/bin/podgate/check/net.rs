@@ -3,7 +3,7 @@
 
 use crate::clock::now;
 use podgate::core::argv::Check;
-use podgate::core::http::{HOOK_AGENT, HttpAttempt, USER_AGENT};
+use podgate::core::http::{HOOK_USER_AGENT, HttpAttempt, PROBE_USER_AGENT};
 use podgate::core::url::Url;
 use podgate::edge::exchange::{self, Exchange};
 use rustix::event::{PollFd, Timespec, poll};
@@ -117,7 +117,7 @@ impl NetAttempt {
         };
         let http = match check {
             Check::Http { path, headers, .. } => {
-                let agent = if is_hook { HOOK_AGENT } else { USER_AGENT };
+                let agent = if is_hook { HOOK_USER_AGENT } else { PROBE_USER_AGENT };
                 Some(HttpAttempt::new(agent, Url::for_probe("http", &host, *port, path), headers)?)
             }
             _ => None,

@@ -17,7 +17,7 @@ use podgate::core::names;
 use podgate::core::until::WaitCondition;
 use podgate::edge::lock;
 use podgate::edge::sys::SignalFd;
-use podgate::edge::watch::{SLOW_REREAD, Watch};
+use podgate::edge::watch::{REREAD_INTERVAL_MIN, Watch};
 use rustix::event::{PollFd, PollFlags};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -73,7 +73,7 @@ impl Wait<'_> {
             let dead = predecessors.is_none() && self.is_sidecar_dead(&watch, at);
             let sidecar = if dead {
                 fallback.run_due(at, &|| view.pod_ip());
-                match fallback.pending().pop() {
+                match fallback.describe_pending().pop() {
                     _ if fallback.is_empty() => SidecarHealth::Dead,
                     Some(why) => SidecarHealth::FallbackFailed(why),
                     None => SidecarHealth::FallbackPassed,
@@ -86,7 +86,7 @@ impl Wait<'_> {
                 pending_checks: predecessors
                     .iter()
                     .flat_map(Predecessors::describe_pending_probes)
-                    .chain(checks.pending())
+                    .chain(checks.describe_pending())
                     .collect(),
                 impossible_check: checks.impossible_reason(),
                 sidecar,
@@ -131,7 +131,7 @@ impl Wait<'_> {
                 return Err(Failure::new(Exit::TimedOut, format!("{why}; see kubectl podgate status POD")));
             }
             // The release of a dead sidecar's lock causes no event, so read again later.
-            let reread = (predecessors.is_none() && !watch.is_controller_alive()).then(|| at + SLOW_REREAD);
+            let reread = (predecessors.is_none() && !watch.is_controller_alive()).then(|| at + REREAD_INTERVAL_MIN);
             let fallback_due = fallback.next_due().filter(|_| dead);
             let asked_due = predecessors.as_ref().and_then(|asked| asked.due);
             let next = [checks.next_due(), fallback_due, message_due, reread, asked_due].into_iter().flatten().min();
@@ -156,6 +156,6 @@ impl Wait<'_> {
         if !watch.has_bell() && (now < self.since + SIDECAR_START_TIMEOUT || !self.sources.board.is_dir()) {
             return false;
         }
-        matches!(lock::is_taken(&self.sources.board.join(names::CONTROLLER_FILE)), Ok(false))
+        matches!(lock::is_taken(&self.sources.board.join(names::CONTROLLER_LOCK_FILE)), Ok(false))
     }
 }

@@ -4,7 +4,7 @@
 pub(crate) mod exec;
 pub(crate) mod parent;
 
-use crate::args::{Entrypoint, MessageArgs, TetherMode};
+use crate::args::{EntrypointArgs, OutputArgs, TetherMode};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::common::messenger::Messenger;
@@ -25,23 +25,24 @@ use std::io;
 use std::process::ExitCode;
 use tracing::warn;
 
-pub(crate) fn run(args: Entrypoint) -> ExitCode {
-    let MessageArgs { logs, termination_log } = &args.messages;
+pub(crate) fn run(args: EntrypointArgs) -> ExitCode {
+    let OutputArgs { logs, termination_log } = &args.messages;
     let termination_log = Some(termination_log.clone());
     let messenger =
         Messenger::new("entrypoint", args.container.as_deref(), logs, termination_log, Some(Target::Stderr));
     let post_file = args.post_file.clone();
     run_gate(args, &messenger).unwrap_or_else(|failed| {
-        parent::report_never_ran(post_file.as_deref(), &failed);
+        parent::write_never_ran_post_file(post_file.as_deref(), &failed);
         messenger.print_failure(failed)
     })
 }
 
 /// Waits until the gate opens, then runs the command. Returns an error if the command never ran.
-fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Failure> {
+fn run_gate(mut args: EntrypointArgs, messenger: &Messenger) -> Result<ExitCode, Failure> {
     let since = now();
     // The kernel drops signals to the first process of a PID namespace unless that process handles or blocks them.
-    let signals = SignalFd::block(&signals::ending()).map_err(Failure::setup_error("cannot receive signals"))?;
+    let signals =
+        SignalFd::block(&signals::ending_before_start()).map_err(Failure::setup_error("cannot receive signals"))?;
     let sources = PodSources::new(args.waits.volumes.board.clone(), None);
     sources.require_source("--until", !args.waits.until.is_empty())?;
     sources.require_source("--stop-after", !args.stop_after.is_empty())?;

@@ -2,7 +2,7 @@
 
 mod stop_reporter;
 
-use crate::args::PreStop;
+use crate::args::PreStopArgs;
 use crate::clock::now;
 use crate::common::hook_command;
 use crate::common::messenger::Messenger;
@@ -10,14 +10,14 @@ use crate::failure::Failure;
 use crate::pod_sources::PodSources;
 use crate::tether_process;
 use podgate::core::exit::Exit;
-use podgate::core::pre_stop::{self, Decision, STOP_SIGN_TIMEOUT};
+use podgate::core::pre_stop::{self, Decision, POD_STOP_DETECTION_TIMEOUT};
 use podgate::core::until::WaitCondition;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use stop_reporter::StopReporter;
 use tracing::{info, warn};
 
-pub(crate) fn run(args: PreStop) -> ExitCode {
+pub(crate) fn run(args: PreStopArgs) -> ExitCode {
     let messenger = Messenger::new("pre-stop", args.container.as_deref(), &args.logs, None, None);
     match run_hook(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -25,7 +25,7 @@ pub(crate) fn run(args: PreStop) -> ExitCode {
     }
 }
 
-fn run_hook(args: PreStop) -> Result<(), Failure> {
+fn run_hook(args: PreStopArgs) -> Result<(), Failure> {
     let since = now();
     if args.tether {
         tether_process::spawn_or_warn(&args.volumes.self_dir);
@@ -94,7 +94,7 @@ fn wait_for_others(
             let why = format!("timed out after {limit}, still waiting for {}", remaining.join("; "));
             return Err(Failure::new(Exit::TimedOut, why));
         }
-        let sign_timeout = if pod_stops { None } else { Some(since + STOP_SIGN_TIMEOUT) };
+        let sign_timeout = if pod_stops { None } else { Some(since + POD_STOP_DETECTION_TIMEOUT) };
         let pause = sign_timeout.map_or(left, |due| due.saturating_duration_since(at).min(left));
         watch.wait(pause, Vec::new()).map_err(Failure::setup_error("cannot wait"))?;
     }

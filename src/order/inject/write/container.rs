@@ -8,8 +8,8 @@ use crate::order::declare::{container_annotation_place, keys};
 use crate::order::dollars;
 use crate::order::edit::{Op, Place};
 use crate::order::finding::Finding;
-use crate::order::inject::command_lines::ContainerLines;
-use crate::order::inject::container_list::VARIABLE_MAX;
+use crate::order::inject::command_lines::ContainerCommandLines;
+use crate::order::inject::container_list::VARIABLE_SIZE_MAX;
 use crate::order::inject::parts;
 use crate::order::inject::user_hooks;
 use crate::order::plan::{ContainerPlan, GatePlan, PlannedMode};
@@ -33,7 +33,14 @@ impl Writer<'_> {
         let readiness_probe = self.expand(container.readiness_probe.clone(), spec)?;
         let own_container = Container { startup_probe, readiness_probe, ..container.clone() };
         let settings = self.settings.clone();
-        let own = ContainerLines { planned, container: &own_container, spec, found, settings: &settings, predecessors };
+        let own = ContainerCommandLines {
+            planned,
+            container: &own_container,
+            spec,
+            found,
+            settings: &settings,
+            predecessors,
+        };
         let mut entry = container.clone();
         planned.set_fields(&mut entry);
         match &planned.mode {
@@ -72,18 +79,23 @@ impl Writer<'_> {
             || entry.reports_start
             || entry.pre_stop
         {
-            for mount in parts::mounts(&planned.name, planned.is_blocking()) {
+            for mount in parts::mounts(&planned.name, planned.has_blocking_hook()) {
                 self.push(&place.to("volumeMounts"), mount)?;
             }
         }
         Ok(entry)
     }
 
-    fn write_gate(&mut self, own: &ContainerLines<'_>, gate: &GatePlan, place: &Place) -> Result<(), Vec<Finding>> {
+    fn write_gate(
+        &mut self,
+        own: &ContainerCommandLines<'_>,
+        gate: &GatePlan,
+        place: &Place,
+    ) -> Result<(), Vec<Finding>> {
         let command = place.to("command");
         let written = parts::string_list(own.spec.get("command")).unwrap_or_default();
         let line = own.gate(gate);
-        if written.is_empty() || line.len() > parts::SINGLE_WORDS_MAX {
+        if written.is_empty() || line.len() > parts::SINGLE_WORD_EDITS_MAX {
             let words = if written.is_empty() { self.explicit_command(own, gate, place)? } else { written };
             self.editor.edit(command, Op::Set(json!([line, words].concat())))?;
         } else {
@@ -109,7 +121,7 @@ impl Writer<'_> {
     /// from the manifest, unless the known command ends with the same words.
     fn explicit_command(
         &mut self,
-        own: &ContainerLines<'_>,
+        own: &ContainerCommandLines<'_>,
         gate: &GatePlan,
         place: &Place,
     ) -> Result<Vec<String>, Finding> {
@@ -127,7 +139,7 @@ impl Writer<'_> {
         Ok(words)
     }
 
-    fn write_post_start(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<(), Vec<Finding>> {
+    fn write_post_start(&mut self, own: &ContainerCommandLines<'_>, place: &Place) -> Result<(), Vec<Finding>> {
         let at = parts::field_place(place, "postStart");
         let hook = own.spec.pointer("/lifecycle/postStart");
         let then = user_hooks::then_command(hook, own.container, ("postStart", "own-post-start"), &at)?;
@@ -137,7 +149,7 @@ impl Writer<'_> {
 
     /// Puts `podgate probe` in front of the command of an exec readinessProbe. That process waits until the command
     /// passes, so this function raises `timeoutSeconds`. It also moves the initial delay to a flag.
-    fn wrap_probe(&mut self, own: &ContainerLines<'_>, probe: &Probe, place: &Place) -> Result<(), Finding> {
+    fn wrap_probe(&mut self, own: &ContainerCommandLines<'_>, probe: &Probe, place: &Place) -> Result<(), Finding> {
         // In a shared process namespace, the agent does not know the container's age, so it cannot apply a delay.
         let delay = if shares_processes(&self.template["spec"]) { 0 } else { probe.initial_delay_seconds };
         let (line, limit) = own.probe(&Probe { initial_delay_seconds: delay, ..probe.clone() });
@@ -152,7 +164,7 @@ impl Writer<'_> {
     }
 
     /// Writes the container's preStop hook, if it needs one. Returns true if the hook was written.
-    fn write_pre_stop(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<bool, Vec<Finding>> {
+    fn write_pre_stop(&mut self, own: &ContainerCommandLines<'_>, place: &Place) -> Result<bool, Vec<Finding>> {
         let planned = own.planned;
         let at = parts::field_place(place, "preStop");
         let mut outlives: &[String] = &planned.outlives;
@@ -190,11 +202,11 @@ impl Writer<'_> {
             *word = dollars::expand(word, |name| {
                 let text = *values.get(name)?;
                 self.expanded = self.expanded.saturating_add(text.len());
-                Some(text).filter(|_| self.expanded <= VARIABLE_MAX)
+                Some(text).filter(|_| self.expanded <= VARIABLE_SIZE_MAX)
             });
         }
-        if self.expanded > VARIABLE_MAX {
-            let what = format!("the variables in the Pod's exec probes expand to more than {VARIABLE_MAX} bytes");
+        if self.expanded > VARIABLE_SIZE_MAX {
+            let what = format!("the variables in the Pod's exec probes expand to more than {VARIABLE_SIZE_MAX} bytes");
             let fix = "let the probes run scripts that use the variables";
             return Err(Finding::error("template-too-large", Place::spec("containers"), what).fix(fix));
         }

@@ -10,14 +10,14 @@ use crate::order::declare::{Publish, keys};
 use crate::order::dollars;
 use crate::order::edit::{Edit, Editor, Op, Place, apply, mismatch};
 use crate::order::finding::{Finding, has_errors};
-use crate::order::inject::container_list::{self, VARIABLE_MAX};
-use crate::order::inject::existing::Existing;
+use crate::order::inject::container_list::{self, VARIABLE_SIZE_MAX};
+use crate::order::inject::existing::ExistingInjection;
 use crate::order::inject::istio::{self, OriginalProbes};
-use crate::order::inject::record::{Record, VERSION};
+use crate::order::inject::record::{PODGATE_VERSION, Record};
 use crate::order::inject::{Injected, Options, by_hand, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use crate::order::resources;
-use crate::order::sidecar_settings::{METRICS, SidecarSettings};
+use crate::order::sidecar_settings::{METRICS_SETTING, SidecarSettings};
 use serde_json::Value;
 
 /// Writes `plan` into `template`, which has no injected parts. `found` is the template with the parts of an earlier
@@ -35,7 +35,7 @@ pub(super) fn write(
     if !plan.containers.iter().any(ContainerPlan::is_modified) {
         return Ok(None);
     }
-    let record = Record { version: VERSION.to_owned(), ..Record::default() };
+    let record = Record { version: PODGATE_VERSION.to_owned(), ..Record::default() };
     let (originals, editor) = (OriginalProbes::read(template), Editor::new(template.clone()));
     let (settings, findings) = (SidecarSettings::default(), Vec::new());
     let mut writer =
@@ -116,9 +116,11 @@ impl Writer<'_> {
             return Err(vec![Finding::error("order-broken", Place::spec("containers"), what).fix(fix)]);
         }
         let text = dollars::escape(&text);
-        if text.len() > VARIABLE_MAX {
-            let what =
-                format!("the sidecar's list of containers has {} bytes, but the limit is {VARIABLE_MAX}", text.len());
+        if text.len() > VARIABLE_SIZE_MAX {
+            let what = format!(
+                "the sidecar's list of containers has {} bytes, but the limit is {VARIABLE_SIZE_MAX}",
+                text.len()
+            );
             let fix = "declare fewer waits, or shorten the probes";
             return Err(vec![Finding::error("template-too-large", Place::spec("containers"), what).fix(fix)]);
         }
@@ -128,8 +130,8 @@ impl Writer<'_> {
         Ok(self.insert(&Place::spec("initContainers"), Some(0), sidecar)?)
     }
 
-    /// Returns the settings of podgate's programs. Removes the port for metrics with a warning if another container uses
-    /// it.
+    /// Returns the settings of podgate's programs. Removes the port for metrics with a warning if another container
+    /// uses it.
     fn sidecar_settings(&mut self) -> SidecarSettings {
         let mut settings = self.options.sidecar_settings.clone();
         settings.0.extend(self.plan.sidecar_settings.0.clone());
@@ -139,7 +141,7 @@ impl Writer<'_> {
             let what = format!("podgate ignores the setting metrics, {what}");
             let fix = format!("remove the setting from {}, or write a free port", keys::SIDECAR_SETTINGS);
             self.findings.push(Finding::warning("unused-annotation", at, what).fix(fix));
-            settings.0.remove(METRICS);
+            settings.0.remove(METRICS_SETTING);
         }
         settings
     }
@@ -177,11 +179,11 @@ impl Writer<'_> {
             "{} waits for {name}, but Istio has rewritten the {field} of {name}. The variable {} of {proxy} does not \
              contain the original probe, so only {proxy} can answer the rewritten probe",
             waiter.name,
-            istio::ORIGINALS
+            istio::ORIGINALS_VARIABLE
         );
         let fix = "keep the probe with the annotation sidecar.istio.io/rewriteAppHTTPProbers: \"false\"";
         let waiters = waiters.transitive_waiters(name, |want| want == WantedState::Ready);
-        let blocks = planned.is_some_and(ContainerPlan::is_blocking);
+        let blocks = planned.is_some_and(ContainerPlan::has_blocking_hook);
         let mut later = self.plan.containers.iter().skip_while(|other| other.name != name);
         let (why, or) = if waiters.contains(proxy) && !waiter.continue_on_timeout {
             (format!("{proxy} starts only when {name} is Ready"), format!("do not let {proxy} wait for {name}"))
@@ -199,7 +201,9 @@ impl Writer<'_> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
         let list = Place::spec("containers");
         let names = list.items(self.template).iter().filter_map(parts::item_name).map(str::to_owned);
-        if wanted.first() != Some(&0) && parts::annotation_place(parts::DEFAULT_CONTAINER).of(self.template).is_none() {
+        if wanted.first() != Some(&0)
+            && parts::annotation_place(parts::DEFAULT_CONTAINER_KEY).of(self.template).is_none()
+        {
             self.record.default_container = names.clone().next();
         }
         if !wanted.is_sorted() {
@@ -212,20 +216,20 @@ impl Writer<'_> {
     /// Writes the annotations, and checks that `uninject` can restore the original.
     fn finish(mut self) -> Result<Injected, Vec<Finding>> {
         if let Some(name) = &self.record.default_container {
-            self.editor.annotate(parts::DEFAULT_CONTAINER, name)?;
+            self.editor.annotate(parts::DEFAULT_CONTAINER_KEY, name)?;
         }
-        let at = Place::metadata("annotations").to(keys::INJECTED);
-        self.editor.annotate(keys::INJECTED, "")?;
+        let at = Place::metadata("annotations").to(keys::INJECTION_RECORD);
+        self.editor.annotate(keys::INJECTION_RECORD, "")?;
         let is_reversible = undo::complete_record(&mut self.record, self.template, self.editor.value())?;
         // Replace the placeholder with the complete record.
         let (mut value, mut edits) = self.editor.finish();
         edits.pop();
-        self.record.digest = by_hand::digest(&value);
+        self.record.digest = by_hand::injected_parts_digest(&value);
         let record = serde_json::to_string(&self.record).unwrap_or_default();
         let last = Edit { at: at.clone(), op: Op::Set(record.into()) };
         apply(&mut value, &last)?;
         edits.push(last);
-        let is_complete = Existing::read(&value)?
+        let is_complete = ExistingInjection::read(&value)?
             .is_some_and(|written| written.record == self.record && written.manual_changes().is_empty());
         if !(is_reversible && is_complete) {
             // This should never happen. An error is better than an injection that cannot be undone.

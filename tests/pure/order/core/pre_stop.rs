@@ -1,6 +1,6 @@
 //! Tests of `core::pre_stop`, which decides how long a preStop hook keeps its container running.
 
-use podgate::core::pre_stop::{Decision, STOP_SIGN_TIMEOUT, decide, is_pod_stopping};
+use podgate::core::pre_stop::{Decision, POD_STOP_DETECTION_TIMEOUT, decide, is_pod_stopping};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source, SourceError};
 use podgate::core::state::{Stage, State};
@@ -19,7 +19,7 @@ fn decide_at(waited: Duration, pod_stops: bool, change: impl FnOnce(&mut Snapsho
 #[test]
 fn hook_waits_only_if_it_learns_in_time_that_the_pod_stops() {
     let wait = Decision::Wait(vec!["api=Exited (now Ready)".to_owned()]);
-    let (early, late) = (STOP_SIGN_TIMEOUT - Duration::from_millis(1), STOP_SIGN_TIMEOUT);
+    let (early, late) = (POD_STOP_DETECTION_TIMEOUT - Duration::from_millis(1), POD_STOP_DETECTION_TIMEOUT);
     assert_eq!(decide_at(early, false, |_| {}), Decision::Undecided);
     let only_this = Decision::Release("only this container stops, so the hook does not wait");
     assert_eq!(decide_at(late, false, |_| {}), only_this);

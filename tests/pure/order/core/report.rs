@@ -66,7 +66,7 @@ fn each_report_fits_into_the_reserved_file() {
         assert_eq!(text.len(), size, "{count} conditions");
         assert_eq!(Report::parse(text.as_bytes()), Ok(report));
     }
-    assert_eq!(reserved_size(&[]), annotations::PAGE);
+    assert_eq!(reserved_size(&[]), annotations::PAGE_SIZE);
     let watched_containers = (0..60).map(|number| format!("app-{number}")).collect();
     let long = Report { watched_containers, ..longest(Vec::new()) };
     assert_eq!(Report::parse(long.to_text().as_bytes()).unwrap().watched_containers, [ALL_CONTAINERS]);

@@ -1,12 +1,12 @@
 //! History of each container, and the verdict on each container. No I/O.
 
-use super::script::Task;
+use super::run_plan::ContainerTask;
 use podgate::core::until::WaitCondition;
 use podgate::core::until::WantedState::{self, Completed, Exited, Ready, Started};
 use std::fmt::Write as _;
 
 /// Exit code of a process that SIGKILL has ended.
-pub(super) const SIGKILLED: u8 = 137;
+pub(super) const SIGKILL_EXIT_CODE: u8 = 137;
 /// Maximum time, in milliseconds, by which `try` observes a start or an end later than the sidecar does.
 const OBSERVATION_SLACK_MS: i64 = 200;
 /// Time that podgate may need to notice that a condition is no longer met, in milliseconds.
@@ -32,7 +32,7 @@ pub(super) struct Incarnation {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
-    pub(super) task: Task,
+    pub(super) task: ContainerTask,
     pub(super) runs: Vec<Incarnation>,
 }
 
@@ -55,7 +55,7 @@ impl History {
 
     /// Returns true if the container has reached the end that the order requires. Without a required end, the current
     /// run must be Ready, or have ended with 0 under a restart policy other than `Always`.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(super) fn has_reached_goal(&self) -> bool {
         let has_reached = |run: &Incarnation, want| self.reached(run, want).is_some();
         match (self.task.required_end, self.runs.last()) {
             (Some(end), _) => self.runs.iter().any(|run| has_reached(run, end)),
@@ -68,7 +68,7 @@ impl History {
     pub(super) fn is_settled(&self, now: i64) -> bool {
         let is_exempt = self.task.has_probe || self.task.required_end.is_some();
         let from = self.runs.last().and_then(|run| run.started).filter(|_| !is_exempt);
-        self.is_complete() && from.is_none_or(|at| now - at >= PROBATION_MS)
+        self.has_reached_goal() && from.is_none_or(|at| now - at >= PROBATION_MS)
     }
 
     /// Returns the time at which a run became Ready. Without probes, a container is Ready once it runs.
@@ -115,7 +115,7 @@ fn find<'a>(all: &'a [History], name: &str) -> Option<&'a History> {
 }
 
 pub(super) fn outcome(all: &[History]) -> Outcome {
-    match all.iter().all(History::is_complete) {
+    match all.iter().all(History::has_reached_goal) {
         _ if all.iter().any(|own| breach(own, all).is_some()) => Outcome::Broken,
         true => Outcome::InOrder,
         false => Outcome::Incomplete,
@@ -123,13 +123,13 @@ pub(super) fn outcome(all: &[History]) -> Outcome {
 }
 
 /// Returns sentences with the verdict on each container. `end` ends some of the sentences, for example `in time`.
-pub(super) fn sentences(all: &[History], end: &str) -> Vec<String> {
+pub(super) fn verdict_sentences(all: &[History], end: &str) -> Vec<String> {
     if all.iter().skip(1).all(|own| own.runs.is_empty()) {
         return vec![format!("podgate's sidecar was not ready {end}.")];
     }
     let mut out: Vec<String> = all.iter().filter_map(|own| start_sentence(own, all)).collect();
     for own in all {
-        out.extend(own.runs.last().filter(|_| !own.is_complete()).and_then(|run| end_sentence(own, run, end)));
+        out.extend(own.runs.last().filter(|_| !own.has_reached_goal()).and_then(|run| end_sentence(own, run, end)));
         out.extend(restart_sentence(own));
     }
     out
@@ -137,7 +137,7 @@ pub(super) fn sentences(all: &[History], end: &str) -> Vec<String> {
 
 /// Returns a sentence about the last run of a container that is not in its final state; `None` without such a run.
 fn end_sentence(own: &History, run: &Incarnation, end: &str) -> Option<String> {
-    let Task { name, required_end, restart_policy, .. } = &own.task;
+    let ContainerTask { name, required_end, restart_policy, .. } = &own.task;
     match (run.ended, required_end) {
         (Some(_), _) if restart_policy != "Never" => None,
         (Some((_, code)), _) => Some(format!("{name} exited with {code} and is not restarted.")),
@@ -148,7 +148,7 @@ fn end_sentence(own: &History, run: &Incarnation, end: &str) -> Option<String> {
 }
 
 fn start_sentence(own: &History, all: &[History]) -> Option<String> {
-    let Task { name, conditions, .. } = &own.task;
+    let ContainerTask { name, conditions, .. } = &own.task;
     if let Some(until) = breach(own, all) {
         return Some(format!("{name} started although {until} was not met: the order was broken."));
     }
@@ -205,7 +205,7 @@ pub(super) fn stop_sentences(all: &[History], stopped_at: i64) -> Vec<(bool, Str
 
 pub(super) fn describe_exit(code: u8) -> String {
     match code {
-        SIGKILLED => "SIGKILL".to_owned(),
+        SIGKILL_EXIT_CODE => "SIGKILL".to_owned(),
         143 => "SIGTERM".to_owned(),
         code => format!("exit code {code}"),
     }
@@ -221,7 +221,10 @@ mod tests {
 
     fn history(name: &str, outlives: &[&str], runs: &[Incarnation]) -> History {
         let outlives = outlives.iter().map(ToString::to_string).collect();
-        History { task: Task { name: name.to_owned(), outlives, ..Task::default() }, runs: runs.to_vec() }
+        History {
+            task: ContainerTask { name: name.to_owned(), outlives, ..ContainerTask::default() },
+            runs: runs.to_vec(),
+        }
     }
 
     /// Tests made-up histories: podgate keeps the stop order of stand-ins, so no run of `try` can show a wrong order.

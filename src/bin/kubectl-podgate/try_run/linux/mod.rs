@@ -1,16 +1,16 @@
-//! Runs a Pod as processes of this machine. `source`, `stage` and `script` turn the manifest into processes. `run` and
-//! `supervisor` run these processes. `history` judges the events, and `screen` prints the result.
+//! Runs a Pod as processes of this machine. `source`, `template_rewriter` and `run_plan` turn the manifest into
+//! processes. `run` and `supervisor` run these processes. `history` judges the events, and `screen` prints the result.
 
 mod board;
 mod history;
 mod run;
+mod run_plan;
 mod screen;
-mod script;
 mod setup;
 mod source;
-mod stage;
 mod stand_in;
 mod supervisor;
+mod template_rewriter;
 
 pub(crate) use run::run;
 pub(crate) use stand_in::run as run_stand_in;

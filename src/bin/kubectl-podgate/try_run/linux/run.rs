@@ -1,16 +1,16 @@
 //! The main loop: starts the sidecar and the containers, follows them, and stops them in order.
 
 use super::board::BoardReader;
-use super::history::{History, SIGKILLED};
+use super::history::{History, SIGKILL_EXIT_CODE};
+use super::run_plan::{self, RunPlan};
 use super::screen::{self, RunResult, Screen};
-use super::script::{self, Script};
 use super::setup::{self, Programs};
-use super::stand_in::CRASH_CODE;
-use super::supervisor::{Message, Supervised};
+use super::stand_in::CRASH_EXIT_CODE;
+use super::supervisor::{Message, SupervisedContainer};
 use super::{now_ms, source};
 use crate::clock::now;
 use crate::error::CommandResult;
-use crate::try_run::{Fault, FaultKind, Try};
+use crate::try_run::{Fault, FaultKind, TryArgs};
 use podgate::core::state::State;
 use podgate::order::declare::spec::SIDECAR_NAME;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -26,7 +26,7 @@ const LINGER_MS: i64 = 2100;
 /// Maximum number of messages that wait for the main loop. The main loop handles at most this many at once.
 const MESSAGES_MAX: usize = 256;
 
-pub(crate) fn run(args: &Try) -> CommandResult {
+pub(crate) fn run(args: &TryArgs) -> CommandResult {
     let programs = Programs::find()?;
     let planned = source::read(args)?;
     planned.check_flags(args)?;
@@ -34,12 +34,12 @@ pub(crate) fn run(args: &Try) -> CommandResult {
     let interrupts = sender.clone();
     setup::on_interrupt(move || interrupts.send(Message::Interrupt).is_ok());
     let scratch = setup::create_directory()?;
-    let script = script::write(args, &planned, &programs, scratch.path())?;
-    let mut run = Run::new(args, &script, &sender);
-    run.screen.announce(&script)?;
+    let plan = run_plan::build(args, &planned, &programs, scratch.path())?;
+    let mut run = Run::new(args, &plan, &sender);
+    run.screen.announce(&plan)?;
     let followed = run.follow(&messages);
     // Kill the processes first, because a script can read the verdict and end this process at once.
-    run.containers.iter_mut().for_each(Supervised::kill);
+    run.containers.iter_mut().for_each(SupervisedContainer::kill);
     drop(scratch);
     run.screen.print(i64::MAX, None)?;
     followed?;
@@ -66,10 +66,10 @@ enum Phase {
 }
 
 struct Run<'a> {
-    args: &'a Try,
-    script: &'a Script,
+    args: &'a TryArgs,
+    plan: &'a RunPlan,
     /// The sidecar, followed by the containers.
-    containers: Vec<Supervised>,
+    containers: Vec<SupervisedContainer>,
     board: BoardReader,
     screen: Screen<'a>,
     phase: Phase,
@@ -80,26 +80,26 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(args: &'a Try, script: &'a Script, sender: &SyncSender<Message>) -> Run<'a> {
+    fn new(args: &'a TryArgs, plan: &'a RunPlan, sender: &SyncSender<Message>) -> Run<'a> {
         let (zero, now) = (now_ms(), now());
-        let supervise = |task: &script::Task| Supervised::new(task.clone(), sender.clone());
-        let mut containers: Vec<Supervised> = script.tasks.iter().map(supervise).collect();
+        let supervise = |task: &run_plan::ContainerTask| SupervisedContainer::new(task.clone(), sender.clone());
+        let mut containers: Vec<SupervisedContainer> = plan.tasks.iter().map(supervise).collect();
         containers[0].start_at = Some(now);
         // A name that no container has means the sidecar.
-        let index = |name: &str| script.tasks.iter().position(|task| task.name == name).unwrap_or_default();
+        let index = |name: &str| plan.tasks.iter().position(|task| task.name == name).unwrap_or_default();
         let faults = args.faults.iter();
         let faults = faults.map(|fault| PendingFault { fault, container: index(&fault.container), killed: None });
         Run {
             args,
-            script,
+            plan,
             containers,
             board: BoardReader::default(),
-            screen: Screen::new(args, zero, script.tasks.iter().map(|task| task.name.len()).max().unwrap_or_default()),
+            screen: Screen::new(args, zero, plan.tasks.iter().map(|task| task.name.len()).max().unwrap_or_default()),
             phase: Phase::Boot,
             start: now,
             faults: faults.collect(),
             is_interrupted: false,
-            result: RunResult { title: &script.title, zero, judged_at: zero, stopped_at: zero, ..RunResult::default() },
+            result: RunResult { title: &plan.title, zero, judged_at: zero, stopped_at: zero, ..RunResult::default() },
         }
     }
 
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
             if self.advance(now)? {
                 return Ok(());
             }
-            let until = now_ms() - screen::DELAY_MS;
+            let until = now_ms() - screen::PRINT_DELAY_MS;
             let draw = || screen::live_chart(self.result.title, &self.histories(), self.result.zero);
             let chart = self.screen.needs_redraw(until).then(draw);
             self.screen.print(until, chart.as_deref())?;
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
 
     fn on_message(&mut self, message: Message) {
         match message {
-            Message::Log { name, line } => self.screen.log(&name, &line),
+            Message::Log { name, line } => self.screen.add_log_line(&name, &line),
             Message::StandIn { name, run, is_ready, at } => {
                 // An event can occur before the verdict, although this thread reads the event's line only after the
                 // verdict, for example on a busy machine. Add such an event to the verdict too.
@@ -148,11 +148,15 @@ impl<'a> Run<'a> {
                 if !is_ready && let Some(own) = self.containers.iter().find(|own| own.history.task.name == name) {
                     let what = if own.history.task.has_probe { "started" } else { "started, Ready (no probe)" };
                     let started = own.history.runs.get(run).and_then(|run| run.started);
-                    self.screen.event(started.unwrap_or(at), &name, what);
+                    self.screen.add_event(started.unwrap_or(at), &name, what);
                 }
             }
             Message::Interrupt => {
-                self.screen.event(now_ms(), "", "Ctrl-C or a signal: stopping in order; a second signal stops at once");
+                self.screen.add_event(
+                    now_ms(),
+                    "",
+                    "Ctrl-C or a signal: stopping in order; a second signal stops at once",
+                );
                 self.judge(now());
             }
         }
@@ -163,12 +167,15 @@ impl<'a> Run<'a> {
         // If several containers have ended since the last poll, list their ends in the usual stop order.
         for own in self.containers.iter_mut().rev() {
             for event in own.poll(now, at)? {
-                self.screen.event(at, &own.history.task.name, &event);
+                self.screen.add_event(at, &own.history.task.name, &event);
             }
         }
         match self.containers[0].history.runs.last() {
             // A killed sidecar starts again.
-            Some(run) if run.ended.is_some_and(|(_, code)| code != SIGKILLED) && matches!(self.phase, Phase::Boot) => {
+            Some(run)
+                if run.ended.is_some_and(|(_, code)| code != SIGKILL_EXIT_CODE)
+                    && matches!(self.phase, Phase::Boot) =>
+            {
                 Err("podgate's sidecar ended before it was ready; see its log above".into())
             }
             _ => Ok(()),
@@ -177,13 +184,13 @@ impl<'a> Run<'a> {
 
     fn read_board(&mut self) -> CommandResult<()> {
         let epoch = self.board.epoch.clone();
-        let changes = self.board.changes(&self.script.board, now_ms());
+        let changes = self.board.changes(&self.plan.board, now_ms());
         if self.board.epoch != epoch
             && let Some(run) = self.containers[0].history.runs.last_mut()
         {
             run.started = Some(now_ms());
-            self.screen.event(now_ms(), SIDECAR_NAME, "started");
-            self.containers[0].start_hook(&self.script.sidecar_hook)?;
+            self.screen.add_event(now_ms(), SIDECAR_NAME, "started");
+            self.containers[0].start_hook(&self.plan.sidecar_hook)?;
         }
         for (name, state, at) in changes {
             let Some(own) = self.containers.iter_mut().find(|own| own.history.task.name == name) else { continue };
@@ -196,9 +203,9 @@ impl<'a> Run<'a> {
                         run.started = run.started.map(|started| started.min(at));
                         continue;
                     }
-                    self.screen.event(at, &name, "Ready");
+                    self.screen.add_event(at, &name, "Ready");
                 }
-                (State::NotReady, _) => self.screen.event(at, &name, "not Ready"),
+                (State::NotReady, _) => self.screen.add_event(at, &name, "not Ready"),
                 _ => {}
             }
         }
@@ -218,7 +225,7 @@ impl<'a> Run<'a> {
             let is_taken = self.faults.iter().any(|other| other.container == container && other.killed == last);
             if is_running && killed.is_none() && is_due && !is_taken && matches!(self.phase, Phase::Boot | Phase::Run) {
                 let _ = child.kill();
-                self.screen.event(now_ms(), &own.history.task.name, "is killed (--break)");
+                self.screen.add_event(now_ms(), &own.history.task.name, "is killed (--break)");
                 self.faults[at].killed = last;
             }
         }
@@ -229,7 +236,7 @@ impl<'a> Run<'a> {
         let deadline = self.start + self.args.timeout;
         let is_open = now < deadline && !self.is_interrupted && !self.is_settled();
         match self.phase {
-            Phase::Boot if self.containers[0].history.is_complete() => {
+            Phase::Boot if self.containers[0].history.has_reached_goal() => {
                 self.phase = Phase::Run;
                 self.containers[1..].iter_mut().for_each(|own| own.start_at = Some(now));
             }
@@ -244,12 +251,12 @@ impl<'a> Run<'a> {
             Phase::Linger(until) if now >= until => {
                 self.result.stopped_at = now_ms();
                 self.phase = Phase::Stop;
-                self.screen.event(self.result.stopped_at, "", "the Pod stops");
+                self.screen.add_event(self.result.stopped_at, "", "the Pod stops");
                 for own in &mut self.containers[1..] {
-                    own.stop(now + self.script.grace)?;
+                    own.stop(now + self.plan.grace)?;
                 }
             }
-            Phase::Stop if self.containers[1..].iter().all(Supervised::is_over) => {
+            Phase::Stop if self.containers[1..].iter().all(SupervisedContainer::is_over) => {
                 self.phase = Phase::StopSidecar;
                 self.containers[0].stop(now + SIDECAR_GRACE)?;
             }
@@ -268,7 +275,7 @@ impl<'a> Run<'a> {
             own.is_over()
                 || match one.fault.kind {
                     FaultKind::Never | FaultKind::IgnoresTerm => true,
-                    FaultKind::Crash(_) => ends.flatten().any(|(_, code)| code == CRASH_CODE),
+                    FaultKind::Crash(_) => ends.flatten().any(|(_, code)| code == CRASH_EXIT_CODE),
                     FaultKind::Kill(_) => one.killed.and_then(|run| ends.nth(run)).is_some_and(|end| end.is_some()),
                 }
         };

@@ -1,9 +1,9 @@
-//! Prints events and logs, one line each, and at the end the chart and the verdict. On a terminal, the chart grows below
-//! the lines.
+//! Prints events and logs, one line each, and at the end the chart and the verdict. On a terminal, the chart grows
+//! below the lines.
 
-use super::history::{History, Incarnation, Outcome, outcome, sentences, stop_sentences};
+use super::history::{History, Incarnation, Outcome, outcome, stop_sentences, verdict_sentences};
 use super::now_ms;
-use super::script::Script;
+use super::run_plan::RunPlan;
 use crate::common_args::OutputFormat;
 use crate::error::CommandResult;
 use crate::output::{print_stderr, write_stdout};
@@ -13,7 +13,7 @@ use crate::terminal;
 use crate::timeline::build::bars;
 use crate::timeline::shape::{Moment, Row, Source, Timeline, format_seconds};
 use crate::timeline::{render, text};
-use crate::try_run::Try;
+use crate::try_run::TryArgs;
 use podgate::core::container::Mode;
 use podgate::core::text::sanitize;
 use podgate::order::finding::Level;
@@ -21,11 +21,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 /// Delay before a line is printed, in milliseconds, because events of several processes arrive out of order.
-pub(super) const DELAY_MS: i64 = 100;
+pub(super) const PRINT_DELAY_MS: i64 = 100;
 const REDRAW_MS: i64 = 100;
 
 pub(super) struct Screen<'a> {
-    args: &'a Try,
+    args: &'a TryArgs,
     /// The growing chart; `None` unless the output is text on a terminal.
     live: Option<LiveScreen>,
     drawn_at: i64,
@@ -37,12 +37,13 @@ pub(super) struct Screen<'a> {
 }
 
 impl<'a> Screen<'a> {
-    pub(super) fn new(args: &'a Try, zero: i64, name_width: usize) -> Screen<'a> {
-        let live = (args.output == OutputFormat::Text && terminal::size().is_some()).then(LiveScreen::default);
+    pub(super) fn new(args: &'a TryArgs, zero: i64, name_width: usize) -> Screen<'a> {
+        let live =
+            (args.output == OutputFormat::Text && terminal::columns_and_rows().is_some()).then(LiveScreen::default);
         Screen { args, live, drawn_at: 0, pending: Vec::new(), zero, name_width }
     }
 
-    pub(super) fn event(&mut self, at: i64, name: &str, what: &str) {
+    pub(super) fn add_event(&mut self, at: i64, name: &str, what: &str) {
         let seconds = (at - self.zero).max(0) as f64 / 1000.0;
         let width = self.name_width;
         self.pending.push((at, format!("{seconds:6.2} s  {name:width$}  {}", sanitize(what))));
@@ -50,7 +51,7 @@ impl<'a> Screen<'a> {
 
     /// Adds a line of a container's log. Omits podgate's timestamps and, without `--verbose`, podgate's INFO lines,
     /// because the events show the same.
-    pub(super) fn log(&mut self, name: &str, line: &str) {
+    pub(super) fn add_log_line(&mut self, name: &str, line: &str) {
         let own = line.split_once(' ').filter(|(time, _)| humantime::parse_rfc3339(time).is_ok());
         if own.is_some_and(|(_, rest)| rest.starts_with("INFO")) && !self.args.verbose {
             return;
@@ -60,10 +61,10 @@ impl<'a> Screen<'a> {
     }
 
     /// Prints the containers and the notes.
-    pub(super) fn announce(&self, script: &Script) -> CommandResult<()> {
-        let names: Vec<&str> = script.tasks[1..].iter().map(|task| task.name.as_str()).collect();
-        let head = format!("{}: {}", script.title, names.join(", "));
-        for line in std::iter::once(&head).chain(&script.notes) {
+    pub(super) fn announce(&self, plan: &RunPlan) -> CommandResult<()> {
+        let names: Vec<&str> = plan.tasks[1..].iter().map(|task| task.name.as_str()).collect();
+        let head = format!("{}: {}", plan.title, names.join(", "));
+        for line in std::iter::once(&head).chain(&plan.notes) {
             match self.args.output {
                 OutputFormat::Text => _ = write_stdout(&format!("{}\n", sanitize(line)))?,
                 OutputFormat::Json => print_stderr(Level::Note, line),
@@ -72,8 +73,8 @@ impl<'a> Screen<'a> {
         Ok(())
     }
 
-    /// Returns true if the chart must be drawn again: periodically, or because a line up to `until`, in milliseconds since
-    /// 1970, will be printed.
+    /// Returns true if the chart must be drawn again: periodically, or because a line up to `until`, in milliseconds
+    /// since 1970, will be printed.
     pub(super) fn needs_redraw(&self, until: i64) -> bool {
         self.live.is_some()
             && (now_ms() - self.drawn_at >= REDRAW_MS || self.pending.iter().any(|(at, _)| *at <= until))
@@ -91,7 +92,7 @@ impl<'a> Screen<'a> {
         let Some(live) = self.live.as_mut().filter(|_| chart.is_some() || until == i64::MAX) else {
             return write_stdout(&lines).map(drop);
         };
-        let size = terminal::size().unwrap_or((80, 24));
+        let size = terminal::columns_and_rows().unwrap_or((80, 24));
         self.drawn_at = now_ms();
         let text = format!("{}{lines}{}", live.draw("", size), live.draw(chart.unwrap_or_default(), size));
         write_stdout(&text).map(drop)
@@ -114,7 +115,7 @@ pub(super) struct RunResult<'a> {
 }
 
 /// Prints the chart and the verdict.
-pub(super) fn print_result(args: &Try, run: RunResult<'_>) -> CommandResult {
+pub(super) fn print_result(args: &TryArgs, run: RunResult<'_>) -> CommandResult {
     let title = run.title;
     let start = outcome(&run.at_stop);
     let stops = if args.stop { stop_sentences(&run.stopped, run.stopped_at) } else { Vec::new() };
@@ -129,7 +130,7 @@ pub(super) fn print_result(args: &Try, run: RunResult<'_>) -> CommandResult {
     };
     timeline.started = start == Outcome::InOrder;
     let is_timeout = i64::try_from(args.timeout.as_millis()).is_ok_and(|limit| run.judged_at - run.zero >= limit);
-    timeline.notes = sentences(&run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
+    timeline.notes = verdict_sentences(&run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
     timeline.notes.extend(stops.into_iter().map(|(_, text)| text));
     let separator = if args.output == OutputFormat::Text { "\n" } else { "" };
     write_stdout(&format!("{separator}{}", render(&timeline, args.output, None)))?;

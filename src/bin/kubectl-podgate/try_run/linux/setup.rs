@@ -6,7 +6,7 @@
 
 use crate::block_on;
 use crate::error::CommandResult;
-use crate::output::report;
+use crate::output::print_error;
 use futures::future::select_all;
 use podgate::core::text::error_chain;
 use rustix::fs::{Access, access};
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Directories for the board and the containers' reports.
-pub(super) const DIRECTORIES: [&str; 2] = ["board", "self"];
+pub(super) const VOLUME_DIRECTORIES: [&str; 2] = ["board", "self"];
 
 /// Paths of the programs that a run needs.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {
                 }
             }
         });
-        followed.unwrap_or_else(|error| _ = report(&error));
+        followed.unwrap_or_else(|error| _ = print_error(&error));
     });
 }
 
@@ -76,7 +76,7 @@ pub(super) fn create_directory() -> CommandResult<TempDir> {
         parent.to_str().ok_or_else(|| Error::other("the path is not UTF-8"))?;
         let private = Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().prefix("podgate-try-").permissions(private).tempdir()?;
-        DIRECTORIES.iter().try_for_each(|name| create_dir(directory.path().join(name)))?;
+        VOLUME_DIRECTORIES.iter().try_for_each(|name| create_dir(directory.path().join(name)))?;
         Ok(directory)
     };
     create().map_err(|error: Error| {

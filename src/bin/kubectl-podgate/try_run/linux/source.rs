@@ -1,9 +1,9 @@
 //! Reads the Pod or Pod template, and plans it as `inject` does.
 
-use crate::common_args::piped_input;
+use crate::common_args::stdin_name_if_piped;
 use crate::error::{CommandError, CommandResult, ErrorKind};
 use crate::output::print_stderr;
-use crate::try_run::{FaultKind, SIDECAR_NAMES, Try};
+use crate::try_run::{FaultKind, SIDECAR_NAMES, TryArgs};
 use crate::yaml::files::{check_readable, display_name, ignored_message, read_sources};
 use crate::yaml::locate;
 use podgate::core::until::WantedState;
@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Title of the built-in example.
-pub(super) const EXAMPLE: &str = "the built-in example";
+pub(super) const EXAMPLE_TITLE: &str = "the built-in example";
 /// Delays until Ready in the example, unless `--ready` sets others. Without a delay here, it is half a second.
-pub(super) const EXAMPLE_READY: [(&str, Duration); 2] =
+pub(super) const EXAMPLE_READY_DELAYS: [(&str, Duration); 2] =
     [("db", Duration::from_secs(4)), ("api", Duration::from_secs(2))];
 const NO_ORDER: &str = "no Pod or Pod template declares an order; add the annotation podgate.io/order";
 
 /// The chosen template and its plan for a cluster.
-pub(super) struct Planned {
+pub(super) struct PlannedTemplate {
     /// `Kind/name` of the object with the template.
     pub(super) title: String,
     /// The template without injected parts.
@@ -34,9 +34,9 @@ pub(super) struct Planned {
     pub(super) warnings: Vec<String>,
 }
 
-impl Planned {
+impl PlannedTemplate {
     /// Fails if a flag names an unknown container, or a fault of the sidecar other than a kill.
-    pub(super) fn check_flags(&self, args: &Try) -> CommandResult<()> {
+    pub(super) fn check_flags(&self, args: &TryArgs) -> CommandResult<()> {
         let planned = self.plan.containers.iter().map(|planned| &planned.name);
         let all: Vec<&str> = self.natives.iter().chain(planned).map(String::as_str).collect();
         let ready = args.ready.iter().map(|(name, _)| ("--ready", name));
@@ -51,13 +51,13 @@ impl Planned {
     }
 }
 
-pub(super) fn read(args: &Try) -> CommandResult<Planned> {
+pub(super) fn read(args: &TryArgs) -> CommandResult<PlannedTemplate> {
     let given = args.file.as_ref().or(args.named.as_ref());
-    let Some(path) = given.cloned().or_else(|| piped_input().map(Into::into)) else {
+    let Some(path) = given.cloned().or_else(|| stdin_name_if_piped().map(Into::into)) else {
         if args.workload.is_some() {
             return Err("--workload needs a manifest; pass FILE, or - for standard input".into());
         }
-        return plan(EXAMPLE, &example(), |finding| finding.message.clone());
+        return plan(EXAMPLE_TITLE, &example(), |finding| finding.message.clone());
     };
     let sources = read_sources(std::slice::from_ref(&path), false);
     check_readable(&sources, false)?;
@@ -110,8 +110,8 @@ fn example() -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
 }
 
-fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> CommandResult<Planned> {
-    let fail = |findings: Vec<Finding>| errors(&findings, &line);
+fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> CommandResult<PlannedTemplate> {
+    let fail = |findings: Vec<Finding>| findings_error(&findings, &line);
     let stripped = inject::strip(template).map_err(fail)?;
     let options = Options::new(release::sidecar_image());
     let Injected { plan, findings, value, .. } = stripped.inject(&options, &KnownFacts::default()).map_err(fail)?;
@@ -127,10 +127,16 @@ fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Com
     let first = init.iter().rposition(|one| one["restartPolicy"] != "Always").map_or(0, |last| last + 1);
     let is_probed = |name: &&str| plan.init.iter().any(|init| init.is_probed && init.name == *name);
     let natives = init[first..].iter().filter_map(|one| one["name"].as_str()).filter(is_probed);
-    Ok(Planned { title: title.to_owned(), natives: natives.map(str::to_owned).collect(), warnings, plan, template })
+    Ok(PlannedTemplate {
+        title: title.to_owned(),
+        natives: natives.map(str::to_owned).collect(),
+        warnings,
+        plan,
+        template,
+    })
 }
 
-pub(super) fn errors(findings: &[Finding], line: impl Fn(&Finding) -> String) -> CommandError {
+pub(super) fn findings_error(findings: &[Finding], line: impl Fn(&Finding) -> String) -> CommandError {
     findings.iter().filter(|finding| finding.level == Level::Error).map(line).collect::<Vec<_>>().into()
 }
 

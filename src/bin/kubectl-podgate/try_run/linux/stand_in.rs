@@ -2,8 +2,8 @@
 
 use super::now_ms;
 use crate::error::CommandResult;
-use crate::output::report;
-use crate::try_run::StandIn;
+use crate::output::print_error;
+use crate::try_run::StandInArgs;
 use podgate::core::exit::Exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Part that a stand-in plays, passed as JSON. Times are in milliseconds.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Role {
+pub(super) struct StandInBehavior {
     /// Command of podgate that this process runs instead: a gate, a hook or the sidecar. Like a stand-in, the command
     /// ends with the process that started it.
     pub(super) command: Vec<String>,
@@ -26,14 +26,14 @@ pub(super) struct Role {
     pub(super) port: Option<u16>,
     /// Time until Ready; `None` for never.
     pub(super) ready_ms: Option<u64>,
-    /// Time until the stand-in exits with [`CRASH_CODE`].
+    /// Time until the stand-in exits with [`CRASH_EXIT_CODE`].
     pub(super) crash_ms: Option<u64>,
     /// Time between Ready and the stand-in's exit with 0.
     pub(super) exit_ms: Option<u64>,
 }
 
 /// Exit code after the fault `crash`. Neither a gate nor another fault has this code.
-pub(super) const CRASH_CODE: u8 = 1;
+pub(super) const CRASH_EXIT_CODE: u8 = 1;
 const PORT_CODE: u8 = 71;
 
 /// First character of a line that the stand-in writes for `try`, followed by an event and its time.
@@ -62,8 +62,8 @@ fn end_with_parent() -> bool {
     is_set && is_known && !polled[0].revents().contains(PollFlags::ERR)
 }
 
-pub(crate) fn run(args: &StandIn) -> CommandResult {
-    let role: Role = serde_json::from_str(&args.part)
+pub(crate) fn run(args: &StandInArgs) -> CommandResult {
+    let role: StandInBehavior = serde_json::from_str(&args.part)
         .map_err(|error| format!("stand-in is an internal command of `try`: {error}"))?;
     // `exec` keeps this setting, so when `try` ends, the kernel also kills the command below.
     if !end_with_parent() {
@@ -71,14 +71,14 @@ pub(crate) fn run(args: &StandIn) -> CommandResult {
     }
     if let Some((program, arguments)) = role.command.split_first() {
         let error = Command::new(program).args(arguments).exec();
-        report(&format!("{program}: {error}").into());
+        print_error(&format!("{program}: {error}").into());
         return Ok(Exit::CannotExecute.into());
     }
     write_event("started");
     if role.crash_ms.is_some() {
         std::thread::spawn(move || {
             sleep(role.crash_ms);
-            crash(CRASH_CODE, "exiting with 1 (--break)");
+            crash(CRASH_EXIT_CODE, "exiting with 1 (--break)");
         });
     }
     let is_ready = Arc::new(AtomicBool::new(false));

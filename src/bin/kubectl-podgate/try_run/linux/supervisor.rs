@@ -1,7 +1,7 @@
 //! Runs one container as the kubelet does: start, restart with back-off, preStop hook, stop signal, SIGKILL.
 
 use super::history::{History, Incarnation, describe_exit};
-use super::script::Task;
+use super::run_plan::ContainerTask;
 use super::stand_in::parse_event;
 use crate::error::CommandResult;
 use podgate::core::restart::{RestartDecision, restart_decision};
@@ -38,7 +38,7 @@ pub(super) enum Message {
     Interrupt,
 }
 
-pub(super) struct Supervised {
+pub(super) struct SupervisedContainer {
     pub(super) history: History,
     pub(super) child: Option<Child>,
     hook: Option<Child>,
@@ -48,10 +48,10 @@ pub(super) struct Supervised {
     messages: SyncSender<Message>,
 }
 
-impl Supervised {
-    pub(super) fn new(task: Task, messages: SyncSender<Message>) -> Supervised {
+impl SupervisedContainer {
+    pub(super) fn new(task: ContainerTask, messages: SyncSender<Message>) -> SupervisedContainer {
         let history = History { task, runs: Vec::new() };
-        Supervised { history, child: None, hook: None, start_at: None, kill_at: None, messages }
+        SupervisedContainer { history, child: None, hook: None, start_at: None, kill_at: None, messages }
     }
 
     /// Returns true if the container does not run and will not start again.

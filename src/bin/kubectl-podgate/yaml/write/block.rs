@@ -1,10 +1,10 @@
 //! Edits of whole lines in block style. The functions return `None` if the layout does not allow such edits.
 
 use super::lines::{
-    begins_line, column, comments_start, dash_position, deeper_comments_end, is_blank_or_comment, line_after,
-    line_before, line_end, line_start,
+    begins_line, column, comments_start, dash_position, deeper_comments_end, is_blank_or_comment, line_end, line_start,
+    text_after_on_line, text_before_on_line,
 };
-use super::splicer::{EntryEdit, Splice, Splicer, apply_splices};
+use super::splicer::{EntryEdit, Splice, Splicer, splice_range};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -100,12 +100,12 @@ impl Splicer<'_> {
         let old = &self.tree.nodes[value];
         let (start, end) = (old.start().max(colon), old.content().end.max(colon));
         let same_line = line_start(self.text, start) == line_start(self.text, colon);
-        let rest = line_after(self.text, end);
+        let rest = text_after_on_line(self.text, end);
         if !is_blank_or_comment(rest) && start != end {
             return None;
         }
         let lines = line_start(self.text, start)..line_end(self.text, end);
-        let value_column = line_before(self.text, colon).chars().count() + 1;
+        let value_column = text_before_on_line(self.text, colon).chars().count() + 1;
         let (head, below) = self.style.value(new, value_column, column, false, self.block_levels(value));
         let spaced = || if head.is_empty() { String::new() } else { format!(" {head}") };
         if !same_line {
@@ -149,7 +149,7 @@ impl Splicer<'_> {
             let new = std::mem::take(&mut new);
             if moved {
                 let whole = self.entry_start(&lines, index)?..lines[index].end;
-                pieces.push(new + &apply_splices(self.text, whole.clone(), &part.inner_splices)?);
+                pieces.push(new + &splice_range(self.text, whole.clone(), &part.inner_splices)?);
                 kept.push(whole);
                 continue;
             }
@@ -168,7 +168,7 @@ impl Splicer<'_> {
     fn item_splice(&self, item: usize, lines: &Range<usize>, column: usize, value: &Value) -> Option<Splice> {
         let (head, below) = self.style.value(value, column + 2, column, true, self.block_levels(item));
         // A comment behind the old item stays on the first line.
-        let rest = line_after(self.text, self.item_end(item, lines.start)).trim_end();
+        let rest = text_after_on_line(self.text, self.item_end(item, lines.start)).trim_end();
         is_blank_or_comment(rest).then(|| (lines.clone(), format!("- {head}{rest}{}{below}", self.style.newline)))
     }
 

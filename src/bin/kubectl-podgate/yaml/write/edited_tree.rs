@@ -128,7 +128,7 @@ impl EditedTree<'_> {
         let begins = |from: usize| key_of(from).is_some_and(|key| begins_line(text, tree.nodes[key].start()));
         // In Kubernetes' parser, a merge key replaces the fields above it, so add the field below the merge key.
         let at_end = matches!(tree.nodes[object].kind, NodeKind::Object { flow: true })
-            || tree.children(object).any(|(key, _)| tree.is_merge(text, key));
+            || tree.children(object).any(|(key, _)| tree.is_merge_key(text, key));
         let follower = FIELD_ORDER.iter().find(|(new, _)| *new == &**key).filter(|_| !at_end);
         let slots = self.entries_mut(object);
         // The first field of a list item follows the dash. No field can be inserted before that first field.
@@ -151,7 +151,7 @@ impl EditedTree<'_> {
     fn expand_alias(&mut self, alias: usize) -> Result<(), Finding> {
         let (mut merges, mut node) = (None, alias);
         while let Some(parent) = self.tree.nodes[node].parent() {
-            if self.tree.children(parent).any(|(key, value)| value == node && self.tree.is_merge(self.text, key)) {
+            if self.tree.children(parent).any(|(key, value)| value == node && self.tree.is_merge_key(self.text, key)) {
                 merges = Some(parent);
             }
             node = parent;
@@ -164,8 +164,9 @@ impl EditedTree<'_> {
                 }
             }
             let key = |from: usize| self.tree.child(object, from)?.0;
-            let is_merge = |from: usize| self.tree.is_merge(self.text, key(from));
-            let slots = self.entries(object).into_iter().filter(|slot| !slot.old_index.is_some_and(is_merge)).collect();
+            let is_merge_key = |from: usize| self.tree.is_merge_key(self.text, key(from));
+            let slots =
+                self.entries(object).into_iter().filter(|slot| !slot.old_index.is_some_and(is_merge_key)).collect();
             self.changed.insert(object, slots);
             return Ok(());
         }

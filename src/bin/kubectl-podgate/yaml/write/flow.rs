@@ -1,8 +1,8 @@
 //! Edits in flow style and JSON: `[a, b]`, `{a: b}`, on one line or with one entry per line.
 
-use super::lines::line_before;
+use super::lines::text_before_on_line;
 use super::render::{self, FlowStyle};
-use super::splicer::{EntryEdit, Splice, Splicer, apply_splices};
+use super::splicer::{EntryEdit, Splice, Splicer, splice_range};
 use serde::Serialize;
 use serde_json::Value;
 use std::ops::Range;
@@ -51,7 +51,7 @@ impl Splicer<'_> {
             }
             out += &match (part.new_value, part.old_index) {
                 (Some(value), _) => format_entry(part, value),
-                (None, Some(at)) => apply_splices(self.text, elements[at].clone(), &part.inner_splices)?,
+                (None, Some(at)) => splice_range(self.text, elements[at].clone(), &part.inner_splices)?,
                 (None, None) => return None,
             };
             previous = part.old_index;
@@ -70,13 +70,13 @@ impl Splicer<'_> {
 
     /// Returns the indentation of the line that begins at `at`; `None` if other text precedes `at` on its line.
     fn line_indent(&self, at: usize) -> Option<&str> {
-        let line = line_before(self.text, at);
+        let line = text_before_on_line(self.text, at);
         (line.len() < at && line.trim().is_empty()).then_some(line)
     }
 
     /// Renders a value as JSON with one entry per line, like the entries of the collection that begins at `opening`.
     fn pretty_json(&self, value: &Value, opening: usize, indent: &str) -> Option<String> {
-        let line = line_before(self.text, opening);
+        let line = text_before_on_line(self.text, opening);
         let unit = indent.get(line.len() - line.trim_start().len()..).filter(|unit| !unit.is_empty());
         let mut out = Vec::new();
         let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.unwrap_or("  ").as_bytes());

@@ -11,19 +11,19 @@ pub(crate) fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
 }
 
-pub(crate) fn line_before(text: &str, at: usize) -> &str {
+pub(crate) fn text_before_on_line(text: &str, at: usize) -> &str {
     &text[line_start(text, at)..at]
 }
 
 /// Returns the text from `at` to the end of its line, without the line break.
-pub(crate) fn line_after(text: &str, at: usize) -> &str {
+pub(crate) fn text_after_on_line(text: &str, at: usize) -> &str {
     text[at..line_end(text, at)].trim_end_matches(['\n', '\r'])
 }
 
 /// Returns the column of the field or item whose key or dash is at `at`. Returns `None` if the text before `at` on its
 /// line has characters other than dashes and spaces.
 pub(crate) fn column(text: &str, at: usize) -> Option<usize> {
-    let before = line_before(text, at);
+    let before = text_before_on_line(text, at);
     before.bytes().all(|byte| byte == b' ' || byte == b'-').then_some(before.len())
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn deeper_comments_end(text: &str, at: usize, column: usize) -> usize
 
 pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     let start = node.start();
-    let mut prefix = line_before(text, start);
+    let mut prefix = text_before_on_line(text, start);
     if node.content().is_empty() {
         // For an empty item, the parser reports a position after the comment on the item's line.
         prefix = prefix.split(" #").next().unwrap_or(prefix);
@@ -83,7 +83,7 @@ pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     }
     while line > 0 {
         line = line_start(text, line - 1);
-        let code = line_after(text, line);
+        let code = text_after_on_line(text, line);
         let dashes = code.trim_start_matches([' ', '-']);
         let lead = &code[..code.len() - dashes.len()];
         match lead.rfind('-') {

@@ -18,7 +18,7 @@ pub(super) struct Splicer<'a> {
     pub(super) style: &'a Style,
 }
 
-/// One entry of a collection after the edits.
+/// One entry of a collection after the edits, and how to write its value.
 pub(super) struct EntryEdit<'v> {
     pub(super) old_index: Option<usize>,
     pub(super) key: Option<String>,
@@ -43,7 +43,7 @@ impl Splicer<'_> {
             let old = slot.old_index.filter(|_| !slot.is_rewritten);
             if let (Some((_, child)), Some(value)) = (old.and_then(|from| self.tree.child(node, from)), value) {
                 let subtree = child..self.tree.nodes[child].subtree_end();
-                if self.is_rewritten(child) {
+                if self.needs_rerender(child) {
                     part.new_value = Some(value);
                 } else if self.edited_tree.changed.range(subtree).next().is_some() {
                     let own = &self.tree.nodes[child];
@@ -78,7 +78,7 @@ impl Splicer<'_> {
 
     /// Returns true if the whole collection must be rendered again, because the edits keep none of its old entries. For
     /// example, a `[]` that gets entries becomes a block list, and an emptied block list becomes `[]`.
-    pub(super) fn is_rewritten(&self, node: usize) -> bool {
+    pub(super) fn needs_rerender(&self, node: usize) -> bool {
         let Some(slots) = self.edited_tree.changed.get(&node) else { return false };
         let kind = |node: usize| &self.tree.nodes[node].kind;
         let block =
@@ -89,7 +89,7 @@ impl Splicer<'_> {
 }
 
 /// Returns the text of a range after the splices inside the range, or `None` if these splices overlap.
-pub(super) fn apply_splices(text: &str, range: Range<usize>, splices: &[Splice]) -> Option<String> {
+pub(super) fn splice_range(text: &str, range: Range<usize>, splices: &[Splice]) -> Option<String> {
     let inside =
         |(at, new): &&Splice| range.start <= at.start && at.end <= range.end && !(at.is_empty() && new.is_empty());
     let mut inside: Vec<&Splice> = splices.iter().filter(inside).collect();

@@ -32,8 +32,8 @@ impl PodModel {
             if other.override_state.is_none() && other.has_passed_probes() && until.want == WantedState::Ready {
                 to_confirm.insert(until.container.clone());
             } else {
-                // The user may have removed an override since the last update of the Pod. A tether does not show whether
-                // an `exec` probe still passes.
+                // The user may have removed an override since the last update of the Pod. A tether does not show
+                // whether an `exec` probe still passes.
                 let has_other_proof = other.override_state.is_none() && other.is_tethered() && !other.has_exec_probe();
                 needs_pod_update |= self.is_pod_stale && !has_other_proof;
             }
@@ -42,7 +42,7 @@ impl PodModel {
     }
 
     /// Returns the containers that must pass one more probe before a waiting gate may open.
-    pub(crate) fn to_confirm(&self) -> BTreeSet<String> {
+    pub(crate) fn containers_to_confirm(&self) -> BTreeSet<String> {
         let confirmations = self.tracks.iter().filter_map(|track| track.confirmation.as_ref());
         confirmations.flat_map(|one| one.to_confirm.iter().cloned()).collect()
     }

@@ -15,12 +15,12 @@ impl PodModel {
         mut write: impl FnMut(&str, bool) -> bool,
     ) {
         for track in self.tracks.iter_mut().filter(|track| track.spec.mode == Mode::Hold) {
-            track.follow_run(now, wall_clock);
-            let wanted = self.published.as_ref().and_then(|snapshot| track.wanted_hold(snapshot, now));
+            track.update_hold_gate(now, wall_clock);
+            let wanted = self.published.as_ref().and_then(|snapshot| track.wanted_hold_state(snapshot, now));
             let Some((wanted, gate)) = wanted.zip(track.hold.as_mut()) else { continue };
             if gate.must_change(wanted, now) {
                 match write(&track.spec.name, wanted.is_open()) {
-                    true => gate.apply(wanted, now, wall_clock),
+                    true => gate.record_state(wanted, now, wall_clock),
                     false => gate.retry_later(now),
                 }
             }
@@ -34,8 +34,8 @@ impl PodModel {
         for track in self.tracks.iter_mut().filter(|track| track.may_be_held()) {
             let ended_at = track.ended_at();
             let Some(gate) = &mut track.hold else { continue };
-            if gate.next_request(ended_at).is_some_and(|at| at <= now) {
-                gate.note_request(now);
+            if gate.next_release_request(ended_at).is_some_and(|at| at <= now) {
+                gate.note_release_request(now);
                 due.push(track.spec.name.clone());
             }
         }
@@ -44,10 +44,10 @@ impl PodModel {
     }
 
     /// Returns true if a patch must now make the kubelet repeat the first run of a wrapped readinessProbe.
-    pub(crate) fn take_probe_request(&mut self, now: Instant) -> bool {
+    pub(crate) fn take_probe_repeat_request(&mut self, now: Instant) -> bool {
         let mut is_due = false;
         for track in self.tracks.iter_mut().filter(|track| track.lost_probe_due().is_some_and(|due| due <= now)) {
-            track.repeated_probe_of = track.running_id();
+            track.repeated_probe_of = track.running_container_id();
             is_due = true;
         }
         self.sync_request_count += u64::from(is_due);

@@ -133,7 +133,7 @@ impl PodModel {
     /// Applies the user's overrides for this sandbox: annotations with the value `STATE@SANDBOX-ID`.
     pub(crate) fn on_overrides(&mut self, annotations: &Annotations) {
         for track in &mut self.tracks {
-            let value = annotations.get(&format!("{}{}", names::OVERRIDE_PREFIX, track.spec.name));
+            let value = annotations.get(&format!("{}{}", names::OVERRIDE_KEY_PREFIX, track.spec.name));
             track.override_state = value.and_then(|value| {
                 let (state, sandbox) = value.split_once('@')?;
                 let sandbox: SandboxId = sandbox.parse().ok()?;
@@ -183,7 +183,7 @@ impl PodModel {
     }
 
     /// Returns true if the container may be running, so that a probe can succeed.
-    pub(crate) fn may_run(&self, track: &ContainerTrack) -> bool {
+    pub(crate) fn may_be_running(&self, track: &ContainerTrack) -> bool {
         if track.has_ended() || track.is_gate_closed() {
             return track.may_be_untethered();
         }
@@ -233,7 +233,7 @@ impl PodModel {
 
     fn build_snapshot(&self) -> Snapshot {
         // Do not wait for a container whose start the sidecar cannot see.
-        let is_unseen = |spec: &Container, want| spec.needs_status(want) && !self.has_api_answered;
+        let is_unseen = |spec: &Container, want| spec.needs_kubelet_status(want) && !self.has_api_answered;
         let counts =
             |track: &&ContainerTrack| track.spec.mode != Mode::None || !is_unseen(&track.spec, WantedState::Started);
         let started = self.tracks.iter().any(|track| track.spec.mode != Mode::None)
@@ -258,7 +258,7 @@ impl PodModel {
         let unseen = |until: &&WaitCondition| {
             self.track(&until.container).is_some_and(|other| is_unseen(&other.spec, until.want))
         };
-        let stops = |track: &&ContainerTrack| track.stopping() != PreStopState::NotBegun;
+        let stops = |track: &&ContainerTrack| track.pre_stop_state() != PreStopState::NotBegun;
         Snapshot {
             stage,
             stuck: stuck.collect(),
@@ -281,8 +281,8 @@ impl PodModel {
     pub(crate) fn may_idle(&self) -> bool {
         // A container that the kubelet will restart keeps the sidecar awake. Only the API shows if an end is final.
         let is_settled = |track: &ContainerTrack| {
-            (track.state == State::Ready || track.state.has_ended() && (!self.has_api_answered || track.is_final()))
-                && track.stopping() != PreStopState::Begun
+            (track.state == State::Ready || track.state.has_ended() && (!self.has_api_answered || track.kubelet_shows_final_end()))
+                && track.pre_stop_state() != PreStopState::Begun
                 // A gate of hold mode closes when a condition is no longer met, so the sidecar must stay awake.
                 && track.spec.mode != Mode::Hold
                 // The sidecar detects the removal of an override only while it is awake.
@@ -290,7 +290,7 @@ impl PodModel {
         };
         self.published.as_ref().is_some_and(|last| last.stage == Stage::Started)
             && self.tracks.iter().all(is_settled)
-            && self.to_confirm().is_empty()
+            && self.containers_to_confirm().is_empty()
     }
 
     /// Returns true if an agent watches a container whose end only the kubelet can report.
@@ -303,13 +303,14 @@ impl PodModel {
     }
 
     /// Returns the containers that must exit now, because all other containers have ended for good.
-    pub(crate) fn to_quit(&self) -> impl Iterator<Item = &ContainerTrack> {
+    pub(crate) fn containers_to_quit(&self) -> impl Iterator<Item = &ContainerTrack> {
         // Native sidecars end later, so ignore them. Trust only the kubelet: a tether can be released too early.
-        let is_over =
-            |track: &ContainerTrack| track.spec.restart_policy.as_deref() == Some("Always") || track.is_final();
+        let is_over = |track: &ContainerTrack| {
+            track.spec.restart_policy.as_deref() == Some("Always") || track.kubelet_shows_final_end()
+        };
         let is_last = |track: &ContainerTrack| track.spec.quit.is_some();
         let is_due = !self.is_deleting && self.tracks.iter().all(|track| is_last(track) || is_over(track));
-        let runs = |track: &ContainerTrack| track.running_id().is_some() && !track.is_gate_closed();
+        let runs = |track: &ContainerTrack| track.running_container_id().is_some() && !track.is_gate_closed();
         self.tracks.iter().filter(move |track| is_due && is_last(track) && runs(track))
     }
 }

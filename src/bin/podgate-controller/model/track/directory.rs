@@ -1,6 +1,6 @@
 //! Handles the content of a container's directory: the agent's report and the tether.
 
-use super::life::{EARLY_DROP_WINDOW, Event, Phase};
+use super::life::{EARLY_TETHER_DROP_WINDOW, Event, Phase};
 use super::{ContainerTrack, Gate};
 use crate::input::report_file::DirectoryState;
 use podgate::core::container::Mode;
@@ -32,7 +32,7 @@ impl ContainerTrack {
         if let Some(tether) = self.tether_event(is_tethered, is_listening, epoch, now) {
             self.apply(tether, now);
         }
-        self.check_report(epoch);
+        self.update_report_validity(epoch);
         // A new report proves that the container runs, so an end that was known before belongs to an earlier
         // incarnation. The kubelet may show that end until the hook that wrote the report returns. An end that this
         // call detected is newer, for example after the last report of a preStop hook.
@@ -69,10 +69,10 @@ impl ContainerTrack {
         let opened_at = self.gate.as_ref().and_then(|gate| gate.opened_at);
         if let Some(gate) = self.gate.as_mut().filter(|_| is_open) {
             // A gate of an earlier epoch opened before this run of the sidecar, so its program has long started.
-            let seen_at = if is_current { Some(now) } else { now.checked_sub(EARLY_DROP_WINDOW) };
+            let seen_at = if is_current { Some(now) } else { now.checked_sub(EARLY_TETHER_DROP_WINDOW) };
             gate.opened_at = opened_at.or(seen_at).or(Some(now));
         }
-        let is_early = || opened_at.is_none_or(|at| now.saturating_duration_since(at) < EARLY_DROP_WINDOW);
+        let is_early = || opened_at.is_none_or(|at| now.saturating_duration_since(at) < EARLY_TETHER_DROP_WINDOW);
         match self.gate {
             _ if is_tethered => Some(Event::TetherTaken),
             Some(_) if !is_open => Some(Event::GateClosed),
@@ -111,7 +111,7 @@ impl ContainerTrack {
     /// Decides if the directory's report belongs to the current incarnation. After `execve`, the agent cannot report
     /// again. The report of an open gate therefore counts while the container is tethered, even if the sidecar
     /// restarts. An exit code counts until the next gate reports.
-    pub(super) fn check_report(&mut self, epoch: &str) {
+    pub(super) fn update_report_validity(&mut self, epoch: &str) {
         let runs = matches!(self.life.phase, Phase::Tethered | Phase::Untethered);
         self.is_report_current = self.raw_report.as_ref().is_some_and(|report| match report.has_gate_opened() {
             true => runs || report.exit_code.is_some(),

@@ -16,12 +16,13 @@ impl ContainerTrack {
 
     /// Returns true if the container is in hold mode, does not run, and may start.
     pub(in crate::model) fn may_be_held(&self) -> bool {
-        let for_good = self.has_ended() && (self.restart_decision() == Some(RestartDecision::Final) || self.is_final());
+        let for_good = self.has_ended()
+            && (self.restart_decision() == Some(RestartDecision::Final) || self.kubelet_shows_final_end());
         self.spec.mode == Mode::Hold && !self.is_running() && !for_good
     }
 
     /// Creates the gate if necessary. Begins a new wait when the container runs or has run.
-    pub(in crate::model) fn follow_run(&mut self, now: Instant, wall_clock: SystemTime) {
+    pub(in crate::model) fn update_hold_gate(&mut self, now: Instant, wall_clock: SystemTime) {
         let (is_running, ended_at) = (self.is_running(), self.ended_at());
         let gate = self.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock, self.is_resumed));
         self.answers.has_passed_gate |= is_running && gate.state.is_open();
@@ -33,15 +34,15 @@ impl ContainerTrack {
     }
 
     /// Returns the state that the gate must have, by the `published` states; `None` if the container has no gate.
-    pub(in crate::model) fn wanted_hold(&self, published: &Snapshot, now: Instant) -> Option<HoldState> {
+    pub(in crate::model) fn wanted_hold_state(&self, published: &Snapshot, now: Instant) -> Option<HoldState> {
         let is_met = self.spec.until.iter().all(|until| until.is_met(published));
         let limit = self.hold_limit().filter(|_| self.spec.continue_on_timeout && self.may_be_held());
         let is_confirmed = self.confirmation.as_ref().is_some_and(Confirmation::is_done);
-        Some(self.hold.as_ref()?.wanted(is_met, is_confirmed, limit, now))
+        Some(self.hold.as_ref()?.wanted_state(is_met, is_confirmed, limit, now))
     }
 
-    /// Returns `Violated` or `TimedOut` if the gate of a held container shows it, and otherwise `observed`, the state as
-    /// determined without a gate.
+    /// Returns `Violated` or `TimedOut` if the gate of a held container shows it, and otherwise `observed`, the state
+    /// as determined without a gate.
     pub(in crate::model) fn hold_failure_or(&self, observed: State) -> State {
         let Some(gate) = &self.hold else { return observed };
         let started_at = self.kubelet_status.as_ref().and_then(|status| status.running_since);

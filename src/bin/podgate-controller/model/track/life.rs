@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Time after the opening of a gate in which a released tether does not count as the container's end. Some programs
 /// close inherited descriptors at their start. Also the time for which the kubelet must show a program as running, if
 /// there is no other evidence.
-pub(super) const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
+pub(super) const EARLY_TETHER_DROP_WINDOW: Duration = Duration::from_secs(2);
 
 /// Life of a container's current incarnation. [`apply`](Life::apply) is the only function that changes it:
 ///
@@ -83,7 +83,7 @@ pub(super) enum Event {
     /// No process holds the tether, so the process that held it has ended.
     TetherDropped,
     /// No process holds the tether, but the program may run: the gate has just opened, the port listens, a probe has
-    /// passed, or the kubelet has shown the program running for [`EARLY_DROP_WINDOW`].
+    /// passed, or the kubelet has shown the program running for [`EARLY_TETHER_DROP_WINDOW`].
     RunsWithoutTether,
     /// The agent, as the parent of the command, has reported the command's exit code.
     ExitReported(i32),
@@ -116,7 +116,7 @@ impl Life {
     }
 
     /// Returns the time since which the kubelet shows the container running in this phase.
-    pub(super) fn shown_since(&self) -> Option<Instant> {
+    pub(super) fn shown_running_since(&self) -> Option<Instant> {
         self.shown.as_ref().map(|(_, since)| *since)
     }
 

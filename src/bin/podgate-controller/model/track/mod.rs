@@ -6,7 +6,7 @@ mod life;
 
 use crate::input::pod_facts::KubeletStatus as Kubelet;
 use crate::model::hold_gate::HoldGate;
-use life::{EARLY_DROP_WINDOW, Effect, End, Event, Life, Phase};
+use life::{EARLY_TETHER_DROP_WINDOW, Effect, End, Event, Life, Phase};
 use podgate::core::container::{Container, Mode, Probe};
 use podgate::core::evidence::{Evidence, ExecEvidence, KubeletReady};
 use podgate::core::probe::ProbeVerdict;
@@ -43,7 +43,7 @@ pub(crate) struct ContainerTrack {
     // `PodModel` sets the following fields. All combinations are valid.
     /// Confirmation of the conditions of a waiting gate; `None` while a condition is not met.
     pub(super) confirmation: Option<Confirmation>,
-    pub(super) answers: Answers,
+    pub(super) answers: IncarnationObservations,
     pub(super) override_state: Option<State>,
     /// Gate of a container in hold mode, which the kubelet enforces.
     pub(super) hold: Option<HoldGate>,
@@ -79,7 +79,7 @@ impl Confirmation {
 /// Observations of one incarnation, such as probe results. They are reset when the incarnation ends or the next one
 /// starts.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct IncarnationObservations {
     pub(super) probe_verdict: Option<ProbeVerdict>,
     pub(super) is_listening: bool,
     pub(super) kubelet: KubeletReady,
@@ -113,7 +113,7 @@ impl ContainerTrack {
                 self.raw_report.iter_mut().for_each(|report| report.stopping = PreStopState::NotBegun);
             }
         }
-        self.answers = Answers::default();
+        self.answers = IncarnationObservations::default();
         self.probing_run += 1;
         effect
     }
@@ -159,12 +159,15 @@ impl ContainerTrack {
     /// Returns the time for the next [`tick`](ContainerTrack::tick): the kubelet has then shown an untethered program
     /// running for a time, and no new gate has reported. `None` if no time limit is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.life.shown_since().filter(|_| self.may_be_untethered()).map(|since| since + EARLY_DROP_WINDOW)
+        self.life
+            .shown_running_since()
+            .filter(|_| self.may_be_untethered())
+            .map(|since| since + EARLY_TETHER_DROP_WINDOW)
     }
 
-    /// Returns the time at which the first run of the wrapped readinessProbe counts as lost. The kubelet starts it right
-    /// after the container, but reads a status that may be too old (prober/worker.go, `doProbe`), and then waits for a
-    /// whole `periodSeconds`. `None` if the probe has run, or is not wrapped.
+    /// Returns the time at which the first run of the wrapped readinessProbe counts as lost. The kubelet starts it
+    /// right after the container, but reads a status that may be too old (prober/worker.go, `doProbe`), and then waits
+    /// for a whole `periodSeconds`. `None` if the probe has run, or is not wrapped.
     pub(super) fn lost_probe_due(&self) -> Option<Instant> {
         let is_wrapped = self.spec.reports_start && self.spec.readiness_probe.as_ref().is_some_and(Probe::is_exec);
         // The report of a gate names the process too, so only a result shows that the probe has run.
@@ -172,7 +175,10 @@ impl ContainerTrack {
             report.check_passed || report.check_fails || report.ticket.is_none() && report.process.is_some()
         });
         let may_be_lost = is_wrapped && !has_run && self.spec.startup_probe.is_none() && !self.has_ended();
-        let since = self.life.shown_since().filter(|_| may_be_lost && self.repeated_probe_of != self.running_id());
+        let since = self
+            .life
+            .shown_running_since()
+            .filter(|_| may_be_lost && self.repeated_probe_of != self.running_container_id());
         since.map(|since| since + LOST_PROBE_AFTER)
     }
 
@@ -184,7 +190,7 @@ impl ContainerTrack {
 
     fn run_without_tether(&mut self, epoch: &str, now: Instant) {
         self.apply(Event::RunsWithoutTether, now);
-        self.check_report(epoch);
+        self.update_report_validity(epoch);
     }
 
     /// Returns the report of the current incarnation.
@@ -203,7 +209,7 @@ impl ContainerTrack {
             Mode::Hold => {
                 let may_pass =
                     self.answers.has_passed_gate || self.hold.as_ref().is_some_and(|gate| gate.state.is_open());
-                self.running_id().is_none() && !may_pass
+                self.running_container_id().is_none() && !may_pass
             }
             Mode::PostStart | Mode::None => false,
         }
@@ -217,7 +223,7 @@ impl ContainerTrack {
     pub(super) fn is_known_running(&self) -> bool {
         // A finished hook does not report again to a restarted sidecar, but its tether remains.
         let has_hook_tether = self.is_tethered() && self.gate.is_none();
-        has_hook_tether || self.report().is_some_and(|report| report.started) || self.running_id().is_some()
+        has_hook_tether || self.report().is_some_and(|report| report.started) || self.running_container_id().is_some()
     }
 
     pub(crate) fn has_passed_probes(&self) -> bool {
@@ -236,18 +242,18 @@ impl ContainerTrack {
         self.life.end().is_some()
     }
 
-    /// Returns true if the program has run in the ended incarnation. The end of a gate that was still closed is no end of
-    /// the program. A closed gate never exits with 0: after the report of a closed gate, this code is that of an earlier
-    /// incarnation, unless the container has ended for good.
+    /// Returns true if the program has run in the ended incarnation. The end of a gate that was still closed is no end
+    /// of the program. A closed gate never exits with 0: after the report of a closed gate, this code is that of an
+    /// earlier incarnation, unless the container has ended for good.
     fn has_opened(&self, end: &End) -> bool {
         let is_closed = self.raw_report.as_ref().is_some_and(|report| report.gate == Some(GateState::Waiting));
         self.spec.mode != Mode::Entrypoint
-            || end.exit_code == Some(0) && (!is_closed || self.is_final())
+            || end.exit_code == Some(0) && (!is_closed || self.kubelet_shows_final_end())
             || self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
     /// Returns true if the kubelet's status shows that the container has ended and will not be restarted.
-    pub(crate) fn is_final(&self) -> bool {
+    pub(crate) fn kubelet_shows_final_end(&self) -> bool {
         self.kubelet_status.as_ref().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED_FOR_GOOD))
     }
 
@@ -281,7 +287,7 @@ impl ContainerTrack {
         self.gate.as_ref().filter(|_| is_done && self.is_gate_waiting()).map(|gate| gate.ticket.as_str())
     }
 
-    pub(crate) fn stopping(&self) -> PreStopState {
+    pub(crate) fn pre_stop_state(&self) -> PreStopState {
         self.report().map_or(PreStopState::NotBegun, |report| report.stopping)
     }
 
@@ -296,7 +302,7 @@ impl ContainerTrack {
     }
 
     /// Returns the id of the container that the kubelet shows running.
-    pub(crate) fn running_id(&self) -> Option<String> {
+    pub(crate) fn running_container_id(&self) -> Option<String> {
         self.kubelet_status.as_ref().and_then(|status| status.running_id.clone())
     }
 

@@ -1,7 +1,7 @@
 //! Tests of `httpGet` probes over TCP.
 
 use super::*;
-use podgate::core::http::USER_AGENT;
+use podgate::core::http::PROBE_USER_AGENT;
 
 fn ok() -> String {
     "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned()
@@ -27,11 +27,11 @@ async fn request_is_the_same_as_the_kubelets() {
     let (port, heads) = serve(|_| ok()).await;
     assert!(ask_http(port, "ready?a=b c").await.success);
     let expected = format!(
-        "GET /ready?a=b%20c HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: {USER_AGENT}\r\nAccept: */*\r\n\
+        "GET /ready?a=b%20c HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: {PROBE_USER_AGENT}\r\nAccept: */*\r\n\
          Connection: close\r\n\r\n"
     );
     assert_eq!(heads.borrow()[0], expected);
-    assert!(USER_AGENT.starts_with("kube-probe/podgate-"));
+    assert!(PROBE_USER_AGENT.starts_with("kube-probe/podgate-"));
 }
 
 #[tokio::test(flavor = "local")]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::now;
 use crate::probe::prober::{ProbeEvent, Prober};
-use podgate::edge::lane::listen_check_interval;
+use podgate::edge::probe_schedule::listen_check_interval;
 use std::cell::Cell;
 
 /// Time limit for a test that would otherwise hang.

@@ -103,7 +103,7 @@ impl Child {
     }
 
     fn is_stop(&self, signal: i32) -> bool {
-        signals::is_stop(signal) || signal == self.stop_signal
+        signals::usually_stops_command(signal) || signal == self.stop_signal
     }
 
     pub(super) fn is_stop_requested(&self) -> bool {
@@ -111,7 +111,7 @@ impl Child {
     }
 
     /// Returns true if podgate itself has begun to end the command. A stop signal from outside does not count.
-    pub(super) fn is_ended_by_podgate(&self) -> bool {
+    pub(super) fn is_being_ended_by_podgate(&self) -> bool {
         self.ending.is_some()
     }
 

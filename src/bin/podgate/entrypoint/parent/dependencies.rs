@@ -2,7 +2,7 @@
 //! a `--restart-with` container ends the command. The decisions depend only on the view of the pod and the time.
 
 use super::EndReason;
-use crate::args::Entrypoint;
+use crate::args::EntrypointArgs;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::PodView;
 use podgate::core::state::{Stage, State};
@@ -29,7 +29,7 @@ struct Provider {
 }
 
 impl Dependencies {
-    pub(super) fn new(args: &Entrypoint) -> Dependencies {
+    pub(super) fn new(args: &EntrypointArgs) -> Dependencies {
         let provider = |name: &String| {
             let until = args.waits.until.iter().find(|until| until.container == *name).cloned();
             let started = || WaitCondition { container: name.clone(), want: WantedState::Started };

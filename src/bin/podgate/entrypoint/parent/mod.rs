@@ -4,7 +4,7 @@ mod child;
 mod dependencies;
 mod supervise;
 
-use crate::args::{Entrypoint, OnError};
+use crate::args::{EntrypointArgs, OnError};
 use crate::check::{Checks, run_to_end};
 use crate::clock::now;
 use crate::common::messenger::Messenger;
@@ -51,7 +51,7 @@ struct Verdict {
 
 /// Runs the command to its end. Returns an error if the command could not be started.
 pub(super) fn run(
-    args: Entrypoint,
+    args: EntrypointArgs,
     sources: PodSources,
     mut reporter: Reporter,
     // The tether is kept until this process ends or this function returns.
@@ -65,7 +65,7 @@ pub(super) fn run(
     let view = sources.view();
     let done = dependencies.end_reason(&view, now()) == Some(EndReason::AllExited);
     while let Some(signal) = signals.next_signal() {
-        if signals::is_end(signal) {
+        if signals::ends_before_start(signal) {
             return Err(Failure::by_signal(signal, SIGNAL_BEFORE_EXEC));
         }
     }
@@ -82,7 +82,7 @@ pub(super) fn run(
     let mut supervisor = Supervisor {
         watch: (needs_watch && sources.has_source()).then(|| sources.watch()),
         checks: Checks::new(args.ready_check.clone(), args.waits.check_timeout, started)
-            .in_sequence(&args.times, started),
+            .like_container_probes(&args.times, started),
         next_read: started,
         has_warned: false,
         args: &args,
@@ -127,7 +127,7 @@ fn verdict_of(code: u8, why: Option<&EndReason>, on_error: OnError) -> Verdict {
 
 /// Writes the post file, the report and the messages, and returns the exit code.
 fn finish(
-    args: &Entrypoint,
+    args: &EntrypointArgs,
     sources: &PodSources,
     reporter: &mut Reporter,
     verdict: Verdict,
@@ -162,7 +162,7 @@ fn finish(
 }
 
 /// Writes the post file of a command that never ran, if its path is valid.
-pub(super) fn report_never_ran(post_file: Option<&Path>, failed: &Failure) {
+pub(super) fn write_never_ran_post_file(post_file: Option<&Path>, failed: &Failure) {
     if let Some(path) = post_file.filter(|path| validate_post_file_path(path).is_ok())
         && let Err(error) = write_post_file_in_child(path, false, failed.0)
     {

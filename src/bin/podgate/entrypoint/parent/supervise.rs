@@ -3,7 +3,7 @@
 use super::EndReason;
 use super::child::Child;
 use super::dependencies::Dependencies;
-use crate::args::Entrypoint;
+use crate::args::EntrypointArgs;
 use crate::check::Checks;
 use crate::clock::now;
 use crate::common::report::Reporter;
@@ -11,14 +11,14 @@ use crate::failure::Failure;
 use crate::pod_sources::PodSources;
 use podgate::core::gate::SIDECAR_START_TIMEOUT;
 use podgate::edge::sys::SignalFd;
-use podgate::edge::watch::{SLOW_REREAD, WakeReason, Watch};
+use podgate::edge::watch::{REREAD_INTERVAL_MIN, WakeReason, Watch};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::time::Instant;
 use tracing::{info, warn};
 
 pub(super) struct Supervisor<'a> {
-    pub(super) args: &'a Entrypoint,
+    pub(super) args: &'a EntrypointArgs,
     pub(super) sources: &'a PodSources,
     pub(super) signals: &'a SignalFd,
     pub(super) reporter: &'a mut Reporter,
@@ -73,8 +73,8 @@ impl Supervisor<'_> {
         let view = watch.read(|| self.sources.view());
         let at = now();
         // A restart window and the delay of the warning below end without an event, so read again later.
-        self.next_read = at + SLOW_REREAD;
-        self.reporter.refresh(&view, !self.checks.is_empty() && self.checks.pending().is_empty());
+        self.next_read = at + REREAD_INTERVAL_MIN;
+        self.reporter.refresh(&view, !self.checks.is_empty() && self.checks.describe_pending().is_empty());
         match self.dependencies.end_reason(&view, at) {
             Some(EndReason::Restarted(_)) if self.child.is_stop_requested() => {}
             Some(why) => self.end_command(why, at),
@@ -90,7 +90,7 @@ impl Supervisor<'_> {
     }
 
     fn end_command(&mut self, why: EndReason, now: Instant) {
-        if !self.child.is_ended_by_podgate() {
+        if !self.child.is_being_ended_by_podgate() {
             match &why {
                 EndReason::AllExited => {
                     info!("{} has exited; ending the command", self.args.stop_after.join(", "))
@@ -104,12 +104,12 @@ impl Supervisor<'_> {
 
     /// Runs the checks that are due, and reports when all have passed.
     fn run_checks(&mut self) {
-        if self.checks.pending().is_empty() {
+        if self.checks.describe_pending().is_empty() {
             return;
         }
         let at = now();
         self.checks.run_due(at, &|| self.sources.view().pod_ip());
-        if self.checks.pending().is_empty() {
+        if self.checks.describe_pending().is_empty() {
             self.reporter.refresh(&self.sources.view(), true);
         }
     }
@@ -126,14 +126,14 @@ impl Supervisor<'_> {
 
     fn sleep(&mut self) -> io::Result<WakeReason> {
         let limit = self.args.command_timeout.map(|limit| self.started + limit);
-        let limit = limit.filter(|_| !self.child.is_ended_by_podgate());
+        let limit = limit.filter(|_| !self.child.is_being_ended_by_podgate());
         let next_read = self.watch.as_ref().map(|_| self.next_read);
         let next = [limit, self.child.due(), self.checks.next_due(), next_read].into_iter().flatten().min();
         let pause = next.map(|at| at.saturating_duration_since(now()));
         let mut set = vec![PollFd::new(self.signals, PollFlags::IN)];
         set.extend(self.checks.poll_fds());
         if let Some(watch) = &mut self.watch {
-            return watch.wait(pause.unwrap_or(SLOW_REREAD), set);
+            return watch.wait(pause.unwrap_or(REREAD_INTERVAL_MIN), set);
         }
         let timeout = pause.and_then(|pause| Timespec::try_from(pause).ok());
         match poll(&mut set, timeout.as_ref()) {

@@ -27,7 +27,7 @@ fn open_pod() -> PodModel {
     assert!(pod.follow_conditions(now()).is_empty());
     pod.receive_verdict("db", ProbeVerdict::Passed);
     assert!(pod.follow_conditions(now()).is_empty(), "the gate opens after one more successful probe");
-    assert!(pod.to_confirm().contains("db"));
+    assert!(pod.containers_to_confirm().contains("db"));
     pod.receive_verdict("db", ProbeVerdict::Passed);
     assert_eq!(pod.follow_conditions(now()), [true]);
     pod
@@ -36,10 +36,10 @@ fn open_pod() -> PodModel {
 #[test]
 fn gate_follows_its_conditions() {
     let mut pod = open_pod();
-    assert!(pod.may_run(pod.track("api").unwrap()));
+    assert!(pod.may_be_running(pod.track("api").unwrap()));
     pod.receive_verdict("db", ProbeVerdict::Failing);
     assert_eq!(pod.follow_conditions(now()), [false]);
-    assert!(!pod.may_run(pod.track("api").unwrap()));
+    assert!(!pod.may_be_running(pod.track("api").unwrap()));
     pod.receive_verdict("api", ProbeVerdict::Passed);
     assert_eq!(pod.state_of("api"), State::Waiting, "another container answers on the port");
 }

@@ -1,4 +1,4 @@
-//! Tests that the model learns each state without the API, unless `Container::needs_status` says otherwise.
+//! Tests that the model learns each state without the API, unless `Container::needs_kubelet_status` says otherwise.
 
 use super::*;
 use podgate::core::until::WantedState;
@@ -52,7 +52,7 @@ fn each_state_is_known_from_the_source_that_proves_it() {
                 pod.update_snapshot(now());
                 let snapshot = pod.published.as_ref().unwrap();
                 let until = &pod.tracks[1].spec.until[0];
-                let is_unseen = spec.needs_status(want);
+                let is_unseen = spec.needs_kubelet_status(want);
                 assert_eq!(until.is_met(snapshot), !is_unseen, "{json}");
                 assert_eq!(snapshot.unseen.contains(&until.to_string()), is_unseen, "{json}");
                 seen[usize::from(is_unseen)] += 1;

@@ -8,7 +8,7 @@ mod setup;
 
 use super::*;
 use crate::clock::wall_clock;
-use crate::model::ready_filter::ReadyFilter;
+use crate::model::ready_filter::KubeletReadyFilter;
 use podgate::core::gate::{Decision, GateKind, GateSpec, Observations, OnTimeout, decide};
 use podgate::core::report::Process as ProcessId;
 use podgate::core::sources::{PodView, Source};
@@ -45,7 +45,7 @@ struct Actor {
     /// True if this incarnation has passed its exec probe.
     was_healthy: bool,
     /// The sidecar's filter for the kubelet's `ready`.
-    filter: ReadyFilter,
+    filter: KubeletReadyFilter,
     is_tethered: bool,
     /// True if the end of the process has released the tether. A program can also have closed it before.
     has_end_released: bool,
@@ -125,7 +125,7 @@ impl World {
         self.updates.clear();
         for actor in &mut self.actors {
             (actor.is_gate_file_open, actor.met_since) = (false, None);
-            actor.filter = ReadyFilter::new(false, is_resumed.then_some(self.now));
+            actor.filter = KubeletReadyFilter::new(false, is_resumed.then_some(self.now));
         }
         self.update();
         for at in 0..self.actors.len() {
@@ -191,7 +191,7 @@ impl World {
         self.pod.take_release_requests(self.now);
         for (at, actor) in self.actors.iter().enumerate() {
             let track = self.pod.track(&actor.spec.name).expect("a track");
-            if !actor.is_probed() || !self.pod.may_run(track) {
+            if !actor.is_probed() || !self.pod.may_be_running(track) {
                 self.lanes.remove(&at);
             } else if self.lanes.get(&at).is_none_or(|lane| lane.run != track.probing_run) {
                 let verdict = if track.has_passed_probes() { ProbeVerdict::Passed } else { ProbeVerdict::NotYet };

@@ -9,12 +9,12 @@ fn containers_of_a_chain_become_ready_in_order() {
     assert!(pod.update_snapshot(now()).is_none(), "before db has started, another container may answer the probe");
     pod.receive_report("db", Some(report()));
     assert_eq!(pod.state_of("db"), State::Ready);
-    assert!(!pod.may_run(&pod.tracks[1]), "api has not reported");
+    assert!(!pod.may_be_running(&pod.tracks[1]), "api has not reported");
     pod.receive_report("api", Some(report()));
     assert_eq!((pod.state_of("api"), pod.stage()), (State::Started, Stage::Starting), "api's hook waits");
     pod.receive_verdict("api", ProbeVerdict::Passed);
     pod.update_snapshot(now());
-    assert!(pod.may_run(&pod.tracks[2]), "no hook of an earlier container waits");
+    assert!(pod.may_be_running(&pod.tracks[2]), "no hook of an earlier container waits");
     pod.receive_status("web", running("w1", false));
     pod.receive_verdict("web", ProbeVerdict::Passed);
     assert_eq!((pod.stage(), pod.may_idle()), (Stage::Started, true));

@@ -92,7 +92,7 @@ impl World {
                 has_end_released: false,
                 has_parent,
                 was_healthy: false,
-                filter: ReadyFilter::default(),
+                filter: KubeletReadyFilter::default(),
                 is_job: mode == Mode::Entrypoint && choice & 96 == 96,
                 report: None,
                 writes: (0, 0),

@@ -1,7 +1,8 @@
 //! Schedule of the probes of one container: attempts at the times of [`ProbeProgress`], at once when a socket begins to
 //! listen on the probe's port, and until one passes while a gate waits for a confirmation.
 //!
-//! The sidecar has a lane for each container. A gate without a sidecar has a lane for each container that it waits for.
+//! The sidecar has a schedule for each container. A gate without a sidecar has one for each container that it waits
+//! for.
 
 use crate::core::container::{Container, Probe};
 use crate::core::probe::{ProbeProgress, ProbeVerdict, interval};
@@ -20,15 +21,15 @@ pub fn listen_check_interval(elapsed: Duration, late: Duration) -> Duration {
 }
 
 /// Schedule of the probes of one container.
-pub struct Lane {
+pub struct ProbeSchedule {
     /// The container, with the probes to run.
     pub container: Container,
     /// Results of the attempts so far.
     pub progress: ProbeProgress,
     /// Start of probing, which can be in the future.
     pub since: Instant,
-    /// Time of the next check for a listening socket; `None` if no further check is needed, the check has failed, or the
-    /// lane has no address to check.
+    /// Time of the next check for a listening socket; `None` if no further check is needed, the check has failed, or
+    /// the schedule has no address to check.
     pub listen_check_at: Option<Instant>,
     min_interval: Duration,
     /// True if a socket has begun to listen, so that the next attempt is due at once.
@@ -37,20 +38,25 @@ pub struct Lane {
     confirmation: Option<(Instant, Instant)>,
 }
 
-impl Lane {
-    /// Creates a lane for the network probes of `container`; `None` if the container has no such probe. `has_passed`
-    /// means that the container has already passed its probes in this incarnation.
-    pub fn new(container: Container, since: Instant, min_interval: Duration, has_passed: bool) -> Option<Lane> {
+impl ProbeSchedule {
+    /// Creates a schedule for the network probes of `container`; `None` if the container has no such probe.
+    /// `has_passed` means that the container has already passed its probes in this incarnation.
+    pub fn new(
+        container: Container,
+        since: Instant,
+        min_interval: Duration,
+        has_passed: bool,
+    ) -> Option<ProbeSchedule> {
         let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
         let progress = ProbeProgress::new(startup, readiness, min_interval)?;
         let progress = if has_passed { progress.resumed() } else { progress };
         let (listen_check_at, is_expedited, confirmation) = (Some(since), false, None);
-        Some(Lane { container, progress, since, listen_check_at, min_interval, is_expedited, confirmation })
+        Some(ProbeSchedule { container, progress, since, listen_check_at, min_interval, is_expedited, confirmation })
     }
 
     /// Starts again for another incarnation of the container, whose probing starts at `since`.
     pub fn restart(&mut self, since: Instant) {
-        if let Some(new) = Lane::new(self.container.clone(), since, self.min_interval, false) {
+        if let Some(new) = ProbeSchedule::new(self.container.clone(), since, self.min_interval, false) {
             *self = new;
         }
     }
@@ -85,7 +91,7 @@ impl Lane {
         self.confirmation.get_or_insert((now, now));
     }
 
-    /// Returns true if no attempt has succeeded since [`confirm`](Lane::confirm).
+    /// Returns true if no attempt has succeeded since [`confirm`](ProbeSchedule::confirm).
     pub fn is_confirming(&self) -> bool {
         self.confirmation.is_some()
     }
@@ -97,7 +103,7 @@ impl Lane {
 
     /// Plans the next check for a listening socket, after a check at `now` has found none. `late` is the delay of the
     /// caller's last wake-up.
-    pub fn on_silence(&mut self, now: Instant, late: Duration) {
+    pub fn on_not_listening(&mut self, now: Instant, late: Duration) {
         let elapsed = now.saturating_duration_since(self.since);
         self.listen_check_at = Some(now + listen_check_interval(elapsed, late));
     }

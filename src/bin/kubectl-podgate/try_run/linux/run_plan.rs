@@ -1,11 +1,11 @@
 //! Turns the injected template into processes to run.
 
 use super::setup::{self, Programs};
-use super::source::{self, Planned};
-use super::stage::{Stage, is_check};
-use super::stand_in::Role;
+use super::source::{self, PlannedTemplate};
+use super::stand_in::StandInBehavior;
+use super::template_rewriter::{TemplateRewriter, is_check_key};
 use crate::error::CommandResult;
-use crate::try_run::Try;
+use crate::try_run::TryArgs;
 use podgate::core::command::agent_path;
 use podgate::core::until::{WaitCondition, WantedState};
 use podgate::order::declare::spec::SIDECAR_NAME;
@@ -20,20 +20,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Processes to run, and notes about them for the user.
-pub(super) struct Script {
+pub(super) struct RunPlan {
     pub(super) title: String,
     pub(super) notes: Vec<String>,
     /// The sidecar's postStart hook. The sidecar exits with 0 only if this hook has run.
     pub(super) sidecar_hook: Vec<String>,
     /// The sidecar, followed by the containers in start order.
-    pub(super) tasks: Vec<Task>,
+    pub(super) tasks: Vec<ContainerTask>,
     pub(super) grace: Duration,
     pub(super) board: PathBuf,
 }
 
 /// One container as a process.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Task {
+pub(super) struct ContainerTask {
     pub(super) name: String,
     pub(super) words: Vec<String>,
     pub(super) environment: Vec<(OsString, OsString)>,
@@ -49,16 +49,28 @@ pub(super) struct Task {
     pub(super) required_end: Option<WantedState>,
 }
 
-/// Builds the script: rewrites the template, and injects.
-pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch: &Path) -> CommandResult<Script> {
-    let Planned { title, template, plan, warnings, .. } = planned;
-    let mut stage =
-        Stage { args, programs, planned, probed: BTreeSet::new(), notes: warnings.clone(), ports: Vec::new() };
+/// Builds the run plan: rewrites the template, and injects.
+pub(super) fn build(
+    args: &TryArgs,
+    planned: &PlannedTemplate,
+    programs: &Programs,
+    scratch: &Path,
+) -> CommandResult<RunPlan> {
+    let PlannedTemplate { title, template, plan, warnings, .. } = planned;
+    let mut stage = TemplateRewriter {
+        args,
+        programs,
+        planned,
+        probed: BTreeSet::new(),
+        notes: warnings.clone(),
+        ports: Vec::new(),
+    };
     let staged = stage.rewrite(template).map_err(|error| format!("cannot open a local port: {error}"))?;
     // The stand-ins open these ports.
     stage.ports.clear();
     let injected = inject::inject(&staged, &Options::new(release::sidecar_image()), &KnownFacts::default());
-    let injected = injected.map_err(|findings| source::errors(&findings, |one| format!("{title}: {}", one.message)))?;
+    let injected =
+        injected.map_err(|findings| source::findings_error(&findings, |one| format!("{title}: {}", one.message)))?;
     let containers = injected.value["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);
     let (own, mut others): (Vec<&Value>, Vec<&Value>) = containers.iter().partition(|one| one["name"] == SIDECAR_NAME);
     let native = injected.value.pointer("/spec/initContainers/0").filter(|one| one["name"] == SIDECAR_NAME);
@@ -71,16 +83,16 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     // Native sidecars are not in the forecast, and they start first.
     others.sort_by_key(|one| order.iter().position(|name| one["name"] == **name).map_or(0, |at| at + 1));
     let annotations = template.pointer("/metadata/annotations").and_then(Value::as_object);
-    let has_check = annotations.is_some_and(|all| all.keys().any(|key| is_check(key)));
+    let has_check = annotations.is_some_and(|all| all.keys().any(|key| is_check_key(key)));
     let writer = TaskWriter {
         pod: &injected.value,
         probed: &stage.probed,
         plan,
         local: injected.plan.as_ref().unwrap_or(plan),
         programs,
-        directories: setup::DIRECTORIES.map(|name| scratch.join(name)),
+        directories: setup::VOLUME_DIRECTORIES.map(|name| scratch.join(name)),
     };
-    Ok(Script {
+    Ok(RunPlan {
         title: if has_check { format!("{title} without its checks") } else { title.clone() },
         notes: stage.notes.clone(),
         sidecar_hook: writer.sidecar_command(&["ready"]),
@@ -112,31 +124,31 @@ impl TaskWriter<'_> {
 
     /// Returns a command line that runs `command`. The kernel kills the command when `try` ends for any reason.
     fn bind(&self, command: Vec<String>) -> Vec<String> {
-        let role = Role { command, ..Role::default() };
+        let role = StandInBehavior { command, ..StandInBehavior::default() };
         vec![self.programs.own.display().to_string(), "stand-in".to_owned(), json!(role).to_string()]
     }
 
-    fn sidecar(&self, container: &Value) -> Task {
+    fn sidecar(&self, container: &Value) -> ContainerTask {
         let list = container["env"].as_array().into_iter().flatten().find(|one| one["name"] == "PODGATE_CONTAINERS");
         let list = list.and_then(|one| one["value"].as_str()).unwrap_or_default();
         let mut environment = self.environment(&self.directories[1], SIDECAR_NAME);
         environment.push(("PODGATE_CONTAINERS".into(), dollars::unescape(list).into()));
         environment.push(("PODGATE_AGENT".into(), self.programs.agent.clone().into()));
-        Task {
+        ContainerTask {
             name: SIDECAR_NAME.to_owned(),
             words: self.sidecar_command(&["--publish", "none", "--pod-ips", "127.0.0.1"]),
             environment,
             restart_policy: "Always".to_owned(),
-            ..Task::default()
+            ..ContainerTask::default()
         }
     }
 
-    fn task(&self, container: &Value) -> Task {
+    fn task(&self, container: &Value) -> ContainerTask {
         let name = container["name"].as_str().unwrap_or_default();
         let (planned, local) = (self.plan.get(name), self.local.get(name));
         let own_end = planned.filter(|planned| planned.ends_last()).map(|_| WantedState::Completed);
         let policy = container["restartPolicy"].as_str().or(self.pod["spec"]["restartPolicy"].as_str());
-        Task {
+        ContainerTask {
             name: name.to_owned(),
             words: self.relocate(&container["command"]),
             environment: self.environment(&self.directories[1].join(name), name),

@@ -2,9 +2,9 @@
 //! commands and probes that work here.
 
 use super::setup::Programs;
-use super::source::{EXAMPLE, EXAMPLE_READY, Planned, required_end};
-use super::stand_in::Role;
-use crate::try_run::{FaultKind, Try};
+use super::source::{EXAMPLE_READY_DELAYS, EXAMPLE_TITLE, PlannedTemplate, required_end};
+use super::stand_in::StandInBehavior;
+use crate::try_run::{FaultKind, TryArgs};
 use podgate::core::container::{Container, Mode};
 use podgate::core::until::WantedState;
 use podgate::order::declare::keys;
@@ -23,10 +23,10 @@ const EXIT_DELAY_MS: u64 = 300;
 
 type Fields = Map<String, Value>;
 
-pub(super) struct Stage<'a> {
-    pub(super) args: &'a Try,
+pub(super) struct TemplateRewriter<'a> {
+    pub(super) args: &'a TryArgs,
     pub(super) programs: &'a Programs,
-    pub(super) planned: &'a Planned,
+    pub(super) planned: &'a PlannedTemplate,
     /// Containers for which a probe or a check of `ready.podgate.io` determines Ready.
     pub(super) probed: BTreeSet<String>,
     /// Notes on how this run differs from a start in a cluster.
@@ -36,7 +36,7 @@ pub(super) struct Stage<'a> {
     pub(super) ports: Vec<TcpListener>,
 }
 
-impl Stage<'_> {
+impl TemplateRewriter<'_> {
     /// Returns the template to inject. Fails if no local port can be opened.
     pub(super) fn rewrite(&mut self, template: &Value) -> io::Result<Value> {
         let mut template = without_nulls(template);
@@ -56,7 +56,7 @@ impl Stage<'_> {
                 annotations.insert(keys::JOB_SIDECARS.to_owned(), last.join(", ").into());
             }
             let replaced = [keys::QUIT_PREFIX, keys::MODE_PREFIX, keys::COMMAND_PREFIX];
-            annotations.retain(|key, _| !is_check(key) && !replaced.iter().any(|prefix| key.starts_with(prefix)));
+            annotations.retain(|key, _| !is_check_key(key) && !replaced.iter().any(|prefix| key.starts_with(prefix)));
             annotations.insert(keys::MODE.to_owned(), "entrypoint".into());
             // Without the kubelet's status, only a gate shows at once that a stand-in has ended.
             let names = self.planned.plan.containers.iter().map(|planned| &planned.name);
@@ -68,7 +68,7 @@ impl Stage<'_> {
             }
         }
         let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(template) };
-        let Planned { plan, natives, .. } = self.planned;
+        let PlannedTemplate { plan, natives, .. } = self.planned;
         let mut none = Vec::new();
         let init = spec.get_mut("initContainers").and_then(Value::as_array_mut).unwrap_or(&mut none);
         let is_moved = |one: &Value| natives.iter().any(|name| one["name"] == **name);
@@ -129,8 +129,8 @@ impl Stage<'_> {
     }
 
     /// Returns the role of a stand-in, whose probes all ask one free port of this machine.
-    fn role(&mut self, fields: &mut Fields, name: &str) -> io::Result<Role> {
-        let mut role = Role::default();
+    fn role(&mut self, fields: &mut Fields, name: &str) -> io::Result<StandInBehavior> {
+        let mut role = StandInBehavior::default();
         if self.probed.contains(name) {
             let listener = open_free_port()?;
             role.port = Some(listener.local_addr()?.port());
@@ -146,10 +146,11 @@ impl Stage<'_> {
     }
 
     /// Sets a role's times. `--ready` and `--break` determine Ready and the crash; the order determines the exit.
-    fn add_times(&self, mut role: Role, name: &str) -> Role {
+    fn add_times(&self, mut role: StandInBehavior, name: &str) -> StandInBehavior {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let given = self.args.ready.iter().rfind(|(ready, _)| ready == name).map(|(_, delay)| *delay);
-        let example = EXAMPLE_READY.iter().find(|(ready, _)| self.planned.title == EXAMPLE && *ready == name);
+        let example =
+            EXAMPLE_READY_DELAYS.iter().find(|(ready, _)| self.planned.title == EXAMPLE_TITLE && *ready == name);
         let default_ms = Some(ms(example.map_or(READY_DELAY, |(_, delay)| *delay)));
         role.ready_ms = given.map(ms).or(default_ms);
         for fault in self.args.faults.iter().filter(|fault| fault.container == *name) {
@@ -178,7 +179,7 @@ fn open_free_port() -> io::Result<TcpListener> {
     (first..PORTS.end).chain(PORTS.start..first).find_map(open).ok_or_else(|| io::ErrorKind::AddrInUse.into())
 }
 
-pub(super) fn is_check(key: &str) -> bool {
+pub(super) fn is_check_key(key: &str) -> bool {
     key.starts_with(keys::CHECK_PREFIX) || key.starts_with(keys::READY_PREFIX)
 }
 
