@@ -43,7 +43,7 @@ pub enum ProbeVerdict {
 
 impl ProbeVerdict {
     /// Returns true if the startup probe has passed, or there is none and the readiness probe has passed.
-    pub fn has_started(self) -> bool {
+    pub fn proves_start(self) -> bool {
         !matches!(self, ProbeVerdict::NotYet | ProbeVerdict::StartupFailed)
     }
 }
@@ -146,7 +146,7 @@ impl ProbeProgress {
         let shortest = if is_listening { self.min_interval } else { self.min_interval.max(UNHEARD_INTERVAL) };
         let wait = if counting { period.max(MIN_INTERVAL) } else { interval(last, period, shortest) };
         let due = earliest.max(last + wait);
-        let counts = self.stages[self.stage_index].is_startup && !self.verdict.has_started();
+        let counts = self.stages[self.stage_index].is_startup && !self.verdict.proves_start();
         if counts { due.min(self.startup.due.max(last + self.min_interval)) } else { due }
     }
 
@@ -164,7 +164,7 @@ impl ProbeProgress {
         let period = seconds(probe.period_seconds);
         // Ignore an attempt that is too early, because at most one attempt per period counts.
         let is_early = self.counted_at.is_some_and(|at| now < at + period.mul_f32(0.9));
-        if *is_startup && !self.verdict.has_started() {
+        if *is_startup && !self.verdict.proves_start() {
             self.startup.record(started, success == Some(false));
             if self.startup.failures >= allowed {
                 self.verdict = ProbeVerdict::StartupFailed;
@@ -208,7 +208,7 @@ impl ProbeProgress {
     }
 
     /// Returns true if no attempts are left: the startup probe has passed, and there is no readiness probe.
-    pub fn is_finished(&self) -> bool {
+    pub fn has_passed_for_good(&self) -> bool {
         self.verdict == ProbeVerdict::Passed && self.stages[self.stage_index].is_startup
     }
 }

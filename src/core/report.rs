@@ -7,7 +7,7 @@ use crate::core::annotations::{self, Torn};
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names::is_container_name;
 use crate::core::sandbox::SandboxId;
-use crate::core::snapshot::is_plain_word;
+use crate::core::snapshot::is_short_alphanumeric;
 use crate::core::until::WaitCondition;
 use crate::core::words::words;
 
@@ -146,7 +146,7 @@ impl Report {
             is_parent: is("parent", "true"),
             exit_code: get("exit-code").and_then(|v| v.parse().ok()),
             stopping: get("stopping").and_then(|v| v.parse().ok()).unwrap_or_default(),
-            ticket: get("ticket").filter(|ticket| is_plain_word(ticket)).map(str::to_owned),
+            ticket: get("ticket").filter(|ticket| is_short_alphanumeric(ticket)).map(str::to_owned),
             process: get("process").and_then(|text| {
                 let (pid, start) = text.split_once(':')?;
                 Some(Process { pid: pid.parse().ok()?, start_ticks: start.parse().ok()? })

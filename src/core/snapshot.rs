@@ -69,7 +69,7 @@ pub fn is_snapshot_key(key: &str) -> bool {
 }
 
 /// Returns true if `text` is a short alphanumeric word, such as an epoch, a ticket or a reason from the kubelet.
-pub fn is_plain_word(text: &str) -> bool {
+pub fn is_short_alphanumeric(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
@@ -100,7 +100,7 @@ impl Snapshot {
         }
         let get = |key: &str| annotations.get(key).map(String::as_str);
         let sandbox = get(names::SANDBOX_ID_KEY).and_then(|v| v.parse().ok()).ok_or(Invalid(names::SANDBOX_ID_KEY))?;
-        let epoch = get(names::EPOCH_KEY).filter(|v| is_plain_word(v)).ok_or(Invalid(names::EPOCH_KEY))?;
+        let epoch = get(names::EPOCH_KEY).filter(|v| is_short_alphanumeric(v)).ok_or(Invalid(names::EPOCH_KEY))?;
         let revision = get(names::REVISION_KEY)
             .filter(|v| v.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|v| v.parse().ok())
@@ -114,12 +114,12 @@ impl Snapshot {
         let list = |key| get(key).unwrap_or("").split(',').filter(|item| !item.is_empty());
         let pairs = |key| list(key).filter_map(|item| item.split_once('='));
         let words = |key| {
-            let valid = pairs(key).filter(|(_, word)| is_plain_word(word));
+            let valid = pairs(key).filter(|(_, word)| is_short_alphanumeric(word));
             valid.map(|(name, word)| (name.to_owned(), word.to_owned())).collect()
         };
         let startup = |(name, value): (&str, &str)| {
             let (ticket, result) = value.split_once(':')?;
-            let is_valid = is_plain_word(ticket) && [PASSED, FAILED].contains(&result);
+            let is_valid = is_short_alphanumeric(ticket) && [PASSED, FAILED].contains(&result);
             is_valid.then(|| (name.to_owned(), (ticket.to_owned(), result == PASSED)))
         };
         Ok(Snapshot {

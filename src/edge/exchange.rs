@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Error of an exchange without an answer within the time limit.
-pub const NO_ANSWER: &str = "no answer in time";
+pub const NO_ANSWER_IN_TIME: &str = "no answer in time";
 
 /// Maximum number of reads in one call, so that a server that sends fast cannot block the caller.
 const READS_MAX: u32 = 32;
@@ -108,7 +108,7 @@ impl Exchange {
                 Err(error) => return Some(reader.end(&describe(error))),
             }
         }
-        (now >= self.deadline).then(|| reader.end(NO_ANSWER))
+        (now >= self.deadline).then(|| reader.end(NO_ANSWER_IN_TIME))
     }
 }
 
@@ -127,7 +127,7 @@ pub fn describe(error: Errno) -> String {
     match error {
         Errno::NOENT => "not found".to_owned(),
         Errno::CONNREFUSED => "refused".to_owned(),
-        Errno::TIMEDOUT | Errno::AGAIN => NO_ANSWER.to_owned(),
+        Errno::TIMEDOUT | Errno::AGAIN => NO_ANSWER_IN_TIME.to_owned(),
         _ => std::io::Error::from(error).to_string(),
     }
 }

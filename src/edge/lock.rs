@@ -3,13 +3,13 @@
 //! Another container can open a file through a read-only mount and keep a read lock, which blocks the write lock. So a
 //! process locks a new file before the file gets its name. A query tests the file that has the name at that time.
 //!
-//! The tether is such a lock in a container's own directory. It is held exactly as long as the container's process runs:
-//! the lock belongs to the open file, not to a process, so it survives `execve`, and the kernel releases it when the
-//! last descriptor is closed, at the latest when the process ends.
+//! The tether is such a lock in a container's own directory. It is held exactly as long as the container's process
+//! runs: the lock belongs to the open file, not to a process, so it survives `execve`, and the kernel releases it when
+//! the last descriptor is closed, at the latest when the process ends.
 
 use crate::core::names::TETHER_FILE;
 use crate::edge::files;
-use crate::edge::sys::{OfdLock, ofd_lock};
+use crate::edge::sys::{is_write_locked, take_write_lock};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
 use std::fs::File;
@@ -31,7 +31,7 @@ pub fn take(directory: &Path, name: &str) -> io::Result<Option<File>> {
     // The volume is full, or its file system lacks O_TMPFILE. Lock the file `name` itself.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(0o644))?;
-    Ok(ofd_lock(file.as_fd(), OfdLock::TakeWrite)?.then(|| file.into()))
+    Ok(take_write_lock(file.as_fd())?.then(|| file.into()))
 }
 
 fn create_locked(directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
@@ -39,7 +39,7 @@ fn create_locked(directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let file = rustix::fs::openat(directory, ".", flags, Mode::from_raw_mode(0o644))?;
     // Override the umask, because other containers must be able to query the lock.
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
-    if !ofd_lock(file.as_fd(), OfdLock::TakeWrite)? {
+    if !take_write_lock(file.as_fd())? {
         return Err(io::ErrorKind::WouldBlock.into());
     }
     let temporary = format!(".{name}.tmp");
@@ -61,7 +61,7 @@ fn create_locked(directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 pub fn is_taken(path: &Path) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(file) => ofd_lock(file.as_fd(), OfdLock::QueryWrite),
+        Ok(file) => is_write_locked(file.as_fd()),
         // Another container has a lease on the file (F_SETLEASE). The kernel denies such a lease while a process has
         // the file open, so no process holds the lock.
         Err(Errno::NOENT | Errno::AGAIN) => Ok(false),
@@ -96,7 +96,7 @@ pub fn is_tethered(root: &Path, name: &str) -> bool {
     let query = || -> io::Result<bool> {
         let root = files::open_directory(root)?;
         let file = files::open_file_beneath(root.as_fd(), &Path::new(name).join(TETHER_FILE), OFlags::RDONLY)?;
-        ofd_lock(file.as_fd(), OfdLock::QueryWrite)
+        is_write_locked(file.as_fd())
     };
     query().unwrap_or(false)
 }

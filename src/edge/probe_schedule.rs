@@ -76,7 +76,7 @@ impl ProbeSchedule {
 
     /// Returns the time of the next attempt; `None` if no attempt is needed. The caller runs one attempt at a time.
     pub fn due(&self) -> Option<Instant> {
-        if self.progress.is_finished() && self.confirmation.is_none() {
+        if self.progress.has_passed_for_good() && self.confirmation.is_none() {
             return None;
         }
         let is_listening = self.listen_check_at.is_none();
@@ -129,7 +129,7 @@ impl ProbeSchedule {
         let elapsed = |at: Instant| at.saturating_duration_since(self.since);
         self.progress.record(elapsed(started), elapsed(now), success);
         // If no check has found a socket, the connection was redirected, so further checks would find nothing.
-        if self.progress.verdict().has_started() {
+        if self.progress.verdict().proves_start() {
             self.listen_check_at = None;
         }
         self.progress.verdict()

@@ -24,41 +24,35 @@ pub fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
     if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Operation on an open-file-description lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OfdLock {
-    /// Take the write lock on the whole file without waiting.
-    TakeWrite,
-    /// Query whether another open file description has the write lock.
-    QueryWrite,
+/// Takes the write lock of an open file description on the whole of `file` (`fcntl(2)`, Linux 3.15 and later), without
+/// waiting. Returns false if another open file description has a lock. The lock survives `execve` and ends when the
+/// last copy of the descriptor is closed.
+pub fn take_write_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
+    match ofd_lock(file, libc::F_OFD_SETLK, libc::F_WRLCK) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        taken => taken.map(|_| true),
+    }
 }
 
-/// Takes or queries an open-file-description lock on the whole of `file` (`fcntl(2)`, Linux 3.15 and later). The lock
-/// survives `execve` and ends when the last copy of the descriptor is closed.
-///
-/// Returns true if this call took the lock (`TakeWrite`), or another open file description has it (`QueryWrite`).
-pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
-    let (command, kind) = match what {
-        OfdLock::TakeWrite => (libc::F_OFD_SETLK, libc::F_WRLCK),
-        // Query with a read lock, which only conflicts with a write lock. Other containers can take read locks, which
-        // this query must ignore.
-        OfdLock::QueryWrite => (libc::F_OFD_GETLK, libc::F_RDLCK),
-    };
+/// Returns true if another open file description has the write lock on `file`.
+pub fn is_write_locked(file: BorrowedFd<'_>) -> io::Result<bool> {
+    // Query with a read lock, which only conflicts with a write lock. Other containers can take read locks, which this
+    // query must ignore.
+    Ok(ofd_lock(file, libc::F_OFD_GETLK, libc::F_RDLCK)? == libc::F_WRLCK)
+}
+
+/// Calls `fcntl` with a lock of this kind on the whole file. Returns the kind of lock in the result.
+fn ofd_lock(file: BorrowedFd<'_>, command: libc::c_int, kind: libc::c_int) -> io::Result<libc::c_int> {
     // SAFETY: all zeros are a valid `flock`, which is plain old data. The zeros select the whole file, and OFD locks
     // require l_pid 0. rustix and std offer only process-owned locks. The kernel accesses only this struct, which
     // outlives the call.
     unsafe {
         let mut lock: libc::flock = std::mem::zeroed();
         lock.l_type = libc::c_short::try_from(kind).unwrap_or_default();
-        lock.l_whence = 0;
-        if libc::fcntl(file.as_raw_fd(), command, &raw mut lock) == 0 {
-            return Ok(what == OfdLock::TakeWrite || i32::from(lock.l_type) == libc::F_WRLCK);
+        match libc::fcntl(file.as_raw_fd(), command, &raw mut lock) {
+            0 => Ok(lock.l_type.into()),
+            _ => Err(io::Error::last_os_error()),
         }
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::EACCES) if what == OfdLock::TakeWrite => Ok(false),
-        _ => Err(error),
     }
 }
 

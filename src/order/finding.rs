@@ -68,7 +68,7 @@ impl Finding {
     }
 
     /// Returns the finding without its place: `LEVEL: MESSAGE; FIX [RULE]`.
-    pub fn line(&self) -> String {
+    pub fn line_without_place(&self) -> String {
         format!("{}: {} [{}]", self.level, self.text(), self.rule)
     }
 

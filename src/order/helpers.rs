@@ -21,7 +21,7 @@ pub(crate) fn is_helper(own: &ContainerRef<'_>) -> bool {
 }
 
 /// Returns the annotation that makes a known proxy exit. The Cloud SQL Auth Proxy also needs its flag `--quitquitquit`.
-pub(crate) fn quit_annotation(own: &ContainerRef<'_>) -> Option<String> {
+pub(crate) fn known_quit_line(own: &ContainerRef<'_>) -> Option<String> {
     let (_, request) = QUITS.iter().find(|(word, _)| is_named(own, word))?;
     Some(format!("{}{}: \"{request}\"", keys::QUIT_PREFIX, own.name))
 }

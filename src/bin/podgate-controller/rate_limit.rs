@@ -1,5 +1,5 @@
-//! Limits the load that one container can cause: requests to the API server, restarts of its probes, changes of the
-//! board, and CPU time for events. Also limits how often parts of the sidecar restart after a panic. No I/O.
+//! Limits the load that one container or Pod can cause: requests to the API server, restarts of its probes, changes of
+//! the board, and CPU time for events. Also limits how often parts of the sidecar restart after a panic. No I/O.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub(crate) fn panic_restart_delay(last: Duration, ran_for: Duration) -> Duration
     if ran_for > MAX_RESTART_DELAY { RESTART_DELAY } else { (last * 2).clamp(RESTART_DELAY, MAX_RESTART_DELAY) }
 }
 
-/// Token bucket of one container: at first `BURST` tokens, then one token every `SECONDS` seconds.
+/// Token bucket: at first `BURST` tokens, then one token every `SECONDS` seconds.
 #[derive(Debug, Default)]
 pub(crate) struct TokenBucket<const BURST: u32 = 10, const SECONDS: u64 = 10> {
     full_at: Option<Instant>,

@@ -223,7 +223,7 @@ impl ContainerCommandLines<'_> {
     }
 
     /// Returns the words in front of the command of an exec readinessProbe, and the probe's time limit in seconds.
-    pub(super) fn probe(&self, probe: &Probe) -> (Vec<String>, u64) {
+    pub(super) fn probe_prefix(&self, probe: &Probe) -> (Vec<String>, u64) {
         let mut line = AgentCommand::new("probe");
         line.add_flag("--container", &self.planned.name);
         self.add_probe_times(&mut line, &[probe]);

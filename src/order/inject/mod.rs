@@ -256,16 +256,17 @@ impl Stripped<'_> {
     }
 }
 
-/// Injects into a template that has no injected parts. `found` is the template with the parts of an earlier injection.
+/// Injects into a template that has no injected parts. `injected_before` is the template with the parts of an earlier
+/// injection.
 fn inject_plain(
     template: &Value,
     options: &Options,
     known: &KnownFacts,
-    found: Option<&Value>,
+    injected_before: Option<&Value>,
 ) -> Result<Injected, Vec<Finding>> {
     let mut plan = plan(template, known)?;
     let mut findings = std::mem::take(&mut plan.findings);
-    match write::write(template, &plan, options, found) {
+    match write::write(template, &plan, options, injected_before) {
         Ok(Some(written)) => {
             findings.extend(written.findings);
             Ok(Injected { findings, plan: Some(plan), ..written })

@@ -7,7 +7,7 @@ use crate::order::declare::spec::{ContainerRef, Spec, command_words};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::helpers::quit_annotation;
+use crate::order::helpers::known_quit_line;
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::Value;
 
@@ -89,7 +89,7 @@ fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: LintContex
     let Some(first) = servers.first() else { return };
     let names = servers.iter().map(|own| own.name).collect::<Vec<_>>().join(", ");
     let what = format!("the Job completes only when all its containers exit, but these probably keep running: {names}");
-    let quit = servers.iter().find_map(|own| quit_annotation(own));
+    let quit = servers.iter().find_map(|own| known_quit_line(own));
     let job_sidecars = format!("{}: \"{names}\"", keys::JOB_SIDECARS);
     let fix = format!("write =Completed if they exit, add {}, or use native sidecars", quit.unwrap_or(job_sidecars));
     findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));

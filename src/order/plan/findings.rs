@@ -118,7 +118,7 @@ impl Plan {
             }
         }
         if self.has_sidecar && is_modified && self.publish == Publish::Api {
-            let without = match Vec::from_iter(self.needs_role.iter().map(String::as_str)).join(", ") {
+            let without = match Vec::from_iter(self.unprovable_conditions.iter().map(String::as_str)).join(", ") {
                 needs if !needs.is_empty() => format!("{needs} is never met"),
                 _ if held.is_empty() => "status shows no states".to_owned(),
                 _ => "status shows no states, and held containers can start up to 90 s late".to_owned(),

@@ -14,7 +14,7 @@ use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::helpers::quit_annotation;
+use crate::order::helpers::known_quit_line;
 use crate::order::kubernetes_version::Version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -56,7 +56,7 @@ impl ModeResolver<'_> {
 
     /// Returns true if the container gets a gate at the kubelet, unless hooks hold it back. A container that waits for
     /// nothing needs no gate.
-    pub(super) fn is_held(&self, name: &str) -> bool {
+    pub(super) fn prefers_hold(&self, name: &str) -> bool {
         let (mode, _) = self.requested_mode(name);
         mode == RequestedMode::Hold || mode == RequestedMode::Auto && !self.commands.contains_key(name)
     }
@@ -95,7 +95,7 @@ impl ModeResolver<'_> {
         for own in involved {
             match hooked.get(own.name) {
                 Some(_) => self.report_conflict(own.name, &hooked, findings),
-                None if self.is_held(own.name) => self.check_hold(own, &hooked, findings),
+                None if self.prefers_hold(own.name) => self.check_hold(own, &hooked, findings),
                 None => {}
             }
         }
@@ -281,7 +281,7 @@ pub(super) fn required_gates(
         let reason = format!("{name} must stop when the other containers have exited");
         let (at, span) = (annotation_place(keys::JOB_SIDECARS), Some(item.span.clone()));
         let quit =
-            spec.regular_container(name).and_then(quit_annotation).map(|line| format!(", or replace it by {line}"));
+            spec.regular_container(name).and_then(known_quit_line).map(|line| format!(", or replace it by {line}"));
         gates.insert(name.clone(), GateRequirement { span, or: quit.unwrap_or_default(), ..of_command(reason, at) });
     }
     gates

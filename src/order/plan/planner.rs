@@ -65,7 +65,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         waiters,
         known,
     };
-    let (containers, needs_role) = planner.plan_containers(&mut findings);
+    let (containers, unprovable_conditions) = planner.plan_containers(&mut findings);
     if has_errors(&findings) {
         return Err(findings);
     }
@@ -82,7 +82,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         needs_sidecar,
         publish,
         grace,
-        needs_role,
+        unprovable_conditions,
         findings,
     })
 }
@@ -137,9 +137,9 @@ impl Planner<'_> {
         let planned: Vec<_> = self.spec.containers.iter().map(plan).collect();
         findings.extend(findings::of_settings(self.spec, self.declared, self.graph, &names, &planned));
         let unproven = if has_errors(findings) { Vec::new() } else { modes.unproven(self.spec, &planned) };
-        let (needs_role, unproven): (_, Vec<Finding>) = unproven.into_iter().unzip();
+        let (unprovable_conditions, unproven): (_, Vec<Finding>) = unproven.into_iter().unzip();
         findings.extend(unproven);
-        (arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect()), needs_role)
+        (arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect()), unprovable_conditions)
     }
 
     fn plan_container(
@@ -156,7 +156,7 @@ impl Planner<'_> {
         } else if hooked.contains_key(name) {
             let ready = WaitCondition { container: name.to_owned(), want: WantedState::Ready };
             if self.needs_hook(own, hooked) { PlannedMode::PostStart(vec![ready]) } else { PlannedMode::None }
-        } else if !modes.is_held(name) && gated.contains(name) {
+        } else if !modes.prefers_hold(name) && gated.contains(name) {
             PlannedMode::Entrypoint(self.gate(own))
         } else if after.is_empty() {
             PlannedMode::None

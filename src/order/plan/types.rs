@@ -36,7 +36,7 @@ pub struct Plan {
     /// The Pod's grace period: `terminationGracePeriodSeconds`, 30 s by default.
     pub grace: Duration,
     /// Conditions that only the kubelet's status proves, which the sidecar reads with podgate's role.
-    pub needs_role: BTreeSet<String>,
+    pub unprovable_conditions: BTreeSet<String>,
     /// Warnings and notes. A plan never contains errors.
     pub findings: Vec<Finding>,
 }

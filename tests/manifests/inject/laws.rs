@@ -76,14 +76,14 @@ fn every_condition_has_a_proof_or_is_named() {
             let list = super::written::sidecar_containers(&done.value);
             for until in list.iter().flat_map(|entry| &entry.until) {
                 let entry = list.iter().find(|entry| entry.name == until.container).expect("in the list");
-                let is_named = plan.needs_role.contains(&until.to_string());
+                let is_named = plan.unprovable_conditions.contains(&until.to_string());
                 assert_eq!(entry.needs_kubelet_status(until.want), is_named, "{until}: {template:#}");
                 let count = if is_named { &named } else { &proven };
                 count.set(count.get() + 1);
             }
             let warns = done.findings.iter().any(|finding| finding.rule == "known-by-kubelet");
-            assert_eq!(warns, !plan.needs_role.is_empty(), "{}", lines(&done.findings));
-            assert!(plan.publish == Publish::Api || plan.needs_role.is_empty());
+            assert_eq!(warns, !plan.unprovable_conditions.is_empty(), "{}", lines(&done.findings));
+            assert!(plan.publish == Publish::Api || plan.unprovable_conditions.is_empty());
             Ok(())
         })
         .unwrap();

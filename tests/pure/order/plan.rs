@@ -511,7 +511,7 @@ fn container_that_is_asked_to_exit_is_the_last_one() {
     assert_eq!(done.get("proxy").unwrap().quit.as_ref().unwrap().to_string(), format!("POST {}", quit.1));
     assert_eq!(done.get("logs").unwrap().stop_after, ["main"], "it must not wait for proxy");
     assert_eq!(done.findings.iter().map(|finding| finding.rule).collect::<Vec<_>>(), ["known-by-kubelet"]);
-    assert_eq!(Vec::from_iter(done.needs_role), ["that proxy must quit"]);
+    assert_eq!(Vec::from_iter(done.unprovable_conditions), ["that proxy must quit"]);
 
     let message = |containers: &[&str], annotations: &[(&str, &str)]| {
         let findings = job(containers, annotations).expect_err(annotations[annotations.len() - 1].1);

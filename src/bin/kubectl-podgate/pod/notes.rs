@@ -101,7 +101,7 @@ fn hold_note(row: &Row) -> Option<String> {
     let conditions = conditions.join(", ");
     Some(match row.state {
         Some("Violated") => format!("{name} was created although its gate is closed: the order is not kept."),
-        _ if row.mode != Mode::Hold || row.kubelet.has_started() => return None,
+        _ if row.mode != Mode::Hold || row.kubelet.program_has_started() => return None,
         Some("TimedOut") if row.is_released => {
             format!("{name} is released: its wait timed out after {limit}. The kubelet creates it within seconds.")
         }

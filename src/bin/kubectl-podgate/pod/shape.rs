@@ -151,7 +151,7 @@ impl PodContainer<'_> {
 
 impl KubeletStatus {
     /// Returns true if the container's own program runs or has run.
-    pub(crate) fn has_started(&self) -> bool {
+    pub(crate) fn program_has_started(&self) -> bool {
         matches!(self.state, Some("running" | "terminated")) && !self.is_in_gate
     }
 

@@ -43,7 +43,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
 
     let started = match snapshot {
         Some(snapshot) => snapshot.stage == Stage::Started && rows.iter().all(|row| row.waits_for.is_empty()),
-        None => rows.iter().all(|row| row.kubelet.has_started()),
+        None => rows.iter().all(|row| row.kubelet.program_has_started()),
     };
     let published = read.as_ref().ok().map(|snapshot| PublishedPod {
         stage: snapshot.stage.as_str(),
@@ -87,7 +87,7 @@ fn snapshot_from_kubelet(containers: &[PodContainer<'_>]) -> Snapshot {
         _ => State::Waiting,
     };
     Snapshot {
-        stage: if ordered().all(|one| one.kubelet.has_started()) { Stage::Started } else { Stage::Starting },
+        stage: if ordered().all(|one| one.kubelet.program_has_started()) { Stage::Started } else { Stage::Starting },
         states: ordered().map(|one| (one.spec.name.clone(), state(&one.kubelet))).collect(),
         order: ordered().map(|one| one.spec.name.clone()).collect(),
         ..Snapshot::default()
@@ -177,10 +177,10 @@ impl RowInputs<'_> {
         match self.state(container) {
             // Podgate's state may still show the end of an earlier run. The kubelet's status is current, because no
             // hook delays it.
-            _ if container.is_hold() => container.kubelet.has_started(),
+            _ if container.is_hold() => container.kubelet.program_has_started(),
             Some(state) => state != State::Waiting,
             // The kubelet reports the start only after the hook has returned.
-            None => container.kubelet.has_started(),
+            None => container.kubelet.program_has_started(),
         }
     }
 

@@ -93,21 +93,21 @@ pub(super) async fn missing_verbs(
 }
 
 /// Returns a finding if the service account lacks RBAC verbs that the sidecar needs (`missing`). The finding is an
-/// error if the sidecar then cannot see the conditions `needs_role` of a plan.
+/// error if the sidecar then cannot see the conditions `unprovable_conditions` of a plan.
 pub(super) fn missing_verbs_finding(
     namespace: &str,
     account: &str,
     missing: &[&str],
-    needs_role: &BTreeSet<String>,
+    unprovable_conditions: &BTreeSet<String>,
 ) -> Option<Finding> {
     let lacks =
         format!("the service account {account} in {namespace} lacks permissions for Pods ({})", missing.join(", "));
     let install = command_line(&["kubectl", "podgate", "install", "--namespaces", namespace]);
     let bind = format!("bind podgate's role to the account: {install} (add the other namespaces of your installation)");
-    if missing.contains(&"watch") && !needs_role.is_empty() {
+    if missing.contains(&"watch") && !unprovable_conditions.is_empty() {
         let what = format!(
             "{lacks}, so podgate never sees {}",
-            Vec::from_iter(needs_role.iter().map(String::as_str)).join(", ")
+            Vec::from_iter(unprovable_conditions.iter().map(String::as_str)).join(", ")
         );
         return Some(super::finding(Level::Error, "missing-rbac", what, bind));
     }

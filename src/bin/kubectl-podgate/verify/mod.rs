@@ -60,7 +60,7 @@ pub(crate) async fn run(args: &VerifyArgs) -> CommandResult {
     let findings = check(&Cluster::from_args(&args.connection).await?).await?;
     let json = |f: &Finding| json!({"rule": f.rule, "level": f.level.as_str(), "message": f.message, "fix": f.fix});
     print(&match args.output {
-        OutputFormat::Text => findings.iter().map(|finding| sanitize(&finding.line()) + "\n").collect(),
+        OutputFormat::Text => findings.iter().map(|finding| sanitize(&finding.line_without_place()) + "\n").collect(),
         OutputFormat::Json => to_json(&json!({"findings": findings.iter().map(json).collect::<Value>()})),
     })?;
     Ok(if has_errors(&findings) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -106,10 +106,10 @@ async fn check(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
         findings.push(finding(Level::Warning, rule, format!("{what} (Pods: {count})"), fix));
     }
     add_findings("the workloads whose Pods are denied", find_denied(cluster).await, &mut findings);
-    for ((namespace, account), needs_role) in pods.iter().flat_map(|pods| &pods.accounts) {
+    for ((namespace, account), unprovable_conditions) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;
         let Some(missing) = or_finding("the permissions of service accounts", missing, &mut findings) else { break };
-        findings.extend(missing_verbs_finding(namespace, account, &missing, needs_role));
+        findings.extend(missing_verbs_finding(namespace, account, &missing, unprovable_conditions));
     }
     add_findings("hold mode", check_hold_mode(cluster).await, &mut findings);
     if pods.is_some_and(|pods| pods.lean > 0) {

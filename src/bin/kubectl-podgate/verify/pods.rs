@@ -60,7 +60,7 @@ impl PodSurvey {
             file.into_iter().for_each(|file| self.add_images(pod, file, plan.as_ref()));
             if plan.as_ref().is_none_or(|plan| plan.publish == Publish::Api) {
                 let account = (text(&metadata["namespace"]), text(&pod["spec"]["serviceAccountName"]));
-                let needs = plan.into_iter().flat_map(|plan| plan.needs_role);
+                let needs = plan.into_iter().flat_map(|plan| plan.unprovable_conditions);
                 let of = workload(metadata).0;
                 self.accounts.entry(account).or_default().extend(needs.map(|need| format!("{need} of {of}")));
             }

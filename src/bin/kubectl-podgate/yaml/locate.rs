@@ -18,7 +18,7 @@ pub(crate) struct LocatedFinding<'a> {
 impl LocatedFinding<'_> {
     /// Formats the finding as `file:line:column: level: message; fix [rule]`.
     pub(crate) fn report(&self) -> String {
-        format!("{}: {}", self.start.in_file(self.file), self.finding.line())
+        format!("{}: {}", self.start.in_file(self.file), self.finding.line_without_place())
     }
 }
 

@@ -22,7 +22,7 @@ use podgate::core::container::{Container, Handler, Probe};
 use podgate::core::http::Outcome;
 use podgate::core::http_response::Response;
 use podgate::core::text::{error_chain, one_line};
-use podgate::edge::exchange::{Exchange, NO_ANSWER};
+use podgate::edge::exchange::{Exchange, NO_ANSWER_IN_TIME};
 use rustix::event::PollFlags;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -51,8 +51,9 @@ const MAX_LINE_BYTES: usize = 120;
 async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Outcome {
     let limit = Duration::from_secs(probe.timeout_seconds.into());
     let verdict = tokio::time::timeout(limit, run_handler(container, probe, pod_ip, now() + limit)).await;
-    let verdict =
-        verdict.unwrap_or_else(|_| Err(NO_ANSWER.into())).unwrap_or_else(|error| Outcome::failure(error.to_string()));
+    let verdict = verdict
+        .unwrap_or_else(|_| Err(NO_ANSWER_IN_TIME.into()))
+        .unwrap_or_else(|error| Outcome::failure(error.to_string()));
     let short = |text: String| one_line(&text, MAX_LINE_BYTES);
     Outcome { detail: short(verdict.detail), warning: verdict.warning.map(short), ..verdict }
 }

@@ -251,7 +251,7 @@ impl Controller {
             (self.status_trust.due(), Controller::recheck_outdated_facts),
             (self.ready_filters.values().filter_map(KubeletReadyFilter::due).min(), Controller::recheck_ready_filters),
             (self.idle_state.api_wait_until, |this| this.idle_state.api_wait_until = None),
-            (self.pod.due(), |this| this.pod.tick(now())),
+            (self.pod.due(), |this| this.pod.apply_time_limits(now())),
         ]
     }
 

@@ -27,7 +27,7 @@ impl Writer<'_> {
     ) -> Result<Container, Vec<Finding>> {
         let place = Place::spec("containers").to(planned.index);
         let spec = place.of(self.template).unwrap_or(&Value::Null);
-        let mut found = Place::spec("containers").items(self.found.unwrap_or(&Value::Null)).iter();
+        let mut found = Place::spec("containers").items(self.injected_before.unwrap_or(&Value::Null)).iter();
         let found = found.find(|item| parts::item_name(item) == Some(&planned.name));
         let startup_probe = self.expand(container.startup_probe.clone(), spec)?;
         let readiness_probe = self.expand(container.readiness_probe.clone(), spec)?;
@@ -152,7 +152,7 @@ impl Writer<'_> {
     fn wrap_probe(&mut self, own: &ContainerCommandLines<'_>, probe: &Probe, place: &Place) -> Result<(), Finding> {
         // In a shared process namespace, the agent does not know the container's age, so it cannot apply a delay.
         let delay = if shares_processes(&self.template["spec"]) { 0 } else { probe.initial_delay_seconds };
-        let (line, limit) = own.probe(&Probe { initial_delay_seconds: delay, ..probe.clone() });
+        let (line, limit) = own.probe_prefix(&Probe { initial_delay_seconds: delay, ..probe.clone() });
         for (at, word) in line.into_iter().enumerate() {
             self.editor.edit(place.to("exec").to("command").to(at), Op::Insert(word.into()))?;
         }

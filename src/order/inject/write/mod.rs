@@ -20,13 +20,14 @@ use crate::order::resources;
 use crate::order::sidecar_settings::{METRICS_SETTING, SidecarSettings};
 use serde_json::Value;
 
-/// Writes `plan` into `template`, which has no injected parts. `found` is the template with the parts of an earlier
-/// injection. Returns `None` if the plan changes no container. Fails with all findings, at least one of them an error.
+/// Writes `plan` into `template`, which has no injected parts. `injected_before` is the template with the parts of an
+/// earlier injection. Returns `None` if the plan changes no container. Fails with all findings, at least one of them an
+/// error.
 pub(super) fn write(
     template: &Value,
     plan: &Plan,
     options: &Options,
-    found: Option<&Value>,
+    injected_before: Option<&Value>,
 ) -> Result<Option<Injected>, Vec<Finding>> {
     let findings = preconditions::check_template(template);
     if !findings.is_empty() {
@@ -39,7 +40,7 @@ pub(super) fn write(
     let (originals, editor) = (OriginalProbes::read(template), Editor::new(template.clone()));
     let (settings, findings) = (SidecarSettings::default(), Vec::new());
     let mut writer =
-        Writer { template, plan, options, found, originals, settings, editor, record, findings, expanded: 0 };
+        Writer { template, plan, options, injected_before, originals, settings, editor, record, findings, expanded: 0 };
     writer.write_all()?;
     writer.finish().map(Some)
 }
@@ -50,7 +51,7 @@ struct Writer<'a> {
     plan: &'a Plan,
     options: &'a Options,
     /// The template with the parts of an earlier injection, if any.
-    found: Option<&'a Value>,
+    injected_before: Option<&'a Value>,
     originals: OriginalProbes,
     settings: SidecarSettings,
     editor: Editor,

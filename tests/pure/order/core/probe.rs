@@ -106,7 +106,7 @@ fn startup_probe_runs_first_and_only_once() {
     assert_eq!(progress.verdict(), ProbeVerdict::Passed);
     let mut alone = ProbeProgress::new(Some(&probe()), None, Duration::ZERO).unwrap();
     alone.record(ms(1), ms(1), Some(true));
-    assert!(alone.is_finished());
+    assert!(alone.has_passed_for_good());
 }
 
 /// Makes attempts whenever they are due, each of which takes `takes` and has the result `success`. Returns the time at

@@ -1,6 +1,7 @@
 //! History of each container, and the verdict on each container. No I/O.
 
 use super::run_plan::ContainerTask;
+use super::stand_in::StandInEvent;
 use podgate::core::until::WaitCondition;
 use podgate::core::until::WantedState::{self, Completed, Exited, Ready, Started};
 use std::fmt::Write as _;
@@ -45,12 +46,15 @@ pub(super) enum Outcome {
 }
 
 impl History {
-    /// Adds an event of a stand-in to the run with this index. `is_ready` is true for the event that the stand-in
-    /// begins to pass its probes, and false for the event that the stand-in starts.
-    pub(super) fn on_event(&mut self, run: usize, is_ready: bool, at: i64) {
+    /// Adds an event of a stand-in to the run with this index.
+    pub(super) fn on_event(&mut self, run: usize, event: StandInEvent, at: i64) {
         let Some(run) = self.runs.get_mut(run) else { return };
         let at = if self.task.has_probe { at } else { run.ready.map_or(at, |ready| ready.min(at)) };
-        *(if is_ready { &mut run.passes } else { &mut run.started }) = Some(at);
+        let time = match event {
+            StandInEvent::Starts => &mut run.started,
+            StandInEvent::Passes => &mut run.passes,
+        };
+        *time = Some(at);
     }
 
     /// Returns true if the container has reached the end that the order requires. Without a required end, the current

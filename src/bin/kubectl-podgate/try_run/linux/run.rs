@@ -5,7 +5,7 @@ use super::history::{History, SIGKILL_EXIT_CODE};
 use super::run_plan::{self, RunPlan};
 use super::screen::{self, RunResult, Screen};
 use super::setup::{self, Programs};
-use super::stand_in::CRASH_EXIT_CODE;
+use super::stand_in::{CRASH_EXIT_CODE, StandInEvent};
 use super::supervisor::{Message, SupervisedContainer};
 use super::{now_ms, source};
 use crate::clock::now;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &TryArgs) -> CommandResult {
     run.screen.announce(&plan)?;
     let followed = run.follow(&messages);
     // Kill the processes first, because a script can read the verdict and end this process at once.
-    run.containers.iter_mut().for_each(SupervisedContainer::kill);
+    run.containers.iter_mut().for_each(SupervisedContainer::kill_and_wait);
     drop(scratch);
     run.screen.print(i64::MAX, None)?;
     followed?;
@@ -137,15 +137,17 @@ impl<'a> Run<'a> {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::Log { name, line } => self.screen.add_log_line(&name, &line),
-            Message::StandIn { name, run, is_ready, at } => {
+            Message::StandIn { name, run, event, at } => {
                 // An event can occur before the verdict, although this thread reads the event's line only after the
                 // verdict, for example on a busy machine. Add such an event to the verdict too.
                 let judged = self.result.at_stop.iter_mut().filter(|_| at <= self.result.judged_at);
                 let live = self.containers.iter_mut().map(|own| &mut own.history);
                 for own in judged.chain(live).filter(|own| own.task.name == name) {
-                    own.on_event(run, is_ready, at);
+                    own.on_event(run, event, at);
                 }
-                if !is_ready && let Some(own) = self.containers.iter().find(|own| own.history.task.name == name) {
+                if event == StandInEvent::Starts
+                    && let Some(own) = self.containers.iter().find(|own| own.history.task.name == name)
+                {
                     let what = if own.history.task.has_probe { "started" } else { "started, Ready (no probe)" };
                     let started = own.history.runs.get(run).and_then(|run| run.started);
                     self.screen.add_event(started.unwrap_or(at), &name, what);

@@ -39,10 +39,19 @@ const PORT_CODE: u8 = 71;
 /// First character of a line that the stand-in writes for `try`, followed by an event and its time.
 const EVENT_MARK: char = '\u{1f}';
 
-/// Returns the event in a stand-in's line, and the event's time. The event is true for Ready, and false for the start.
-pub(super) fn parse_event(line: &str) -> Option<(bool, i64)> {
+/// What a stand-in reports to `try`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StandInEvent {
+    /// The command has started.
+    Starts,
+    /// The stand-in begins to pass its probes.
+    Passes,
+}
+
+/// Returns the event in a stand-in's line, and the event's time.
+pub(super) fn parse_event(line: &str) -> Option<(StandInEvent, i64)> {
     let (word, at) = line.strip_prefix(EVENT_MARK)?.split_once(' ')?;
-    Some((word == "ready", at.parse().ok()?))
+    Some((if word == "ready" { StandInEvent::Passes } else { StandInEvent::Starts }, at.parse().ok()?))
 }
 
 fn write_event(word: &str) {

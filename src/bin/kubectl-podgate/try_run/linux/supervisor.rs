@@ -2,7 +2,7 @@
 
 use super::history::{History, Incarnation, describe_exit};
 use super::run_plan::ContainerTask;
-use super::stand_in::parse_event;
+use super::stand_in::{StandInEvent, parse_event};
 use crate::error::CommandResult;
 use podgate::core::restart::{RestartDecision, restart_decision};
 use podgate::core::text::error_chain;
@@ -27,12 +27,11 @@ pub(super) enum Message {
         name: String,
         line: String,
     },
-    /// An event of a stand-in: the start of its command, or Ready. `run` is the index of the container's run; `at` is
-    /// in milliseconds since 1970.
+    /// An event of a stand-in. `run` is the index of the container's run; `at` is in milliseconds since 1970.
     StandIn {
         name: String,
         run: usize,
-        is_ready: bool,
+        event: StandInEvent,
         at: i64,
     },
     Interrupt,
@@ -77,8 +76,8 @@ impl SupervisedContainer {
         }
     }
 
-    /// Kills the container and its hook at once.
-    pub(super) fn kill(&mut self) {
+    /// Kills the container and its hook at once, and waits for their end.
+    pub(super) fn kill_and_wait(&mut self) {
         for mut child in [self.child.take(), self.hook.take()].into_iter().flatten() {
             let _ = child.kill().and_then(|()| child.wait());
         }
@@ -169,7 +168,7 @@ fn forward_lines(pipe: impl Read, name: &str, run: Option<usize>, messages: &Syn
         bytes.clear();
         let name = name.to_owned();
         let message = match event {
-            Some((run, (is_ready, at))) => Message::StandIn { name, run, is_ready, at },
+            Some((run, (event, at))) => Message::StandIn { name, run, event, at },
             None => Message::Log { name, line },
         };
         if messages.send(message).is_err() {
@@ -193,14 +192,14 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     /// Returns the events and the lengths of the log lines in `text`.
-    fn read(text: &str, run: Option<usize>) -> (Vec<(bool, i64)>, Vec<usize>) {
+    fn read(text: &str, run: Option<usize>) -> (Vec<(StandInEvent, i64)>, Vec<usize>) {
         let (sender, receiver) = sync_channel(1);
         let bytes = text.as_bytes().to_vec();
         let thread = std::thread::spawn(move || forward_lines(bytes.as_slice(), "db", run, &sender));
         let (mut events, mut logs) = (Vec::new(), Vec::new());
         for message in receiver {
             match message {
-                Message::StandIn { is_ready, at, .. } => events.push((is_ready, at)),
+                Message::StandIn { event, at, .. } => events.push((event, at)),
                 Message::Log { line, .. } => logs.push(line.len()),
                 Message::Interrupt => {}
             }
@@ -212,11 +211,11 @@ mod tests {
     #[test]
     fn lines_are_limited_and_only_their_beginning_is_an_event() {
         let event = "\u{1f}ready 7\n";
-        assert_eq!(read(&format!("a\n{event}\n"), Some(0)), (vec![(true, 7)], vec![1, 0]));
+        assert_eq!(read(&format!("a\n{event}\n"), Some(0)), (vec![(StandInEvent::Passes, 7)], vec![1, 0]));
         assert_eq!(read(event, None), (vec![], vec![8]));
         for length in [1, 4094, 4095, 4096, 4097, 8191, 8192, 100_000] {
             let (events, logs) = read(&format!("{}{event}{event}", "x".repeat(length)), Some(0));
-            assert_eq!((events, logs.iter().sum::<usize>()), (vec![(true, 7)], length + 8), "{length}");
+            assert_eq!((events, logs.iter().sum::<usize>()), (vec![(StandInEvent::Passes, 7)], length + 8), "{length}");
             assert!(logs.iter().all(|length| *length <= 4096), "{length}");
         }
     }

@@ -4,12 +4,12 @@ use super::lines::{
     begins_line, column, comments_start, dash_position, deeper_comments_end, is_blank_or_comment, line_end, line_start,
     text_after_on_line, text_before_on_line,
 };
-use super::splicer::{EntryEdit, Splice, Splicer, splice_range};
+use super::splicer::{EditedEntry, Splice, Splicer, splice_range};
 use serde_json::Value;
 use std::ops::Range;
 
 impl Splicer<'_> {
-    pub(super) fn object_splices(&self, object: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
+    pub(super) fn object_splices(&self, object: usize, parts: Vec<EditedEntry<'_>>) -> Option<Vec<Splice>> {
         let entries = self.tree.children(object).map(|(key, value)| Some((key?, value)));
         let entries: Vec<(usize, usize)> = entries.collect::<Option<_>>()?;
         let column = column(self.text, self.tree.nodes[entries.first()?.0].start())?;
@@ -47,7 +47,7 @@ impl Splicer<'_> {
     }
 
     /// Returns the splices that remove the lines of deleted entries.
-    fn removal_splices(&self, lines: &[Range<usize>], parts: &[EntryEdit<'_>]) -> Option<Vec<Splice>> {
+    fn removal_splices(&self, lines: &[Range<usize>], parts: &[EditedEntry<'_>]) -> Option<Vec<Splice>> {
         let mut kept = vec![false; lines.len()];
         parts.iter().filter_map(|part| part.old_index).for_each(|index| kept[index] = true);
         // If the first entry follows a dash, the first kept entry moves to the place after the dash.
@@ -123,7 +123,7 @@ impl Splicer<'_> {
         Some(vec![replaced, (lines.end..lines.end, below)])
     }
 
-    pub(super) fn list_splices(&self, list: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
+    pub(super) fn list_splices(&self, list: usize, parts: Vec<EditedEntry<'_>>) -> Option<Vec<Splice>> {
         let items: Vec<usize> = self.tree.children(list).map(|(_, item)| item).collect();
         let lines = items.iter().map(|item| {
             let dash = dash_position(self.text, &self.tree.nodes[*item])?;

@@ -157,7 +157,7 @@ impl EditedTree<'_> {
             node = parent;
         }
         if let Some(object) = merges {
-            let merged = self.place_of(object).of(self.value).and_then(Value::as_object);
+            let merged = self.old_place_of(object).of(self.value).and_then(Value::as_object);
             for key in merged.into_iter().flat_map(|fields| fields.keys()) {
                 if self.find_entry(object, &PathSegment::from(key.as_str())).is_none() {
                     self.add_field(object, &PathSegment::from(key.as_str()));
@@ -173,7 +173,7 @@ impl EditedTree<'_> {
         let Some(parent) = self.tree.nodes[alias].parent() else { return Ok(()) };
         let Some(index) = self.tree.children(parent).position(|(_, value)| value == alias) else {
             let message = "has a key that is an alias (*) of a changed value; write the key without an alias";
-            return Err(edit_error(&self.place_of(parent), message));
+            return Err(edit_error(&self.old_place_of(parent), message));
         };
         if let Some(slot) = self.entries_mut(parent).iter_mut().find(|slot| slot.old_index == Some(index)) {
             slot.is_rewritten = true;
@@ -182,7 +182,7 @@ impl EditedTree<'_> {
     }
 
     /// Returns the place of a node in the unedited value.
-    pub(super) fn place_of(&self, mut node: usize) -> Place {
+    pub(super) fn old_place_of(&self, mut node: usize) -> Place {
         let mut steps = Vec::new();
         while let Some(parent) = self.tree.nodes[node].parent() {
             let mut children = self.tree.children(parent).enumerate();

@@ -2,14 +2,14 @@
 
 use super::lines::text_before_on_line;
 use super::render::{self, FlowStyle};
-use super::splicer::{EntryEdit, Splice, Splicer, splice_range};
+use super::splicer::{EditedEntry, Splice, Splicer, splice_range};
 use serde::Serialize;
 use serde_json::Value;
 use std::ops::Range;
 
 impl Splicer<'_> {
     /// Returns the splices for a collection in brackets, or `None` if a splice would remove a comment.
-    pub(super) fn flow_splices(&self, node: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
+    pub(super) fn flow_splices(&self, node: usize, parts: Vec<EditedEntry<'_>>) -> Option<Vec<Splice>> {
         let whole = self.tree.nodes[node].content();
         // Do not edit an object without braces, such as the object in `[a: b]`.
         self.text[whole.clone()].starts_with(['[', '{']).then_some(())?;
@@ -21,7 +21,7 @@ impl Splicer<'_> {
         let style = self.flow_style(node);
         let indent = elements.first().and_then(|first| self.line_indent(first.start));
         let separator = indent.map_or(style.comma.to_owned(), |indent| format!(",{}{indent}", self.style.newline));
-        let format_entry = |part: &EntryEdit<'_>, value: &Value| {
+        let format_entry = |part: &EditedEntry<'_>, value: &Value| {
             let key = part.key.as_ref().map(|key| render::flow_key(key, style)).unwrap_or_default();
             let pretty =
                 indent.filter(|_| style.is_json).and_then(|indent| self.pretty_json(value, whole.start, indent));

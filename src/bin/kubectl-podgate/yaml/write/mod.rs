@@ -121,7 +121,7 @@ impl Document {
         let splicer = Splicer { text: &text, tree, edited_tree: &edited_tree, style: &style };
         let splices = splicer.collection_splices(Tree::ROOT, &expected).map_err(|failed| {
             let message = "has a layout that cannot be edited without other changes; write it in plain block style";
-            let place = edited_tree.place_of(failed);
+            let place = edited_tree.old_place_of(failed);
             edit_error(if place.0.is_empty() { first } else { &place }, message)
         })?;
         let new = splice_range(&text, 0..text.len(), &splices);

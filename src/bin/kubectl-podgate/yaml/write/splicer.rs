@@ -19,7 +19,7 @@ pub(super) struct Splicer<'a> {
 }
 
 /// One entry of a collection after the edits, and how to write its value.
-pub(super) struct EntryEdit<'v> {
+pub(super) struct EditedEntry<'v> {
     pub(super) old_index: Option<usize>,
     pub(super) key: Option<String>,
     /// The new value, if the whole value is rendered again.
@@ -34,7 +34,7 @@ impl Splicer<'_> {
         let mut parts = Vec::new();
         for (index, slot) in self.edited_tree.entries(node).into_iter().enumerate() {
             let value = slot.key.as_ref().map_or_else(|| expected.get(index), |key| expected.get(key));
-            let mut part = EntryEdit {
+            let mut part = EditedEntry {
                 old_index: slot.old_index,
                 key: slot.key,
                 new_value: value.filter(|_| slot.is_rewritten),

@@ -167,7 +167,8 @@ impl PodModel {
         }
     }
 
-    /// Returns the time for the next [`tick`](PodModel::tick); `None` if no time limit is pending.
+    /// Returns the time for the next [`apply_time_limits`](PodModel::apply_time_limits); `None` if no time limit is
+    /// pending.
     pub(crate) fn due(&self) -> Option<Instant> {
         let holds = self.tracks.iter().filter_map(ContainerTrack::hold_due);
         let probes = self.tracks.iter().filter_map(ContainerTrack::lost_probe_due);
@@ -175,10 +176,10 @@ impl PodModel {
     }
 
     /// Applies the time limits that have expired at `now`.
-    pub(crate) fn tick(&mut self, now: Instant) {
+    pub(crate) fn apply_time_limits(&mut self, now: Instant) {
         for track in &mut self.tracks {
-            track.tick(&self.epoch.id, now);
-            track.hold_tick(now);
+            track.apply_time_limits(&self.epoch.id, now);
+            track.apply_hold_time_limit(now);
         }
     }
 

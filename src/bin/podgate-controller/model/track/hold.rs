@@ -72,7 +72,7 @@ impl ContainerTrack {
 
     /// Ends the wait if its time limit has passed; the container stays held. Does nothing with on-timeout `continue`,
     /// because the gate then opens.
-    pub(in crate::model) fn hold_tick(&mut self, now: Instant) {
+    pub(in crate::model) fn apply_hold_time_limit(&mut self, now: Instant) {
         let limit = self.hold_limit().filter(|_| !self.spec.continue_on_timeout && self.may_be_held());
         if let (Some(limit), Some(gate)) = (limit, &mut self.hold)
             && gate.deadline(limit).is_some_and(|at| at <= now)

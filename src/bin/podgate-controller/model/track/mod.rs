@@ -156,8 +156,9 @@ impl ContainerTrack {
         }
     }
 
-    /// Returns the time for the next [`tick`](ContainerTrack::tick): the kubelet has then shown an untethered program
-    /// running for a time, and no new gate has reported. `None` if no time limit is pending.
+    /// Returns the time for the next [`apply_time_limits`](ContainerTrack::apply_time_limits): the kubelet has then
+    /// shown an untethered program running for a time, and no new gate has reported. `None` if no time limit is
+    /// pending.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.life
             .shown_running_since()
@@ -182,7 +183,7 @@ impl ContainerTrack {
         since.map(|since| since + LOST_PROBE_AFTER)
     }
 
-    pub(crate) fn tick(&mut self, epoch: &str, now: Instant) {
+    pub(crate) fn apply_time_limits(&mut self, epoch: &str, now: Instant) {
         if self.due().is_some_and(|due| due <= now) {
             self.run_without_tether(epoch, now);
         }
@@ -235,7 +236,7 @@ impl ContainerTrack {
     pub(crate) fn startup_result(&self) -> Option<(String, bool)> {
         self.spec.startup_probe.as_ref().filter(|probe| !probe.is_exec())?;
         let verdict = self.answers.probe_verdict.filter(|verdict| *verdict != ProbeVerdict::NotYet)?;
-        Some((self.gate.as_ref()?.ticket.clone(), verdict.has_started()))
+        Some((self.gate.as_ref()?.ticket.clone(), verdict.proves_start()))
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -307,7 +308,7 @@ impl ContainerTrack {
     }
 
     pub(super) fn evidence(&self) -> Evidence {
-        let answers = self.answers.is_listening || self.answers.probe_verdict.is_some_and(ProbeVerdict::has_started);
+        let answers = self.answers.is_listening || self.answers.probe_verdict.is_some_and(ProbeVerdict::proves_start);
         // A hook always reports before its container can be Ready. An answer to a probe therefore proves the start only
         // if the hook may already have finished or the container has no hook. Without the kubelet's status, a container
         // with neither hook nor gate gives no other evidence.

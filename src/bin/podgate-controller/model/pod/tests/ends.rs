@@ -150,7 +150,7 @@ fn earlier_end_does_not_stop_an_untethered_program() {
     assert_eq!(pod.state_of("db"), State::Failed, "the end may belong to this incarnation");
     pod.receive_status("db", running("d2", true));
     assert_eq!(pod.state_of("db"), State::Waiting);
-    pod.tick(pod.due().unwrap());
+    pod.apply_time_limits(pod.due().unwrap());
     assert_eq!(pod.state_of("db"), State::Started);
 }
 

@@ -20,14 +20,14 @@ fn open_gate_without_tether_needs_a_stable_kubelet_status() {
     pod.receive_status("db", running("d1", true));
     assert!(pod.update_snapshot(now()).is_none());
     let due = pod.due().unwrap();
-    pod.tick(due);
+    pod.apply_time_limits(due);
     assert_eq!((pod.state_of("db"), pod.due()), (State::Started, None));
     // A new gate reports before the time limit, so the kubelet's status belongs to an earlier incarnation.
     let mut pod = new_pod(false, GATES);
     pod.on_report("db", directory_state(Report { epoch: "e0".to_owned(), ..opened("t1") }, false), now());
     pod.receive_status("db", running("d1", true));
     pod.receive_report("db", Some(waiting("t2", &[])));
-    pod.tick(later());
+    pod.apply_time_limits(later());
     assert_eq!(pod.state_of("db"), State::Waiting);
 }
 

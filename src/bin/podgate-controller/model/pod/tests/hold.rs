@@ -79,9 +79,9 @@ fn kubelet_is_asked_until_the_container_runs() {
 fn held_container_times_out_and_recovers() {
     let mut pod = new_pod(false, HELD);
     pod.follow_conditions(now());
-    pod.tick(later() - Duration::from_secs(30));
+    pod.apply_time_limits(later() - Duration::from_secs(30));
     assert_eq!(pod.state_of("api"), State::Waiting);
-    pod.tick(later());
+    pod.apply_time_limits(later());
     assert_eq!(pod.state_of("api"), State::TimedOut);
     for _ in 0..2 {
         pod.receive_verdict("db", ProbeVerdict::Passed);
@@ -100,7 +100,7 @@ fn final_end_does_not_time_out() {
     pod.receive_status("api", Kubelet { stuck_reason, ..ended("a1", 0) });
     pod.receive_verdict("db", ProbeVerdict::Failing);
     pod.follow_conditions(now());
-    pod.tick(later());
+    pod.apply_time_limits(later());
     assert_eq!(pod.state_of("api"), State::Completed);
 }
 
@@ -111,7 +111,7 @@ fn run_that_was_never_seen_ends_the_time_out() {
         let fields = format!(r#""name":"api","restartPolicy":"Never","continueOnTimeout":{continues}"#);
         let mut pod = new_pod(false, &HELD.replace(r#""name":"api""#, &fields));
         pod.follow_conditions(now());
-        pod.tick(later());
+        pod.apply_time_limits(later());
         for _ in 0..3 {
             pod.receive_verdict("db", ProbeVerdict::Passed);
             pod.follow_conditions(now());
@@ -172,7 +172,7 @@ impl Flapping {
             self.pod.follow_conditions(self.at);
         }
         self.at += time;
-        self.pod.tick(self.at);
+        self.pod.apply_time_limits(self.at);
         self.pod.follow_conditions(self.at);
     }
 

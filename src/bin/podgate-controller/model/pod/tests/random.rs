@@ -141,7 +141,7 @@ impl World {
     fn advance(&mut self, time: Duration) {
         (self.now, self.wall) = (self.now + time, self.wall + time);
         while self.pod.due().is_some_and(|due| due <= self.now) {
-            self.pod.tick(self.now);
+            self.pod.apply_time_limits(self.now);
             self.update();
         }
         // The corrected status arrives before the sidecar trusts the kubelet again.
