@@ -126,10 +126,12 @@ impl<'a> ExistingInjection<'a> {
 }
 
 /// Returns true if the container `name` has the variable that makes the kubelet hold it. Accepts additional fields of
-/// the variable, because the API server adds defaults.
+/// the variable, because the API server adds defaults. From Kubernetes 1.38 on, an optional variable holds nothing: the
+/// kubelet skips it while the file is missing.
 pub(in crate::order) fn is_held(container: &Value, name: &str) -> bool {
     let wanted = parts::hold_variable(name);
-    Place::root().to("env").items(container).iter().any(|one| merge::covers(one, &wanted))
+    let is_optional = |one: &Value| one["valueFrom"]["fileKeyRef"]["optional"] == true;
+    Place::root().to("env").items(container).iter().any(|one| merge::covers(one, &wanted) && !is_optional(one))
 }
 
 /// Checks the number of the injected parts of a template, so that a forged Pod cannot overload the webhook.

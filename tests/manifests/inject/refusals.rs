@@ -200,7 +200,10 @@ fn manual_changes_that_prevent_uninject_are_reported() {
     assert_eq!(places, ["spec.containers[0].lifecycle.preStop"], "a probe proves that db is Ready, so it has no hook");
     let held = json!({"metadata": {"annotations": {"podgate.io/order": "a, b"}}, "spec": {"containers": [
         {"name": "a", "image": "a"}, {"name": "b", "image": "b", "env": [{"name": "X", "value": "1"}]}]}});
-    for change in [json!([]), json!([{"name": "PODGATE_HOLD", "value": "yes"}])] {
+    // A kubelet of Kubernetes 1.38 or later would skip the optional variable while the gate is closed.
+    let optional = json!({"volumeName": "podgate-hold", "path": "keys/b", "key": "OPEN", "optional": true});
+    let optional = json!([{"name": "PODGATE_HOLD", "valueFrom": {"fileKeyRef": optional}}]);
+    for change in [json!([]), json!([{"name": "PODGATE_HOLD", "value": "yes"}]), optional] {
         let mut done = injected(&held).value;
         done["spec"]["containers"][1]["env"] = change;
         let found = uninject(&done).expect_err("uninject cannot restore the original");
