@@ -209,6 +209,15 @@ impl<'a> Spec<'a> {
         self.containers.iter().chain(self.native_sidecars()).find(|own| own.declares_port(port))
     }
 
+    /// Returns a port of the probes of `entry` that another container declares or probes, and that container's name.
+    pub(crate) fn shared_port(&self, entry: &Container) -> Option<(u16, &'a str)> {
+        let ports: Vec<u16> = entry.probes().filter_map(|probe| entry.probe_port(probe)).collect();
+        let others = self.containers.iter().chain(self.native_sidecars()).filter(|own| own.name != entry.name);
+        others
+            .flat_map(|own| own.used_ports().into_iter().map(|port| (port, own.name)))
+            .find(|(port, _)| ports.contains(port))
+    }
+
     /// Returns true if a regular container, an init container or a native sidecar is called `name`.
     pub fn has(&self, name: &str) -> bool {
         self.regular_container(name).or(self.init_or_native(name)).is_some()

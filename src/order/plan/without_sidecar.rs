@@ -6,7 +6,6 @@ use super::modes::{command_advice, ready_check};
 use super::types::KnownFacts;
 use crate::core::ask::PredecessorProbe;
 use crate::core::checks::agent_check;
-use crate::core::container::Container;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{
@@ -135,22 +134,12 @@ impl NoSidecarCandidate<'_> {
             }
             Some(asks) if asks.is_empty() => format!("{name} has no probe that the gate of {waiter} can run"),
             Some(_) => {
-                let (port, other) = self.shared_port(&entry)?;
+                let (port, other) = self.spec.shared_port(&entry)?;
                 let what =
                     format!("{other} may answer on port {port} too, so an answer does not prove that {name} is Ready");
                 return Some(Self::reason(at, what, &format!("probe {name} on a port of its own")));
             }
         };
         Some(Self::reason(at, what, &advice))
-    }
-
-    /// Returns a port of the probes in `entry` that another container declares or probes, and that container.
-    fn shared_port(&self, entry: &Container) -> Option<(u16, &str)> {
-        let ports: Vec<u16> = entry.probes().filter_map(|probe| entry.probe_port(probe)).collect();
-        let others =
-            self.spec.containers.iter().chain(self.spec.native_sidecars()).filter(|own| own.name != entry.name);
-        others
-            .flat_map(|own| own.used_ports().into_iter().map(|port| (port, own.name)))
-            .find(|(port, _)| ports.contains(port))
     }
 }

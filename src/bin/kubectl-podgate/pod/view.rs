@@ -123,8 +123,15 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
         let mut container = PodContainer { spec, declared, role, gate, kubelet };
         container.kubelet.is_held = container.is_hold() && container.kubelet.lacks_hold_variable();
         let asks_gate = |probe: &Probe| probe.opened_command().is_some();
-        container.kubelet.is_in_gate = status.is_some_and(|status| status.started == Some(false))
-            && spec.startup_probe.as_ref().is_some_and(asks_gate);
+        let is_ready = |name: &str| statuses.clone().any(|status| status.name == name && status.ready);
+        container.kubelet.is_in_gate = match (status, &container.gate) {
+            (Some(status), _) if spec.startup_probe.as_ref().is_some_and(asks_gate) => status.started == Some(false),
+            // This gate has no startupProbe, because the readinessProbe fails while the gate waits.
+            (Some(status), Some(gate)) if gate.asks => {
+                !status.ready && gate.until.iter().any(|until| !is_ready(&until.container))
+            }
+            _ => false,
+        };
         container
     });
     containers.collect()

@@ -3,7 +3,7 @@
 use super::Writer;
 use crate::core::container::{Container, Handler, Probe};
 use crate::core::names;
-use crate::order::declare::spec::shares_processes;
+use crate::order::declare::spec::{Spec, shares_processes};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::dollars;
 use crate::order::edit::{Op, Place};
@@ -107,7 +107,9 @@ impl Writer<'_> {
             return Ok(());
         }
         let name = &own.planned.name;
-        self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
+        if !self.is_unready_while_closed(own, gate) {
+            self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
+        }
         if own.spec.pointer("/lifecycle/postStart").is_some_and(|hook| !hook.is_null()) {
             let at = parts::field_place(place, "postStart");
             let what = format!("the postStart hook of {name} runs while its gate waits, before its command starts");
@@ -115,6 +117,20 @@ impl Writer<'_> {
             self.findings.push(Finding::warning("post-start-before-gate", at, what).fix(fix));
         }
         Ok(())
+    }
+
+    /// Returns true if a closed gate needs no startupProbe. Without a sidecar, the only probe of such a container is a
+    /// network readinessProbe of a port of its own: it fails while the gate waits, and the kubelet runs no `exec`.
+    fn is_unready_while_closed(&self, own: &ContainerCommandLines<'_>, gate: &GatePlan) -> bool {
+        let has = |field: &str| !own.spec[field].is_null();
+        let is_network = |probe: &Probe| !probe.is_exec() && probe.handler.host().is_none();
+        own.predecessors.is_some()
+            && gate.checks.is_empty()
+            && !has("livenessProbe")
+            && !has("startupProbe")
+            && own.container.readiness_probe.as_ref().is_some_and(is_network)
+            && self.template["spec"]["hostNetwork"] != true
+            && Spec::read(self.template, &mut Vec::new()).shared_port(own.container).is_none()
     }
 
     /// Returns the command to write into a container without `command` in the manifest. Removes the container's `args`
