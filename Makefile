@@ -27,7 +27,7 @@ registry := $(or $(PODGATE_IMAGE_REGISTRY),ghcr.io/podgate)
 version = $(shell sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl krew image release release-verify release-rehearsal dockerfile try picture demo test e2e soak guarantees matrix upgrade bench scale originals suggestions fuzz lint site cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl krew image release release-verify release-rehearsal dockerfile try picture demo test e2e soak guarantees compare matrix upgrade bench scale originals suggestions fuzz lint site cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -113,6 +113,17 @@ guarantees: ## Test every fault in every mode on two Kubernetes versions, or on 
 		tests/kubelet/run guarantees::; \
 	done
 	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
+
+compare: K8S = 1.37
+compare: CLUSTER = --containerd 2 --runtime runc-1.5
+compare: ## Test every fault on podgate and on other ways to order containers, write docs/guarantees.md, and print the table (50 minutes)
+	@.ci/setup --for e2e --k8s $(K8S)
+	rm -rf "$$(tools/build --target-dir)/tmp/guarantees"
+	tests/kubelet/prepare --k8s $(K8S) $(CLUSTER) --no-debian
+	tests/kubelet/peers/prepare
+	tests/kubelet/run guarantees:: compared::
+	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
+	@sed -n '/begin compared/,/end compared/p' docs/guarantees.md
 
 matrix: ## Test several versions of Kubernetes and of the runtime, and write docs/compatibility.md (100 minutes): PLACES=1.37/2/runc-1.5; 1.36/debian/runc/vm has cgroup v2
 	tests/kubelet/matrix $(PLACES) -- $(SCENARIO)

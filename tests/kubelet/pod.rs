@@ -50,7 +50,25 @@ enum OrderMode {
     },
     /// Hold mode: the kubelet holds the container. The strings are `--until` and `--timeout` flags, as for a gate.
     Hold(Vec<String>),
+    /// An order without podgate.
+    Peer(Peer),
 }
+
+/// A way to order containers without podgate.
+#[derive(Debug, Clone)]
+pub(crate) enum Peer {
+    /// A native sidecar, whose startupProbe fails the container after this many failures.
+    NativeSidecar { failure_threshold: u32 },
+    /// The environment variable of Kruise's container launch priority, with this priority.
+    LaunchPriority(u32),
+    /// This postStart hook.
+    Hook(Vec<String>),
+    /// A wrapper: this command, which gets the container's own command line as its last arguments.
+    Wrapper(Vec<String>),
+}
+
+/// Directory of the volume that all containers of a Pod with a [`Peer`] share.
+pub(crate) const SHARED_DIR: &str = "/shared";
 
 /// One container, which runs the test server.
 #[derive(Debug, Clone)]
@@ -150,6 +168,12 @@ impl Container {
         self
     }
 
+    /// Orders the container without podgate. Then no container of the Pod has a part of podgate.
+    pub(crate) fn by_peer(mut self, peer: Peer) -> Self {
+        self.mode = OrderMode::Peer(peer);
+        self
+    }
+
     /// Removes the gate's startupProbe. The kubelet then reports a waiting container as started.
     pub(crate) fn without_startup_probe(mut self) -> Self {
         if let OrderMode::Entrypoint { has_startup_probe, .. } = &mut self.mode {
@@ -175,7 +199,8 @@ impl Container {
             "capabilities": {"drop": []}}}))
     }
 
-    fn spec(&self) -> Value {
+    /// Returns the container's spec in a Pod with the name `pod`.
+    fn spec(&self, pod: &str) -> Value {
         let mut spec = json!({
             "name": self.name,
             "image": TESTSERVER_IMAGE,
@@ -202,6 +227,7 @@ impl Container {
         let hook = |command, flags| json!({"exec": {"command": podgate(&[command, "--container", &self.name], flags)}});
         match &self.mode {
             OrderMode::None => {}
+            OrderMode::Peer(peer) => peer.add_to(&mut spec, pod),
             OrderMode::Asking { asked, flags } => {
                 spec["volumeMounts"] = json!([{"name": "podgate", "mountPath": "/podgate", "readOnly": true}]);
                 let asked = asked.iter().flat_map(|one| ["--ask".to_owned(), one.clone()]);
@@ -209,8 +235,12 @@ impl Container {
                 let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
                 spec["command"] = json!(podgate(&gate, &flags));
                 spec["args"] = to_strings(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
-                spec["startupProbe"] = json!({"exec": {"command": podgate(&["opened", "--wait"], &[])},
-                    "periodSeconds": 1, "timeoutSeconds": 335, "failureThreshold": 1});
+                // As `inject` writes it: a network readinessProbe alone fails while the gate waits.
+                let is_network = self.probe.as_ref().is_some_and(|probe| probe["exec"].is_null());
+                if !is_network || ["livenessProbe", "startupProbe"].iter().any(|probe| !patch[probe].is_null()) {
+                    spec["startupProbe"] = json!({"exec": {"command": podgate(&["opened", "--wait"], &[])},
+                        "periodSeconds": 1, "timeoutSeconds": 335, "failureThreshold": 1});
+                }
                 spec["env"] = json!([{"name": "PODGATE_POD_IP",
                     "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]);
             }
@@ -252,7 +282,7 @@ impl Container {
     fn declaration(&self) -> Value {
         let mut listed = json!({"name": self.name});
         match &self.mode {
-            OrderMode::None | OrderMode::Asking { .. } => {}
+            OrderMode::None | OrderMode::Asking { .. } | OrderMode::Peer(_) => {}
             OrderMode::PostStart(_) => listed["mode"] = "post-start".into(),
             OrderMode::Entrypoint { flags, .. } => {
                 listed["mode"] = "entrypoint".into();
@@ -282,6 +312,25 @@ impl Container {
             }
         }
         listed
+    }
+}
+
+impl Peer {
+    /// Adds this way to the spec of a container of `pod`.
+    fn add_to(&self, spec: &mut Value, pod: &str) {
+        match self {
+            Peer::NativeSidecar { failure_threshold } => {
+                spec["restartPolicy"] = "Always".into();
+                spec["startupProbe"] = spec["readinessProbe"].clone();
+                spec["startupProbe"]["failureThreshold"] = (*failure_threshold).into();
+            }
+            Peer::LaunchPriority(priority) => {
+                let key = json!({"name": format!("{pod}-barrier"), "key": format!("p_{priority}")});
+                spec["env"] = json!([{"name": "KRUISE_CONTAINER_BARRIER", "valueFrom": {"configMapKeyRef": key}}]);
+            }
+            Peer::Hook(command) => spec["lifecycle"]["postStart"]["exec"]["command"] = json!(command),
+            Peer::Wrapper(command) => spec["command"] = json!(command),
+        }
     }
 }
 
@@ -394,7 +443,7 @@ impl Pod {
                 json!({"name": "podgate-hold", "mountPath": "/podgate-hold-canary", "subPath": "keys/.canary"}),
             ]);
         }
-        let mut containers: Vec<Value> = self.containers.iter().map(Container::spec).collect();
+        let mut containers: Vec<Value> = self.containers.iter().map(|container| container.spec(&self.name)).collect();
         if let Some(seconds) = self.clock_step_seconds {
             for container in containers.iter_mut().chain([&mut sidecar]) {
                 add_stepping_clock(container, seconds);
@@ -408,6 +457,16 @@ impl Pod {
             let unordered =
                 self.containers.iter().zip(&mut containers).filter(|(one, _)| matches!(one.mode, OrderMode::None));
             unordered.for_each(|(_, spec)| spec["volumeMounts"] = json!([]));
+        }
+        if self.containers.iter().any(|container| matches!(container.mode, OrderMode::Peer(_))) {
+            for container in &mut containers {
+                container["volumeMounts"] = json!([{"name": "shared", "mountPath": SHARED_DIR}]);
+            }
+            let is_native = |container: &Value| container["restartPolicy"] == "Always";
+            let (native, others): (Vec<Value>, Vec<Value>) = containers.into_iter().partition(is_native);
+            pod["spec"]["initContainers"] = native.into();
+            pod["spec"]["volumes"] = json!([{"name": "shared", "emptyDir": {}}]);
+            containers = others;
         }
         pod["spec"]["containers"] = containers.into();
         pod["spec"]["terminationGracePeriodSeconds"] = 5.into();

@@ -8,7 +8,7 @@ use crate::pod::{Pod, server};
 use crate::scenario_hold::make_ready;
 use crate::scenario_rounds::{start_twice, web_that_restarts_all};
 use crate::scenario_stop::{assert_stop_order, delete, grace, log_of, summary};
-use crate::scene::{FollowedPod, Scene, print_line};
+use crate::scene::{FollowedPod, Scene, skip};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ fn image_update_during_start_and_termination_keeps_the_order() {
 fn restart_of_all_containers_survives_a_kubelet_restart_alone() {
     let Some(scene) = Scene::exclusive("restart-all-kubelet") else { return };
     if minor_version() < 36 {
-        print_line("restart-all-kubelet: skipped, because this Kubernetes has no RestartAllContainers");
+        skip("restart-all-kubelet", "RestartAllContainers needs Kubernetes 1.36");
         return;
     }
     scene.grant_pod_access();

@@ -6,7 +6,7 @@ use crate::clock::eventually;
 use crate::cluster::{self, DEBIAN_IMAGE, ROOT, kubectl, kubectl_json, minor_version};
 use crate::injected::inject_manifest;
 use crate::node_logs::NodeLogs;
-use crate::scene::{FollowedPod, Scene, print_line};
+use crate::scene::{FollowedPod, Scene, skip};
 use crate::watch::ObservedPod;
 use serde_json::json;
 use std::fs;
@@ -16,7 +16,7 @@ use std::time::UNIX_EPOCH;
 /// Creates a scene, unless the cluster is too old for hold mode.
 fn recipe_scene(name: &str) -> Option<Scene> {
     if minor_version() < 35 {
-        print_line(&format!("{name}: skipped, because the recipe needs Kubernetes 1.35"));
+        skip(name, "the recipe needs Kubernetes 1.35");
         return None;
     }
     Some(Scene::shared(&format!("recipe-{name}")))

@@ -3,7 +3,7 @@
 use crate::cluster::{minor_version, run_script};
 use crate::orders::chain;
 use crate::pod::{Container, Pod, server};
-use crate::scene::{FollowedPod, Scene, print_line};
+use crate::scene::{FollowedPod, Scene, skip};
 use crate::watch::ObservedPod;
 use serde_json::json;
 
@@ -92,7 +92,7 @@ fn order_survives_a_restart_of_all_containers() {
         return;
     }
     if minor_version() < 36 {
-        print_line("restart-all: skipped, because this Kubernetes has no RestartAllContainers");
+        skip("restart-all", "RestartAllContainers needs Kubernetes 1.36");
         return;
     }
     scene.grant_pod_access();

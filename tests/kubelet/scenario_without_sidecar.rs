@@ -2,7 +2,7 @@
 
 use crate::cluster::{DEBIAN_IMAGE, create, kubectl, kubectl_json, minor_version};
 use crate::pod::{Container, Pod, server};
-use crate::scene::{FollowedPod, Scene, print_line};
+use crate::scene::{FollowedPod, Scene, skip};
 use serde_json::json;
 
 /// Returns true if the node has image volumes: Kubernetes 1.35 and containerd 2.1. Otherwise prints a line.
@@ -13,7 +13,7 @@ pub(crate) fn has_image_volumes(name: &str) -> bool {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let found = minor_version() >= 35 && parts.next().zip(parts.next()).is_some_and(|version| version >= (2, 1));
     if !found {
-        print_line(&format!("{name}: skipped, because {runtime} or the kubelet has no image volumes"));
+        skip(name, &format!("{runtime} or the kubelet has no image volumes"));
     }
     found
 }

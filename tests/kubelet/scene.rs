@@ -30,6 +30,11 @@ pub(crate) fn print_line(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
+/// Reports a scenario as skipped. The script `run` counts these lines.
+pub(crate) fn skip(name: &str, why: &str) {
+    print_line(&format!("skipped: {name}: {why}"));
+}
+
 /// The namespace of one scenario, which is deleted on drop.
 pub(crate) struct Scene {
     name: String,
@@ -60,10 +65,10 @@ impl Scene {
     /// Returns true if scenarios may inject faults in this cluster. Otherwise prints a line.
     pub(crate) fn can_inject_faults(name: &str) -> bool {
         if !cluster::is_test_cluster() {
-            print_line(&format!(
-                "{name}: skipped, because it affects the whole cluster or needs an idle node; that needs a cluster of \
-                 tests/cluster/cluster"
-            ));
+            skip(
+                name,
+                "it affects the whole cluster or needs an idle node: only in a cluster of tests/cluster/cluster",
+            );
         }
         cluster::is_test_cluster()
     }
@@ -73,7 +78,7 @@ impl Scene {
         let features = "jsonpath={.items[0].status.runtimeHandlers[*].features.userNamespaces}";
         let found = cluster::kubectl(&["get", "nodes", "-o", features]).contains("true");
         if !found {
-            self.report("skipped, because the node's runtime has no user namespaces (it needs runc 1.2)");
+            skip(&self.name, "the node's runtime has no user namespaces, which need runc 1.2");
         }
         found
     }

@@ -9,13 +9,13 @@
 mod event;
 mod hostile;
 mod inherited;
+mod poll;
 mod serve;
 
 use clap::{Parser, Subcommand};
 use event::Moment;
 use inotify::{Inotify, WatchMask};
-use std::net::IpAddr;
-use std::net::TcpStream;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,6 +37,16 @@ enum Command {
     Check { target: String },
     /// Act as a wrapper script: wait for FILE by inotify, then become the server with ARGUMENTS
     Await { file: PathBuf, arguments: Vec<String> },
+    /// Act as a hook or wrapper script: poll each --address by HTTP until it is ready, then become the server with
+    /// ARGUMENTS, if there are any
+    Poll {
+        #[arg(long, value_name = "IP:PORT", required = true)]
+        address: Vec<SocketAddr>,
+        /// Fail after this long
+        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        timeout: Option<Duration>,
+        arguments: Vec<String>,
+    },
     /// Act as a user's own hook: write a line with EVENT to the container's log
     Say {
         event: String,
@@ -122,19 +132,18 @@ fn main() -> ExitCode {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         },
-        Some(Command::Await { file, arguments }) => {
-            let error = await_file(&file)
-                .err()
-                .unwrap_or_else(|| std::process::Command::new("/proc/self/exe").args(arguments).exec());
-            eprintln!("testserver: {}: {error}", file.display());
-            ExitCode::FAILURE
-        }
+        Some(Command::Await { file, arguments }) => match await_file(&file) {
+            Ok(()) => become_server(&arguments),
+            Err(error) => fail(&format!("{}: {error}", file.display())),
+        },
+        Some(Command::Poll { address, timeout, arguments }) => match poll::wait(&address, timeout) {
+            true if arguments.is_empty() => ExitCode::SUCCESS,
+            true => become_server(&arguments),
+            false => fail("timed out"),
+        },
         Some(Command::Say { event, exit_code }) => match start.log_to_container(&event) {
             Ok(()) => exit_code.into(),
-            Err(error) => {
-                eprintln!("testserver: cannot write to the container's log: {error}");
-                ExitCode::FAILURE
-            }
+            Err(error) => fail(&format!("cannot write to the container's log: {error}")),
         },
         None => {
             if server.close_inherited {
@@ -148,6 +157,17 @@ fn main() -> ExitCode {
             serve::run(server)
         }
     }
+}
+
+/// Replaces this process by the server with `arguments`. Returns only if this fails.
+fn become_server(arguments: &[String]) -> ExitCode {
+    let error = std::process::Command::new("/proc/self/exe").args(arguments).exec();
+    fail(&format!("cannot start the server: {error}"))
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("testserver: {message}");
+    ExitCode::FAILURE
 }
 
 fn await_file(file: &Path) -> std::io::Result<()> {

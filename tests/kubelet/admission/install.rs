@@ -37,6 +37,7 @@ impl Helm {
         if !output.status.success() {
             eprintln!("{}", String::from_utf8_lossy(&output.stderr));
             missing("helm");
+            crate::scene::skip("helm", "this machine has no Helm");
             return None;
         }
         let program = String::from_utf8_lossy(&output.stdout).trim().to_owned();

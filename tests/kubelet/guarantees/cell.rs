@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// The mechanism with which podgate enforces the Pod's order.
+/// The mechanism that enforces the Pod's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     PostStart,
@@ -12,11 +12,30 @@ pub(crate) enum Mode {
     Hold,
     /// Entrypoint mode in a Pod without a sidecar.
     Lean,
+    /// Native sidecars with startupProbes, without podgate.
+    NativeSidecars,
+    /// Kruise's container launch priority, without podgate.
+    Kruise,
+    /// A wrapper, Tekton's entrypoint, that waits for a file, which the awaited server creates when it is ready.
+    Tekton,
+    /// A postStart hook that polls the container's own server, as Istio's `pilot-agent wait` does.
+    HookLoop,
+    /// A wrapper that polls the awaited servers.
+    PollingWrapper,
 }
 
 impl Mode {
     /// All modes with a sidecar.
     pub(crate) const ALL: [Mode; 3] = [Mode::Entrypoint, Mode::Hold, Mode::PostStart];
+
+    pub(crate) fn has_sidecar(self) -> bool {
+        Mode::ALL.contains(&self)
+    }
+
+    /// Returns true for a mechanism without podgate.
+    pub(crate) fn is_peer(self) -> bool {
+        !self.has_sidecar() && self != Mode::Lean
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -24,6 +43,11 @@ impl Mode {
             Mode::Entrypoint => "entrypoint",
             Mode::Hold => "hold",
             Mode::Lean => "without-sidecar",
+            Mode::NativeSidecars => "native-sidecars",
+            Mode::Kruise => "kruise",
+            Mode::Tekton => "tekton",
+            Mode::HookLoop => "hook-loop",
+            Mode::PollingWrapper => "polling-wrapper",
         }
     }
 }
@@ -36,7 +60,7 @@ pub(super) enum Order {
     Kept,
     /// A container started too early.
     Lost,
-    /// Not measured, because this version of Kubernetes lacks the feature.
+    /// Not measured: this version of Kubernetes lacks the feature, or the mechanism has no such part.
     NotHere,
 }
 
@@ -57,7 +81,7 @@ impl fmt::Display for Cell {
 
 /// Minor versions of Kubernetes that the tables can have, in column order. A table has the columns of the versions for
 /// which all of its cells are measured.
-pub(super) const VERSIONS: [u32; 3] = [34, 36, 37];
+pub(super) const VERSIONS: [u32; 4] = [34, 35, 36, 37];
 
 /// Returns the path of the file that stores a measured cell until the tables are written.
 fn cell_path(minor: u32, row: &str, mode: Mode) -> PathBuf {

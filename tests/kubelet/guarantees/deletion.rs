@@ -1,6 +1,6 @@
 //! Tests the deletion of the Pod.
 
-use super::cell::{Cell, Mode, Order, rounded_time};
+use super::cell::{Cell, Order, rounded_time};
 use super::fault_run::{CellSetup, FaultRun};
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::{kubectl, try_kubectl};
@@ -25,7 +25,7 @@ pub(super) fn deleted_at_each_stage(setup: &CellSetup<'_>) -> Cell {
     };
     let wait_until_gone = |fault_run: &FaultRun<'_>, deleted: f64| {
         let pod = &fault_run.run.pod;
-        eventually(&format!("{pod} is deleted"), 120, || {
+        eventually(&format!("{pod} is deleted"), 240, || {
             try_kubectl(&["-n", &setup.scene.namespace, "get", "pod", pod])
                 .is_err_and(|e| e.contains("NotFound"))
                 .then_some(())
@@ -56,11 +56,11 @@ pub(super) fn deleted_at_each_stage(setup: &CellSetup<'_>) -> Cell {
     for (at, took) in &gone {
         setup.scene.report(&format!("deleted {at}: gone after {:.2} s", took / 1000.0));
         // This limit also holds on a busy machine.
-        assert!(*took < 10.0 * GRACE_MS, "deleted {at}: the deletion took {took:.0} ms");
+        assert!(setup.mode.is_peer() || *took < 10.0 * GRACE_MS, "deleted {at}: the deletion took {took:.0} ms");
     }
     let fault_runs = [&at_once, &db_waits, &api_waits, &up];
     let early: Vec<String> = fault_runs.into_iter().flat_map(|fault_run| fault_run.early_starts()).collect();
-    assert!(setup.mode == Mode::PostStart || early.is_empty(), "order broken: {}", early.join("; "));
+    assert!(setup.expected_order == Order::Lost || early.is_empty(), "order broken: {}", early.join("; "));
     let longest = gone.iter().map(|(_, took)| *took).fold(0.0, f64::max);
     let order = if early.is_empty() { Order::Kept } else { Order::Lost };
     let user_sees = match order {

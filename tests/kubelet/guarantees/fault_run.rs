@@ -2,6 +2,7 @@
 //! result does not depend on the machine's speed.
 
 use super::cell::{Cell, Mode, Order, rounded_time};
+use super::peers::{self, KruiseController};
 use crate::clock::{eventually, now, wall_ms};
 use crate::cluster::{kubectl_json, try_script};
 use crate::incarnation_log::IncarnationLog;
@@ -10,6 +11,7 @@ use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene};
 use crate::watch::ObservedPod;
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
@@ -25,9 +27,16 @@ pub(super) struct CellSetup<'a> {
     pub(super) scene: &'a Scene,
     pub(super) mode: Mode,
     pub(super) expected_order: Order,
+    /// The controller that orders the containers, if it is Kruise's.
+    pub(super) kruise: Option<RefCell<KruiseController>>,
 }
 
-impl CellSetup<'_> {
+impl<'a> CellSetup<'a> {
+    pub(super) fn new(scene: &'a Scene, mode: Mode, expected_order: Order) -> CellSetup<'a> {
+        let kruise = (mode == Mode::Kruise).then(|| KruiseController::start(&scene.namespace).into());
+        CellSetup { scene, mode, expected_order, kruise }
+    }
+
     /// Returns the containers of the chain in this mode. `db` becomes Ready only on a signal. `flags` belong to the
     /// hook or gate that waits for `db`: the hook of `db` in post-start mode, the gate of `api` in entrypoint mode.
     pub(super) fn chain(&self, flags: &[&str], ports: u16) -> [Container; 3] {
@@ -55,6 +64,11 @@ impl CellSetup<'_> {
             Mode::Hold => {
                 let api = api.held(&[&["--until", "db"], flags].concat());
                 [db, api, web.held(&["--until", "db", "--until", "api"])]
+            }
+            peer => {
+                let limit = flags.iter().position(|flag| *flag == "--timeout").map(|at| flags[at + 1]);
+                let limit = limit.map(|text| humantime::parse_duration(text).expect("a time").as_secs() as u32);
+                peers::order(peer, [db, api, web], ports, limit)
             }
         }
     }
@@ -106,30 +120,45 @@ impl FaultRun<'_> {
     /// Returns the container whose hook or gate waits for `db`.
     pub(super) fn waiter(&self) -> &'static str {
         match self.mode {
-            Mode::PostStart => "db",
-            Mode::Entrypoint | Mode::Hold | Mode::Lean => "api",
+            // The time limit of a native sidecar is its startupProbe's.
+            Mode::PostStart | Mode::HookLoop | Mode::NativeSidecars => "db",
+            _ => "api",
         }
     }
 
     /// Waits until incarnation `attempt` of `db` runs and a hook or gate waits for `db`.
     pub(super) fn wait_until_db_is_awaited(&self, attempt: u32) {
         self.wait_for_event("db", attempt, "listening");
-        if self.mode == Mode::Hold {
+        if attempt > 0 && self.expected_order == Order::Lost {
+            return;
+        }
+        if self.mode == Mode::NativeSidecars {
+            // The kubelet itself waits.
+            return sleep(Duration::from_secs(1));
+        }
+        if self.is_held() {
             return eventually("the kubelet holds api", 90, || self.waiter_message().contains(HELD).then_some(()));
         }
         eventually("a hook or gate waits for db", 90, || {
             let waits = match self.mode {
                 Mode::PostStart => self.run.agent_pid("db", "post-start").is_some(),
+                Mode::HookLoop => self.run.agent_pid("db", "poll").is_some(),
                 _ => self.run.pid("api").is_some(),
             };
-            waits.then(|| self.waiter_message()).filter(|words| words.contains(": waiting for db=Ready"))
+            let is_told = || self.mode.is_peer() || self.waiter_message().contains(": waiting for db=Ready");
+            (waits && is_told()).then_some(())
         });
+    }
+
+    /// Returns true if the kubelet cannot create a waiting container.
+    fn is_held(&self) -> bool {
+        matches!(self.mode, Mode::Hold | Mode::Kruise)
     }
 
     /// Returns the termination message of the container that waits for `db`. In hold mode, returns the kubelet's
     /// reason.
     pub(super) fn waiter_message(&self) -> String {
-        if self.mode == Mode::Hold {
+        if self.is_held() {
             let status = self.run.watch.last().map(|seen| seen.kubelet_status("api").clone()).unwrap_or_default();
             return status["state"]["waiting"]["reason"].as_str().unwrap_or_default().to_owned();
         }
@@ -153,20 +182,23 @@ impl FaultRun<'_> {
         early
     }
 
-    /// Returns the time that may pass from the decision to start a container to its start, in milliseconds. In hold
-    /// mode, the gate opens first, and the kubelet creates the container later.
+    /// Returns the time that may pass from the decision to start a container to its start, in milliseconds. If the
+    /// kubelet creates the container after the decision, this takes time.
     fn window(&self) -> f64 {
-        if self.mode == Mode::Hold { 1500.0 } else { 0.0 }
+        if self.is_held() || self.mode == Mode::NativeSidecars { 1500.0 } else { 0.0 }
     }
 
-    /// Asserts for 2 s that no container starts too early. If the cell expects an early start, waits for that start.
+    /// Asserts for 2 s that no container starts too early. If the cell expects an early start, waits up to 40 s for it.
     pub(super) fn settle(&self) {
         self.settle_for(Duration::from_secs(2));
     }
 
     pub(super) fn settle_for(&self, time: Duration) {
         if self.expected_order == Order::Lost {
-            eventually("the order is not kept, as expected", 90, || (!self.early_starts().is_empty()).then_some(()));
+            let end = now() + Duration::from_secs(40);
+            while now() < end && self.early_starts().is_empty() {
+                sleep(Duration::from_millis(100));
+            }
             return;
         }
         let end = now() + time;
@@ -208,7 +240,7 @@ impl FaultRun<'_> {
             ["db", "api", "web"].into_iter().all(ready).then_some(up)
         });
         // Without a sidecar, there are no annotations.
-        if self.mode == Mode::Lean {
+        if self.mode == Mode::Lean || self.mode.is_peer() {
             return ready;
         }
         let annotated = |seconds| {
@@ -245,6 +277,13 @@ impl FaultRun<'_> {
             Some(start - ready)
         };
         ["api", "web"].into_iter().filter_map(waited).fold(0.0, f64::max)
+    }
+
+    /// Makes `db` ready, and finishes. The waiting container's message becomes part of `Cell::user_sees`.
+    pub(super) fn finish_with_message(&self, since: f64) -> Cell {
+        let message = self.waiter_message();
+        self.make_ready("db");
+        self.finish(since, &if message.is_empty() { message } else { format!("`{message}`") })
     }
 
     /// Waits until the Pod has started after its fault, and returns the cell. `message` becomes part of
@@ -328,8 +367,5 @@ pub(super) fn while_db_is_awaited(setup: &CellSetup<'_>, flags: &[&str], fault: 
     let since = wall_ms();
     fault(&fault_run);
     fault_run.settle();
-    let message = fault_run.waiter_message();
-    fault_run.make_ready("db");
-    let message = if message.is_empty() { message } else { format!("`{message}`") };
-    fault_run.finish(since, &message)
+    fault_run.finish_with_message(since)
 }

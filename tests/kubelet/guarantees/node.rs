@@ -4,7 +4,7 @@ use super::cell::{Cell, Mode};
 use super::fault_run::{CellSetup, while_db_is_awaited};
 use crate::clock::wall_ms;
 use crate::cluster::{ApiServerStopped, restart_kubelet, run_script};
-use crate::pod::Pod;
+use crate::pod::{Pod, SHARED_DIR};
 use podgate::core::names;
 use serde_json::json;
 use std::fs;
@@ -22,15 +22,18 @@ pub(super) fn kubelet_restarted(setup: &CellSetup<'_>) -> Cell {
 /// commands in `db`, and the hook or gate has no check with the same command.
 pub(super) fn kubelet_restarted_with_exec_probe(setup: &CellSetup<'_>) -> Cell {
     let [db, api, web] = setup.chain(&[], 8000);
-    let probe = json!({"exec": {"command": ["/testserver", "check", "/tmp/ready"]}});
-    let fault_run = setup.begin(&Pod::new("chain", [db.args(&["--touch", "/tmp/ready"]).probe(probe), api, web]));
+    // Tekton's wrapper waits for a file that `db` already creates.
+    let (db, file) = match setup.mode {
+        Mode::Tekton => (db, format!("{SHARED_DIR}/db")),
+        _ => (db.args(&["--touch", "/tmp/ready"]), "/tmp/ready".to_owned()),
+    };
+    let probe = json!({"exec": {"command": ["/testserver", "check", file]}});
+    let fault_run = setup.begin(&Pod::new("chain", [db.probe(probe), api, web]));
     fault_run.wait_until_db_is_awaited(0);
     let since = wall_ms();
     restart_kubelet();
     fault_run.settle_for(FALSE_READY_PERIOD);
-    let message = fault_run.waiter_message();
-    fault_run.make_ready("db");
-    fault_run.finish(since, &format!("`{message}`"))
+    fault_run.finish_with_message(since)
 }
 
 pub(super) fn containerd_restarted(setup: &CellSetup<'_>) -> Cell {
@@ -41,21 +44,31 @@ pub(super) fn containerd_restarted(setup: &CellSetup<'_>) -> Cell {
 /// order.
 pub(super) fn api_away(setup: &CellSetup<'_>) -> Cell {
     let fault_run = setup.begin(&Pod::new("chain", setup.chain(&[], 8000)));
-    fault_run.run.wait_for_start(if setup.mode == Mode::Lean { "db" } else { "podgate" }, 1);
+    let has_sidecar = setup.mode.has_sidecar();
+    fault_run.run.wait_for_start(if has_sidecar { "podgate" } else { "db" }, 1);
     let since = wall_ms();
     let away = ApiServerStopped::stop();
     match setup.mode {
         // Without the API server, the kubelet cannot report that it holds a container.
-        Mode::Hold => _ = fault_run.wait_for_event("db", 0, "listening"),
+        Mode::Hold | Mode::Kruise => _ = fault_run.wait_for_event("db", 0, "listening"),
         _ => fault_run.wait_until_db_is_awaited(0),
     }
     fault_run.settle();
     fault_run.make_ready("db");
+    if setup.mode == Mode::Kruise {
+        fault_run.settle_for(Duration::from_secs(20));
+        let has_started = !fault_run.logs.of_container("api").is_empty();
+        drop(away);
+        let mut cell = fault_run.finish(since, "");
+        assert!(!has_started, "Kruise's controller starts a container without the API server: {cell}");
+        cell.waited = "only when the API server is back".to_owned();
+        return cell;
+    }
     let web = fault_run.wait_for_event("web", 0, "ready");
     assert!(since < web.start_time(), "the API server was stopped too late for this test");
     drop(away);
     let annotations = "the annotations are updated once the API server is back";
-    fault_run.finish(since, if setup.mode == Mode::Lean { "" } else { annotations })
+    fault_run.finish(since, if has_sidecar { annotations } else { "" })
 }
 
 /// Simulates a power loss of the node: all processes die, the memory volumes are empty, and the annotations remain.
@@ -75,12 +88,13 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     fault_run.wait_until_db_is_awaited(0);
     // The Pod now has the annotations of the previous boot, but no processes.
     let since = wall_ms();
+    // Memory volumes are empty after a reboot. The volume of a Pod without podgate is on the disk.
     let directories: &[&str] = match setup.mode {
-        Mode::Lean => &[],
         Mode::Hold => &[names::BOARD_DIR, names::SELF_DIR, names::HOLD_DIR],
         Mode::Entrypoint | Mode::PostStart => &[names::BOARD_DIR, names::SELF_DIR],
+        _ => &[],
     };
-    let root = fault_run.run.pid(if setup.mode == Mode::Lean { "db" } else { "podgate" }).expect("a container runs");
+    let root = fault_run.run.pid(if setup.mode.has_sidecar() { "podgate" } else { "db" }).expect("a container runs");
     let root = PathBuf::from(format!("/proc/{root}/root"));
     let volumes: Vec<PathBuf> = directories.iter().map(|directory| root.join(&directory[1..])).collect();
     run_script(&["stop-kubelet", "--kill"]);
@@ -99,9 +113,9 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     run_script(&["start-kubelet"]);
     fault_run.wait_until_db_is_awaited(1);
     fault_run.settle();
-    let message = match setup.mode {
-        Mode::PostStart => String::new(),
-        Mode::Entrypoint | Mode::Hold | Mode::Lean => format!("`{}`", fault_run.waiter_message()),
+    let message = match fault_run.waiter_message() {
+        message if setup.mode == Mode::PostStart || message.is_empty() => String::new(),
+        message => format!("`{message}`"),
     };
     fault_run.make_ready("db");
     fault_run.finish(since, &message)

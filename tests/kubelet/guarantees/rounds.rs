@@ -21,9 +21,7 @@ fn measure_second_start(
     restart(&fault_run.run);
     fault_run.wait_until_db_is_awaited(1);
     fault_run.settle();
-    let message = fault_run.waiter_message();
-    fault_run.make_ready("db");
-    fault_run.finish(since, &format!("`{message}`"))
+    fault_run.finish_with_message(since)
 }
 
 pub(super) fn sandbox_killed(setup: &CellSetup<'_>) -> Cell {
@@ -32,7 +30,7 @@ pub(super) fn sandbox_killed(setup: &CellSetup<'_>) -> Cell {
 }
 
 pub(super) fn host_network(setup: &CellSetup<'_>) -> Cell {
-    let ports = 28_100 + 100 * setup.mode as u16;
+    let ports = 28_100 + 50 * setup.mode as u16;
     let pod = Pod::new("chain", setup.chain(&[], ports)).with(json!({"spec": {"hostNetwork": true}}));
     measure_second_start(setup, &pod, |run| _ = run_script(&["kill-sandbox", &run.scene.namespace, &run.pod]))
 }

@@ -112,9 +112,7 @@ pub(super) fn tampered(setup: &CellSetup<'_>) -> Cell {
     }
     let since = wall_ms();
     fault_run.settle();
-    let message = fault_run.waiter_message();
-    fault_run.make_ready("db");
-    fault_run.finish(since, &format!("`{message}`"))
+    fault_run.finish_with_message(since)
 }
 
 impl FaultRun<'_> {

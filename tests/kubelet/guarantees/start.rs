@@ -4,6 +4,8 @@ use super::cell::{Cell, Mode, Order};
 use super::fault_run::{CellSetup, while_db_is_awaited};
 use crate::clock::{eventually, wall_ms};
 use crate::pod::Pod;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// Kills `db` before it is ready. The next incarnation of `db` keeps running.
 pub(super) fn crash_before_ready(setup: &CellSetup<'_>) -> Cell {
@@ -21,10 +23,12 @@ pub(super) fn crash_after_ready(setup: &CellSetup<'_>) -> Cell {
     fault_run.wait_for_event("db", 0, "listening");
     fault_run.make_ready("db");
     fault_run.wait_for_event("api", 0, "listening");
+    // A wrapper that polls has then seen that `db` is ready.
+    sleep(Duration::from_millis(1500));
     let since = wall_ms();
     fault_run.run.signal("db", "KILL");
     // In post-start mode the kubelet does not restart db while api's hook waits.
-    if setup.mode != Mode::PostStart {
+    if !matches!(setup.mode, Mode::PostStart | Mode::HookLoop) {
         fault_run.wait_for_event("db", 1, "listening");
     }
     fault_run.make_ready("api");
@@ -36,16 +40,22 @@ pub(super) fn crash_after_ready(setup: &CellSetup<'_>) -> Cell {
 }
 
 pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
+    if setup.mode == Mode::NativeSidecars {
+        return Cell::not_here();
+    }
     while_db_is_awaited(setup, &[], |fault_run| match setup.mode {
-        Mode::PostStart => {
-            let hook = fault_run.run.agent_pid("db", "post-start").expect("db's hook waits");
+        Mode::PostStart | Mode::HookLoop => {
+            let subcommand = if setup.mode == Mode::PostStart { "post-start" } else { "poll" };
+            let hook = fault_run.run.agent_pid("db", subcommand).expect("db's hook waits");
             let hook = i32::try_from(hook).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
             rustix::process::kill_process(hook, rustix::process::Signal::KILL).expect("the hook can be killed");
         }
-        Mode::Entrypoint | Mode::Lean => {
+        Mode::Entrypoint | Mode::Lean | Mode::Tekton | Mode::PollingWrapper => {
             fault_run.run.signal("api", "KILL");
             fault_run.run.wait_for_start("api", 2);
         }
+        Mode::Kruise => setup.kruise.as_ref().expect("the controller").borrow_mut().restart(),
+        Mode::NativeSidecars => unreachable!("the kubelet waits"),
         Mode::Hold => {
             // In hold mode, the gate has no process. The sidecar opens the gate, so kill the sidecar.
             for restarts in 1..=3 {
@@ -59,9 +69,13 @@ pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
     })
 }
 
-/// Lets a hook or gate time out before `db` is Ready. All modes except post-start mode keep the order.
+/// Lets a hook or gate time out before `db` is Ready.
 pub(super) fn time_limit(setup: &CellSetup<'_>) -> Cell {
     const LIMIT: f64 = 3000.0;
+    // The waits of these ways have no time limit.
+    if matches!(setup.mode, Mode::Kruise | Mode::Tekton) {
+        return Cell::not_here();
+    }
     let fault_run = setup.begin_with_db_awaited(&["--timeout", "3s"]);
     if setup.mode == Mode::Hold {
         eventually("the time limit has passed", 90, || {

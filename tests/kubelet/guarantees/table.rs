@@ -5,7 +5,7 @@
 //! check the page.
 
 use super::cell::{Cell, Mode, Order, VERSIONS};
-use super::{Row, START_ROWS, STOP_ROWS, lean_rows};
+use super::{Row, START_ROWS, STOP_ROWS, compared_rows, rows_without_sidecar};
 use crate::cluster::ROOT;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -127,7 +127,7 @@ impl Cells {
     fn with_measured(self) -> Cells {
         let mut cells = Vec::new();
         for row in START_ROWS.iter().chain(STOP_ROWS) {
-            for (mode, minor) in columns(&[&Mode::ALL[..], &[Mode::Lean]].concat()) {
+            for (mode, minor) in columns(&COMPARED.map(|(mode, _)| mode)) {
                 let measured = Cell::load(minor, row.id, mode);
                 cells.extend(measured.or_else(|| self.get(row.id, (mode, minor)).cloned()).map(|cell| StoredCell {
                     row: row.id.to_owned(),
@@ -220,6 +220,39 @@ fn section(cells: &Cells, rows: &[&Row], columns: &[Column]) -> String {
     format!("{table}\n{details}")
 }
 
+/// Title of each column of the comparison.
+const COMPARED: [(Mode, &str); 9] = [
+    (Mode::Entrypoint, "podgate, `entrypoint`"),
+    (Mode::Lean, "podgate without a sidecar"),
+    (Mode::Hold, "podgate, `hold`"),
+    (Mode::PostStart, "podgate, `post-start`"),
+    (Mode::NativeSidecars, "native sidecars"),
+    (Mode::Kruise, "Kruise"),
+    (Mode::Tekton, "file wrapper"),
+    (Mode::PollingWrapper, "polling wrapper"),
+    (Mode::HookLoop, "polling hook"),
+];
+
+/// Formats the table that compares podgate with other ways to order containers, for one version of Kubernetes. Each
+/// cell has the symbol of the outcome. A kept cell also has the longest wait, and the row of the deletion has the time
+/// until the Pod is gone.
+fn comparison(cells: &Cells, minor: u32) -> String {
+    let titles = COMPARED.map(|(_, title)| title).join(" | ");
+    let mut table =
+        format!("| what breaks, on {} | {titles} |\n|---|{}\n", version(minor), "---|".repeat(COMPARED.len()));
+    for row in compared_rows() {
+        let text = COMPARED.map(|(mode, _)| {
+            let Some(cell) = cells.get(row.id, (mode, minor)) else { return symbol(Order::NotHere).to_owned() };
+            let time = cell.waited.strip_suffix(" after Ready").filter(|_| cell.order == Order::Kept);
+            let time = time.or_else(|| cell.waited.strip_prefix("the Pod is gone in "));
+            let time = time.or_else(|| cell.waited.starts_with("only").then_some(&*cell.waited)).unwrap_or_default();
+            format!("{} {time}", symbol(cell.order)).trim_end().to_owned()
+        });
+        table.push_str(&format!("| {} | {} |\n", row.title, text.join(" | ")));
+    }
+    table
+}
+
 /// Returns the title of a column. Includes the mode if the table has several modes.
 fn title((mode, minor): Column, columns: &[Column]) -> String {
     let has_modes = columns.iter().any(|(other, _)| *other != mode);
@@ -253,7 +286,8 @@ fn item(bullet: &str, text: &str) -> String {
 
 /// Returns the lines on the page that mark the start and the end of a table.
 fn markers(name: &str) -> (String, String) {
-    (format!("<!-- begin {name}, written by `make guarantees` -->\n\n"), format!("\n<!-- end {name} -->"))
+    let command = if name == "compared" { "compare" } else { "guarantees" };
+    (format!("<!-- begin {name}, written by `make {command}` -->\n\n"), format!("\n<!-- end {name} -->"))
 }
 
 /// Compares the page with the stored cells. `PODGATE_REGENERATE=1` updates the page. `PODGATE_REGENERATE=measured`
@@ -268,12 +302,16 @@ fn the_page_shows_the_stored_cells() {
     let mut page = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let (start, stop): (Vec<&Row>, Vec<&Row>) = (START_ROWS.iter().collect(), STOP_ROWS.iter().collect());
     let tables = Mode::ALL.map(|mode| (mode.name(), start.clone(), vec![mode]));
-    let others = [(Mode::Lean.name(), lean_rows(), vec![Mode::Lean]), ("stop", stop, Mode::ALL.to_vec())];
-    for (name, rows, modes) in tables.into_iter().chain(others) {
+    let others = [(Mode::Lean.name(), rows_without_sidecar(), vec![Mode::Lean]), ("stop", stop, Mode::ALL.to_vec())];
+    let compared = ("compared", rows_without_sidecar(), COMPARED.map(|(mode, _)| mode).to_vec());
+    for (name, rows, modes) in tables.into_iter().chain(others).chain([compared]) {
         let columns = cells.columns(&rows, &modes);
         assert!(!columns.is_empty(), "{name}: no version of Kubernetes has all cells; run 'make guarantees'");
         cells.assert_expected(&rows, &columns);
-        let expected = section(&cells, &rows, &columns);
+        let expected = match name {
+            "compared" => comparison(&cells, columns[columns.len() - 1].1),
+            _ => section(&cells, &rows, &columns),
+        };
         let (begin, end) = markers(name);
         let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
         let (before, (found, after)) = parts.unwrap_or_else(|| panic!("{path}: no part between {begin:?} and {end:?}"));

@@ -13,7 +13,7 @@ use crate::incarnation_log::IncarnationLog;
 const fn window(mode: Mode) -> f64 {
     match mode {
         Mode::Hold => 3500.0,
-        Mode::Entrypoint | Mode::PostStart | Mode::Lean => 1500.0,
+        _ => 1500.0,
     }
 }
 
