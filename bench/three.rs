@@ -32,9 +32,16 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         pod
     };
     let unordered = |container, _: &[&str]| container;
-    let (first, second) = (db(), server("api").http(8002));
-    let last = server("web").http(8003).asking(&[&first, &second], &[]);
-    let alone = pod(first.clone(), vec![second.asking(&[&first], &[]), last]);
+    let alone = |is_live: bool| {
+        // A livenessProbe makes the gate need a startupProbe.
+        let probed = |own: Container, port: u16| match is_live {
+            true => own.http(port).with(json!({"livenessProbe": {"tcpSocket": {"port": port}}})),
+            false => own.http(port),
+        };
+        let (first, second) = (db(), probed(server("api"), 8002));
+        let last = probed(server("web"), 8003).asking(&[&first, &second], &[]);
+        pod(first.clone(), vec![second.asking(&[&first], &[]), last])
+    };
     let native = natives(plain(pod(db(), others(unordered))));
     let unwrapped = |db: Container, command: &[&str]| db.probe(json!({"exec": {"command": command}}));
     let hooked = [server("api").http(8002).hook(&[]), server("web").http(8003)].to_vec();
@@ -48,7 +55,8 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("the same native sidecars, with three execs", three_execs(idle(native.clone()))),
         ("native sidecars, podgate's volumes", idle(natives(without_sidecar(pod(db(), others(unordered)))))),
         ("podgate, entrypoint", gated.clone()),
-        ("podgate, no sidecar", alone),
+        ("podgate, no sidecar", alone(false)),
+        ("podgate, no sidecar, with livenessProbes", alone(true)),
         // These labels contain no word that selects one of the other rows in docs/performance.md.
         ("with tokens: native sidecars and an idle one", with_tokens(idle(native))),
         ("with tokens: entrypoint", with_tokens(gated)),
