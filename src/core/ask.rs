@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 /// One probe of a predecessor. A container with two probes has two: its startupProbe, then its readinessProbe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PredecessorProbe {
+pub struct AskedProbe {
     /// Name of the container.
     pub container: String,
     /// Containers that must be Ready before this container starts. The gate asks this container only then.
@@ -22,14 +22,14 @@ pub struct PredecessorProbe {
     check: Check,
 }
 
-impl PredecessorProbe {
+impl AskedProbe {
     /// Returns the probes of `container`, which waits for the containers in `container.until`. `None` if a gate cannot
     /// run one of the probes: it needs TLS, gRPC or a command, or its port is unknown.
-    pub fn of(container: &Container) -> Option<Vec<PredecessorProbe>> {
+    pub fn of(container: &Container) -> Option<Vec<AskedProbe>> {
         let ask = |probe: &Probe| {
             let check = agent_check(container, probe).filter(Check::is_network)?;
             let after = container.until.iter().map(|until| until.container.clone()).collect();
-            Some(PredecessorProbe { container: container.name.clone(), after, probe: probe.clone(), check })
+            Some(AskedProbe { container: container.name.clone(), after, probe: probe.clone(), check })
         };
         container.probes().map(ask).collect()
     }
@@ -52,10 +52,10 @@ impl PredecessorProbe {
 
 const FORM: &str = "write NAME http://:PORT/PATH or NAME tcp://:PORT";
 
-impl FromStr for PredecessorProbe {
+impl FromStr for AskedProbe {
     type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<PredecessorProbe, ParseError> {
+    fn from_str(text: &str) -> Result<AskedProbe, ParseError> {
         let (name, mut rest) = text.split_once(' ').ok_or(FORM)?;
         if !names::is_container_name(name) {
             return Err(format!("{name:?} is not a container name; {FORM}").into());
@@ -86,7 +86,7 @@ impl FromStr for PredecessorProbe {
             success_threshold,
             failure_threshold: 3,
         };
-        Ok(PredecessorProbe { container: name.to_owned(), after, probe, check })
+        Ok(AskedProbe { container: name.to_owned(), after, probe, check })
     }
 }
 
@@ -94,7 +94,7 @@ impl FromStr for PredecessorProbe {
 /// `failureThreshold`.
 const SETTINGS: [&str; 4] = ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold"];
 
-impl fmt::Display for PredecessorProbe {
+impl fmt::Display for AskedProbe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.container)?;
         if !self.after.is_empty() {

@@ -4,7 +4,7 @@
 //! `--flag=VALUE`; only the second form accepts a value that begins with `-`. The flags end at `--`, which precedes the
 //! container's own command.
 
-use crate::core::ask::PredecessorProbe;
+use crate::core::ask::AskedProbe;
 use crate::core::container::Mode;
 use crate::core::defaults;
 use crate::core::names;
@@ -115,10 +115,8 @@ impl Gate {
         };
         let listed = line.values("--until").into_iter().flat_map(|list| list.split(','));
         let mut until: Vec<WaitCondition> = listed.filter_map(|one| one.parse().ok()).collect();
-        let asked: Vec<PredecessorProbe> =
-            line.values("--ask").into_iter().filter_map(|text| text.parse().ok()).collect();
-        let ready =
-            |ask: &PredecessorProbe| WaitCondition { container: ask.container.clone(), want: WantedState::Ready };
+        let asked: Vec<AskedProbe> = line.values("--ask").into_iter().filter_map(|text| text.parse().ok()).collect();
+        let ready = |ask: &AskedProbe| WaitCondition { container: ask.container.clone(), want: WantedState::Ready };
         until.extend(asked.iter().map(ready));
         until.dedup();
         if until.is_empty() && mode == Mode::PostStart {

@@ -233,8 +233,7 @@ fn check_conditions(
             }
             (_, None, _) if knows_all => {
                 let known = snapshot.states.keys().cloned().collect::<Vec<_>>().join(", ");
-                let why = format!("no such container: {name}; the pod has {known}");
-                return Err(Decision::GiveUp(Exit::BadSetup, why));
+                return Err(Decision::GiveUp(Exit::BadSetup, format!("no such container: {name}; the pod has {known}")));
             }
             (_, None, _) => format!("{until} (no state published yet)"),
             (_, Some(_), None) if snapshot.unseen.contains(&until.to_string()) => format!(

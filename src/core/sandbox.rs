@@ -28,8 +28,7 @@ impl SandboxId {
     pub fn new(boot_id: Option<&str>, cookie: Option<u64>, mount_root: Option<&[u8]>) -> SandboxId {
         let boot = boot_id.map(|id| id.chars().take(8).collect::<String>());
         let boot = boot.filter(|b| is_boot_prefix(b)).unwrap_or_else(|| "0".to_owned());
-        let root = mount_root.map_or(0, |root| u64::from(fnv1a(root)));
-        SandboxId { boot, cookie: cookie.unwrap_or(0), root }
+        SandboxId { boot, cookie: cookie.unwrap_or(0), root: mount_root.map_or(0, |root| u64::from(fnv1a(root))) }
     }
 
     /// Returns true if both ids may denote the same sandbox. A part that is `0` was unavailable and matches anything.
@@ -90,7 +89,6 @@ impl FromStr for SandboxId {
             return Err(());
         }
         let cookie = cookie.parse().map_err(drop)?;
-        let root = u64::from_str_radix(root, 16).map_err(drop)?;
-        Ok(SandboxId { boot: boot.to_owned(), cookie, root })
+        Ok(SandboxId { boot: boot.to_owned(), cookie, root: u64::from_str_radix(root, 16).map_err(drop)? })
     }
 }

@@ -41,12 +41,7 @@ pub struct ProbeSchedule {
 impl ProbeSchedule {
     /// Creates a schedule for the network probes of `container`; `None` if the container has no such probe.
     /// `has_passed` means that the container has already passed its probes in this incarnation.
-    pub fn new(
-        container: Container,
-        since: Instant,
-        min_interval: Duration,
-        has_passed: bool,
-    ) -> Option<ProbeSchedule> {
+    pub fn new(container: Container, since: Instant, min_interval: Duration, has_passed: bool) -> Option<Self> {
         let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
         let progress = ProbeProgress::new(startup, readiness, min_interval)?;
         let progress = if has_passed { progress.resumed() } else { progress };

@@ -41,8 +41,7 @@ impl ChildWatch {
 
 /// Returns the status of a child process that has ended. Do not call this after the child was reaped.
 pub fn child_end(child: Pid) -> Option<WaitIdStatus> {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    waitid(WaitId::Pid(child), options).ok()?
+    waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT).ok()?
 }
 
 /// Returns true if `process` catches, ignores or blocks `signal`, so that the signal's default action does not apply.

@@ -15,6 +15,5 @@ pub fn sandbox_id() -> SandboxId {
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok();
     let cookie = socket.and_then(|socket| netns_cookie(socket).ok());
     let mounts = read_following_links(Path::new("/proc/self/mountinfo"), MOUNTINFO_MAX).ok();
-    let root = mounts.as_deref().and_then(hostname_mount_root);
-    SandboxId::new(boot.as_deref(), cookie, root)
+    SandboxId::new(boot.as_deref(), cookie, mounts.as_deref().and_then(hostname_mount_root))
 }

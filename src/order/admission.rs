@@ -7,7 +7,7 @@ use crate::order::declare::{annotation_place, check_undeclared, keys};
 use crate::order::edit::{Edit, JSON_SIZE_MAX, Op, PathSegment, json_length, too_large};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, inject_label, is_requested};
-use crate::order::lint::{self, LintContext};
+use crate::order::lint::{self, Target};
 use crate::order::pod_templates::templates;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Deserialize;
@@ -144,8 +144,8 @@ impl Request {
             None => check_undeclared(template),
             Some(Err(findings)) => findings,
             Some(Ok(mut injected)) => {
-                let context = LintContext { workload: at.workload_spec(workload), ..LintContext::default() };
-                injected.findings.extend(lint::check_injected(template, &injected, context));
+                let target = Target { workload: at.workload_spec(workload), ..Target::default() };
+                injected.findings.extend(lint::check_injected(template, &injected, target));
                 injected.findings
             }
         };
@@ -172,7 +172,7 @@ impl Request {
             Ok(mut injected) => {
                 // The API server shows all findings as warnings. Even errors are only warnings here, because later
                 // webhooks can still change the Pod.
-                injected.findings.extend(lint::check_injected(pod, &injected, LintContext::default()));
+                injected.findings.extend(lint::check_injected(pod, &injected, Target::default()));
                 let Injected { edits, findings, .. } = injected;
                 if edits.is_empty() {
                     return self.allow(Outcome::Unchanged, &findings, None);

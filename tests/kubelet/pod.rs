@@ -2,7 +2,7 @@
 //! users copy.
 
 use crate::cluster::{CLOCK_IMAGE, IMAGE, ROOT, TESTSERVER_IMAGE};
-use podgate::core::ask::PredecessorProbe;
+use podgate::core::ask::AskedProbe;
 use serde_json::{Map, Value, json};
 
 /// Returns the parsed content of a file in `manifests/`.
@@ -155,7 +155,7 @@ impl Container {
             let container = json!({"name": one.name, "until": until, "readinessProbe": one.probe,
                 "startupProbe": one.patch["startupProbe"]});
             let container = serde_json::from_value(container).expect("a container");
-            PredecessorProbe::of(&container).expect("probes that a gate can run")
+            AskedProbe::of(&container).expect("probes that a gate can run")
         };
         let asked = asked.iter().enumerate().flat_map(entry).map(|ask| ask.to_string()).collect();
         self.mode = OrderMode::Asking { asked, flags: to_strings(flags).collect() };

@@ -190,8 +190,7 @@ fn plan_set(pod: &Pod, namespace: &str, targets: &[OverrideTarget], now: SystemT
             effect: effect(&view, &before, container),
         })
     };
-    let changes = targets.iter().filter_map(change).collect();
-    Ok((Some(before.sandbox.to_string()), changes))
+    Ok((Some(before.sandbox.to_string()), targets.iter().filter_map(change).collect()))
 }
 
 /// Plans the removal of the overrides of `targets`, or of all overrides if `targets` is empty. Fails if a target has
@@ -213,8 +212,7 @@ fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> CommandResult<Override
         was: Some(value.clone()),
         effect: format!("the sidecar determines the state of {name} again. Started containers keep running."),
     };
-    let changes = overrides.into_iter().map(change).collect();
-    Ok((snapshot.map(|snapshot| snapshot.sandbox.to_string()), changes))
+    Ok((snapshot.map(|snapshot| snapshot.sandbox.to_string()), overrides.into_iter().map(change).collect()))
 }
 
 /// Describes the state of `target` before the change, and names the containers that waited for `target`.

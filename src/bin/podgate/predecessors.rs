@@ -8,7 +8,7 @@
 use crate::check::net::NetAttempt;
 use crate::failure::Failure;
 use podgate::core::argv::{Check, ParseError};
-use podgate::core::ask::PredecessorProbe;
+use podgate::core::ask::AskedProbe;
 use podgate::core::checks::agent_check;
 use podgate::core::container::Probe;
 use podgate::core::exit::Exit;
@@ -66,8 +66,7 @@ impl Predecessors {
         let pod_ip = pod_ip.parse().map_err(|_| wrong("--pod-ip", pod_ip, "not an IP address".to_owned()))?;
         let mut containers = Vec::new();
         for text in asks {
-            let ask: PredecessorProbe =
-                text.parse().map_err(|why: ParseError| wrong("--ask", text, why.to_string()))?;
+            let ask: AskedProbe = text.parse().map_err(|why: ParseError| wrong("--ask", text, why.to_string()))?;
             ask.add_to(&mut containers);
         }
         let schedules =
@@ -209,13 +208,7 @@ impl Predecessor {
         }
     }
 
-    fn end_attempt(
-        &mut self,
-        started: Instant,
-        now: Instant,
-        outcome: Result<(), String>,
-        network: &mut Network,
-    ) -> bool {
+    fn end_attempt(&mut self, started: Instant, now: Instant, outcome: Result<(), String>, net: &mut Network) -> bool {
         self.attempt = None;
         let success = outcome.is_ok();
         self.result = outcome.err().unwrap_or_else(|| "must pass again".to_owned());
@@ -230,7 +223,7 @@ impl Predecessor {
         }
         self.schedule.end_attempt(started, now, Some(success));
         let known = self.found.as_deref().filter(|addresses| !success && !addresses.is_empty());
-        if known.is_some_and(|addresses| network.has_listener(addresses) == Some(false)) {
+        if known.is_some_and(|addresses| net.has_listener(addresses) == Some(false)) {
             // The program has ended.
             self.found = None;
             self.schedule.restart(now);

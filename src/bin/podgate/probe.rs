@@ -74,8 +74,7 @@ pub(crate) fn run(args: ProbeArgs) -> Result<(), Failure> {
         let due = match checks.next_due() {
             Some(_) if at >= deadline => {
                 let limit = humantime::format_duration(args.limit);
-                let why = format!("{} within {limit}", pending.join("; "));
-                return Err(Failure::new(Exit::NeverMet, why));
+                return Err(Failure::new(Exit::NeverMet, format!("{} within {limit}", pending.join("; "))));
             }
             Some(due) => due.min(deadline),
             None => {

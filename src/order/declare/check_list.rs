@@ -46,11 +46,8 @@ pub(super) fn host_path_volumes<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
 }
 
 /// Parses a list of one or more checks. A comma separates checks, except inside the JSON list of an `exec:` check.
-/// `is_mounted_directory` returns the same as `Mounts::is_mounted_directory`.
-pub(super) fn parse(
-    text: &str,
-    is_mounted_directory: impl Fn(&str) -> Option<bool>,
-) -> Result<Vec<Check>, SyntaxError> {
+/// `is_dir` returns the same as `Mounts::is_mounted_directory`.
+pub(super) fn parse(text: &str, is_dir: impl Fn(&str) -> Option<bool>) -> Result<Vec<Check>, SyntaxError> {
     let (mut checks, mut at) = (Vec::new(), 0);
     loop {
         if checks.len() == CONTAINER_CHECKS_MAX {
@@ -61,7 +58,7 @@ pub(super) fn parse(
         let start = at + text[at..].len() - text[at..].trim_start().len();
         let end = start + item_length(&text[start..]);
         let span = start..start + text[start..end].trim_end().len();
-        checks.push(parse_item(text, span, &is_mounted_directory)?);
+        checks.push(parse_item(text, span, &is_dir)?);
         if end == text.len() {
             return Ok(checks);
         }
@@ -80,11 +77,7 @@ fn item_length(text: &str) -> usize {
     }
 }
 
-fn parse_item(
-    text: &str,
-    span: Range<usize>,
-    is_mounted_directory: impl Fn(&str) -> Option<bool>,
-) -> Result<Check, SyntaxError> {
+fn parse_item(text: &str, span: Range<usize>, is_dir: impl Fn(&str) -> Option<bool>) -> Result<Check, SyntaxError> {
     let item = &text[span.clone()];
     let has_suffix = |path: &str| path.to_ascii_lowercase().ends_with(CONTENT);
     let has_dots = |path: &str| path.split('/').any(|part| part == "..");
@@ -103,20 +96,18 @@ fn parse_item(
                 Some(if is_file { format!("write file://{bare}{CONTENT}") } else { format!("write {}", &item[..end]) }),
             )
         }
-        Ok(Check::Mount(path)) if is_mounted_directory(&path).is_some() => {
+        Ok(Check::Mount(path)) if is_dir(&path).is_some() => {
             let what = format!("{} always passes, because {path} is the directory of a volume", quoted(item));
             (what, Some(format!("write {}/mnt", item.trim_end_matches('/'))))
         }
         Ok(Check::Mount(path)) if matches!(path.trim_end_matches('/'), "" | "/dev" | "/proc" | "/sys") => {
             (format!("{} always passes, because {path} is a mount point in every container", quoted(item)), None)
         }
-        Ok(Check::File { path, needs_content: true })
-            if path.ends_with('/') || is_mounted_directory(&path) == Some(true) =>
-        {
+        Ok(Check::File { path, needs_content: true }) if path.ends_with('/') || is_dir(&path) == Some(true) => {
             let what = format!("{} never passes, because {path} is a directory", quoted(item));
             (what, Some(format!("write file://{}/ready{CONTENT}", path.trim_end_matches('/'))))
         }
-        Ok(Check::File { path, needs_content: false }) if is_mounted_directory(&path).is_some() => {
+        Ok(Check::File { path, needs_content: false }) if is_dir(&path).is_some() => {
             let what = format!("{} always passes, because a volume is mounted at {path}", quoted(item));
             (what, Some(format!("write file://{}/ready", path.trim_end_matches('/'))))
         }

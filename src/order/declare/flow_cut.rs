@@ -9,10 +9,7 @@ use crate::order::finding::Finding;
 use serde_json::{Map, Value};
 
 /// Returns the key of the annotation that YAML cut, and the finding.
-pub(super) fn find_cut_annotation<'a>(
-    annotations: &'a Map<String, Value>,
-    spec: &Spec<'_>,
-) -> Option<(&'a str, Finding)> {
+pub(super) fn find_cut<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> Option<(&'a str, Finding)> {
     let parts: Vec<(usize, &str, &Value)> = annotations
         .iter()
         .enumerate()

@@ -30,7 +30,7 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
     let optional = items.flatten().filter(|item| item.is_optional).map(|item| item.until.container).collect();
     let mut reader = Reader { values: ValueParser::new(spec, findings), declaration, optional };
     reader.read_labels(template);
-    let cut = annotations.and_then(|annotations| flow_cut::find_cut_annotation(annotations, spec));
+    let cut = annotations.and_then(|annotations| flow_cut::find_cut(annotations, spec));
     for (key, value) in sorted_entries(template, "annotations", reader.values.findings) {
         if reader.values.findings.len() > KEY_FINDINGS_MAX {
             break;
@@ -125,7 +125,7 @@ impl Reader<'_, '_> {
                     return self.values.findings.push(Finding::note("unused-annotation", at, what));
                 }
                 if prefix == keys::READY_PREFIX
-                    && self.values.spec.init_or_native(name).is_some_and(ContainerRef::is_native_sidecar)
+                    && self.values.spec.init_or_native(name).is_some_and(ContainerRef::is_native)
                 {
                     let what = format!("{key}: podgate uses the probes of native sidecars, not ready checks");
                     let fix = format!("set a startupProbe or readinessProbe on {name}");

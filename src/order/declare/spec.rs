@@ -16,7 +16,7 @@ use std::time::Duration;
 pub const SIDECAR_NAME: &str = "podgate";
 
 /// Returns true if other products inject a container of this name. The user cannot move such a container.
-pub(crate) fn is_injected_by_others(name: &str) -> bool {
+pub(crate) fn is_foreign(name: &str) -> bool {
     matches!(name, "daprd" | "istio-proxy" | "linkerd-proxy" | "otc-container" | "vault-agent")
 }
 
@@ -91,11 +91,11 @@ impl<'a> ContainerRef<'a> {
 
     /// Returns the kind of an init container, for messages.
     pub fn kind(&self) -> &'static str {
-        if self.is_native_sidecar() { "a native sidecar" } else { "an init container" }
+        if self.is_native() { "a native sidecar" } else { "an init container" }
     }
 
     /// Returns true for a native sidecar: an init container that keeps running.
-    pub fn is_native_sidecar(&self) -> bool {
+    pub fn is_native(&self) -> bool {
         self.list == "initContainers" && self.value["restartPolicy"].as_str() == Some("Always")
     }
 
@@ -184,24 +184,24 @@ impl<'a> Spec<'a> {
     }
 
     /// Returns the regular container `name`.
-    pub fn regular_container(&self, name: &str) -> Option<&ContainerRef<'a>> {
+    pub fn regular(&self, name: &str) -> Option<&ContainerRef<'a>> {
         self.by_name.get(name).map(|at| &self.containers[*at])
     }
 
     /// Returns the init container or native sidecar `name`; `None` for podgate's own sidecar, and for a name that a
     /// regular container also has.
     pub fn init_or_native(&self, name: &str) -> Option<&ContainerRef<'a>> {
-        self.init.get(name).filter(|_| self.regular_container(name).is_none() && name != SIDECAR_NAME)
+        self.init.get(name).filter(|_| self.regular(name).is_none() && name != SIDECAR_NAME)
     }
 
     /// Returns the native sidecars.
     pub fn native_sidecars(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
-        self.init.values().filter(|own| own.is_native_sidecar())
+        self.init.values().filter(|own| own.is_native())
     }
 
     /// Returns the init containers that exit before the regular containers start.
     pub fn exiting_init_containers(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
-        self.init.values().filter(|own| !own.is_native_sidecar())
+        self.init.values().filter(|own| !own.is_native())
     }
 
     /// Returns the regular container or native sidecar that declares this port; `None` if the port is free.
@@ -220,12 +220,12 @@ impl<'a> Spec<'a> {
 
     /// Returns true if a regular container, an init container or a native sidecar is called `name`.
     pub fn has(&self, name: &str) -> bool {
-        self.regular_container(name).or(self.init_or_native(name)).is_some()
+        self.regular(name).or(self.init_or_native(name)).is_some()
     }
 
     /// Returns an error if no regular container is called `name`; `word` is the name's range in the annotation at `at`.
     pub fn check_name(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
-        if self.regular_container(name).is_some() {
+        if self.regular(name).is_some() {
             return None;
         }
         let finding = |rule, what: String| Finding { span: word, ..Finding::error(rule, at.clone(), what) };
@@ -242,11 +242,8 @@ impl<'a> Spec<'a> {
         let fix = did_you_mean(name, known).unwrap_or_else(|| {
             let some: Vec<&str> = self.containers.iter().map(|own| own.name).take(12).collect();
             let more = if self.containers.len() > some.len() { ", …" } else { "" };
-            let hint = if is_injected_by_others(name) {
-                format!(", or write {name}? if a webhook adds it")
-            } else {
-                String::new()
-            };
+            let hint =
+                if is_foreign(name) { format!(", or write {name}? if a webhook adds it") } else { String::new() };
             format!("use one of {}{more}{hint}", some.join(", "))
         });
         Some(finding("unknown-container", format!("there is no container {name}")).fix(fix))

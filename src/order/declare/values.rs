@@ -145,7 +145,7 @@ impl<'a, 'f> ValueParser<'a, 'f> {
 
     /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.
     fn parse_checks(&mut self, text: &str, name: &str, at: &Place) -> Vec<Check> {
-        let mounts = Mounts::of(self.spec.regular_container(name), &self.host_path_volumes);
+        let mounts = Mounts::of(self.spec.regular(name), &self.host_path_volumes);
         let checks = check_list::parse(text, |path| mounts.is_mounted_directory(path));
         checks.unwrap_or_else(|SyntaxError { span, message, fix }| {
             let is_ready = *at == keys::container_annotation_place(keys::READY_PREFIX, name);
@@ -225,12 +225,7 @@ impl<'a, 'f> ValueParser<'a, 'f> {
             SidecarSettings::default()
         });
         if let Some(own) = settings.metrics_port().and_then(|port| self.spec.port_owner(port)) {
-            self.reject(
-                text,
-                at,
-                format!("container {} uses the port of metrics too", own.name),
-                "choose another port",
-            );
+            self.reject(text, at, format!("container {} uses the port of metrics too", own.name), "use another port");
         }
         settings
     }

@@ -1,6 +1,6 @@
 //! Builds the agent's command lines for a container.
 
-use crate::core::ask::PredecessorProbe;
+use crate::core::ask::AskedProbe;
 use crate::core::checks;
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Probe};
@@ -23,7 +23,7 @@ const OWN_HOOK_LIMIT: Duration = Duration::from_hours(24);
 const OUTAGE_SECONDS: u64 = 30;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ContainerCommandLines<'a> {
+pub(super) struct CommandLines<'a> {
     pub(super) planned: &'a ContainerPlan,
     /// The container's fields, as read from the spec.
     pub(super) container: &'a Container,
@@ -40,13 +40,13 @@ fn compact_duration(time: Duration) -> String {
     humantime::format_duration(time).to_string().replace(' ', "")
 }
 
-impl ContainerCommandLines<'_> {
+impl CommandLines<'_> {
     /// Returns the gate's command line up to `--`. The container's own command follows.
     pub(super) fn gate(&self, gate: &GatePlan) -> Vec<String> {
         let ContainerPlan { name, after, stop_after, .. } = self.planned;
         let mut line = AgentCommand::new("entrypoint");
         line.add_flag("--container", name);
-        for ask in self.predecessors.into_iter().flatten().filter_map(PredecessorProbe::of).flatten() {
+        for ask in self.predecessors.into_iter().flatten().filter_map(AskedProbe::of).flatten() {
             line.add_flag("--ask", dollars::escape(&ask.to_string()));
         }
         for until in after.iter().filter(|_| self.predecessors.is_none()) {

@@ -14,11 +14,7 @@ use std::collections::BTreeSet;
 pub(super) const VARIABLE_SIZE_MAX: usize = (128 << 10) - 32;
 
 /// Reads the fields that the sidecar needs from a container's spec: name, named ports, probes, restart policy, rules.
-pub(super) fn read_container(
-    container: &Value,
-    at: &Place,
-    pod_policy: Option<&str>,
-) -> Result<Container, Vec<Finding>> {
+pub(super) fn read_container(container: &Value, at: &Place, policy: Option<&str>) -> Result<Container, Vec<Finding>> {
     let name = parts::item_name(container).unwrap_or_default();
     let mut findings = Vec::new();
     let mut probe = |field: &str| -> Option<Probe> {
@@ -37,7 +33,7 @@ pub(super) fn read_container(
     }
     let ports = container["ports"].as_array().into_iter().flatten();
     let ports = ports.filter_map(|port| serde_json::from_value::<Port>(without_nulls(port)).ok());
-    let policy = container["restartPolicy"].as_str().or(pod_policy).unwrap_or("Always");
+    let policy = container["restartPolicy"].as_str().or(policy).unwrap_or("Always");
     let rules = without_nulls(&container["restartPolicyRules"]);
     let rules = if rules.is_null() { Some(Vec::new()) } else { serde_json::from_value(rules).ok() };
     Ok(Container {

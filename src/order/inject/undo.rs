@@ -47,40 +47,30 @@ fn remove_own_items(editor: &mut Editor, list: &Place) -> Result<(), Finding> {
 }
 
 /// If the removal has emptied a field, restores the original value `was`, or removes the field if `was` is `None`.
-fn restore_if_empty(
-    editor: &mut Editor,
-    injected: Option<&Value>,
-    place: &Place,
-    was: Option<&Value>,
-) -> Result<(), Finding> {
+fn restore_if_empty(editor: &mut Editor, new: Option<&Value>, at: &Place, was: Option<&Value>) -> Result<(), Finding> {
     let is_empty = |value: &Value| match value {
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
         _ => false,
     };
-    let had_something = injected.is_some_and(|value| !is_empty(value));
-    let now = place.of(editor.value());
+    let had_something = new.is_some_and(|value| !is_empty(value));
+    let now = at.of(editor.value());
     if had_something && now.is_some_and(is_empty) && now != was {
-        restore_field(editor, place, was)?;
+        restore_field(editor, at, was)?;
     }
     Ok(())
 }
 
-/// Restores the container at `place`; `injected` is the same container before any edit.
-fn restore_container(
-    editor: &mut Editor,
-    place: &Place,
-    injected: &Value,
-    of: &ContainerRecord,
-) -> Result<(), Finding> {
-    let gate = parts::find_gate(injected);
+/// Restores the container at `place`; `item` is the same container before any edit.
+fn restore_container(editor: &mut Editor, place: &Place, item: &Value, of: &ContainerRecord) -> Result<(), Finding> {
+    let gate = parts::find_gate(item);
     if let Some(("args", end)) = gate {
         // Another webhook has replaced the recorded `command` and `args`. Remove only the gate.
-        let words = Place::root().to("args").items(injected)[end + 1..].to_vec();
+        let words = Place::root().to("args").items(item)[end + 1..].to_vec();
         restore_field(editor, &place.to("args"), Some(&Value::Array(words)))?;
     } else if let Some((_, end)) = gate {
         let at = place.to("command");
-        let rest = &Place::root().to("command").items(injected)[end + 1..];
+        let rest = &Place::root().to("command").items(item)[end + 1..];
         if rest.is_empty() || of.no.contains("command") || of.was.contains_key("command") {
             restore_field(editor, &at, of.was.get("command"))?;
         } else {
@@ -90,9 +80,9 @@ fn restore_container(
             restore_field(editor, &place.to("args"), Some(args))?;
         }
     }
-    if let Some(end) = parts::agent_line(injected, "readinessProbe").and_then(|own| own.end) {
+    if let Some(end) = parts::agent_line(item, "readinessProbe").and_then(|own| own.end) {
         let at = Place::root().to("readinessProbe").to("exec").to("command");
-        let rest = &at.items(injected)[end + 1..];
+        let rest = &at.items(item)[end + 1..];
         remove_words(editor, &place.to("readinessProbe").to("exec").to("command"), end, rest)?;
         for short in ["timeoutSeconds", "initialDelaySeconds"] {
             let (at, was) = (field_place(place, short), of.was.get(short));
@@ -102,7 +92,7 @@ fn restore_container(
         }
     }
     for short in ["startupProbe", "postStart", "preStop"] {
-        if let Some(own) = parts::agent_line(injected, short) {
+        if let Some(own) = parts::agent_line(item, short) {
             let within = user_hooks::wrapped_hook(&own.line);
             restore_field(editor, &field_place(place, short), of.was.get(short).or(within.as_ref()))?;
         }
@@ -111,7 +101,7 @@ fn restore_container(
         remove_own_items(editor, &place.to(list))?;
     }
     for holder in ["env", "volumeMounts", "lifecycle"] {
-        restore_if_empty(editor, injected.get(holder), &place.to(holder), of.was.get(holder))?;
+        restore_if_empty(editor, item.get(holder), &place.to(holder), of.was.get(holder))?;
     }
     Ok(())
 }

@@ -43,8 +43,7 @@ pub(super) fn then_command(
             }
         }
     };
-    let what = format!("the {field} hook of {} {problem}", container.name);
-    Err(Finding::error(rule, at.clone(), what).fix(fix))
+    Err(Finding::error(rule, at.clone(), format!("the {field} hook of {} {problem}", container.name)).fix(fix))
 }
 
 /// Returns a command line of the agent, as the value of `--then`.

@@ -1,6 +1,6 @@
 //! Checks of the containers' environment: network, processes, Kubernetes version, time limits of the workload.
 
-use super::LintContext;
+use super::Target;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Publish, annotation_place, keys};
@@ -16,25 +16,19 @@ use std::time::Duration;
 const WITH_LOST_RESTARTS: Version = Version { major: 1, minor: 35 };
 const DEFAULT_PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 
-pub(super) fn check(
-    spec: &Spec<'_>,
-    plan: &Plan,
-    context: LintContext<'_>,
-    longest: Duration,
-    findings: &mut Vec<Finding>,
-) {
-    check_native_startup(spec, context, findings);
+pub(super) fn check(spec: &Spec<'_>, plan: &Plan, target: Target<'_>, longest: Duration, findings: &mut Vec<Finding>) {
+    check_native_startup(spec, target, findings);
     check_host_network(spec, plan, findings);
     check_processes(spec, plan, findings);
     check_restarts(spec, plan, findings);
     check_deletion(plan, findings);
-    check_deadlines(spec, context, longest, findings);
+    check_deadlines(spec, target, longest, findings);
 }
 
 /// Returns the description of a bug in the context's Kubernetes version. The bug can keep the Pod's containers from
 /// starting if a native sidecar has a startupProbe. Returns `None` if the version has no such bug.
-pub(super) fn startup_defect(spec: &Spec<'_>, context: LintContext<'_>) -> Option<&'static str> {
-    match context.kubernetes? {
+pub(super) fn startup_defect(spec: &Spec<'_>, target: Target<'_>) -> Option<&'static str> {
+    match target.kubernetes? {
         WITH_LOST_RESTARTS => Some(
             "after a restart of the kubelet, Kubernetes before 1.35.4 never restarts containers that exit \
              (kubernetes#137146)",
@@ -47,8 +41,8 @@ pub(super) fn startup_defect(spec: &Spec<'_>, context: LintContext<'_>) -> Optio
     }
 }
 
-fn check_native_startup(spec: &Spec<'_>, context: LintContext<'_>, findings: &mut Vec<Finding>) {
-    let Some(defect) = startup_defect(spec, context) else { return };
+fn check_native_startup(spec: &Spec<'_>, target: Target<'_>, findings: &mut Vec<Finding>) {
+    let Some(defect) = startup_defect(spec, target) else { return };
     for own in spec.native_sidecars().filter(|own| !own.value["startupProbe"].is_null()) {
         let what = format!("{} is a native sidecar with a startupProbe: {defect}", own.name);
         let fix = format!("update the nodes, or use a readinessProbe and name {} in the order", own.name);
@@ -69,10 +63,7 @@ fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>)
     if is_shared
         && needs.any(|need| {
             need.want == WantedState::Ready
-                && spec
-                    .regular_container(&need.container)
-                    .or(spec.init_or_native(&need.container))
-                    .is_some_and(uses_network)
+                && spec.regular(&need.container).or(spec.init_or_native(&need.container)).is_some_and(uses_network)
         })
     {
         let what = "with hostNetwork, another Pod's process on the same port may answer a probe, so a container may count as \
@@ -96,7 +87,7 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let gates = plan.containers.iter().filter_map(|planned| Some((planned, planned.gate()?)));
     for (planned, gate) in gates.filter(|(_, gate)| gate.needs_parent) {
         if let Some(program) = gate.command.first().filter(|program| is_init(program))
-            && let Some(own) = spec.regular_container(&planned.name)
+            && let Some(own) = spec.regular(&planned.name)
         {
             let what = format!(
                 "{program} in {} usually must be process 1, but podgate remains its parent to report its exit, to stop it, \
@@ -117,7 +108,7 @@ fn is_init(program: &str) -> bool {
 /// Reports containers that podgate ends when a dependency restarts, and that the kubelet then does not restart.
 fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let ended = plan.containers.iter().filter(|one| !one.restarts_with().is_empty());
-    let ended = ended.filter_map(|one| spec.regular_container(&one.name));
+    let ended = ended.filter_map(|one| spec.regular(&one.name));
     // With restartPolicyRules, the kubelet may restart the container after podgate's exit code.
     let stays = |own: &&ContainerRef<'_>| {
         own.restart_policy(spec.value) == "Never" && own.value["restartPolicyRules"].is_null()
@@ -146,13 +137,13 @@ fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
 }
 
 /// Reports time limits of the workload that expire before podgate's time limits.
-fn check_deadlines(spec: &Spec<'_>, context: LintContext<'_>, longest: Duration, findings: &mut Vec<Finding>) {
+fn check_deadlines(spec: &Spec<'_>, target: Target<'_>, longest: Duration, findings: &mut Vec<Finding>) {
     let seconds = |value: &Value, field: &str| value[field].as_u64().map(Duration::from_secs);
     let start = format_duration(longest);
     let mut too_short = |what: String, fix: &str| {
         findings.push(Finding::warning("deadline-too-short", Place::spec("containers"), what).fix(fix));
     };
-    let workload = context.workload.unwrap_or(&Value::Null);
+    let workload = target.workload.unwrap_or(&Value::Null);
     let deadline = seconds(spec.value, "activeDeadlineSeconds").or_else(|| seconds(workload, "activeDeadlineSeconds"));
     if let Some(deadline) = deadline.filter(|deadline| *deadline <= longest) {
         let deadline = format_duration(deadline);

@@ -56,7 +56,7 @@ pub fn check_handwritten(template: &Value) -> Option<(Vec<Finding>, Option<Plan>
         check_mounts(own, place, parts::sidecar_mounts(has_hold).into_iter(), &mut findings);
     }
     if let Err(broken) = container_list::check_order(&containers) {
-        let at = spec.regular_container(&broken.container).map(ContainerRef::place).unwrap_or_default();
+        let at = spec.regular(&broken.container).map(ContainerRef::place).unwrap_or_default();
         findings.push(Finding::error("order-broken", at, broken.to_string()));
     }
     let plan = (!has_errors(&findings)).then(|| to_plan(&spec, &lines, &containers));
@@ -118,7 +118,7 @@ impl AgentLines {
 }
 
 fn check_names(line: &AgentCommand, at: &Place, own: &ContainerRef<'_>, spec: &Spec<'_>, findings: &mut Vec<Finding>) {
-    let is_native = |name: &str| spec.init_or_native(name).is_some_and(ContainerRef::is_native_sidecar);
+    let is_native = |name: &str| spec.init_or_native(name).is_some_and(ContainerRef::is_native);
     let named = ["--until", "--stop-after"].iter().flat_map(|flag| container_names(Some(line), flag));
     let known = named.filter(|name| names::is_container_name(name) && !is_native(name));
     findings.extend(known.filter_map(|name| spec.check_name(name, at, None)));
@@ -142,8 +142,8 @@ fn check_list(
     let listed: Vec<Container> = serde_json::from_str(&text).unwrap_or_default();
     let before = findings.len();
     for entry in &listed {
-        let native = spec.init_or_native(&entry.name).filter(|own| own.is_native_sidecar());
-        let Some(own) = spec.regular_container(&entry.name).or(native) else {
+        let native = spec.init_or_native(&entry.name).filter(|own| own.is_native());
+        let Some(own) = spec.regular(&entry.name).or(native) else {
             findings.extend(spec.check_name(&entry.name, &at, None));
             continue;
         };

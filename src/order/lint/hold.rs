@@ -1,6 +1,6 @@
 //! Checks of containers in hold mode, which the kubelet tries to create again and again while they are held.
 
-use super::LintContext;
+use super::Target;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
 use crate::order::declare::{Publish, keys};
@@ -19,14 +19,8 @@ const WORKFLOW_TOOLS: [(&str, &[&str]); 5] = [
     ("GitLab Runner", &["job.runner.gitlab.com/"]),
 ];
 
-pub(super) fn check(
-    template: &Value,
-    spec: &Spec<'_>,
-    plan: &Plan,
-    context: LintContext<'_>,
-    findings: &mut Vec<Finding>,
-) {
-    let own = |planned: &ContainerPlan| spec.regular_container(&planned.name).copied();
+pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, target: Target<'_>, findings: &mut Vec<Finding>) {
+    let own = |planned: &ContainerPlan| spec.regular(&planned.name).copied();
     let held: Vec<_> = plan.containers.iter().filter(|one| one.mode == PlannedMode::Hold).filter_map(own).collect();
     for own in &held {
         check_pull(own, findings);
@@ -45,7 +39,7 @@ pub(super) fn check(
         findings.push(Finding::warning("hold-runtime-class", Place::spec("runtimeClassName"), what).fix(fix));
     }
     let has_deadline = |value: &Value| !value["activeDeadlineSeconds"].is_null();
-    let deadline = has_deadline(spec.value) || context.workload.is_some_and(has_deadline);
+    let deadline = has_deadline(spec.value) || target.workload.is_some_and(has_deadline);
     if spec.runs_to_completion()
         && !deadline
         && let Some(own) = held.iter().find(|own| plan.get(own.name).is_some_and(|one| !one.continue_on_timeout))

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 /// Facts that a check needs but the template does not contain.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LintContext<'a> {
+pub struct Target<'a> {
     /// Version of Kubernetes for which the manifest is checked; `None` skips the checks of the version.
     pub kubernetes: Option<Version>,
     /// The `spec` that contains the template, such as that of a Deployment or Job; `None` for a bare Pod.
@@ -43,15 +43,15 @@ pub struct LintReport {
 }
 
 /// Returns the errors and warnings of [`check_template`]. `injected` is the injection into `template`.
-pub fn check_injected(template: &Value, injected: &Injected, context: LintContext<'_>) -> Vec<Finding> {
+pub fn check_injected(template: &Value, injected: &Injected, target: Target<'_>) -> Vec<Finding> {
     let (Some(plan), Ok(stripped)) = (&injected.plan, inject::strip(template)) else { return Vec::new() };
-    let mut findings = check_template(stripped.plain(), plan, context).findings;
+    let mut findings = check_template(stripped.plain(), plan, target).findings;
     findings.retain(|finding| finding.level > Level::Note);
     stripped.relocate(findings)
 }
 
 /// Checks a template that has no injected parts; `plan` is the plan of that template.
-pub fn check_template(template: &Value, plan: &Plan, context: LintContext<'_>) -> LintReport {
+pub fn check_template(template: &Value, plan: &Plan, target: Target<'_>) -> LintReport {
     let (mut findings, forecast) = (Vec::new(), Forecast::of(plan));
     if plan.containers.iter().all(|planned| !planned.is_modified() && !planned.ends_last()) {
         return LintReport { findings, forecast, native_advice: None };
@@ -59,10 +59,10 @@ pub fn check_template(template: &Value, plan: &Plan, context: LintContext<'_>) -
     let spec = Spec::read(template, &mut Vec::new());
     probes::check(&spec, plan, &mut findings);
     probes::check_dapr(template, &spec, plan, &mut findings);
-    startup::check(template, &spec, plan, context, &mut findings);
-    hold::check(template, &spec, plan, context, &mut findings);
-    environment::check(&spec, plan, context, forecast.longest_wait, &mut findings);
-    let is_safe = environment::startup_defect(&spec, context).is_none();
+    startup::check(template, &spec, plan, target, &mut findings);
+    hold::check(template, &spec, plan, target, &mut findings);
+    environment::check(&spec, plan, target, forecast.longest_wait, &mut findings);
+    let is_safe = environment::startup_defect(&spec, target).is_none();
     let native = native::replacement_sidecars(&spec, plan).filter(|_| is_safe);
     findings.extend(native.as_deref().map(native::advice));
     LintReport { findings, forecast, native_advice: native }

@@ -5,7 +5,7 @@
 //! as passed (kubernetes#142305).
 
 use crate::core::until::WantedState;
-use crate::order::declare::spec::{ContainerRef, Spec, is_injected_by_others};
+use crate::order::declare::spec::{ContainerRef, Spec, is_foreign};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::helpers::is_helper;
@@ -44,14 +44,12 @@ pub(super) fn replacement_sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(
     if !chain.iter().enumerate().all(waits) {
         return None;
     }
-    let last = spec.regular_container(&chain.pop()?.name)?;
+    let last = spec.regular(&chain.pop()?.name)?;
     let ports = |own: &ContainerRef<'_>| own.value["ports"].as_array().map_or(0, Vec::len);
     chain
         .iter()
         .map(|planned| {
-            let own = spec
-                .regular_container(&planned.name)
-                .filter(|own| !is_injected_by_others(own.name) && !is_rewritten(own))?;
+            let own = spec.regular(&planned.name).filter(|own| !is_foreign(own.name) && !is_rewritten(own))?;
             // The main program of a Pod belongs in `containers`. It serves more ports than the containers around it.
             if !is_helper(own) || ports(own) > ports(last) {
                 return None;

@@ -59,7 +59,7 @@ pub(super) fn check_dapr(template: &Value, spec: &Spec<'_>, plan: &Plan, finding
     let Some((name, _, is_certain)) = late else { return };
     // The application can also be at another address than the Pod's.
     let is_local = annotation_place("dapr.io/app-channel-address").of(template).is_none();
-    let daprd = spec.regular_container("daprd").or(spec.init_or_native("daprd"));
+    let daprd = spec.regular("daprd").or(spec.init_or_native("daprd"));
     let is_certain = is_certain && is_local && daprd.is_some_and(|own| own.probe("readinessProbe").is_some());
     let what = format!(
         "{name} starts only when daprd is Ready, but daprd is Ready only when the application listens on port {port}"

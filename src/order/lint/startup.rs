@@ -1,6 +1,6 @@
 //! Checks for containers that cannot start, cannot become Ready, or keep a Job from completing.
 
-use super::LintContext;
+use super::Target;
 use crate::core::argv::Check;
 use crate::core::container::Handler;
 use crate::order::declare::spec::{ContainerRef, Spec, command_words};
@@ -13,18 +13,12 @@ use serde_json::Value;
 
 const PROBES: [&str; 2] = ["startupProbe", "readinessProbe"];
 
-pub(super) fn check(
-    template: &Value,
-    spec: &Spec<'_>,
-    plan: &Plan,
-    context: LintContext<'_>,
-    findings: &mut Vec<Finding>,
-) {
+pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, target: Target<'_>, findings: &mut Vec<Finding>) {
     for own in spec.containers.iter().chain(spec.native_sidecars()) {
         check_words(own, findings);
         check_hosts(own, spec, plan, findings);
     }
-    check_job(template, spec, plan, context, findings);
+    check_job(template, spec, plan, target, findings);
     check_mounts(spec, plan, findings);
 }
 
@@ -71,9 +65,9 @@ fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &
 }
 
 /// Reports containers of a Job that probably keep running after the Job's work is done.
-fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: LintContext<'_>, findings: &mut Vec<Finding>) {
+fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, target: Target<'_>, findings: &mut Vec<Finding>) {
     let owners = Place::metadata("ownerReferences");
-    let is_job = context.workload.is_some() || owners.items(template).iter().any(|owner| owner["kind"] == "Job");
+    let is_job = target.workload.is_some() || owners.items(template).iter().any(|owner| owner["kind"] == "Job");
     if !spec.runs_to_completion() || !is_job {
         return;
     }
@@ -98,7 +92,7 @@ fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, context: LintContex
 /// Reports `mount://` conditions of containers that cannot see the mounts of others in a shared volume.
 fn check_mounts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     for (number, planned) in plan.containers.iter().enumerate() {
-        let Some(own) = spec.regular_container(&planned.name) else { continue };
+        let Some(own) = spec.regular(&planned.name) else { continue };
         for check in planned.checks() {
             let Check::Mount(path) = check else { continue };
             let depth = |mount: &Value| {
@@ -118,7 +112,7 @@ fn check_mounts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             let makes_mounts = |own: &Value| {
                 list(own, "volumeMounts").any(|one| is_same(one) && one["mountPropagation"] == "Bidirectional")
             };
-            let earlier = plan.containers[..number].iter().filter_map(|planned| spec.regular_container(&planned.name));
+            let earlier = plan.containers[..number].iter().filter_map(|planned| spec.regular(&planned.name));
             let mut earlier = list(spec.value, "initContainers").chain(earlier.map(|earlier| earlier.value));
             let what = format!(
                 "{} waits for {check}, but mounts the volume without mountPropagation, so it sees only mounts that exist \

@@ -84,7 +84,7 @@ pub(super) fn of_settings(
             (format!("{name} waits for no container, so hold mode has no effect"), "remove it")
         } else if prefix == keys::COMMAND_PREFIX && is_held(name) {
             (format!("{name} is in hold mode, which needs no command"), "remove this annotation, or use another mode")
-        } else if prefix == keys::COMMAND_PREFIX && spec.regular_container(name).is_some_and(has_command) {
+        } else if prefix == keys::COMMAND_PREFIX && spec.regular(name).is_some_and(has_command) {
             (format!("{name} has a command in its spec, so this annotation has no effect"), "remove the annotation")
         } else if prefix == keys::FAIL_FAST_PREFIX && plan(name).is_some_and(is_fast_hold) {
             let what = format!("{name} is in hold mode, and a held container cannot exit");
@@ -131,12 +131,9 @@ impl Plan {
             }
         }
         if !self.has_sidecar && is_modified {
-            add("sidecar", format!("none, and no permissions; {}", Plan::NO_SIDECAR_REQUIREMENTS));
+            add("sidecar", format!("none, and no permissions; {}", Plan::NO_SIDECAR_NEEDS));
         } else if !self.needs_sidecar && is_modified {
-            add(
-                "sidecar",
-                format!("not needed: podgate.io/sidecar: none removes it ({})", Plan::NO_SIDECAR_REQUIREMENTS),
-            );
+            add("sidecar", format!("not needed: podgate.io/sidecar: none removes it ({})", Plan::NO_SIDECAR_NEEDS));
         }
         costs
     }

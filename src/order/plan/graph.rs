@@ -37,8 +37,7 @@ impl Graph {
         }
         for _ in 0..MAX_CYCLES {
             let Some(cycle) = graph.find_cycle() else { break };
-            let closing = graph.break_cycle(&cycle);
-            findings.push(cycle_finding(&cycle, &closing));
+            findings.push(cycle_finding(&cycle, &graph.break_cycle(&cycle)));
         }
         for (waiter, needs) in &graph.needs {
             for (number, need) in needs.iter().enumerate() {

@@ -25,12 +25,8 @@ pub(super) fn take_enforced_waits(
             findings.push(finding);
         });
         let Some(own) = spec.init_or_native(&edge.until.container) else { return kept == Ok(None) };
-        let plan = || InitPlan {
-            name: own.name.to_owned(),
-            index: own.index,
-            is_native: own.is_native_sidecar(),
-            is_probed: false,
-        };
+        let plan =
+            || InitPlan { name: own.name.to_owned(), index: own.index, is_native: own.is_native(), is_probed: false };
         let is_first = !named.contains_key(&own.index);
         named.entry(own.index).or_insert_with(plan).is_probed |= kept == Ok(None);
         // An error about the same word is enough.
@@ -72,7 +68,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         let what = format!("{waiter} cannot wait for {container}, which comes after it in spec.initContainers");
         return error("init-container", what, format!("put {container} before {waiter} in spec.initContainers"));
     }
-    if !before.is_native_sidecar() {
+    if !before.is_native() {
         return Ok(Some(format!("{container} is an init container, which completes before the next container starts")));
     }
     let restarts = own.is_none() && declared.restart_with_dependency.of(waiter);
@@ -111,11 +107,11 @@ fn resolve_stop_order(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
     {
         let Some(own) = spec.init_or_native(&item.until.container) else { continue };
         let stops_before = |other: &str| match spec.init_or_native(other) {
-            Some(other) => other.is_native_sidecar() && other.index > own.index,
+            Some(other) => other.is_native() && other.index > own.index,
             None => true,
         };
         let later = steps[number + 1..].iter().flatten().map(|item| item.until.container.as_str());
-        let wrong = later.into_iter().find(|other| own.is_native_sidecar() && stops_before(other));
+        let wrong = later.into_iter().find(|other| own.is_native() && stops_before(other));
         let finding = match wrong {
             Some(other) => {
                 let what = format!("{} is a native sidecar, which Kubernetes stops after {other}", own.name);
@@ -132,7 +128,7 @@ fn resolve_stop_order(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
 
 /// Returns the note that Kubernetes itself stops `own`, which the annotation `key` names.
 fn stop_note(own: &ContainerRef<'_>, key: &str) -> Finding {
-    let why = match own.is_native_sidecar() {
+    let why = match own.is_native() {
         true => "is a native sidecar, which Kubernetes stops after all regular containers",
         false => "is an init container, which completes before the regular containers start",
     };

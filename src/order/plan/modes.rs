@@ -265,8 +265,7 @@ pub(super) fn required_gates(
     }
     for (name, checks) in &declared.checks {
         let reason = format!("{name} waits for {}", checks.iter().map(Check::to_string).collect::<Vec<_>>().join(", "));
-        let at = container_annotation_place(keys::CHECK_PREFIX, name);
-        gates.insert(name.clone(), of_command(reason, at));
+        gates.insert(name.clone(), of_command(reason, container_annotation_place(keys::CHECK_PREFIX, name)));
     }
     for name in names.iter().filter(|name| !graph.needs(name).is_empty()) {
         let restarts = &declared.restart_with_dependency;
@@ -280,8 +279,7 @@ pub(super) fn required_gates(
         let name = &item.until.container;
         let reason = format!("{name} must stop when the other containers have exited");
         let (at, span) = (annotation_place(keys::JOB_SIDECARS), Some(item.span.clone()));
-        let quit =
-            spec.regular_container(name).and_then(known_quit_line).map(|line| format!(", or replace it by {line}"));
+        let quit = spec.regular(name).and_then(known_quit_line).map(|line| format!(", or replace it by {line}"));
         gates.insert(name.clone(), GateRequirement { span, or: quit.unwrap_or_default(), ..of_command(reason, at) });
     }
     gates

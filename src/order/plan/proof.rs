@@ -61,7 +61,7 @@ impl ModeResolver<'_> {
     fn unproven_states(&self, own: &ContainerRef<'_>, plans: &[ContainerPlan]) -> Vec<(String, Finding)> {
         let name = own.name;
         let entry = listed(own, plans.iter().find(|planned| planned.name == name));
-        let fix = match (own.is_native_sidecar(), self.commands.contains_key(name)) {
+        let fix = match (own.is_native(), self.commands.contains_key(name)) {
             (true, _) => format!("give {name} an httpGet, tcpSocket or grpc probe"),
             (_, true) => entrypoint_advice(name),
             (_, false) => command_advice(name),
@@ -81,7 +81,7 @@ impl ModeResolver<'_> {
         let restarts = restarts.map(|waiter| {
             let at = annotation_place(&self.declared.restart_with_dependency.key(keys::ON_DEPENDENCY_RESTART, waiter));
             let ignore = format!("write {}{waiter}: ignore", keys::ON_DEPENDENCY_RESTART_PREFIX);
-            self.condition(format!("a restart of {name}"), at, if own.is_native_sidecar() { &ignore } else { &fix })
+            self.condition(format!("a restart of {name}"), at, if own.is_native() { &ignore } else { &fix })
         });
         states.chain(restarts).collect()
     }

@@ -153,14 +153,13 @@ impl ImageCommand {
     /// Returns the words in the syntax of a spec, in which the kubelet expands `$(NAME)`. Omits `Cmd` if the spec has
     /// `args`, which replace it.
     pub fn words(&self, has_args: bool) -> Vec<String> {
-        let words = self.entrypoint.iter().chain(self.cmd.iter().filter(|_| !has_args));
-        words.map(|word| dollars::escape(word)).collect()
+        self.entrypoint.iter().chain(self.cmd.iter().filter(|_| !has_args)).map(|word| dollars::escape(word)).collect()
     }
 }
 
 impl Plan {
     /// Requirements of an order without a sidecar.
-    pub const NO_SIDECAR_REQUIREMENTS: &str = "needs image volumes: Kubernetes 1.35 and containerd 2.1";
+    pub const NO_SIDECAR_NEEDS: &str = "needs image volumes: Kubernetes 1.35 and containerd 2.1";
 
     /// Returns true if the container `name` is held.
     pub fn is_held(&self, name: &str) -> bool {

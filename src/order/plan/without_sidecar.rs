@@ -4,7 +4,7 @@
 use super::graph::Graph;
 use super::modes::{command_advice, ready_check};
 use super::types::KnownFacts;
-use crate::core::ask::PredecessorProbe;
+use crate::core::ask::AskedProbe;
 use crate::core::checks::agent_check;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -116,7 +116,7 @@ impl NoSidecarCandidate<'_> {
         let mut entry = own.container_entry();
         let ready = ready_check(self.declared, self.graph, name);
         ready.iter().for_each(|ready| ready.replace_probes(&mut entry));
-        let advice = match own.is_native_sidecar() {
+        let advice = match own.is_native() {
             true => format!("give {name} an httpGet or tcpSocket probe"),
             false => format!("write {}{name}: tcp://127.0.0.1:PORT", keys::READY_PREFIX),
         };
@@ -125,7 +125,7 @@ impl NoSidecarCandidate<'_> {
             None => own.place(),
         };
         let has_host = ready.is_none() && entry.probes().any(|probe| probe.handler.host().is_some());
-        let what = match PredecessorProbe::of(&entry) {
+        let what = match AskedProbe::of(&entry) {
             None => format!(
                 "the gate of {waiter} must run the probes of {name}: it runs only httpGet without TLS and tcpSocket"
             ),

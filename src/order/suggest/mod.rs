@@ -57,7 +57,7 @@ pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
     let all: Vec<(ContainerRef<'_>, Vec<Mention>)> =
         servers.map(|own| (*own, mentions::mentions(own, &spec, configs, &mounts))).collect();
     let mut edges: Vec<Edge> = Vec::new();
-    for (own, named) in all.iter().filter(|(own, _)| !own.is_native_sidecar()) {
+    for (own, named) in all.iter().filter(|(own, _)| !own.is_native()) {
         for mention in named.iter().filter(|mention| !mention.listens) {
             let (found, proof) = match &mention.address {
                 Address::Port(port) => port_servers(own, *port, &all),
@@ -98,7 +98,7 @@ fn order(spec: &Spec<'_>, before: &BTreeMap<&str, Vec<&str>>) -> String {
 
 fn edge(own: &ContainerRef<'_>, mention: &Mention, needed: &ContainerRef<'_>, proof: &str, servers: usize) -> Edge {
     let doubt = match () {
-        () if needed.is_native_sidecar() => Some("that container is a native sidecar, which starts first anyway"),
+        () if needed.is_native() => Some("that container is a native sidecar, which starts first anyway"),
         () if servers > 1 => Some("another container could listen there too"),
         () if mention.is_later => Some("according to the name, the address is not needed at the start"),
         () => None,

@@ -6,7 +6,7 @@ use podgate::order::declare::Publish;
 use podgate::order::edit::{PathSegment, Place};
 use podgate::order::finding::Level;
 use podgate::order::inject::{Options, inject, is_requested, uninject};
-use podgate::order::lint::{self, LintContext};
+use podgate::order::lint::{self, Target};
 use podgate::order::migrate::migrate_kruise;
 use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use proptest::prelude::*;
@@ -187,8 +187,8 @@ fn malformed_templates_cause_no_panic() {
             let _ = uninject(&broken);
             let _ = lint::check_handwritten(&broken);
             if let Ok(plan) = plan(&broken, &KnownFacts::default()) {
-                let context = LintContext { kubernetes: "1.30".parse().ok(), workload: Some(&broken["spec"]) };
-                let _ = lint::check_template(&broken, &plan, context);
+                let target = Target { kubernetes: "1.30".parse().ok(), workload: Some(&broken["spec"]) };
+                let _ = lint::check_template(&broken, &plan, target);
             }
             let _ = migrate_kruise(&broken);
             Ok(())

@@ -1,6 +1,6 @@
 use podgate::order::finding::{Finding, Level};
 use podgate::order::lint::forecast::Forecast;
-use podgate::order::lint::{LintContext, Version, check_handwritten, check_sidecar_position, check_template, rules};
+use podgate::order::lint::{Target, Version, check_handwritten, check_sidecar_position, check_template, rules};
 use podgate::order::plan::{KnownFacts, plan};
 use serde_json::{Value, json};
 
@@ -25,20 +25,20 @@ fn three_containers() -> Value {
     pod("db, api, web", &[("db", json!({})), ("api", json!({})), ("web", json!({}))])
 }
 
-pub(super) fn findings_of(pod: &Value, context: LintContext<'_>) -> Vec<Finding> {
+pub(super) fn findings_of(pod: &Value, target: Target<'_>) -> Vec<Finding> {
     let plan = plan(pod, &KnownFacts::default()).unwrap_or_else(|findings| panic!("{findings:#?}"));
     let mut findings = plan.findings.clone();
-    findings.extend(check_template(pod, &plan, context).findings);
+    findings.extend(check_template(pod, &plan, target).findings);
     findings.retain(|finding| finding.rule != "native-would-do");
     findings
 }
 
 fn rule_names(pod: &Value) -> Vec<&'static str> {
-    findings_of(pod, LintContext::default()).iter().map(|finding| finding.rule).collect()
+    findings_of(pod, Target::default()).iter().map(|finding| finding.rule).collect()
 }
 
-fn only_finding(pod: &Value, context: LintContext<'_>) -> Finding {
-    let findings = findings_of(pod, context);
+fn only_finding(pod: &Value, target: Target<'_>) -> Finding {
+    let findings = findings_of(pod, target);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     findings.into_iter().next().unwrap()
 }
@@ -54,7 +54,7 @@ fn correct_template_has_no_findings() {
 fn waiting_for_a_container_without_a_probe_warns() {
     let mut pod = three_containers();
     pod["spec"]["containers"][0]["readinessProbe"] = Value::Null;
-    let finding = only_finding(&pod, LintContext::default());
+    let finding = only_finding(&pod, Target::default());
     assert_eq!((finding.rule, finding.level), ("no-readiness-probe", Level::Warning));
     assert!(
         finding.message.starts_with("api, web wait until db is Ready") && !finding.fix.contains("Completed"),
@@ -62,7 +62,7 @@ fn waiting_for_a_container_without_a_probe_warns() {
     );
     assert_eq!(finding.fix, "add a readinessProbe, or ready.podgate.io/db: tcp://127.0.0.1:PORT");
     pod["spec"]["restartPolicy"] = json!("Never");
-    assert!(only_finding(&pod, LintContext::default()).fix.contains("write db=Completed"));
+    assert!(only_finding(&pod, Target::default()).fix.contains("write db=Completed"));
     pod["metadata"]["annotations"]["podgate.io/order"] = json!("db=Started, api, web");
     assert!(rule_names(&pod).is_empty());
 }
@@ -84,7 +84,7 @@ fn probe_of_a_later_containers_port_warns() {
         json!({"grpc": {"port": 8080}}),
         json!({"exec": {"command": ["sh", "-c", "curl -f http://localhost:8080/x"]}}),
     ] {
-        let finding = only_finding(&with(probe.clone(), "db, api"), LintContext::default());
+        let finding = only_finding(&with(probe.clone(), "db, api"), Target::default());
         assert_eq!(finding.rule, "readiness-needs-later", "{probe}");
         assert_eq!(finding.at.to_string(), "spec.containers[0].readinessProbe");
         assert!(finding.message.contains("port 8080 of api"), "{finding}");
@@ -136,7 +136,7 @@ fn native_sidecars_are_advised_for_helpers_only() {
         let mut pod = pod(&format!("{}, app", before.0), &[(before.0, more), ("app", json!({}))]);
         pod["spec"]["containers"][0]["image"] = before.1.into();
         let plan = plan(&pod, &KnownFacts::default()).unwrap();
-        let findings = check_template(&pod, &plan, LintContext::default()).findings;
+        let findings = check_template(&pod, &plan, Target::default()).findings;
         findings.into_iter().find(|finding| finding.rule == "native-would-do").map(|finding| finding.fix)
     };
     let fix = advice(("mesh", "example/auth-proxy:1"), json!({})).unwrap();
@@ -164,7 +164,7 @@ fn slow_pre_stop_hooks_warn() {
         ),
         (2, json!({"exec": {"command": ["sh", "-c", "drain"]}}), None),
     ] {
-        let findings = findings_of(&with(at, hook.clone()), LintContext::default());
+        let findings = findings_of(&with(at, hook.clone()), Target::default());
         let message =
             findings.iter().find(|finding| finding.rule == "pre-stop-too-long").map(|finding| finding.message.as_str());
         assert!(
@@ -227,10 +227,7 @@ fn held_container_without_the_api_may_be_late_unless_all_probes_are_wrapped() {
         let mut pod =
             pod("db & cache, api", &[("db", exec(db)), ("cache", exec(cache)), ("api", json!({"command": null}))]);
         pod["metadata"]["annotations"]["podgate.io/publish"] = json!(publish);
-        findings_of(&pod, LintContext::default())
-            .into_iter()
-            .filter(|finding| finding.rule == "hold-may-be-late")
-            .collect()
+        findings_of(&pod, Target::default()).into_iter().filter(|finding| finding.rule == "hold-may-be-late").collect()
     };
     let (exec, tcp) = (json!({"exec": {"command": ["true"]}}), json!({"tcpSocket": {"port": 1}}));
     let without = |db: &Value, cache: &Value| -> Vec<Finding> { with(db.clone(), cache.clone(), "none") };
@@ -244,7 +241,7 @@ fn held_container_without_the_api_may_be_late_unless_all_probes_are_wrapped() {
 fn short_progress_deadline_warns() {
     let mut pod = three_containers();
     pod["metadata"]["annotations"]["podgate.io/timeout"] = json!("10m");
-    let with = |workload: Value| findings_of(&pod, LintContext { workload: Some(&workload), ..LintContext::default() });
+    let with = |workload: Value| findings_of(&pod, Target { workload: Some(&workload), ..Target::default() });
     let findings = with(json!({"strategy": {}}));
     assert!(findings[0].rule == "deadline-too-short" && findings[0].message.contains("after 10m"), "{findings:#?}");
     assert!(findings.len() == 1 && with(json!({"strategy": {}, "progressDeadlineSeconds": 601})).is_empty());
@@ -261,12 +258,12 @@ fn old_kubernetes_versions_are_rejected() {
 
 #[test]
 fn startup_probe_of_a_native_sidecar_is_reported_where_kubelets_mishandle_it() {
-    let at = |version: &str| LintContext { kubernetes: Some(version.parse().unwrap()), ..LintContext::default() };
+    let at = |version: &str| Target { kubernetes: Some(version.parse().unwrap()), ..Target::default() };
     let proxy = |probe: &str| json!([{"name": "proxy", "image": "i", "restartPolicy": "Always", probe: {"tcpSocket": {"port": 15021}}}]);
     let mut pod = three_containers();
     pod["spec"]["initContainers"] = proxy("startupProbe");
     assert!(only_finding(&pod, at("1.35")).message.contains("before 1.35.4"));
-    assert!(findings_of(&pod, at("1.34")).is_empty() && findings_of(&pod, LintContext::default()).is_empty());
+    assert!(findings_of(&pod, at("1.34")).is_empty() && findings_of(&pod, Target::default()).is_empty());
     pod["spec"]["restartPolicy"] = json!("Never");
     assert!(only_finding(&pod, at("1.34")).message.contains("kubernetes#132826"));
     assert!(findings_of(&pod, at("1.36")).is_empty());
@@ -303,9 +300,8 @@ fn forecast_shows_parallel_steps_and_the_longest_wait() {
 #[test]
 fn native_sidecars_are_advised_for_simple_chains() {
     let advice_for = |pod: &Value, kubernetes: Option<&str>| {
-        let context =
-            LintContext { kubernetes: kubernetes.map(|version| version.parse().unwrap()), ..LintContext::default() };
-        check_template(pod, &plan(pod, &KnownFacts::default()).unwrap(), context).native_advice
+        let target = Target { kubernetes: kubernetes.map(|version| version.parse().unwrap()), ..Target::default() };
+        check_template(pod, &plan(pod, &KnownFacts::default()).unwrap(), target).native_advice
     };
     let advice = |pod: &Value| advice_for(pod, None);
     let mut proxied = pod("proxy, app", &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
@@ -393,13 +389,11 @@ fn rules_of_hold_mode_fire_where_they_apply() {
 
 #[test]
 fn held_container_needs_a_deadline_in_a_pod_that_ends() {
-    let job = |pod: &Value, spec: Value| {
-        findings_of(pod, LintContext { workload: Some(&spec), ..LintContext::default() }).len()
-    };
+    let job = |pod: &Value, spec: Value| findings_of(pod, Target { workload: Some(&spec), ..Target::default() }).len();
     for policy in ["Never", "OnFailure"] {
         let mut pod = held_pod(json!({}));
         pod["spec"]["restartPolicy"] = json!(policy);
-        let finding = only_finding(&pod, LintContext::default());
+        let finding = only_finding(&pod, Target::default());
         assert_eq!((finding.rule, finding.level), ("hold-without-deadline", Level::Error));
         // Without a readinessProbe, db may be a program that ends.
         pod["spec"]["containers"][0]["readinessProbe"] = Value::Null;

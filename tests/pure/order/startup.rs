@@ -1,7 +1,7 @@
 //! Tests of the rules about containers that cannot start, and about Jobs that never complete.
 
 use super::lint::{findings_of, pod};
-use podgate::order::lint::LintContext;
+use podgate::order::lint::Target;
 use podgate::order::plan::{KnownFacts, plan};
 use serde_json::{Value, json};
 
@@ -15,8 +15,8 @@ fn annotated(annotations: &[(&str, &str)], db: Value, api: Value) -> Value {
 }
 
 /// Returns each finding with its rule, place and fix.
-fn shown(pod: &Value, context: LintContext<'_>) -> Vec<String> {
-    let findings = findings_of(pod, context);
+fn shown(pod: &Value, target: Target<'_>) -> Vec<String> {
+    let findings = findings_of(pod, target);
     findings.iter().map(|one| format!("{} {}: {}", one.rule, one.at, one.fix)).collect()
 }
 
@@ -31,14 +31,14 @@ fn command_with_spaces_in_its_program_warns() {
         (json!({"livenessProbe": exec("pg_isready -q")}), "livenessProbe.exec.command[0]"),
         (json!({"lifecycle": {"preStop": exec("nginx -s quit")}}), "lifecycle.preStop.exec.command[0]"),
     ] {
-        let found = shown(&annotated(&[], json!({}), api.clone()), LintContext::default());
+        let found = shown(&annotated(&[], json!({}), api.clone()), Target::default());
         let expected = format!("command-not-split spec.containers[1].{place}");
         assert!(found.len() == 1 && found[0].starts_with(&expected), "{api}: {found:?}");
     }
-    let found = shown(&annotated(&[], json!({}), json!({"command": ["/api a  b"]})), LintContext::default());
+    let found = shown(&annotated(&[], json!({}), json!({"command": ["/api a  b"]})), Target::default());
     assert!(found[0].ends_with(r#": write ["/api","a","b"]"#), "{found:?}");
     for command in [json!(["/api", "a b"]), json!(["sh", "-c", "a b"])] {
-        let found = shown(&annotated(&[], json!({}), json!({"command": command})), LintContext::default());
+        let found = shown(&annotated(&[], json!({}), json!({"command": command})), Target::default());
         assert_eq!(found, [] as [&str; 0], "{command}");
     }
 }
@@ -79,14 +79,14 @@ fn name_of_a_container_is_no_host() {
         (&[], json!({"readinessProbe": http}), "spec.containers[0].readinessProbe"),
         (&[], json!({"startupProbe": http}), "spec.containers[0].startupProbe"),
     ] {
-        let found = shown(&annotated(annotations, db, json!({})), LintContext::default());
+        let found = shown(&annotated(annotations, db, json!({})), Target::default());
         let fix = if annotations.first().is_some_and(|(_, check)| check.contains("5432")) { "5432" } else { "80" };
         let expected =
             format!("host-is-container {place}: use localhost:{fix}; for a Service of this name, write db.NAMESPACE");
         assert_eq!(found, [expected]);
     }
     for check in ["tcp://db.shop:5432", "tcp://localhost:5432", "tcp://cache:5432", "file:///db"] {
-        let found = shown(&annotated(&[("check.podgate.io/api", check)], json!({}), json!({})), LintContext::default());
+        let found = shown(&annotated(&[("check.podgate.io/api", check)], json!({}), json!({})), Target::default());
         assert_eq!(found, [] as [&str; 0], "{check}");
     }
 }
@@ -94,12 +94,12 @@ fn name_of_a_container_is_no_host() {
 #[test]
 fn server_in_a_job_warns() {
     let job = json!({"template": {}});
-    let in_job = LintContext { workload: Some(&job), ..LintContext::default() };
-    let of = |order: &str, annotations: &[(&str, &str)], db: Value, context| {
+    let in_job = Target { workload: Some(&job), ..Target::default() };
+    let of = |order: &str, annotations: &[(&str, &str)], db: Value, target| {
         let mut pod = annotated(annotations, db, json!({}));
         pod["metadata"]["annotations"]["podgate.io/order"] = json!(order);
         pod["spec"]["restartPolicy"] = json!("Never");
-        let rules = findings_of(&pod, context).into_iter().filter(|one| one.rule == "job-never-completes");
+        let rules = findings_of(&pod, target).into_iter().filter(|one| one.rule == "job-never-completes");
         rules.map(|one| one.fix).collect::<Vec<_>>()
     };
     let fix = r#"write =Completed if they exit, add podgate.io/job-sidecars: "db", or use native sidecars"#;
@@ -108,21 +108,21 @@ fn server_in_a_job_warns() {
     let port = json!({"readinessProbe": null, "ports": [{"containerPort": 80}]});
     assert_eq!(of("db, api", &[], json!({}), in_job), [fix]);
     assert_eq!(of("db=Started, api", &[], port, in_job), [fix]);
-    for (order, annotations, db, context) in [
+    for (order, annotations, db, target) in [
         ("db, api", &[("podgate.io/job-sidecars", "db")][..], json!({}), in_job),
         ("db=Completed, api", &[], json!({}), in_job),
         ("db=Exited, api", &[], json!({}), in_job),
         ("db=Started, api", &[], json!({"readinessProbe": null}), in_job),
         // A Pod without a Job may run without end.
-        ("db, api", &[], json!({}), LintContext::default()),
+        ("db, api", &[], json!({}), Target::default()),
     ] {
-        assert_eq!(of(order, annotations, db, context), [] as [&str; 0], "{order} {annotations:?}");
+        assert_eq!(of(order, annotations, db, target), [] as [&str; 0], "{order} {annotations:?}");
     }
     // The webhook sees the Pod of a Job.
     let mut pod = annotated(&[], json!({}), json!({}));
     pod["spec"]["restartPolicy"] = json!("OnFailure");
     pod["metadata"]["ownerReferences"] = json!([{"kind": "Job", "name": "x"}]);
-    assert_eq!(shown(&pod, LintContext::default()).len(), 1);
+    assert_eq!(shown(&pod, Target::default()).len(), 1);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn stop_order_that_contradicts_the_order_warns() {
         let pod = annotated(&[("podgate.io/order", order), ("podgate.io/stop-order", stops)], json!({}), json!({}));
         let expected = fix.map(|fix| format!("stops-too-early metadata.annotations[\"podgate.io/stop-order\"]: {fix}"));
         let found: Vec<String> =
-            shown(&pod, LintContext::default()).into_iter().filter(|line| !line.starts_with("short-grace")).collect();
+            shown(&pod, Target::default()).into_iter().filter(|line| !line.starts_with("short-grace")).collect();
         assert_eq!(found, Vec::from_iter(expected), "{order}; {stops}");
     }
 }

@@ -6,7 +6,7 @@ use podgate::order::edit::{Edit, Place};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options};
 use podgate::order::lint::forecast::Forecast;
-use podgate::order::lint::{self, LintContext, LintReport, Version};
+use podgate::order::lint::{self, LintReport, Target, Version};
 use podgate::order::plan::{KnownFacts, Plan, plan};
 use podgate::order::{declare, pod_templates, release};
 use serde_json::Value;
@@ -39,11 +39,7 @@ impl Analysis<'_> {
     }
 }
 
-pub(crate) fn analyze_all<'a>(
-    sources: &'a [Source],
-    images: &ResolvedImages,
-    kubernetes: Option<Version>,
-) -> Analysis<'a> {
+pub(crate) fn analyze<'a>(sources: &'a [Source], images: &ResolvedImages, kubernetes: Option<Version>) -> Analysis<'a> {
     let mut analysis = Analysis::default();
     for source in sources {
         let errors = source.errors().filter(|(document, _)| document.may_declare_order());
@@ -92,11 +88,11 @@ fn analyze_template<'a>(
         }
     }
     let mut findings = Vec::from_iter(lint::check_sidecar_position(template).filter(|_| is_injected));
-    let context = LintContext { kubernetes, workload: at.workload_spec(&document.value) };
+    let target = Target { kubernetes, workload: at.workload_spec(&document.value) };
     let mut edited = (Value::Null, Vec::new());
     // With the label `enabled`, check podgate's other annotations too, as `inject` does.
     let mut outlook =
-        is_requested.then(|| plan_and_outlook(template, images, context, &mut findings, &mut edited)).flatten();
+        is_requested.then(|| plan_and_outlook(template, images, target, &mut findings, &mut edited)).flatten();
     if let Some((found, plan)) = by_hand {
         findings.extend(found);
         outlook = plan.map(|plan| {
@@ -125,7 +121,7 @@ fn analyze_template<'a>(
 fn plan_and_outlook(
     template: &Value,
     images: &ResolvedImages,
-    context: LintContext<'_>,
+    target: Target<'_>,
     findings: &mut Vec<Finding>,
     edited: &mut (Value, Vec<Edit>),
 ) -> Option<(Plan, LintReport)> {
@@ -134,7 +130,7 @@ fn plan_and_outlook(
     let resolved = images.for_template(template, plain);
     // Omit the notes, which are about pinned images: `check` pins no image.
     findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
-    let known = KnownFacts { images: resolved.commands, kubernetes: context.kubernetes, ..KnownFacts::default() };
+    let known = KnownFacts { images: resolved.commands, kubernetes: target.kubernetes, ..KnownFacts::default() };
     let mut options = Options::new(release::sidecar_image());
     inject::keep_earlier_settings(template, &mut options, false);
     let injected = stripped.inject(&options, &known).map_err(|found| findings.extend(found)).ok()?;
@@ -150,7 +146,7 @@ fn plan_and_outlook(
             plan
         }
     };
-    let mut outlook = lint::check_template(plain, &plan, context);
+    let mut outlook = lint::check_template(plain, &plan, target);
     findings.extend(stripped.relocate(std::mem::take(&mut outlook.findings)));
     Some((plan, outlook))
 }

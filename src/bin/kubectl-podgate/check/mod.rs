@@ -63,7 +63,7 @@ pub(crate) fn run(args: &CheckArgs) -> CommandResult {
         print_stderr(Level::Note, &line);
     }
     let images = resolve_images(&sources, &args.images)?.unwrap_or_default();
-    print_report(args, analyze::analyze_all(&sources, &images, args.kubernetes))
+    print_report(args, analyze::analyze(&sources, &images, args.kubernetes))
 }
 
 fn print_report(args: &CheckArgs, mut analysis: Analysis<'_>) -> CommandResult {

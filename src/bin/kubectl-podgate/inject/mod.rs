@@ -174,8 +174,7 @@ fn run(
             any |= done.is_concerned;
             replaced.extend(done.new_text.map(|text| (index, text)));
         }
-        let text = source.with_replaced(&replaced);
-        changed.push(FileChange { source, new_text: text });
+        changed.push(FileChange { source, new_text: source.with_replaced(&replaced) });
     }
     // An injection fixes an outdated one. With --check, these findings are the reasons for the exit code 3.
     outdated.retain(|_| args.check);

@@ -6,7 +6,7 @@ use podgate::order::declare::{Publish, SidecarUse};
 use podgate::order::edit::{Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
-use podgate::order::lint::LintContext;
+use podgate::order::lint::Target;
 use podgate::order::plan::KnownFacts;
 use podgate::order::{declare, lint, migrate, pod_templates};
 use serde_json::Value;
@@ -152,8 +152,8 @@ fn template_edits(
         Ok(mut injected) => {
             edits.append(&mut injected.edits);
             findings.append(&mut injected.findings);
-            let context = LintContext { workload, ..LintContext::default() };
-            findings.extend(lint::check_injected(&value, &injected, context));
+            let target = Target { workload, ..Target::default() };
+            findings.extend(lint::check_injected(&value, &injected, target));
             Ok(Injected { edits, findings, ..injected })
         }
         Err(more) => {

@@ -25,8 +25,7 @@ impl LiveScreen {
             let needed = row_count(line, columns);
             // The text must fit the screen, because lines that have scrolled off the top cannot be overwritten.
             if needed > free_rows || (needed == free_rows && left > 1) {
-                let more = format!("… {left} more lines: enlarge the window");
-                self.drawn_lines.push(truncate(&more, columns));
+                self.drawn_lines.push(truncate(&format!("… {left} more lines: enlarge the window"), columns));
                 break;
             }
             (free_rows, left) = (free_rows - needed, left - 1);

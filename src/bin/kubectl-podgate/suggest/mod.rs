@@ -41,8 +41,7 @@ pub(crate) struct SuggestArgs {
 
 pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
     if args.write && args.manifests.has_standard_input() {
-        let line = "--write cannot change standard input (-); pass files";
-        return Err(CommandError::new(ErrorKind::Usage, line));
+        return Err(CommandError::new(ErrorKind::Usage, "--write cannot change standard input (-); pass files"));
     }
     let sources = args.manifests.read();
     check_readable(&sources, false)?;

@@ -96,8 +96,7 @@ impl Position {
     fn after(self, text: &str) -> Position {
         match text.rsplit_once('\n') {
             Some((lines, last)) => {
-                let line = self.line + 1 + lines.matches('\n').count();
-                Position { line, column: 1 + last.chars().count() }
+                Position { line: self.line + 1 + lines.matches('\n').count(), column: 1 + last.chars().count() }
             }
             None => Position { column: self.column + text.chars().count(), ..self },
         }

@@ -153,8 +153,7 @@ impl HoldGate {
             let after = ended_at.map_or(last, |ended_at| ended_at.max(last));
             let bases = [Some(opened_at), ended_at].into_iter().flatten();
             let times = bases.flat_map(|base| REQUEST_TIMES_MS.map(|pause| base + Duration::from_millis(pause)));
-            let planned = times.filter(|at| *at > after).min();
-            planned.unwrap_or(last + LATER_INTERVAL)
+            times.filter(|at| *at > after).min().unwrap_or(last + LATER_INTERVAL)
         };
         Some(self.requests.ready_at().map_or(next, |at| at.max(next)))
     }

@@ -77,8 +77,7 @@ async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr, deadl
 pub(crate) async fn run_exchange(host: &str, port: u16, request: Option<Vec<u8>>, end: Instant) -> Result<Response> {
     let failed = |error: std::io::Error| format!("{host}:{port}: {}", error_chain(&error));
     let addresses = lookup_host((host, port)).await.map_err(failed)?;
-    let ips = addresses.map(|address| address.ip()).collect();
-    let mut exchange = Exchange::new(ips, port, request, end);
+    let mut exchange = Exchange::new(addresses.map(|address| address.ip()).collect(), port, request, end);
     loop {
         if let Some(ended) = exchange.advance(now()) {
             return Ok(ended?);

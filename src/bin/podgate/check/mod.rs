@@ -87,13 +87,7 @@ impl Checks {
 
     /// Runs the checks like a startupProbe of the kubelet, from `start`: at least one attempt per `period`, and at most
     /// `threshold` failures, of which an earlier process has `counted` some.
-    pub(crate) fn like_startup_probe(
-        mut self,
-        start: Instant,
-        period: Duration,
-        threshold: u32,
-        counted: u32,
-    ) -> Checks {
+    pub(crate) fn like_startup_probe(mut self, start: Instant, period: Duration, threshold: u32, counted: u32) -> Self {
         let mut failures = FailureCount::new(start.saturating_duration_since(self.since), period);
         failures.failures = counted;
         self.entries.iter_mut().for_each(|entry| (entry.due, entry.failures) = (start, failures));
@@ -203,8 +197,7 @@ impl Checks {
                 }
                 // Run one child process at a time. A slow one delays the others at most by its time limit.
                 Some(argv) if self.running.is_none() => {
-                    let most = self.timeout + extra_time(&entry.check);
-                    match RunningCheck::start(&argv, now + most, false) {
+                    match RunningCheck::start(&argv, now + self.timeout + extra_time(&entry.check), false) {
                         Ok(running) => self.running = Some((index, running)),
                         Err(error) => self.record_outcome(index, Err(error), Duration::ZERO, now),
                     }

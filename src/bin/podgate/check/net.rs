@@ -23,8 +23,7 @@ pub(super) const PREVIOUS_STEP_FAILED: &str = "the previous step failed";
 pub(super) fn run(check: &Check, is_hook: bool, pod_ip: Option<String>, deadline: Instant) -> Result<(), String> {
     match check {
         Check::File { path, needs_content } => check_file(path, *needs_content).map_err(|why| {
-            let has_failed = fs::symlink_metadata(failure_file(path)).is_ok();
-            if has_failed { PREVIOUS_STEP_FAILED.into() } else { why }
+            if fs::symlink_metadata(failure_file(path)).is_ok() { PREVIOUS_STEP_FAILED.into() } else { why }
         }),
         Check::Tcp { .. } | Check::Http { .. } => NetAttempt::start(check, is_hook, pod_ip, deadline)?.run_to_end(),
         Check::Unix(path) => connect_unix(path),
@@ -49,8 +48,7 @@ pub(super) fn failure_file(path: &str) -> String {
 
 /// Connects to a stream socket. Does not block if the socket's backlog is full.
 fn connect_unix(path: &str) -> Result<(), String> {
-    let status = fs::metadata(path).map_err(describe)?;
-    if !status.file_type().is_socket() {
+    if !fs::metadata(path).map_err(describe)?.file_type().is_socket() {
         return Err("not a socket".into());
     }
     let connect = || {
@@ -95,12 +93,7 @@ pub(crate) struct NetAttempt {
 
 impl NetAttempt {
     /// Starts an attempt. Blocks only to look up a host name.
-    pub(crate) fn start(
-        check: &Check,
-        is_hook: bool,
-        pod_ip: Option<String>,
-        deadline: Instant,
-    ) -> Result<NetAttempt, String> {
+    pub(crate) fn start(check: &Check, is_hook: bool, pod_ip: Option<String>, end: Instant) -> Result<Self, String> {
         let (Check::Tcp { host, port } | Check::Http { host, port, .. }) = check else {
             return Err("needs a child process".into());
         };
@@ -122,7 +115,7 @@ impl NetAttempt {
             }
             _ => None,
         };
-        let exchange = Exchange::new(ips, *port, http.as_ref().map(HttpAttempt::request), deadline);
+        let exchange = Exchange::new(ips, *port, http.as_ref().map(HttpAttempt::request), end);
         Ok(NetAttempt { exchange, http, is_hook })
     }
 

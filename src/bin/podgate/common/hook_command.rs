@@ -77,8 +77,7 @@ fn read_available(output: &mut io::PipeReader, tail: &mut Vec<u8>) -> bool {
             Ok(0) => return false,
             Ok(length) => {
                 tail.extend_from_slice(&buffer[..length]);
-                let surplus = tail.len().saturating_sub(OUTPUT_TAIL_MAX);
-                tail.drain(..surplus);
+                tail.drain(..tail.len().saturating_sub(OUTPUT_TAIL_MAX));
             }
             Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
         }

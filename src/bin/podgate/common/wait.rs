@@ -103,8 +103,7 @@ impl Wait<'_> {
                     // Report only while waiting: a restarted container that is released at once must not wake an idle
                     // sidecar.
                     if predecessors.is_none() && view.snapshot().is_some() {
-                        let passed = !checks.is_empty() && observed.pending_checks.is_empty();
-                        reporter.refresh(&view, passed);
+                        reporter.refresh(&view, !checks.is_empty() && observed.pending_checks.is_empty());
                         let failed = reporter.error.as_ref();
                         obstacles.extend(failed.map(|error| format!("cannot report to the sidecar ({error})")));
                     }

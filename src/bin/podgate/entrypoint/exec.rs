@@ -22,11 +22,7 @@ fn command(words: &[OsString]) -> Command {
 }
 
 /// Replaces this process with `command` (execve). Returns only on failure.
-pub(super) fn exec_command(
-    words: &[OsString],
-    tether: Option<&Tether>,
-    signals: &SignalFd,
-) -> Result<ExitCode, Failure> {
+pub(super) fn exec_words(words: &[OsString], tether: Option<&Tether>, signals: &SignalFd) -> Result<ExitCode, Failure> {
     let mut command = command(words);
     // A failure is not fatal: without an inheritable copy, the tether ends at execve, and the sidecar relies on the
     // kubelet's status.

@@ -93,5 +93,5 @@ fn run_gate(mut args: EntrypointArgs, messenger: &Messenger) -> Result<ExitCode,
     if !is_alone {
         reporter.report_opened(None);
     }
-    exec::exec_command(&args.command, tether.as_ref(), &signals)
+    exec::exec_words(&args.command, tether.as_ref(), &signals)
 }

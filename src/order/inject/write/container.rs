@@ -8,7 +8,7 @@ use crate::order::declare::{container_annotation_place, keys};
 use crate::order::dollars;
 use crate::order::edit::{Op, Place};
 use crate::order::finding::Finding;
-use crate::order::inject::command_lines::ContainerCommandLines;
+use crate::order::inject::command_lines::CommandLines;
 use crate::order::inject::container_list::VARIABLE_SIZE_MAX;
 use crate::order::inject::parts;
 use crate::order::inject::user_hooks;
@@ -33,14 +33,7 @@ impl Writer<'_> {
         let readiness_probe = self.expand(container.readiness_probe.clone(), spec)?;
         let own_container = Container { startup_probe, readiness_probe, ..container.clone() };
         let settings = self.settings.clone();
-        let own = ContainerCommandLines {
-            planned,
-            container: &own_container,
-            spec,
-            found,
-            settings: &settings,
-            predecessors,
-        };
+        let own = CommandLines { planned, container: &own_container, spec, found, settings: &settings, predecessors };
         let mut entry = container.clone();
         planned.set_fields(&mut entry);
         match &planned.mode {
@@ -68,7 +61,10 @@ impl Writer<'_> {
             PlannedMode::PostStart(_) | PlannedMode::None => {}
         }
         if planned.has_hook() {
-            self.write_post_start(&own, &place)?;
+            let at = parts::field_place(&place, "postStart");
+            let hook = own.spec.pointer("/lifecycle/postStart");
+            let then = user_hooks::then_command(hook, own.container, ("postStart", "own-post-start"), &at)?;
+            self.write_hook(&place, "postStart", &own.post_start(then))?;
         }
         if let Some(probe) = &planned.wrapped_probe {
             self.wrap_probe(&own, probe, &place.to("readinessProbe"))?;
@@ -86,17 +82,12 @@ impl Writer<'_> {
         Ok(entry)
     }
 
-    fn write_gate(
-        &mut self,
-        own: &ContainerCommandLines<'_>,
-        gate: &GatePlan,
-        place: &Place,
-    ) -> Result<(), Vec<Finding>> {
+    fn write_gate(&mut self, own: &CommandLines<'_>, gate: &GatePlan, place: &Place) -> Result<(), Vec<Finding>> {
         let command = place.to("command");
         let written = parts::string_list(own.spec.get("command")).unwrap_or_default();
         let line = own.gate(gate);
         if written.is_empty() || line.len() > parts::SINGLE_WORD_EDITS_MAX {
-            let words = if written.is_empty() { self.explicit_command(own, gate, place)? } else { written };
+            let words = if written.is_empty() { self.full_command(own, gate, place)? } else { written };
             self.editor.edit(command, Op::Set(json!([line, words].concat())))?;
         } else {
             for (at, word) in line.into_iter().enumerate() {
@@ -121,13 +112,11 @@ impl Writer<'_> {
 
     /// Returns true if a closed gate needs no startupProbe. Without a sidecar, the only probe of such a container is a
     /// network readinessProbe of a port of its own: it fails while the gate waits, and the kubelet runs no `exec`.
-    fn is_unready_while_closed(&self, own: &ContainerCommandLines<'_>, gate: &GatePlan) -> bool {
-        let has = |field: &str| !own.spec[field].is_null();
+    fn is_unready_while_closed(&self, own: &CommandLines<'_>, gate: &GatePlan) -> bool {
         let is_network = |probe: &Probe| !probe.is_exec() && probe.handler.host().is_none();
         own.predecessors.is_some()
             && gate.checks.is_empty()
-            && !has("livenessProbe")
-            && !has("startupProbe")
+            && ["livenessProbe", "startupProbe"].iter().all(|field| own.spec[*field].is_null())
             && own.container.readiness_probe.as_ref().is_some_and(is_network)
             && self.template["spec"]["hostNetwork"] != true
             && Spec::read(self.template, &mut Vec::new()).shared_port(own.container).is_none()
@@ -135,12 +124,7 @@ impl Writer<'_> {
 
     /// Returns the command to write into a container without `command` in the manifest. Removes the container's `args`
     /// from the manifest, unless the known command ends with the same words.
-    fn explicit_command(
-        &mut self,
-        own: &ContainerCommandLines<'_>,
-        gate: &GatePlan,
-        place: &Place,
-    ) -> Result<Vec<String>, Finding> {
+    fn full_command(&mut self, own: &CommandLines<'_>, gate: &GatePlan, place: &Place) -> Result<Vec<String>, Finding> {
         let args = parts::string_list(own.spec.get("args")).unwrap_or_default();
         let whole = &gate.command;
         let words = whole.strip_suffix(args.as_slice()).unwrap_or(whole).to_vec();
@@ -155,17 +139,9 @@ impl Writer<'_> {
         Ok(words)
     }
 
-    fn write_post_start(&mut self, own: &ContainerCommandLines<'_>, place: &Place) -> Result<(), Vec<Finding>> {
-        let at = parts::field_place(place, "postStart");
-        let hook = own.spec.pointer("/lifecycle/postStart");
-        let then = user_hooks::then_command(hook, own.container, ("postStart", "own-post-start"), &at)?;
-        let words = own.post_start(then);
-        Ok(self.write_hook(place, "postStart", &words)?)
-    }
-
     /// Puts `podgate probe` in front of the command of an exec readinessProbe. That process waits until the command
     /// passes, so this function raises `timeoutSeconds`. It also moves the initial delay to a flag.
-    fn wrap_probe(&mut self, own: &ContainerCommandLines<'_>, probe: &Probe, place: &Place) -> Result<(), Finding> {
+    fn wrap_probe(&mut self, own: &CommandLines<'_>, probe: &Probe, place: &Place) -> Result<(), Finding> {
         // In a shared process namespace, the agent does not know the container's age, so it cannot apply a delay.
         let delay = if shares_processes(&self.template["spec"]) { 0 } else { probe.initial_delay_seconds };
         let (line, limit) = own.probe_prefix(&Probe { initial_delay_seconds: delay, ..probe.clone() });
@@ -180,7 +156,7 @@ impl Writer<'_> {
     }
 
     /// Writes the container's preStop hook, if it needs one. Returns true if the hook was written.
-    fn write_pre_stop(&mut self, own: &ContainerCommandLines<'_>, place: &Place) -> Result<bool, Vec<Finding>> {
+    fn write_pre_stop(&mut self, own: &CommandLines<'_>, place: &Place) -> Result<bool, Vec<Finding>> {
         let planned = own.planned;
         let at = parts::field_place(place, "preStop");
         let mut outlives: &[String] = &planned.outlives;
@@ -197,8 +173,7 @@ impl Writer<'_> {
         let then = user_hooks::then_command(own_hook, own.container, ("preStop", "own-pre-stop"), &at)?;
         let logs = !shares_processes(&self.template["spec"]);
         let takes = user_hooks::sleep_seconds(own_hook).map(Duration::from_secs);
-        let words = own.pre_stop(outlives, then, takes, grace, logs);
-        self.write_hook(place, "preStop", &words)?;
+        self.write_hook(place, "preStop", &own.pre_stop(outlives, then, takes, grace, logs))?;
         Ok(true)
     }
 

@@ -69,10 +69,7 @@ impl Writer<'_> {
     fn insert(&mut self, list: &Place, at: Option<usize>, item: Value) -> Result<(), Finding> {
         match list.of(self.editor.value()) {
             None | Some(Value::Null) => self.editor.edit(list.clone(), Op::Set(Value::Array(vec![item]))),
-            Some(Value::Array(items)) => {
-                let at = at.unwrap_or(items.len());
-                self.editor.edit(list.to(at), Op::Insert(item))
-            }
+            Some(Value::Array(items)) => self.editor.edit(list.to(at.unwrap_or(items.len())), Op::Insert(item)),
             Some(_) => Err(mismatch(list)),
         }
     }

@@ -1,6 +1,6 @@
 //! Tests of the text form of a predecessor's probe.
 
-use podgate::core::ask::PredecessorProbe;
+use podgate::core::ask::AskedProbe;
 use podgate::core::container::Container;
 use proptest::prelude::*;
 use serde_json::json;
@@ -29,27 +29,24 @@ fn probes_are_written_with_their_settings() {
         ),
     ] {
         let container = container(value);
-        let asks = PredecessorProbe::of(&container).unwrap();
-        assert_eq!(asks.iter().map(PredecessorProbe::to_string).collect::<Vec<_>>(), expected);
+        let asks = AskedProbe::of(&container).unwrap();
+        assert_eq!(asks.iter().map(AskedProbe::to_string).collect::<Vec<_>>(), expected);
         let mut back = Vec::new();
-        expected.iter().for_each(|text| text.parse::<PredecessorProbe>().unwrap().add_to(&mut back));
-        assert_eq!(
-            PredecessorProbe::of(&back[0]).unwrap().iter().map(PredecessorProbe::to_string).collect::<Vec<_>>(),
-            expected
-        );
+        expected.iter().for_each(|text| text.parse::<AskedProbe>().unwrap().add_to(&mut back));
+        assert_eq!(AskedProbe::of(&back[0]).unwrap().iter().map(AskedProbe::to_string).collect::<Vec<_>>(), expected);
     }
     for value in
         [json!({"exec": {"command": ["x"]}}), json!({"grpc": {"port": 1}}), json!({"tcpSocket": {"port": "no"}})]
     {
-        assert!(PredecessorProbe::of(&container(json!({"name": "db", "readinessProbe": value}))).is_none());
+        assert!(AskedProbe::of(&container(json!({"name": "db", "readinessProbe": value}))).is_none());
     }
 }
 
 proptest! {
     #[test]
     fn parsing_never_panics_and_the_text_is_stable(text in "[a-z]{1,4}( (after|periodSeconds|x)=[a-z0-9,]{0,4}){0,2} (http|tcp|file)://[a-z:0-9./ ]{0,12}") {
-        if let Ok(ask) = text.parse::<PredecessorProbe>() {
-            prop_assert_eq!(ask.to_string().parse::<PredecessorProbe>(), Ok(ask));
+        if let Ok(ask) = text.parse::<AskedProbe>() {
+            prop_assert_eq!(ask.to_string().parse::<AskedProbe>(), Ok(ask));
         }
     }
 }

@@ -50,11 +50,10 @@ impl History {
     pub(super) fn on_event(&mut self, run: usize, event: StandInEvent, at: i64) {
         let Some(run) = self.runs.get_mut(run) else { return };
         let at = if self.task.has_probe { at } else { run.ready.map_or(at, |ready| ready.min(at)) };
-        let time = match event {
-            StandInEvent::Starts => &mut run.started,
-            StandInEvent::Passes => &mut run.passes,
-        };
-        *time = Some(at);
+        match event {
+            StandInEvent::Starts => run.started = Some(at),
+            StandInEvent::Passes => run.passes = Some(at),
+        }
     }
 
     /// Returns true if the container has reached the end that the order requires. Without a required end, the current

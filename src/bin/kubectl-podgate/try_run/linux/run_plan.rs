@@ -1,9 +1,9 @@
 //! Turns the injected template into processes to run.
 
 use super::setup::{self, Programs};
-use super::source::{self, PlannedTemplate};
+use super::source::{self, PlannedPod};
 use super::stand_in::StandInBehavior;
-use super::template_rewriter::{TemplateRewriter, is_check_key};
+use super::template_rewriter::{Rewriter, is_check_key};
 use crate::error::CommandResult;
 use crate::try_run::TryArgs;
 use podgate::core::command::agent_path;
@@ -50,21 +50,10 @@ pub(super) struct ContainerTask {
 }
 
 /// Builds the run plan: rewrites the template, and injects.
-pub(super) fn build(
-    args: &TryArgs,
-    planned: &PlannedTemplate,
-    programs: &Programs,
-    scratch: &Path,
-) -> CommandResult<RunPlan> {
-    let PlannedTemplate { title, template, plan, warnings, .. } = planned;
-    let mut stage = TemplateRewriter {
-        args,
-        programs,
-        planned,
-        probed: BTreeSet::new(),
-        notes: warnings.clone(),
-        ports: Vec::new(),
-    };
+pub(super) fn build(args: &TryArgs, planned: &PlannedPod, programs: &Programs, dir: &Path) -> CommandResult<RunPlan> {
+    let PlannedPod { title, template, plan, warnings, .. } = planned;
+    let mut stage =
+        Rewriter { args, programs, planned, probed: BTreeSet::new(), notes: warnings.clone(), ports: Vec::new() };
     let staged = stage.rewrite(template).map_err(|error| format!("cannot open a local port: {error}"))?;
     // The stand-ins open these ports.
     stage.ports.clear();
@@ -90,7 +79,7 @@ pub(super) fn build(
         plan,
         local: injected.plan.as_ref().unwrap_or(plan),
         programs,
-        directories: setup::VOLUME_DIRECTORIES.map(|name| scratch.join(name)),
+        directories: setup::VOLUME_DIRECTORIES.map(|name| dir.join(name)),
     };
     Ok(RunPlan {
         title: if has_check { format!("{title} without its checks") } else { title.clone() },

@@ -152,14 +152,7 @@ fn timeline(pod: &str, histories: &[History], from: i64, to: i64) -> Timeline {
         0 => row(own, Role::Sidecar, None, to),
         _ => row(own, Role::Container, Some(from), to),
     });
-    Timeline {
-        namespace: "try".to_owned(),
-        pod: pod.to_owned(),
-        from,
-        to,
-        containers: rows.collect(),
-        ..Timeline::default()
-    }
+    Timeline { namespace: "try".into(), pod: pod.into(), from, to, containers: rows.collect(), ..Timeline::default() }
 }
 
 /// Returns the row of a container. The row has the times of the last run, and the bars of all runs.

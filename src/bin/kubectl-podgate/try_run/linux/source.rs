@@ -23,7 +23,7 @@ pub(super) const EXAMPLE_READY_DELAYS: [(&str, Duration); 2] =
 const NO_ORDER: &str = "no Pod or Pod template declares an order; add the annotation podgate.io/order";
 
 /// The chosen template and its plan for a cluster.
-pub(super) struct PlannedTemplate {
+pub(super) struct PlannedPod {
     /// `Kind/name` of the object with the template.
     pub(super) title: String,
     /// The template without injected parts.
@@ -34,7 +34,7 @@ pub(super) struct PlannedTemplate {
     pub(super) warnings: Vec<String>,
 }
 
-impl PlannedTemplate {
+impl PlannedPod {
     /// Fails if a flag names an unknown container, or a fault of the sidecar other than a kill.
     pub(super) fn check_flags(&self, args: &TryArgs) -> CommandResult<()> {
         let planned = self.plan.containers.iter().map(|planned| &planned.name);
@@ -51,7 +51,7 @@ impl PlannedTemplate {
     }
 }
 
-pub(super) fn read(args: &TryArgs) -> CommandResult<PlannedTemplate> {
+pub(super) fn read(args: &TryArgs) -> CommandResult<PlannedPod> {
     let given = args.file.as_ref().or(args.named.as_ref());
     let Some(path) = given.cloned().or_else(|| stdin_name_if_piped().map(Into::into)) else {
         if args.workload.is_some() {
@@ -110,7 +110,7 @@ fn example() -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
 }
 
-fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> CommandResult<PlannedTemplate> {
+fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> CommandResult<PlannedPod> {
     let fail = |findings: Vec<Finding>| findings_error(&findings, &line);
     let stripped = inject::strip(template).map_err(fail)?;
     let options = Options::new(release::sidecar_image());
@@ -127,13 +127,7 @@ fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Com
     let first = init.iter().rposition(|one| one["restartPolicy"] != "Always").map_or(0, |last| last + 1);
     let is_probed = |name: &&str| plan.init.iter().any(|init| init.is_probed && init.name == *name);
     let natives = init[first..].iter().filter_map(|one| one["name"].as_str()).filter(is_probed);
-    Ok(PlannedTemplate {
-        title: title.to_owned(),
-        natives: natives.map(str::to_owned).collect(),
-        warnings,
-        plan,
-        template,
-    })
+    Ok(PlannedPod { title: title.to_owned(), natives: natives.map(str::to_owned).collect(), warnings, plan, template })
 }
 
 pub(super) fn findings_error(findings: &[Finding], line: impl Fn(&Finding) -> String) -> CommandError {

@@ -2,7 +2,7 @@
 //! commands and probes that work here.
 
 use super::setup::Programs;
-use super::source::{EXAMPLE_READY_DELAYS, EXAMPLE_TITLE, PlannedTemplate, required_end};
+use super::source::{EXAMPLE_READY_DELAYS, EXAMPLE_TITLE, PlannedPod, required_end};
 use super::stand_in::StandInBehavior;
 use crate::try_run::{FaultKind, TryArgs};
 use podgate::core::container::{Container, Mode};
@@ -23,10 +23,10 @@ const EXIT_DELAY_MS: u64 = 300;
 
 type Fields = Map<String, Value>;
 
-pub(super) struct TemplateRewriter<'a> {
+pub(super) struct Rewriter<'a> {
     pub(super) args: &'a TryArgs,
     pub(super) programs: &'a Programs,
-    pub(super) planned: &'a PlannedTemplate,
+    pub(super) planned: &'a PlannedPod,
     /// Containers for which a probe or a check of `ready.podgate.io` determines Ready.
     pub(super) probed: BTreeSet<String>,
     /// Notes on how this run differs from a start in a cluster.
@@ -36,7 +36,7 @@ pub(super) struct TemplateRewriter<'a> {
     pub(super) ports: Vec<TcpListener>,
 }
 
-impl TemplateRewriter<'_> {
+impl Rewriter<'_> {
     /// Returns the template to inject. Fails if no local port can be opened.
     pub(super) fn rewrite(&mut self, template: &Value) -> io::Result<Value> {
         let mut template = without_nulls(template);
@@ -68,7 +68,7 @@ impl TemplateRewriter<'_> {
             }
         }
         let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(template) };
-        let PlannedTemplate { plan, natives, .. } = self.planned;
+        let PlannedPod { plan, natives, .. } = self.planned;
         let mut none = Vec::new();
         let init = spec.get_mut("initContainers").and_then(Value::as_array_mut).unwrap_or(&mut none);
         let is_moved = |one: &Value| natives.iter().any(|name| one["name"] == **name);

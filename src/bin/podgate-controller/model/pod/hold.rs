@@ -8,19 +8,14 @@ use std::time::{Instant, SystemTime};
 impl PodModel {
     /// Opens and closes gates as the published states require. `write` writes or removes the gate file of a container,
     /// and returns false on failure.
-    pub(crate) fn update_gates(
-        &mut self,
-        now: Instant,
-        wall_clock: SystemTime,
-        mut write: impl FnMut(&str, bool) -> bool,
-    ) {
+    pub(crate) fn update_gates(&mut self, now: Instant, wall: SystemTime, mut write: impl FnMut(&str, bool) -> bool) {
         for track in self.tracks.iter_mut().filter(|track| track.spec.mode == Mode::Hold) {
-            track.update_hold_gate(now, wall_clock);
+            track.update_hold_gate(now, wall);
             let wanted = self.published.as_ref().and_then(|snapshot| track.wanted_hold_state(snapshot, now));
             let Some((wanted, gate)) = wanted.zip(track.hold.as_mut()) else { continue };
             if gate.must_change(wanted, now) {
                 match write(&track.spec.name, wanted.is_open()) {
-                    true => gate.record_state(wanted, now, wall_clock),
+                    true => gate.record_state(wanted, now, wall),
                     false => gate.retry_later(now),
                 }
             }

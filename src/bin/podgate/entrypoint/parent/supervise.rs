@@ -107,8 +107,7 @@ impl Supervisor<'_> {
         if self.checks.describe_pending().is_empty() {
             return;
         }
-        let at = now();
-        self.checks.run_due(at, &|| self.sources.view().pod_ip());
+        self.checks.run_due(now(), &|| self.sources.view().pod_ip());
         if self.checks.describe_pending().is_empty() {
             self.reporter.refresh(&self.sources.view(), true);
         }
