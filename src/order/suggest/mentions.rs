@@ -156,7 +156,7 @@ fn default_sockets(own: &ContainerRef<'_>, spec: &Spec<'_>, mounts: &Mounts<'_>)
         let index = mounts.0[own.name].iter().position(|mount| mount["name"] == *volume)?;
         Some(Mention {
             address: Address::Socket(volume, path),
-            shown: format!("the directory of {}", services::default_socket(server)?),
+            shown: services::default_socket(server)?.to_owned(),
             at: own.place().to("volumeMounts").to(index).to("name"),
             span: None,
             label: "a shared volume".to_owned(),

@@ -122,7 +122,10 @@ pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
                 socket @ Address::Socket(volume, _) => socket_servers(volume, socket, &all, &mounts),
             };
             if servers.iter().all(|other| other.name != own.name) {
-                servers.iter().for_each(|needed| add(edge(own, mention, needed, evidence, servers.len())));
+                let is_unclear = mention.is_implied && implied_ports(mention, mentions, &all) > 1;
+                let doubt = if servers.len() > 1 { Some("another container could listen there too") } else { None };
+                let doubt = doubt.or(is_unclear.then_some("the port is not known"));
+                servers.iter().for_each(|needed| add(edge(own, mention, needed, evidence, doubt)));
                 if servers.is_empty() && found.unowned.len() < UNOWNED_MAX && spec.value["hostNetwork"] != true {
                     found.unowned.extend(unowned(own, mention, &all));
                 }
@@ -155,22 +158,27 @@ fn order(spec: &Spec<'_>, before: &BTreeMap<&str, Vec<&str>>) -> String {
     steps.values().map(|step| step.join(" & ")).collect::<Vec<_>>().join(", ")
 }
 
-fn edge(own: &ContainerRef<'_>, mention: &Mention, needed: &ContainerRef<'_>, evidence: &str, servers: usize) -> Edge {
+fn edge(
+    own: &ContainerRef<'_>,
+    mention: &Mention,
+    needed: &ContainerRef<'_>,
+    evidence: &str,
+    doubt: Option<&'static str>,
+) -> Edge {
     let ready = ready_check(needed, &mention.address).filter(|_| !has_probe(needed));
     let doubt = match () {
         () if needed.is_native_sidecar() => "that container is a native sidecar, which starts first anyway",
-        () if servers > 1 => "another container could listen there too",
+        () if let Some(doubt) = doubt => doubt,
         () if mention.is_later => "according to the name, the address is not needed at the start",
         () if mention.rank == Rank::Retries => "",
-        () if mention.is_implied && evidence == BY_IMAGE && services::default_ports(needed).len() > 1 => {
-            "the port is not known"
-        }
         () if ready.is_none() && !has_probe(needed) => UNSEEN,
         () => "",
     };
     let rank = if doubt.is_empty() { mention.rank } else { Rank::Doubtful };
     let (waiter, needed) = (own.name.to_owned(), needed.name.to_owned());
-    let mut what = format!("{} of {waiter} names {}, and {needed} {evidence}", mention.label, mention.shown);
+    let is_directory = mention.is_implied && matches!(mention.address, Address::Socket(..));
+    let verb = if is_directory { "contains" } else { "names" };
+    let mut what = format!("{} of {waiter} {verb} {}, and {needed} {evidence}", mention.label, mention.shown);
     let mut fix = start_first(&waiter, &needed, rank);
     if rank == Rank::Doubtful {
         what += &format!("; not used, because {doubt}");
@@ -181,6 +189,15 @@ fn edge(own: &ContainerRef<'_>, mention: &Mention, needed: &ContainerRef<'_>, ev
     }
     let finding = Finding::note("suggested-order", mention.at.clone(), what).fix(fix);
     Edge { waiter, needed, finding: Finding { span: mention.span.clone(), ..finding }, rank, ready }
+}
+
+/// Returns the number of ports on which a container listens, of all ports that the setting of `mention` may mean.
+fn implied_ports(mention: &Mention, mentions: &[Mention], all: &[Member<'_>]) -> usize {
+    let is_open = |one: &&Mention| match one.address {
+        Address::Port(port) => one.at == mention.at && all.iter().any(|other| other.ports.contains_key(&port)),
+        Address::Socket(..) => false,
+    };
+    mentions.iter().filter(is_open).count()
 }
 
 fn start_first(waiter: &str, needed: &str, rank: Rank) -> String {

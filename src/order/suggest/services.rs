@@ -29,7 +29,7 @@ pub(super) fn ports_of(name: &str) -> Vec<u16> {
     found.map_or(Vec::new(), |(_, ports)| ports.split(',').filter_map(|port| port.parse().ok()).collect())
 }
 
-/// Returns the ports that a setting such as `WORDPRESS_DB_HOST` probably means, from one word of its name.
+/// Returns the ports that a setting with a host and no port probably means, from one word of its name.
 pub(super) fn ports_of_word(word: &str) -> Vec<u16> {
     match word {
         "db" | "database" | "sql" => vec![5432, 3306, 1433, 27017],

@@ -215,6 +215,9 @@ fn well_known_images_listen_on_their_default_ports() {
     let proxy = json!({"name": "own", "image": "cloud-sql-proxy"});
     let web = json!({"name": "web", "env": [{"name": "DB_HOST", "value": "127.0.0.1"}]});
     assert_eq!(edges(json!([proxy, web]), json!({})).0, ["web ? own"]);
+    let (mysql, mongo) = (json!({"name": "mysql", "image": "mysql"}), json!({"name": "mongo", "image": "mongo"}));
+    assert_eq!(edges(json!([mysql, web]), json!({})).0, ["web > mysql"]);
+    assert_eq!(edges(json!([mysql, mongo, web]), json!({})).0, ["web ? mysql", "web ? mongo"]);
 }
 
 #[test]

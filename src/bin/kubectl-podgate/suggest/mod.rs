@@ -75,15 +75,12 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
                 let (mut annotations, retries) = (found.annotations(), found.retries());
                 annotations.retain(|key, _| template["metadata"]["annotations"][key].is_null());
                 annotations.iter().try_for_each(|(key, value)| editor.annotate(key, value)).map_err(refused)?;
-                let useless = useless_order(editor.value());
+                let useless = found.order.as_ref().and_then(|_| useless_order(editor.value()));
                 let verdicts = match (&found.order, found.cycle) {
                     _ if is_closed => vec!["declares an order already, or is excluded by its label".to_owned()],
                     (_, Some(cycle)) => vec![format!("no order, because the containers need each other: {cycle}")],
-                    (Some(order), _) if useless.is_some() => {
-                        vec![format!(
-                            "no order, because {order} does not help: {}",
-                            useless.clone().unwrap_or_default()
-                        )]
+                    (Some(order), _) if let Some(reason) = &useless => {
+                        vec![format!("no order, because {order} does not help: {reason}")]
                     }
                     (Some(_), _) => {
                         let lines = annotations.iter().map(|(key, value)| format!("{key}: \"{value}\""));
