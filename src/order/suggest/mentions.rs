@@ -116,9 +116,11 @@ pub(super) fn mentions(
                 let normalize = |text: String| text.to_lowercase().replace('_', "-");
                 let before = normalize(format!("{} {}", text.name, &line[..range.start]));
                 let all = normalize(format!("{program} {before}"));
+                // A line of nginx can have several directives.
+                let setting = before.rsplit(';').next().unwrap_or_default();
                 let is_in = |words: &str, text: &str| words.split('|').any(|word| text.contains(word));
                 let path = line[range.end..].split_whitespace().next().unwrap_or_default().to_lowercase();
-                let is_endpoint = matches!(address, Address::Socket(..)) && before.contains("endpoint");
+                let is_endpoint = matches!(address, Address::Socket(..)) && setting.contains("endpoint");
                 let mut shown = line[range.clone()].to_owned();
                 if let Address::Port(port) = &address
                     && !shown.ends_with(&port.to_string())
@@ -131,8 +133,8 @@ pub(super) fn mentions(
                     at: text.at.clone(),
                     span: text.offset.map(|offset| offset + start + range.start..offset + start + range.end),
                     label: text.label.clone(),
-                    listens: is_endpoint || is_in(LISTENING, &before) || OWN_FLAGS.contains(&before.trim()),
-                    is_later: is_in(LATER, &before) || is_in(LATER, &path),
+                    listens: is_endpoint || is_in(LISTENING, setting) || OWN_FLAGS.contains(&setting.trim()),
+                    is_later: is_in(LATER, setting) || is_in(LATER, &path),
                     is_implied,
                     rank: match () {
                         () if is_in(RETRYING, &all) => Rank::Retries,

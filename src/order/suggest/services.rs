@@ -14,7 +14,7 @@ const SERVICES: &str = "
     neo4j=7687,7474 nginx-unprivileged=8080 opa=8181
     opentelemetry-collector,opentelemetry-collector-contrib=4317,4318 pgbouncer=6432,5432
     postgres,postgresql,pg,postgis,timescaledb=5432 prometheus=9090 redis,valkey,keydb,redis-stack-server=6379
-    selenium/hub,standalone-chrome,standalone-firefox=4444 vault=8200 zipkin=9411 zookeeper=2181";
+    selenium/hub,standalone-chrome,standalone-firefox=4444 vault=8200 zipkin=9411 zookeeper,cp-zookeeper=2181";
 /// First words of a command that only keeps the container running.
 const IDLE: [&str; 3] = ["cat", "sleep", "tail"];
 

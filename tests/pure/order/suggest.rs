@@ -46,6 +46,7 @@ fn ports_are_found_in_variables_arguments_and_config_maps() {
         (json!({"args": ["--db=127.0.0.1:5432"]}), "api > db"),
         (json!({"args": ["nc -z localhost:5432 || exit 1\n/api"]}), "api > db"),
         (json!({"args": ["until nc -z localhost:5432; do sleep 1; done\n/api"]}), "api ~ db"),
+        (json!({"args": ["listen 80; uwsgi_pass localhost:5432;"]}), "api > db"),
         (json!({"args": ["--server=/cluster.local/127.0.0.1#5432"]}), "api > db"),
         (json!({"env": [{"name": "DB", "value": "jdbc:postgresql://127.0.0.1/x"}]}), "api > db"),
         (json!({"env": [{"name": "DB", "value": "postgres://u:p@localhost?sslmode=disable"}]}), "api > db"),
