@@ -1,6 +1,6 @@
 //! Finds the addresses in the variables, arguments and ConfigMaps of a container.
 
-use super::ConfigMaps;
+use super::{ConfigMaps, Rank, services};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use serde_json::{Map, Value};
@@ -11,14 +11,24 @@ use std::ops::Range;
 const LINE_MAX: usize = 10_000;
 /// Hosts of the Pod itself.
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-/// Parts of the names of flags, variables and directives that set an address on which the container itself listens.
-const LISTENING: [&str; 8] =
-    ["listen", "bind", "advertise", "expose", "health", "metrics-addr", "http-address", "http-endpoint"];
+/// Parts of the names of flags, variables and directives that set an address on which the container itself listens,
+/// divided by `|` like all lists of words here.
+const LISTENING: &str = "listen|bind|advertise|expose|health|metrics-addr|http-address|http-endpoint";
+/// Flags that set such an address, if this is the whole name.
+const OWN_FLAGS: [&str; 3] = ["--address", "-address", "--grpc-address"];
 /// Parts of the names of flags, variables and directives whose address the container does not use at its start.
-const LATER: [&str; 5] = ["reload", "notify", "webhook", "quit", "shutdown"];
+const LATER: &str =
+    "reload|notify|webhook|quit|shutdown|public-|external-url|root-url|app-url|site-url|origin|redirect|callback|cors";
+/// Parts of the names of containers, images and settings whose programs retry until the other container answers: loops
+/// of shells, CSI sidecars, exporters and other programs that collect or send metrics and traces.
+const RETRYING: &str = "until |while |ready-url|csi-address|exporter|scrape|probe|prometheus|telegraf|datadog| dd-| otel|otlp|jaeger|zipkin|statsd";
+/// Parts of the names of containers, images and settings whose programs connect only for each request.
+const FORWARDING: &str = "proxy|upstream|fastcgi|nginx|envoy|httpd|traefik";
+/// Last words of the names of variables and flags that contain a host without a port.
+const HOST_NAMES: &str = "hostname|host|address|addr|server";
 
 /// Address that a container names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Address {
     Port(u16),
     /// Volume of the Pod, and path of the socket in that volume.
@@ -38,6 +48,10 @@ pub(super) struct Mention {
     pub(super) listens: bool,
     /// True if the container does not need the address at its start, according to the name of the setting.
     pub(super) is_later: bool,
+    /// True if the text does not contain the port or the socket, so the address is a guess.
+    pub(super) is_implied: bool,
+    /// Outcome if the container starts before the server.
+    pub(super) rank: Rank,
 }
 
 /// Volume mounts, by container.
@@ -85,31 +99,99 @@ pub(super) fn mentions(
     mounts: &Mounts<'_>,
 ) -> Vec<Mention> {
     let mut found = Vec::new();
-    for text in arguments(own).into_iter().chain(variables(own, configs)).chain(files(own, spec, configs, mounts)) {
+    let program = format!(" {} {}", own.name, services::image(own).0.rsplit('/').next().unwrap_or_default());
+    let texts: Vec<Text> =
+        arguments(own).into_iter().chain(variables(own, configs)).chain(files(own, spec, configs, mounts)).collect();
+    let ports: BTreeMap<String, u16> =
+        texts.iter().filter_map(|text| Some((text.setting(), text.text.parse().ok()?))).collect();
+    for text in &texts {
         let mut start = 0;
         for line in text.text.split_inclusive('\n') {
             let is_comment = ["#", ";", "//"].iter().any(|mark| line.trim_start().starts_with(mark));
             let is_skipped = line.len() > LINE_MAX || is_comment && text.text.contains('\n');
             let found_here = addresses(if is_skipped { "" } else { line }, |path| mounts.locate(own.name, path));
-            for (range, address) in found_here {
-                let before = format!("{} {}", text.name, &line[..range.start]).to_lowercase().replace('_', "-");
-                let has = |words: &[&str]| words.iter().any(|word| before.contains(word));
+            let ports = text.ports_of_host(&ports).into_iter();
+            let implied = ports.map(|(port, is_implied)| (0..line.len(), Address::Port(port), is_implied));
+            for (range, address, is_implied) in found_here.into_iter().map(|(at, to)| (at, to, false)).chain(implied) {
+                let normalize = |text: String| text.to_lowercase().replace('_', "-");
+                let before = normalize(format!("{} {}", text.name, &line[..range.start]));
+                let all = normalize(format!("{program} {before}"));
+                // A line of nginx can have several directives.
+                let setting = before.rsplit(';').next().unwrap_or_default();
+                let is_in = |words: &str, text: &str| words.split('|').any(|word| text.contains(word));
                 let path = line[range.end..].split_whitespace().next().unwrap_or_default().to_lowercase();
-                let is_endpoint = matches!(address, Address::Socket(..)) && has(&["endpoint"]);
+                let is_endpoint = matches!(address, Address::Socket(..)) && setting.contains("endpoint");
+                let mut shown = line[range.clone()].to_owned();
+                if let Address::Port(port) = &address
+                    && !shown.ends_with(&port.to_string())
+                {
+                    shown += &format!(" (port {port})");
+                }
                 found.push(Mention {
                     address,
-                    shown: line[range.clone()].to_owned(),
+                    shown,
                     at: text.at.clone(),
                     span: text.offset.map(|offset| offset + start + range.start..offset + start + range.end),
                     label: text.label.clone(),
-                    listens: is_endpoint || has(&LISTENING) || matches!(before.trim(), "--address" | "-address"),
-                    is_later: has(&LATER) || LATER.iter().any(|word| path.contains(word)),
+                    listens: is_endpoint || is_in(LISTENING, setting) || OWN_FLAGS.contains(&setting.trim()),
+                    is_later: is_in(LATER, setting) || is_in(LATER, &path),
+                    is_implied,
+                    rank: match () {
+                        () if is_in(RETRYING, &all) => Rank::Retries,
+                        () if is_in(FORWARDING, &all) => Rank::Requests,
+                        () => Rank::Fails,
+                    },
                 });
             }
             start += line.len();
         }
     }
+    found.extend(default_sockets(own, spec, mounts));
     found
+}
+
+/// Returns the default sockets of well-known images on the volumes of `own`: its own, and those of other containers.
+fn default_sockets(own: &ContainerRef<'_>, spec: &Spec<'_>, mounts: &Mounts<'_>) -> Vec<Mention> {
+    let servers = spec.containers.iter().chain(spec.native_sidecars());
+    let sockets = servers.filter_map(|server| {
+        let (volume, path) = mounts.locate(server.name, services::default_socket(server)?)?;
+        let index = mounts.0[own.name].iter().position(|mount| mount["name"] == *volume)?;
+        Some(Mention {
+            address: Address::Socket(volume, path),
+            shown: services::default_socket(server)?.to_owned(),
+            at: own.place().to("volumeMounts").to(index).to("name"),
+            span: None,
+            label: "a shared volume".to_owned(),
+            listens: server.name == own.name,
+            is_later: false,
+            is_implied: true,
+            rank: Rank::Fails,
+        })
+    });
+    sockets.collect()
+}
+
+impl Text {
+    /// Returns the name of the variable or flag in lower case, with hyphens.
+    fn setting(&self) -> String {
+        self.name.trim_start_matches('-').to_lowercase().replace('_', "-")
+    }
+
+    /// If the text is only a local host, returns the ports that belong to it, and true for each one that is a guess.
+    /// `ports` are the container's settings with a number.
+    fn ports_of_host(&self, ports: &BTreeMap<String, u16>) -> Vec<(u16, bool)> {
+        if !LOCAL_HOSTS.contains(&self.text.as_str()) && self.text != "::1" {
+            return Vec::new();
+        }
+        let setting = self.setting();
+        // A setting `HOST` is usually the host on which the container itself listens.
+        let words = HOST_NAMES.split('|').find_map(|word| setting.strip_suffix(word)).filter(|words| !words.is_empty());
+        let Some(words) = words else { return Vec::new() };
+        match ports.get(&format!("{words}port")) {
+            Some(port) => vec![(*port, false)],
+            None => words.split('-').flat_map(services::ports_of_word).map(|port| (port, true)).collect(),
+        }
+    }
 }
 
 /// Returns the words of the command line. A flag and its value are one text.
@@ -158,7 +240,8 @@ fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
         };
         let from = &item["valueFrom"]["configMapKeyRef"];
         let label = format!("the variable {name}");
-        if let Some(value) = item["value"].as_str() {
+        let number = item["value"].as_u64().map(|number| number.to_string());
+        if let Some(value) = item["value"].as_str().or(number.as_deref()) {
             let text = expand(value, own);
             let offset = (text == value).then_some(0);
             texts.push(Text { at: at.to("value"), offset, label, name: name.to_owned(), text });
@@ -203,7 +286,8 @@ fn config_text(map: &Map<String, Value>, key: &str, at: Place, label: String, na
 
 /// Returns the local ports in `line`, such as 8080 in `http://localhost:8080/`, with the ranges of their addresses.
 pub(crate) fn local_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16)> {
-    line.match_indices(':').filter_map(|(colon, _)| {
+    // dnsmasq writes `127.0.0.1#53`.
+    line.match_indices([':', '#']).filter_map(|(colon, _)| {
         let host = LOCAL_HOSTS.into_iter().find(|host| line[..colon].ends_with(host))?;
         let start = colon - host.len();
         let is_part = line[..start].ends_with(|before: char| before.is_alphanumeric() || ".-_".contains(before));
@@ -213,9 +297,23 @@ pub(crate) fn local_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16
     })
 }
 
+/// Returns the ports of local URLs without a port, such as 80 for `http://localhost/`, with the ranges of their hosts.
+fn scheme_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16)> {
+    line.match_indices("://").filter_map(|(colon, mark)| {
+        let scheme = line[..colon].rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '+').next()?;
+        let rest = &line[colon + mark.len()..];
+        let end = rest.find(|c: char| c.is_whitespace() || "/?#\"',;)".contains(c)).unwrap_or(rest.len());
+        let host = rest[..end].rsplit('@').next()?;
+        let end = colon + mark.len() + end;
+        let port = LOCAL_HOSTS.contains(&host).then(|| services::ports_of(scheme).first().copied())??;
+        Some((end - host.len()..end, port))
+    })
+}
+
 /// Returns the addresses in `line` with their ranges: local ports, and sockets on a volume that `locate` finds.
 fn addresses(line: &str, locate: impl Fn(&str) -> Option<(String, String)>) -> Vec<(Range<usize>, Address)> {
-    let mut found: Vec<_> = local_ports(line).map(|(range, port)| (range, Address::Port(port))).collect();
+    let ports = local_ports(line).chain(scheme_ports(line));
+    let mut found: Vec<_> = ports.map(|(range, port)| (range, Address::Port(port))).collect();
     let mut start = 0;
     for token in line.split(|c: char| c.is_whitespace() || "\"'`,;=()[]{}<>|&".contains(c)) {
         let (at, bare) = (start, token.trim_end_matches([':', '.']));
@@ -231,13 +329,13 @@ fn addresses(line: &str, locate: impl Fn(&str) -> Option<(String, String)>) -> V
     found
 }
 
-/// Returns true if an argument opens `port`: `--port=5432`, `:5432`, `0.0.0.0:5432`, or `=tcp:5432` (Cloud SQL Proxy).
-pub(super) fn has_port_argument(own: &ContainerRef<'_>, port: u16) -> bool {
-    let port = port.to_string();
+/// Returns the ports that the arguments open: `--port=5432`, `:5432`, `0.0.0.0:5432`, or `=tcp:5432` (Cloud SQL Proxy).
+pub(super) fn argument_ports(own: &ContainerRef<'_>) -> Vec<u16> {
     let is_open = |host: &str| host.is_empty() || ["0.0.0.0", "[::]", "=tcp"].iter().any(|open| host.ends_with(open));
-    arguments(own).iter().any(|text| {
-        text.text == port && text.name.contains("port")
-            || text.text.ends_with(&format!("?port={port}"))
-            || text.text.rsplit_once(':').is_some_and(|(host, end)| end == port && is_open(host))
-    })
+    let port = |text: Text| {
+        let open = text.text.rsplit_once(':').filter(|(host, _)| is_open(host)).map(|(_, port)| port);
+        let value = text.name.contains("port").then_some(text.text.as_str());
+        open.or(text.text.rsplit_once("?port=").map(|(_, port)| port)).or(value)?.parse().ok()
+    };
+    arguments(own).into_iter().filter_map(port).collect()
 }

@@ -48,15 +48,16 @@ fn evidence_and_order_are_shown_and_written() {
     for expected in [
         "the file nginx.conf (ConfigMap nginx) of web names 127.0.0.1:8080, and api declares this port",
         "the variable DB_URL of api names localhost:5432, and db has a probe of this port",
-        "= help: start db before api",
+        "= help: start db before api; otherwise, the first connections of api fail, and it may exit",
+        "= help: start api before web; otherwise, the first requests through web fail",
         "pod.yaml:9:1: Deployment/shop: podgate.io/order: \"db, api, web\"",
+        "pod.yaml:9:1: Deployment/shop: ready.podgate.io/api: \"tcp://127.0.0.1:8080\"",
     ] {
         assert!(out.contains(expected), "{expected}: {out}");
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), SHOP, "nothing is written without --write");
     assert_eq!(run(&["--write", "pod.yaml"]), out);
-    let annotated =
-        "  template:\n    metadata:\n      annotations:\n        podgate.io/order: \"db, api, web\"\n    spec:\n";
+    let annotated = "  template:\n    metadata:\n      annotations:\n        podgate.io/order: \"db, api, web\"\n        ready.podgate.io/api: tcp://127.0.0.1:8080\n    spec:\n";
     assert_eq!(fs::read_to_string(&path).unwrap(), SHOP.replace("  template:\n    spec:\n", annotated));
     assert_eq!(
         run(&["-w", "pod.yaml"]),
@@ -75,19 +76,41 @@ fn reasons_for_no_order_are_told() {
         format!("  - {{name: {name}, ports: [{{containerPort: {port}}}], args: ['--to=localhost:{needs}']}}\n")
     };
     for (containers, expected) in [
-        (own("a", 1, 2), "Pod/p: no order: no container clearly needs another one"),
-        (own("a", 1, 9) + &own("b", 2, 9), "Pod/p: no order: no container clearly needs another one"),
+        (own("a", 1, 2), "Pod/p: nothing needs an order: no container clearly needs another one\n"),
+        (
+            own("exporter", 1, 2) + &own("b", 2, 2) + &own("telegraf", 3, 2),
+            "Pod/p: nothing needs an order, because these containers retry: exporter, telegraf until b answers\n",
+        ),
+        (own("a", 1, 9) + &own("b", 2, 3), "Pod/p: no order, because an address has no known owner\n"),
         (
             own("a", 1, 2) + &own("b", 2, 1),
-            "Pod/p: no order, because the containers need each other: a waits for b, b waits for a",
+            "Pod/p: no order, because the containers need each other: a waits for b, b waits for a\n",
+        ),
+        (
+            // The client answers the readinessProbe of its server.
+            own("a", 1, 2) + "  - {name: b, ports: [{containerPort: 2}], readinessProbe: {tcpSocket: {port: 1}}}\n",
+            "Pod/p: no order, because b, a does not help: the readinessProbe of b uses port 1 of a, but a starts only when b is Ready: the wait never ends\n",
         ),
     ] {
         let (directory, _) = file(&pod(&containers));
         let output =
             program(directory.path()).current_dir(directory.path()).args(["suggest", "pod.yaml"]).output().unwrap();
         let out = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && out.contains(expected), "{expected}: {out}");
+        assert!(output.status.success() && out.ends_with(expected), "{expected}: {out}");
+        // A Pod that needs no order has one line.
+        assert!(!expected.contains("nothing") || out.lines().count() == 1, "{out}");
     }
+    // A check that the user has written remains.
+    let (directory, path) = file(
+        &(pod(&(own("a", 1, 2) + &own("b", 2, 2)))
+            .replace("{name: p}", "{name: p, annotations: {ready.podgate.io/b: 'tcp://:7'}}")),
+    );
+    program(directory.path()).args(["suggest", "-w", path.to_str().unwrap()]).assert().success();
+    let written = fs::read_to_string(&path).unwrap();
+    assert!(
+        written.contains("podgate.io/order: \"b, a\"") && written.contains("ready.podgate.io/b: 'tcp://:7'"),
+        "{written}"
+    );
     let (directory, path) = file("a: [");
     for (arguments, code) in [
         (vec!["suggest", path.to_str().unwrap()], 0),

@@ -10,22 +10,27 @@ use clap::Args;
 use podgate::core::text::sanitize;
 use podgate::order::edit::{Editor, Place};
 use podgate::order::finding::Level;
-use podgate::order::suggest::{Suggestion, config_maps, suggest};
+use podgate::order::lint::{self, Target};
+use podgate::order::plan::{KnownFacts, plan};
+use podgate::order::suggest::{Rank, Suggestion, config_maps, suggest};
 use podgate::order::{declare, inject, pod_templates};
+use serde_json::Value;
 use std::process::ExitCode;
 
 const HELP: &str = "\
 A container needs another one if it names an address of that container: localhost:PORT,
 127.0.0.1:PORT, [::1]:PORT, or a Unix socket on a shared volume. suggest reads the environment, the
-arguments, and the ConfigMaps that are in the same input. It shows each address with its place, and
-does not use doubtful ones. Check the result before you use it.
+arguments, and the ConfigMaps that are in the same input. If no container declares the port, suggest
+guesses the owner from well-known images, and says so. It shows each address with its place and with
+what happens without the order. It does not use doubtful ones, and leaves out clients that retry.
+Check the result before you use it.
 
 Examples:
   kubectl podgate suggest shop.yaml
   kubectl podgate suggest --write shop.yaml && kubectl podgate check shop.yaml
 
 Exit codes:
-  0    success, also without a proposal
+  0    success, also if nothing needs an order
   1    a file cannot be read or written";
 
 /// Propose an order for Pods that declare none, from addresses in their containers
@@ -34,7 +39,7 @@ Exit codes:
 pub(crate) struct SuggestArgs {
     #[command(flatten)]
     pub(crate) manifests: ManifestArgs,
-    /// Write the annotation podgate.io/order into the files
+    /// Write the proposed annotations into the files
     #[arg(short, long)]
     pub(crate) write: bool,
 }
@@ -58,23 +63,41 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
                     || inject::is_injected(template)
                     || inject::inject_label(template) == Some("disabled");
                 let found = if is_closed { Suggestion::default() } else { suggest(template, &configs) };
-                for edge in &found.edges {
-                    let located = locate(edge.finding.clone(), &at.place, document, &source.name);
+                let shown = found.edges.iter().filter(|edge| edge.rank != Rank::Retries).map(|edge| &edge.finding);
+                for finding in shown.chain(&found.unowned) {
+                    let located = locate(finding.clone(), &at.place, document, &source.name);
                     out += &format!("{}\n\n", render_finding(&located));
                 }
                 let start = document.position(document.highlight(&at.object.to("kind")).start);
-                let verdict = match (&found.order, &found.cycle) {
-                    _ if is_closed => "declares an order already, or is excluded by its label".to_owned(),
-                    (Some(order), _) => format!("{}: \"{order}\"", declare::keys::ORDER),
-                    (_, Some(cycle)) => format!("no order, because the containers need each other: {cycle}"),
-                    _ => "no order: no container clearly needs another one".to_owned(),
+                let mut editor = Editor::new(template.clone());
+                let refused = |finding| locate(finding, &at.place, document, &source.name).report();
+                let (mut annotations, retries) = (found.annotations(), found.retries());
+                annotations.retain(|key, _| template["metadata"]["annotations"][key].is_null());
+                annotations.iter().try_for_each(|(key, value)| editor.annotate(key, value)).map_err(refused)?;
+                let useless = found.order.as_ref().and_then(|_| useless_order(editor.value()));
+                let verdicts = match (&found.order, found.cycle) {
+                    _ if is_closed => vec!["declares an order already, or is excluded by its label".to_owned()],
+                    (_, Some(cycle)) => vec![format!("no order, because the containers need each other: {cycle}")],
+                    (Some(order), _) if let Some(reason) = &useless => {
+                        vec![format!("no order, because {order} does not help: {reason}")]
+                    }
+                    (Some(_), _) => {
+                        let lines = annotations.iter().map(|(key, value)| format!("{key}: \"{value}\""));
+                        let retries = (!retries.is_empty())
+                            .then(|| format!("these containers retry, so they need no order: {retries}"));
+                        lines.chain(retries).collect()
+                    }
+                    _ if !found.unowned.is_empty() => {
+                        vec!["no order, because an address has no known owner".to_owned()]
+                    }
+                    _ if !retries.is_empty() => {
+                        vec![format!("nothing needs an order, because these containers retry: {retries}")]
+                    }
+                    _ => vec!["nothing needs an order: no container clearly needs another one".to_owned()],
                 };
-                let verdict = format!("{}: {}: {verdict}", start.in_file(&source.name), at.name(&document.value));
-                out += &(sanitize(&verdict) + "\n");
-                if let Some(order) = found.order.filter(|_| args.write) {
-                    let mut editor = Editor::new(template.clone());
-                    let refused = |finding| locate(finding, &at.place, document, &source.name).report();
-                    editor.annotate(declare::keys::ORDER, &order).map_err(refused)?;
+                let place = format!("{}: {}", start.in_file(&source.name), at.name(&document.value));
+                verdicts.iter().for_each(|verdict| out += &(sanitize(&format!("{place}: {verdict}")) + "\n"));
+                if args.write && found.order.is_some() && useless.is_none() {
                     let (value, edits) = editor.finish();
                     is_edited = true;
                     document_editor.add(&at.place, edits, &value);
@@ -94,4 +117,12 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
     }
     write_in_place(&changed)?;
     print(&format!("{}\n", out.trim_end_matches('\n')))
+}
+
+/// Returns what `check` says about an order that has no effect or never ends.
+fn useless_order(template: &Value) -> Option<String> {
+    const RULES: [&str; 3] = ["no-readiness-probe", "nothing-to-do", "readiness-needs-later"];
+    let plan = plan(template, &KnownFacts::default()).ok()?;
+    let found = lint::check_template(template, &plan, Target::default()).findings;
+    Some(plan.findings.into_iter().chain(found).find(|finding| RULES.contains(&finding.rule))?.message)
 }
