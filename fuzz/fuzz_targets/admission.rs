@@ -11,6 +11,7 @@ mod costly_pods;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use podgate::order::admission::{Outcome, answer};
+use podgate::order::assigned::AssignedOrders;
 use podgate::order::edit::apply;
 use podgate::order::inject::{self, Options};
 use podgate::order::plan::KnownFacts;
@@ -25,7 +26,7 @@ fn options() -> Options {
 fn ask(body: &[u8]) {
     let options = options();
     let inject = |_: &str, pod: &Value| inject::inject(pod, &options, &KnownFacts::default());
-    match answer(body, &inject) {
+    match answer(body, &inject, &AssignedOrders::default()) {
         Err(bad) => assert!(!bad.to_string().is_empty()),
         Ok(answer) => {
             let response = &answer.body["response"];

@@ -2,11 +2,12 @@
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>
 
 use crate::core::words::words;
+use crate::order::assigned::{AssignedOrder, AssignedOrders};
 use crate::order::declare::limits::count_values;
 use crate::order::declare::{annotation_place, check_undeclared, keys};
 use crate::order::edit::{Edit, JSON_SIZE_MAX, Op, PathSegment, json_length, too_large};
 use crate::order::finding::{Finding, Level, has_errors};
-use crate::order::inject::{Injected, inject_label, is_requested};
+use crate::order::inject::{Injected, inject_label, is_injected, is_requested};
 use crate::order::lint::{self, Target};
 use crate::order::pod_templates::templates;
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -42,6 +43,8 @@ words! {
         /// The Pod lacks containers that its order names. The answer adds an annotation with the findings. A policy
         /// denies the Pod, unless a later webhook adds the containers and the API server calls podgate again.
         Deferred = "deferred",
+        /// An order of `--orders` does not fit the Pod. The answer allows the Pod unchanged, with a warning.
+        Misfit = "misfit",
         /// The request creates or updates a workload. The answer contains only the findings about its Pod template.
         Checked = "checked",
         /// The request is for another kind or operation, or the Pod declares no order or opts out.
@@ -62,7 +65,7 @@ pub struct Answer {
     pub namespace: String,
     /// Name of the object, for the log. Its `generateName` if the API server has not yet chosen a name.
     pub name: String,
-    /// Reason for a denial, or for a deferred decision. Otherwise empty.
+    /// Reason for a denial or a deferred decision, or the reason why an order does not fit. Otherwise empty.
     pub message: String,
 }
 
@@ -99,9 +102,9 @@ struct GroupVersionKind {
     kind: String,
 }
 
-/// Parses the AdmissionReview in `body` and returns the answer to the API server. Fails if `body` is not a review, has
-/// too many values, or has no valid uid.
-pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
+/// Parses the AdmissionReview in `body` and returns the answer to the API server. `orders` are those of Pods that declare
+/// none. Fails if `body` is not a review, has too many values, or has no valid uid.
+pub fn answer(body: &[u8], inject: Injector<'_>, orders: &AssignedOrders) -> Result<Answer, BadReview> {
     if count_values(body) > JSON_VALUES_MAX {
         return Err(BadReview(format!("more than {JSON_VALUES_MAX} values")));
     }
@@ -117,15 +120,15 @@ pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
     if request.uid.is_empty() || request.uid.len() > UID_MAX {
         return Err(BadReview(format!("request.uid must have 1 to {UID_MAX} bytes")));
     }
-    Ok(request.answer(inject))
+    Ok(request.answer(inject, orders))
 }
 
 impl Request {
-    fn answer(&self, inject: Injector<'_>) -> Answer {
+    fn answer(&self, inject: Injector<'_>, orders: &AssignedOrders) -> Answer {
         let is_whole = self.sub_resource.is_empty() && self.object.is_object();
         let kind = self.kind.as_ref().filter(|kind| is_whole && kind.version == "v1");
         match (kind.map(|kind| (&*kind.group, &*kind.kind)), &*self.operation) {
-            (Some(("", "Pod")), "CREATE") => self.answer_pod(&self.object, inject),
+            (Some(("", "Pod")), "CREATE") => self.answer_pod(&self.object, inject, orders),
             (Some(("apps" | "batch", _)), "CREATE" | "UPDATE") => self.answer_workload(&self.object, inject),
             _ => self.allow(Outcome::Passed, &[], None),
         }
@@ -153,11 +156,17 @@ impl Request {
         self.allow(Outcome::Checked, &findings, None)
     }
 
-    fn answer_pod(&self, pod: &Value, inject: Injector<'_>) -> Answer {
+    fn answer_pod(&self, pod: &Value, inject: Injector<'_>, orders: &AssignedOrders) -> Answer {
         // Do not change a mirror Pod, which must equal the static Pod that the kubelet read from a file.
         let is_mirror = pod["metadata"]["annotations"].get("kubernetes.io/config.mirror").is_some();
         if inject_label(pod) == Some("disabled") || is_mirror {
             return self.allow(Outcome::Passed, &[], None);
+        }
+        if let Some(order) = orders.find(&self.namespace, pod) {
+            return match order.inject(pod, |pod| inject(&self.namespace, pod)) {
+                Ok(injected) => self.allow_injected(injected, |findings| self.allow_misfit(order, findings)),
+                Err(findings) => self.allow_misfit(order, &findings),
+            };
         }
         if !is_requested(pod) {
             let findings = check_undeclared(pod);
@@ -168,22 +177,37 @@ impl Request {
             };
         }
         match inject(&self.namespace, pod) {
-            Err(findings) => self.refuse_or_defer(pod, &findings),
+            // Another webhook has changed the Pod since podgate's first call.
+            Err(findings) => match orders.find_assigned(&self.namespace, pod).filter(|_| is_injected(pod)) {
+                Some(order) => self.allow_misfit(order, &findings),
+                None => self.refuse_or_defer(pod, &findings),
+            },
             Ok(mut injected) => {
                 // The API server shows all findings as warnings. Even errors are only warnings here, because later
                 // webhooks can still change the Pod.
                 injected.findings.extend(lint::check_injected(pod, &injected, Target::default()));
-                let Injected { edits, findings, .. } = injected;
-                if edits.is_empty() {
-                    return self.allow(Outcome::Unchanged, &findings, None);
-                }
-                let patch = json_patch(edits);
-                if json_length(&patch) > JSON_SIZE_MAX {
-                    return self.refuse(&[too_large()]);
-                }
-                self.allow(Outcome::Injected, &findings, Some(&patch))
+                self.allow_injected(injected, |findings| self.refuse(findings))
             }
         }
+    }
+
+    /// Allows the Pod with the edits of `injected`, or calls `reject` if the patch is too large.
+    fn allow_injected(&self, injected: Injected, reject: impl FnOnce(&[Finding]) -> Answer) -> Answer {
+        let Injected { edits, findings, .. } = injected;
+        if edits.is_empty() {
+            return self.allow(Outcome::Unchanged, &findings, None);
+        }
+        let patch = json_patch(edits);
+        if json_length(&patch) > JSON_SIZE_MAX {
+            return reject(&[too_large()]);
+        }
+        self.allow(Outcome::Injected, &findings, Some(&patch))
+    }
+
+    /// Allows the Pod unchanged: an order that its author did not write must not keep it from starting.
+    fn allow_misfit(&self, order: &AssignedOrder, findings: &[Finding]) -> Answer {
+        let warning = order.misfit(findings);
+        Answer { message: warning.message.clone(), ..self.allow(Outcome::Misfit, &[warning], None) }
     }
 
     fn allow(&self, outcome: Outcome, findings: &[Finding], patch: Option<&Value>) -> Answer {

@@ -2,6 +2,7 @@
 //! `kubectl-podgate` and `podgate-webhook` use this module; the agent and the sidecar do not.
 
 pub mod admission;
+pub mod assigned;
 pub mod declare;
 pub mod dollars;
 pub mod edit;

@@ -1,6 +1,7 @@
 //! Tests that `manifests/injector` and the chart create the same objects, and that the chart applies its values.
 
 use crate::needs::missing;
+use podgate::order::assigned::AssignedOrders;
 use podgate::order::declare::keys;
 use podgate::order::release;
 use serde_json::{Value, json};
@@ -215,6 +216,7 @@ fn chart_applies_its_values() {
     let expected = [
         "--log-format=json",
         "--images=/images/images.json",
+        "--orders=/orders/orders.yaml",
         "--image-pull-policy=Always",
         "--no-fixed-user",
         "--sidecar-resources=limits.cpu=1,limits.memory=64Mi,requests.cpu=20m",
@@ -224,9 +226,10 @@ fn chart_applies_its_values() {
         "--log-level=debug",
     ];
     assert_eq!(pod["containers"][0]["args"], json!(expected));
-    let mounts = json!([{"name": "images", "mountPath": "/images", "readOnly": true}]);
-    assert_eq!(pod["containers"][0]["volumeMounts"], mounts);
-    assert_eq!(pod["volumes"], json!([{"name": "images", "configMap": {"name": "podgate-images", "optional": true}}]));
+    let mount = |name: &str| json!({"name": name, "mountPath": format!("/{name}"), "readOnly": true});
+    assert_eq!(pod["containers"][0]["volumeMounts"], json!([mount("images"), mount("orders")]));
+    let volume = |name: &str| json!({"name": name, "configMap": {"name": format!("podgate-{name}"), "optional": true}});
+    assert_eq!(pod["volumes"], json!([volume("images"), volume("orders")]));
     assert_eq!(
         pod["containers"][0]["env"],
         json!([{"name": "PODGATE_IMAGE", "value": concat!("registry.example/p:", env!("CARGO_PKG_VERSION"))},
@@ -236,7 +239,8 @@ fn chart_applies_its_values() {
     assert!(pod["securityContext"].get("runAsUser").is_none());
     assert_eq!((&pod["imagePullSecrets"], &pod["nodeSelector"]), (&json!([{"name": "s"}]), &json!({"disk": "ssd"})));
     assert_eq!((&pod["priorityClassName"], &pod["tolerations"]), (&json!("high"), &json!([{"operator": "Exists"}])));
-    let [webhook, workloads] = [0, 1].map(|at| &object(&objects, "MutatingWebhookConfiguration")["webhooks"][at]);
+    let [webhook, workloads, orders] =
+        [0, 1, 2].map(|at| &object(&objects, "MutatingWebhookConfiguration")["webhooks"][at]);
     let selector = json!([
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["a", "elsewhere"]},
         {"key": keys::INJECT_LABEL, "operator": "NotIn", "values": ["disabled"]},
@@ -245,6 +249,10 @@ fn chart_applies_its_values() {
     assert_eq!(webhook["namespaceSelector"]["matchExpressions"], selector);
     assert_eq!(workloads["namespaceSelector"], webhook["namespaceSelector"]);
     assert_eq!(workloads["clientConfig"], webhook["clientConfig"]);
+    assert_eq!((&orders["clientConfig"], &orders["failurePolicy"]), (&webhook["clientConfig"], &json!("Ignore")));
+    let mut opted_in = selector.clone();
+    opted_in[1] = json!({"key": keys::INJECT_LABEL, "operator": "In", "values": ["enabled"]});
+    assert_eq!(orders["namespaceSelector"]["matchExpressions"], opted_in);
     assert_eq!(
         (&webhook["failurePolicy"], &webhook["clientConfig"]["service"]["namespace"]),
         (&json!("Ignore"), &json!("elsewhere"))
@@ -273,13 +281,35 @@ fn chart_binds_nothing_without_the_policy() {
     assert!(!objects.keys().any(|(kind, _)| kind == "NetworkPolicy"));
 }
 
+/// The webhook and `check` can read the ConfigMap.
+#[test]
+fn chart_writes_the_file_of_orders() {
+    let order = json!({"namespaces": ["shop-*"], "podLabels": {"app": "keycloak"},
+        "annotations": {keys::ORDER: "db, keycloak", "timeout.podgate.io/keycloak": "2m"}});
+    let given = json!({"orders": [order]});
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), given.to_string()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let arguments = ["template", "podgate", "charts/podgate", "--namespace", "podgate", "--values", path];
+    let Some(output) = run("helm", &arguments) else { return };
+    let objects = by_name(documents(&String::from_utf8(output.stdout).unwrap()));
+    let config_map = &objects[&("ConfigMap".to_owned(), "podgate/podgate-orders".to_owned())];
+    let text = config_map["data"]["orders.yaml"].as_str().unwrap();
+    assert_eq!(documents(text), [given]);
+    let orders: AssignedOrders = serde_saphyr::from_str(text).unwrap();
+    assert_eq!(orders.iter().count(), 1);
+}
+
 /// Without a schema, Helm ignores a misspelled value.
 #[test]
 fn chart_rejects_unknown_values_and_wrong_types() {
-    for value in ["replica=3", "webhook.failurepolicy=Ignore", "sidecar.namespaces=shop", "sidecar.create=maybe"] {
+    let misspelled = "orders[0].labels.a=b";
+    for value in
+        ["replica=3", misspelled, "webhook.failurepolicy=Ignore", "sidecar.namespaces=shop", "sidecar.create=maybe"]
+    {
         let Some(chart) = render("podgate", &[value]) else { return };
         let error = chart.expect_err(value);
-        let key = value.split(['=', '.']).next().unwrap();
+        let key = value.split(['=', '.', '[']).next().unwrap();
         assert!(error.contains("values don't meet the specifications") && error.contains(key), "{value}: {error}");
     }
 }
@@ -291,10 +321,11 @@ fn chart_supports_external_certificates() {
     let files = ["--tls=files", "--cert=/tls/tls.crt", "--key=/tls/tls.key"];
     let uses = |objects: &Objects, secret: &str| {
         let pod = &object(objects, "Deployment")["spec"]["template"]["spec"];
-        assert_eq!(pod["containers"][0]["args"].as_array().unwrap()[2..], files);
-        assert_eq!(pod["volumes"][1], json!({"name": "tls", "secret": {"secretName": secret}}));
+        assert_eq!(pod["containers"][0]["args"].as_array().unwrap()[3..], files);
+        assert_eq!(pod["volumes"][2], json!({"name": "tls", "secret": {"secretName": secret}}));
         for list in [&pod["volumes"], &pod["containers"][0]["volumeMounts"]] {
-            assert_eq!((&list[0]["name"], &list[1]["name"]), (&json!("images"), &json!("tls")));
+            let names = list.as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap());
+            assert_eq!(names.collect::<Vec<_>>(), ["images", "orders", "tls"]);
         }
         assert_eq!(pod["automountServiceAccountToken"], false, "no token without permissions");
         for kind in ["Secret", "Role", "ClusterRoleBinding", "ValidatingAdmissionPolicy"] {
@@ -317,7 +348,7 @@ fn chart_supports_external_certificates() {
 
     let objects = render("podgate", &["tls.mode=files", "tls.secretName=mine", "tls.ca=PEM"]).unwrap().unwrap();
     uses(&objects, "mine");
-    for at in [0, 1] {
+    for at in [0, 1, 2] {
         let webhook = &object(&objects, "MutatingWebhookConfiguration")["webhooks"][at];
         assert_eq!(webhook["clientConfig"]["caBundle"], "UEVN");
     }

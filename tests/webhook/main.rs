@@ -17,6 +17,7 @@ mod install_command;
 mod kubernetes_version;
 #[path = "../common/needs.rs"]
 mod needs;
+mod orders;
 mod own_certificates;
 #[allow(dead_code, reason = "shared with tests/tool/book")]
 #[path = "../tool/book/page.rs"]

@@ -32,7 +32,8 @@ fn webhook_has_minimal_permissions() {
 #[test]
 fn outage_affects_only_pods_with_podgates_keys() {
     let objects = injector();
-    let [webhook, workloads] = &object(&objects, "MutatingWebhookConfiguration")["webhooks"].as_array().unwrap()[..]
+    let [webhook, workloads, orders] =
+        &object(&objects, "MutatingWebhookConfiguration")["webhooks"].as_array().unwrap()[..]
     else {
         panic!("other webhooks")
     };
@@ -81,6 +82,17 @@ fn outage_affects_only_pods_with_podgates_keys() {
     let conditions = workloads["matchConditions"].as_array().unwrap();
     let names: Vec<_> = conditions.iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["no-owner", "has-podgate-key", "new-template"]);
+
+    assert_eq!((&orders["name"], &orders["failurePolicy"]), (&json!("orders.podgate.io"), &json!("Ignore")));
+    for field in ["rules", "clientConfig", "objectSelector", "reinvocationPolicy", "sideEffects", "timeoutSeconds"] {
+        assert_eq!(orders[field], webhook[field], "{field}");
+    }
+    let opt_in = json!({"key": keys::INJECT_LABEL, "operator": "In", "values": ["enabled"]});
+    assert_eq!(orders["namespaceSelector"]["matchExpressions"], json!([system, opt_in]));
+    let conditions = |own: &Value| Vec::from_iter(own["matchConditions"].as_array().unwrap().clone());
+    let mut expected = conditions(webhook);
+    expected.retain(|one| one["name"] != "has-podgate-key");
+    assert_eq!(conditions(orders), expected, "a Pod that has got its order must be sent again");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod common_args;
 mod error;
 mod inject;
 mod install;
+mod orders;
 mod output;
 mod overrides;
 mod pod;

@@ -129,14 +129,14 @@ fn review(state: &State, body: &[u8], reservation: Reservation) -> OutcomeReply 
             let is_listed = state.namespaces.iter().any(|listed| listed == "*" || listed == namespace);
             known.sidecar = Some(state.sidecar);
             known.publish = Some(if is_listed { Publish::Api } else { Publish::None });
-            known.images = image_map::commands(&state.images.borrow(), pod);
+            known.images = image_map::commands(&state.images.get(), pod);
         }
         let mut injected = inject::inject(pod, &state.options, &known)?;
         let plan = injected.plan.as_ref();
         injected.findings.extend(plan.and_then(|plan| image_map::check_tags(pod, &known.images, plan)));
         Ok(injected)
     };
-    match admission::answer(body, &inject) {
+    match admission::answer(body, &inject, &state.orders.get()) {
         Ok(answer) => {
             log_outcome(&answer);
             let text = reservation.hold(answer.body.to_string());
@@ -158,6 +158,7 @@ fn log_outcome(answer: &Answer) {
         Outcome::Deferred => {
             info!(namespace, name, why = answer.message, "deferred: a later webhook may add the containers")
         }
+        Outcome::Misfit => warn!(namespace, name, why = answer.message, "allowed without an order"),
         Outcome::Unchanged | Outcome::Checked | Outcome::Passed => {
             tracing::debug!(namespace, name, outcome = answer.outcome.as_str(), "nothing to do");
         }

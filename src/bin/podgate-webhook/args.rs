@@ -15,8 +15,9 @@ const HELP: &str = "\
 The API server calls the webhook for each new Pod that has a key of podgate. The webhook injects
 Pods that declare an order, in the same way as `kubectl podgate inject` injects manifests. When a
 workload with a key in its Pod template is created or changed, the webhook answers with the warnings
-of `check`. Run the webhook as a Deployment, with `kubectl podgate install` or the Helm chart:
-https://github.com/podgate/podgate/blob/main/docs/webhook.md
+of `check`. In namespaces with the label podgate.io/inject: enabled, it also injects Pods that have
+an order in the file of --orders. Run the webhook as a Deployment, with `kubectl podgate install`
+or the Helm chart: https://github.com/podgate/podgate/blob/main/docs/webhook.md
 
 With `--tls self` (the default), the webhook creates and renews its own certificates. It keeps them
 in the Secret --secret of its namespace, which all replicas share, and writes their CA into the
@@ -72,6 +73,9 @@ pub(crate) struct Args {
     /// Take commands of images from this file of `resolve-images`
     #[arg(long, value_name = "FILE")]
     pub(crate) images: Option<PathBuf>,
+    /// Take orders of Pods that declare none from this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) orders: Option<PathBuf>,
     /// Let Pods of these namespaces publish states (A,B or *)
     #[arg(long, value_name = "NAMES", env = "PODGATE_NAMESPACES", value_delimiter = ',')]
     pub(crate) namespaces: Vec<String>,

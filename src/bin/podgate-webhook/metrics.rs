@@ -10,7 +10,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::time::Duration;
 
-type Labels = [(&'static str, &'static str); 1];
+pub(crate) type Labels = [(&'static str, &'static str); 1];
 
 /// Outcomes of requests without a review.
 const FAILURES: [&str; 4] = ["bad-request", "too-large", "timeout", "failed"];
@@ -27,6 +27,7 @@ pub(crate) struct Metrics {
     pub(crate) expiry: Gauge,
     pub(crate) certificate_checks: Family<Labels, Counter>,
     pub(crate) image_file_reads: Family<Labels, Counter>,
+    pub(crate) order_file_reads: Family<Labels, Counter>,
 }
 
 impl Default for Metrics {
@@ -43,6 +44,7 @@ impl Default for Metrics {
             expiry: Gauge::default(),
             certificate_checks: counters("result", &CHECK_RESULTS),
             image_file_reads: counters("result", &CHECK_RESULTS),
+            order_file_reads: counters("result", &CHECK_RESULTS),
         };
         let registry = &mut metrics.registry;
         registry.register("build", "Program version", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
@@ -59,6 +61,8 @@ impl Default for Metrics {
         registry.register("certificate_checks", help, metrics.certificate_checks.clone());
         let help = "Reads of the --images file after the start, by result";
         registry.register("image_file_reads", help, metrics.image_file_reads.clone());
+        let help = "Reads of the --orders file, by result";
+        registry.register("order_file_reads", help, metrics.order_file_reads.clone());
         metrics
     }
 }

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::error::{Error, failed};
 use crate::state::State;
-use crate::{api, images, status_server, tls, tls_server};
+use crate::{api, status_server, tls, tls_server};
 use podgate::core::text::error_chain;
 use podgate::edge::{listen, log};
 use podgate::order::inject::Options;
@@ -49,13 +49,14 @@ async fn serve_until_signal(args: &Args) -> Result<(), Error> {
     options.sidecar_resources = args.sidecar_resources.clone();
     options.sidecar_settings = args.sidecar_settings.clone().unwrap_or_default();
     options.is_from_api = true;
-    let state = Arc::new(State::new(options, args.namespaces.clone(), args.sidecar));
+    let state = Arc::new(State::new(options, args));
     let config = tls::server_config(&state.served_cert)?;
     let source = tls::CertSource::open(args, &state).await?;
-    if let Some(path) = &args.images {
-        images::load(path, &state)?;
-        tokio::spawn(images::keep_current(path.clone(), Arc::clone(&state)));
-    }
+    state.images.load()?;
+    tokio::spawn(Arc::clone(&state.images).keep_current(Ok(())));
+    // Start without orders if their file is invalid: other Pods need the webhook.
+    let read = state.orders.reload(&Ok(()));
+    tokio::spawn(Arc::clone(&state.orders).keep_current(read));
     let status = bind(args.status_listen).await?;
     let listener = bind(args.listen).await?;
     // For answers that a client does not read. Otherwise, the kernel would take megabytes and wait for many minutes.

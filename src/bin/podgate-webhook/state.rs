@@ -1,10 +1,13 @@
 //! State that all connections share.
 
+use crate::args::Args;
 use crate::body_budget::BodyBudget;
 use crate::clock::wall_clock;
 use crate::metrics::Metrics;
+use crate::reloaded_file::{FILE_MAX, ReloadedFile};
+use podgate::order::assigned::{self, AssignedOrders};
 use podgate::order::declare::SidecarUse;
-use podgate::order::image_map::ImageMap;
+use podgate::order::image_map::{self, ImageMap};
 use podgate::order::inject::Options;
 use podgate::order::plan::KnownFacts;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -33,23 +36,43 @@ pub(crate) struct State {
     /// Facts about the cluster, once they are known.
     pub(crate) cluster_facts: OnceLock<KnownFacts>,
     /// Commands of images, from the file of --images.
-    pub(crate) images: watch::Sender<ImageMap>,
+    pub(crate) images: Arc<ReloadedFile<ImageMap>>,
+    /// Orders of Pods that declare none, from the file of --orders.
+    pub(crate) orders: Arc<ReloadedFile<AssignedOrders>>,
 }
 
 impl State {
-    pub(crate) fn new(options: Options, namespaces: Vec<String>, sidecar: SidecarUse) -> State {
+    pub(crate) fn new(options: Options, args: &Args) -> State {
+        let metrics = Metrics::default();
+        let images = ReloadedFile {
+            flag: "--images",
+            path: args.images.clone(),
+            size_max: FILE_MAX,
+            parse: image_map::parse,
+            reads: metrics.image_file_reads.clone(),
+            current: watch::Sender::default(),
+        };
+        let orders = ReloadedFile {
+            flag: "--orders",
+            path: args.orders.clone(),
+            size_max: assigned::FILE_MAX,
+            parse: parse_orders,
+            reads: metrics.order_file_reads.clone(),
+            current: watch::Sender::default(),
+        };
         State {
             options,
-            namespaces,
-            sidecar,
-            metrics: Metrics::default(),
+            namespaces: args.namespaces.clone(),
+            sidecar: args.sidecar,
+            metrics,
             served_cert: Arc::default(),
             body_budget: Arc::default(),
             review_seat: Arc::default(),
             large_body_turn: Mutex::default(),
             is_draining: AtomicBool::new(false),
             cluster_facts: OnceLock::new(),
-            images: watch::Sender::default(),
+            images: Arc::new(images),
+            orders: Arc::new(orders),
         }
     }
 
@@ -76,6 +99,11 @@ impl State {
     pub(crate) fn unready_reason(&self) -> Option<&'static str> {
         if self.is_draining() { Some("shutting down") } else { self.served_cert.unusable_reason(wall_clock()) }
     }
+}
+
+fn parse_orders(text: &[u8]) -> Result<AssignedOrders, String> {
+    let options = serde_saphyr::options! { with_snippet: false };
+    serde_saphyr::from_slice_with_options(text, options).map_err(|error| error.to_string())
 }
 
 /// Time from which, and the time until which a certificate is valid.

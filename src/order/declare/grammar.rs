@@ -72,7 +72,7 @@ fn find_foreign_syntax(text: &str) -> Option<String> {
     Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
 }
 
-/// Parses a text from a user, like [`parse_steps`]. The syntax of another tool is one error without entries.
+/// Parses a text from a user, as `parse_steps` does. The syntax of another tool is one error without entries.
 pub fn parse_list(text: &str, grammar: Grammar) -> (Vec<Vec<ContainerItem>>, Vec<SyntaxError>) {
     match find_foreign_syntax(text) {
         Some(message) => (Vec::new(), vec![SyntaxError { span: 0..text.len(), message, fix: None }]),

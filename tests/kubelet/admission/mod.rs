@@ -1,6 +1,7 @@
 //! Tests of the admission webhook on a real cluster. The tests install the webhook like a user, and the API server
 //! calls the webhook.
 
+mod assigned;
 mod calls;
 mod copies;
 pub(crate) mod install;
@@ -110,6 +111,7 @@ fn kustomize_installs_the_webhook() {
     assert!(refused.contains(&expected), "{refused}\nmust contain\n{expected}");
     scene.report(&refused);
     late::assert_late_container_is_ordered(&scene);
+    assigned::assert_undeclared_pods_are_ordered(&scene);
 
     let dry = cluster::try_script(
         &["kubectl", "-n", namespace, "create", "--dry-run=server", "-o", "json", "-f", "-"],
@@ -142,11 +144,11 @@ fn kustomize_installs_the_webhook() {
 
     assert!(is_injected(namespace, &labeled_pod("enabled", "enabled")).unwrap());
     assert!(!is_injected(namespace, &labeled_pod("disabled", "disabled")).unwrap());
-    kubectl(&["label", "namespace", namespace, "podgate.io/inject=disabled"]);
+    kubectl(&["label", "--overwrite", "namespace", namespace, "podgate.io/inject=disabled"]);
     eventually("the namespace is not selected", 30, || {
         (!is_injected(namespace, &ordered_pod("out")).unwrap()).then_some(())
     });
-    kubectl(&["label", "namespace", namespace, "podgate.io/inject-"]);
+    kubectl(&["label", "--overwrite", "namespace", namespace, "podgate.io/inject=enabled"]);
     eventually("the namespace is selected", 30, || is_injected(namespace, &ordered_pod("in")).unwrap().then_some(()));
     assert_policy_limits_the_webhook();
 
@@ -161,6 +163,7 @@ fn kustomize_installs_the_webhook() {
     cluster::create(namespace, &plain_pod("untouched").to_string());
     let untouched = kubectl_json(&["-n", namespace, "get", "pod", "untouched"]);
     assert!(untouched["spec"].get("initContainers").is_none());
+    assigned::assert_outage_admits_undeclared_pods(&scene);
     let refused =
         cluster::try_script(&["kubectl", "-n", namespace, "create", "-f", "-"], &ordered_pod("refused").to_string());
     let refused = refused.unwrap_err();

@@ -102,6 +102,14 @@ pub(crate) fn deployment() -> Workload {
     workload(name, json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}))
 }
 
+/// Returns a Deployment without any key of podgate, which gets its order from the webhook's file.
+pub(crate) fn deployment_without_order(name: &'static str) -> Workload {
+    let mut template = template(name, "");
+    template["metadata"].as_object_mut().expect("an object").remove("annotations");
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template});
+    workload(name, json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}))
+}
+
 fn stateful_set() -> Workload {
     let (name, template) = ("stateful", template("stateful", "db, api, web"));
     let spec = json!({"serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template});

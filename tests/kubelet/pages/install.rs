@@ -115,7 +115,8 @@ fn readme_commands_work_as_written() {
     // try`.
     let targets: Vec<&str> = without_cluster.lines().filter_map(|line| line.split("  ").next()).collect();
     assert_eq!(targets, ["make try", "make test"]);
-    let [again, _chart, annotate, bind, _resources, _cert_manager, uninstall] = &page("docs/webhook.md")[..] else {
+    let [again, _chart, annotate, bind, _resources, orders, _cert_manager, uninstall] = &page("docs/webhook.md")[..]
+    else {
         panic!("docs/webhook.md has other blocks than this test expects")
     };
     assert!(again.starts_with("kubectl apply -k manifests "), "{again}");
@@ -123,6 +124,7 @@ fn readme_commands_work_as_written() {
     let mut reader = Reader::new(&scene);
     copy_manifests(&reader);
     reader.substitute("-n shop", &format!("-n {}", scene.namespace));
+    reader.substitute("namespace shop-eu", &format!("namespace {}", scene.namespace));
     reader.substitute("--namespaces shop", &format!("--namespaces {}", scene.namespace));
     reader.substitute("PODGATE_NAMESPACES=shop", &format!("PODGATE_NAMESPACES={}", scene.namespace));
     // Other scenarios need the role and the policy, so delete both only in a dry run.
@@ -148,6 +150,9 @@ fn readme_commands_work_as_written() {
     }
     assert_started_in_order(&reader, &scene);
     run_commands_within_paragraphs(&reader);
+    reader.save("orders.yaml", &Page::read("docs/webhook.md").blocks("yaml")[1].text);
+    reader.save("deploy.yaml", shop);
+    reader.run(orders);
     reader.run("kubectl delete deployment shop");
     reader.run(uninstall);
     drop(uninstall_guard);

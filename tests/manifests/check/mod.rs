@@ -4,6 +4,7 @@ mod docs;
 mod errors;
 mod forecasts;
 mod keys;
+mod orders;
 mod returned;
 pub(crate) mod server;
 mod suggest;

@@ -36,6 +36,8 @@ struct Cluster {
     has_policies: bool,
     /// Text of the webhook's file of images.
     file: Option<Value>,
+    /// Text of the webhook's file of orders.
+    orders: Option<&'static str>,
     /// Path and change of one policy or binding.
     policy_change: Option<(&'static str, Change)>,
     may_publish: bool,
@@ -68,6 +70,7 @@ impl Default for Cluster {
             dry_run: DryRun::Injects,
             has_policies: true,
             file: None,
+            orders: None,
             policy_change: None,
             may_publish: true,
             can_hold: true,
@@ -172,6 +175,52 @@ fn images_without_an_entry_and_images_that_have_moved_are_listed() {
     assert_eq!(findings.iter().map(|[_, rule, ..]| rule.as_str()).collect::<Vec<_>>(), ["image-not-known"]);
 }
 
+const ORDERS: &str = "\
+orders:
+- podLabels: {app: web}
+  annotations: {podgate.io/order: \"a, b\"}
+- podLabels: {app: other}
+  annotations: {podgate.io/order: \"a, b\"}
+";
+
+/// Returns a running Pod of the Deployment `web` without a key of podgate, whose first container has this name.
+fn undeclared_pod(app: &str, first: &str) -> Value {
+    let mut pod = ordered_pod("Deployment", "web", false);
+    pod["metadata"]["annotations"] = json!({});
+    pod["metadata"]["labels"]["app"] = app.into();
+    pod["spec"]["containers"][0] = container(first);
+    pod["spec"]["containers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": 1}});
+    pod
+}
+
+#[test]
+fn pods_without_the_order_of_the_file_are_listed() {
+    let in_namespace = |namespace: &str, mut pod: Value| {
+        pod["metadata"]["namespace"] = namespace.into();
+        pod
+    };
+    let mut assigned = undeclared_pod("other", "a");
+    assigned["metadata"]["annotations"]["podgate.io/order"] = "a, b".into();
+    let pods = vec![
+        webhook_pod("True"),
+        undeclared_pod("web", "a"),
+        in_namespace("enabled", undeclared_pod("web", "a")),
+        in_namespace("excluded", undeclared_pod("web", "a")),
+        undeclared_pod("unrelated", "a"),
+        injected(&assigned),
+    ];
+    let (code, findings) = Cluster { orders: Some(ORDERS), pods, may_publish: true, ..Cluster::default() }.problems();
+    let line = |namespace: &str, label: &str| {
+        let what = format!(
+            "the Pods of Deployment/web in the namespace {namespace} started without the webhook's orders[0] (Pods: 1)"
+        );
+        let fix = format!("{label}kubectl rollout restart deployment/web -n {namespace}");
+        ["warning".to_owned(), "order-not-assigned".to_owned(), what, fix]
+    };
+    let label = "kubectl label namespace shop podgate.io/inject=enabled; then: ";
+    assert_eq!((code, findings), (0, vec![line("enabled", ""), line("shop", label)]));
+}
+
 impl Cluster {
     fn serve(self) -> FakeApiServer {
         FakeApiServer::new(move |request| self.answer(request))
@@ -210,6 +259,9 @@ impl Cluster {
             ("GET", "/api/v1/namespaces/podgate/configmaps/podgate-images") => {
                 found(self.file.as_ref().map(|file| json!({"metadata": {}, "data": {"images.json": file.to_string()}})))
             }
+            ("GET", "/api/v1/namespaces/podgate/configmaps/podgate-orders") => {
+                found(self.orders.map(|text| json!({"metadata": {}, "data": {"orders.yaml": text}})))
+            }
             ("POST", "/api/v1/namespaces/shop/pods") => {
                 assert!(query.contains("dryRun=All"), "a real Pod must never be created: {query}");
                 let pod: Value = serde_json::from_str(&request.body).unwrap();
@@ -238,8 +290,13 @@ impl Cluster {
                 Answer::Json(200, json!({"items": [node("new", "v1.36.3"), node("other", self.kubelet)]}))
             }
             ("GET", "/api/v1/namespaces") => {
-                assert!(query.contains("labelSelector=podgate.io%2Finject%3Ddisabled"), "{query}");
-                Answer::Json(200, json!({"items": [{"metadata": {"name": "excluded"}}]}))
+                assert!(
+                    query.contains("labelSelector=podgate.io%2Finject&")
+                        || query.ends_with("labelSelector=podgate.io%2Finject"),
+                    "{query}"
+                );
+                let item = |name: &str, value: &str| json!({"metadata": {"name": name, "labels": {"podgate.io/inject": value}}});
+                Answer::Json(200, json!({"items": [item("excluded", "disabled"), item("enabled", "enabled")]}))
             }
             ("GET", "/api/v1/events") => {
                 assert!(query.contains("fieldSelector=reason%3DFailedCreate"), "{query}");
@@ -628,7 +685,40 @@ fn broken_clusters() -> Vec<(Cluster, Vec<[&'static str; 3]>)> {
         ),
         (
             Cluster { denied: &["/api/v1/namespaces/podgate/configmaps"], ..ok() },
-            vec![["note", "not-checked", "cannot check the webhook's file of images: you may not ask"]],
+            vec![
+                ["note", "not-checked", "cannot check the webhook's file of images: you may not ask"],
+                ["note", "not-checked", "cannot check the webhook's file of orders: you may not ask"],
+            ],
+        ),
+        (
+            Cluster { orders: Some("orders:\n- namespace: a\n"), ..ok() },
+            vec![[
+                "error",
+                "not-checked",
+                "cannot check the webhook's file of orders: the ConfigMap podgate/podgate-orders",
+            ]],
+        ),
+        (
+            Cluster { orders: Some(ORDERS), pods: vec![webhook_pod("True"), undeclared_pod("web", "a")], ..ok() },
+            vec![
+                [
+                    "warning",
+                    "order-not-assigned",
+                    "the Pods of Deployment/web in the namespace shop started without the webhook's orders[0] (Pods: 1)",
+                ],
+                ["warning", "order-unused", "the webhook's orders[1] matches no running Pod"],
+            ],
+        ),
+        (
+            Cluster { orders: Some(ORDERS), pods: vec![webhook_pod("True"), undeclared_pod("web", "c")], ..ok() },
+            vec![
+                [
+                    "warning",
+                    "order-does-not-fit",
+                    "the webhook's orders[0] does not fit Deployment/web in the namespace shop: there is no container a",
+                ],
+                ["warning", "order-unused", "the webhook's orders[1] matches no running Pod"],
+            ],
         ),
         (
             Cluster { denied: &["/api/v1/nodes"], ..ok() },

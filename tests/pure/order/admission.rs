@@ -1,5 +1,6 @@
 use base64::prelude::{BASE64_STANDARD, Engine};
 use podgate::order::admission::{Answer, JSON_VALUES_MAX, Outcome, answer};
+use podgate::order::assigned::AssignedOrders;
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
 use podgate::order::inject::{Injected, Options};
@@ -30,13 +31,13 @@ fn answer_review(review: &Value, findings: &[Finding]) -> Answer {
     let inject = |_: &str, pod: &Value| {
         Ok(Injected { value: pod.clone(), edits: vec![edit()], findings: findings.to_vec(), ..Injected::default() })
     };
-    answer(review.to_string().as_bytes(), &inject).unwrap()
+    answer(review.to_string().as_bytes(), &inject, &AssignedOrders::default()).unwrap()
 }
 
 /// Returns the error for a body that must not reach the injector.
 fn review_error(body: &[u8]) -> String {
     let never = |_: &str, _: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
-    answer(body, &never).unwrap_err().to_string()
+    answer(body, &never, &AssignedOrders::default()).unwrap_err().to_string()
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn workload_is_never_denied_or_changed() {
             Some(errors) => Err(errors.to_vec()),
             None => Ok(Injected { value: template.clone(), edits: vec![edit()], ..Injected::default() }),
         };
-        answer(review.to_string().as_bytes(), &inject).unwrap()
+        answer(review.to_string().as_bytes(), &inject, &AssignedOrders::default()).unwrap()
     };
     let (ordered, error) = (pod(), Finding::error("rule", Place::root().to("spec"), "wrong"));
     for kind in [["apps", "Deployment"], ["apps", "StatefulSet"], ["apps", "DaemonSet"], ["batch", "Job"]] {
@@ -147,16 +148,16 @@ fn pod_with_podgate_keys_but_no_order_is_denied_or_warned() {
         let mut pod = pod();
         pod["metadata"]["annotations"] = annotations;
         pod["metadata"]["labels"] = json!({"podgate.io/inject": label});
-        answer(review(&pod).to_string().as_bytes(), &inject).unwrap()
+        answer(review(&pod).to_string().as_bytes(), &inject, &AssignedOrders::default()).unwrap()
     };
     let typo = json!({"podgate.io/ordr": "a, b"});
     let mut pod = pod();
     pod["metadata"] = json!({"annotations": typo});
-    let denied = answer(review(&pod).to_string().as_bytes(), &inject).unwrap();
+    let denied = answer(review(&pod).to_string().as_bytes(), &inject, &AssignedOrders::default()).unwrap();
     assert_eq!(denied.outcome, Outcome::Refused);
     assert!(denied.message.contains("\"podgate.io/ordr\"; did you mean podgate.io/order?"), "{}", denied.message);
     pod["metadata"] = json!({"annotations": {"podgate.io/timeout": "2m"}});
-    let warned = answer(review(&pod).to_string().as_bytes(), &inject).unwrap();
+    let warned = answer(review(&pod).to_string().as_bytes(), &inject, &AssignedOrders::default()).unwrap();
     let warning = warned.body["response"]["warnings"][0].as_str().unwrap();
     assert!(warned.outcome == Outcome::Passed && warning.contains("podgate.io/timeout has no effect"), "{warning}");
     assert_eq!(answer_with(typo, "disabled").body["response"], json!({"uid": "705ab4f5", "allowed": true}));
@@ -173,7 +174,7 @@ fn pod_with_a_near_miss_is_denied() {
         {
             let mut pod = copied_pod(order.clone());
             pod["metadata"][field][key] = "0-0-0".into();
-            let denied = answer(review(&pod).to_string().as_bytes(), &inject).unwrap();
+            let denied = answer(review(&pod).to_string().as_bytes(), &inject, &AssignedOrders::default()).unwrap();
             assert_eq!(denied.outcome, Outcome::Refused, "{pod}");
             assert!(denied.message.contains(key) && denied.message.contains("did you mean podgate.io/order?"));
         }
@@ -208,7 +209,7 @@ fn states_of_another_pod_are_removed() {
             copy["metadata"]["annotations"][key] = "Ready".into();
         }
         copy["metadata"]["annotations"]["podgate.io/unknown-containers"] = "x".into();
-        let answer = answer(review(&copy).to_string().as_bytes(), &inject).unwrap();
+        let answer = answer(review(&copy).to_string().as_bytes(), &inject, &AssignedOrders::default()).unwrap();
         assert_eq!(answer.outcome, Outcome::Injected, "{}", answer.message);
         assert_eq!(answer.body["response"]["warnings"], Value::Null);
         let mut expected = injected.clone();
@@ -217,7 +218,7 @@ fn states_of_another_pod_are_removed() {
     }
     // Without an order, the states have no effect.
     let unordered = copied_pod(json!({"status.podgate.io/a": "Ready"}));
-    let passed = answer(review(&unordered).to_string().as_bytes(), &inject).unwrap();
+    let passed = answer(review(&unordered).to_string().as_bytes(), &inject, &AssignedOrders::default()).unwrap();
     let warning = passed.body["response"]["warnings"][0].as_str().unwrap();
     assert!(passed.outcome == Outcome::Passed && warning.contains("podgate ignores status.podgate.io/a"), "{warning}");
 }

@@ -6,6 +6,7 @@ mod costly_pods;
 
 use costly_pods::{COSTLY, KNOBS, format, is_too_large, mutate, parse, pod, position, review};
 use podgate::order::admission::{Outcome, answer};
+use podgate::order::assigned::AssignedOrders;
 use podgate::order::declare::check_undeclared;
 use podgate::order::declare::limits::{JSON_VALUES_MAX, POD_WAITS_MAX};
 use podgate::order::edit::{JSON_SIZE_MAX, json_length};
@@ -157,7 +158,8 @@ fn costly_pods_get_an_answer() {
     let inject = |_: &str, pod: &Value| inject::inject(pod, &options, &KnownFacts::default());
     for numbers in COSTLY {
         let body = review(&pod(&parse(numbers)));
-        let answer = answer(&body, &inject).unwrap_or_else(|error| panic!("{numbers}: {error}"));
+        let answer =
+            answer(&body, &inject, &AssignedOrders::default()).unwrap_or_else(|error| panic!("{numbers}: {error}"));
         assert!(matches!(
             answer.outcome,
             Outcome::Injected | Outcome::Refused | Outcome::Unchanged | Outcome::Deferred
@@ -175,7 +177,7 @@ fn bounded_outcome(numbers: &[usize]) -> Option<Outcome> {
         assert!(size <= JSON_SIZE_MAX || injected.edits.is_empty(), "{size} bytes: {}", format(numbers));
         Ok(injected)
     };
-    let answer = answer(&review(&pod(numbers)), &inject).ok()?;
+    let answer = answer(&review(&pod(numbers)), &inject, &AssignedOrders::default()).ok()?;
     // Base64 needs four bytes for three. Warnings, or the reason of a denial, have at most 8 KiB (`MESSAGE_MAX`).
     let max = JSON_SIZE_MAX.div_ceil(3) * 4 + (16 << 10);
     let length = json_length(&answer.body);

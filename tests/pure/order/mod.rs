@@ -2,6 +2,7 @@
 //! and answers admission reviews.
 
 mod admission;
+mod assigned;
 mod core;
 mod deadlocks;
 mod declare;

@@ -9,11 +9,13 @@ use std::collections::BTreeSet;
 pub(crate) const PAGE: &str = "docs/rules.md";
 
 /// Rules without an example, each with the reason why no example can run here.
-const NOT_RUN: [(&str, &str); 7] = [
+const NOT_RUN: [(&str, &str); 9] = [
     ("image-by-tag", "only the webhook reports this rule; covered by tests/webhook"),
     ("image-pinned", "needs a registry; covered by tests/tool/registry"),
     ("image-without-command", "needs a registry; covered by tests/tool/registry"),
     ("not-reversible", "an internal error that no known manifest causes"),
+    ("order-assigned", "needs a file of orders; covered by tests/manifests/check"),
+    ("order-does-not-fit", "needs a file of orders; covered by tests/manifests/check and tests/webhook"),
     ("suggested-order", "only `suggest` reports this rule; covered by tests/manifests/check"),
     ("template-too-large", "an example would need 128 KiB; covered by tests/webhook"),
     ("too-many-containers", "an example would take 201 containers; the test makes one"),

@@ -2,14 +2,16 @@
 
 use crate::registry::images::ResolvedImages;
 use crate::yaml::{Document, DocumentEditor, LocatedFinding, Position, Source, locate, locate_error};
+use podgate::order::assigned::AssignedOrders;
 use podgate::order::edit::{Edit, Place};
-use podgate::order::finding::{Finding, Level};
+use podgate::order::finding::{Finding, Level, has_errors};
 use podgate::order::inject::{self, Options};
 use podgate::order::lint::forecast::Forecast;
 use podgate::order::lint::{self, LintReport, Target, Version};
 use podgate::order::plan::{KnownFacts, Plan, plan};
 use podgate::order::{declare, pod_templates, release};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 #[derive(Default)]
 pub(crate) struct Analysis<'a> {
@@ -19,6 +21,16 @@ pub(crate) struct Analysis<'a> {
     pub(crate) findings: Vec<LocatedFinding<'a>>,
     /// True if a template declares an order, or contains podgate commands that a user wrote by hand.
     pub(crate) has_order: bool,
+    /// Names of the orders of `--orders` that a template gets.
+    pub(crate) assigned: BTreeSet<String>,
+}
+
+/// Data from the flags.
+pub(crate) struct Flags<'a> {
+    pub(crate) images: &'a ResolvedImages,
+    pub(crate) kubernetes: Option<Version>,
+    /// Orders of the templates that declare none.
+    pub(crate) orders: &'a AssignedOrders,
 }
 
 pub(crate) struct CheckedTemplate<'a> {
@@ -39,7 +51,7 @@ impl Analysis<'_> {
     }
 }
 
-pub(crate) fn analyze<'a>(sources: &'a [Source], images: &ResolvedImages, kubernetes: Option<Version>) -> Analysis<'a> {
+pub(crate) fn analyze<'a>(sources: &'a [Source], flags: &Flags<'_>) -> Analysis<'a> {
     let mut analysis = Analysis::default();
     for source in sources {
         let errors = source.errors().filter(|(document, _)| document.may_declare_order());
@@ -51,7 +63,7 @@ pub(crate) fn analyze<'a>(sources: &'a [Source], images: &ResolvedImages, kubern
             analysis.findings.extend(misplaced.into_iter().map(from_root));
             let mut document_editor = DocumentEditor::new(document);
             for template in templates {
-                analyze_template(source, document, template, images, kubernetes, &mut analysis, &mut document_editor);
+                analyze_template(source, document, template, flags, &mut analysis, &mut document_editor);
             }
             analysis.findings.extend(document_editor.finish().err().map(from_root));
         }
@@ -64,12 +76,17 @@ fn analyze_template<'a>(
     source: &'a Source,
     document: &'a Document,
     at: pod_templates::Template,
-    images: &ResolvedImages,
-    kubernetes: Option<Version>,
+    flags: &Flags<'_>,
     analysis: &mut Analysis<'a>,
     document_editor: &mut DocumentEditor<'_>,
 ) {
     let Some(template) = at.place.of(&document.value) else { return };
+    // Without a namespace, kubectl creates objects in `default` unless the user selects another namespace.
+    let namespace = at.object.to("metadata").to("namespace");
+    let namespace = namespace.of(&document.value).and_then(Value::as_str).unwrap_or("default");
+    let order = flags.orders.find(namespace, template);
+    let assigned = order.and_then(|order| Some((order, order.assign(template).ok()?.value)));
+    let template = assigned.as_ref().map_or(template, |(_, assigned)| assigned);
     let label = inject::inject_label(template);
     let is_declared = declare::is_declared(template);
     analysis.has_order |= is_declared;
@@ -88,11 +105,11 @@ fn analyze_template<'a>(
         }
     }
     let mut findings = Vec::from_iter(lint::check_sidecar_position(template).filter(|_| is_injected));
-    let target = Target { kubernetes, workload: at.workload_spec(&document.value) };
+    let target = Target { kubernetes: flags.kubernetes, workload: at.workload_spec(&document.value) };
     let mut edited = (Value::Null, Vec::new());
     // With the label `enabled`, check podgate's other annotations too, as `inject` does.
     let mut outlook =
-        is_requested.then(|| plan_and_outlook(template, images, target, &mut findings, &mut edited)).flatten();
+        is_requested.then(|| plan_and_outlook(template, flags.images, target, &mut findings, &mut edited)).flatten();
     if let Some((found, plan)) = by_hand {
         findings.extend(found);
         outlook = plan.map(|plan| {
@@ -100,7 +117,15 @@ fn analyze_template<'a>(
             (plan, LintReport { findings: Vec::new(), forecast, native_advice: None })
         });
     }
-    if !document.is_json && !edited.1.is_empty() {
+    if let Some((order, _)) = &assigned {
+        analysis.assigned.insert(order.name.clone());
+        if has_errors(&findings) {
+            return analysis.findings.push(here(order.misfit(&findings)));
+        }
+        let what = format!("in the namespace {namespace}, this Pod gets the order {}", order.name);
+        findings.push(Finding::note("order-assigned", Place::metadata("annotations"), what));
+    }
+    if !document.is_json && assigned.is_none() && !edited.1.is_empty() {
         // Check that the manifest's text can be edited. For JSON, this is always possible.
         document_editor.add(&at.place, edited.1, &edited.0);
     }
@@ -111,7 +136,7 @@ fn analyze_template<'a>(
         name: at.name(&document.value),
         place: at.place,
         is_injected,
-        kubernetes,
+        kubernetes: flags.kubernetes,
         outlook,
     });
 }

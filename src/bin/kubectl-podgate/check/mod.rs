@@ -5,24 +5,28 @@ pub(crate) mod text;
 
 use crate::common_args::{FindingArgs, OutputFormat};
 use crate::error::CommandResult;
+use crate::orders;
 use crate::output::{print_stderr, to_json, write_stdout};
 use crate::registry::ImageArgs;
 use crate::registry::images::resolve_images;
 use crate::yaml::files::ignored_message;
 use crate::yaml::{LocatedFinding, ManifestArgs};
-use analyze::{Analysis, CheckedTemplate};
+use analyze::{Analysis, CheckedTemplate, Flags};
 use clap::Args;
+use podgate::order::assigned::AssignedOrders;
 use podgate::order::finding::Level;
 use podgate::order::lint::{LintReport, Version};
 use podgate::order::plan::ContainerPlan;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const HELP: &str = "\
 Reports errors and pitfalls of declared orders, each with its place in the file and a fix. For each
 template with an order, it forecasts the start and stop order, which containers start in parallel,
 the longest wait, and the costs. It checks injected manifests as they were before injection, and
-finds outdated injected parts.
+finds outdated injected parts. With --orders, it checks the orders that the webhook assigns in each
+namespace. A manifest without metadata.namespace counts as one of the namespace default.
 
 Examples:
   kubectl podgate check deploy.yaml
@@ -53,6 +57,9 @@ pub(crate) struct CheckArgs {
     /// Check for this Kubernetes version, such as 1.34
     #[arg(long, value_name = "VERSION")]
     pub(crate) kubernetes: Option<Version>,
+    /// Check Pods without an order with the webhook's file of orders
+    #[arg(long, value_name = "FILE")]
+    pub(crate) orders: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) images: ImageArgs,
 }
@@ -63,7 +70,13 @@ pub(crate) fn run(args: &CheckArgs) -> CommandResult {
         print_stderr(Level::Note, &line);
     }
     let images = resolve_images(&sources, &args.images)?.unwrap_or_default();
-    print_report(args, analyze::analyze(&sources, &images, args.kubernetes))
+    let orders = args.orders.as_deref().map_or_else(|| Ok(AssignedOrders::default()), orders::read)?;
+    let flags = Flags { images: &images, kubernetes: args.kubernetes, orders: &orders };
+    let analysis = analyze::analyze(&sources, &flags);
+    for order in orders.iter().filter(|order| !args.quiet && !analysis.assigned.contains(&order.name)) {
+        print_stderr(Level::Note, &format!("{} matches no Pod in these manifests", order.name));
+    }
+    print_report(args, analysis)
 }
 
 fn print_report(args: &CheckArgs, mut analysis: Analysis<'_>) -> CommandResult {

@@ -56,10 +56,20 @@ pub(crate) async fn apply(cluster: &Cluster, config_map: Value) -> CommandResult
 
 /// Reads the commands of the ConfigMap in `namespace`. Without the ConfigMap, there are none.
 pub(crate) async fn read(cluster: &Cluster, namespace: &str) -> CommandResult<ImageMap> {
+    read_file(cluster, namespace, (NAME, "images.json"), |text| parse(text.as_bytes())).await
+}
+
+/// Reads the file `key` of the ConfigMap `name`. Without the ConfigMap, returns the default.
+pub(crate) async fn read_file<T: Default>(
+    cluster: &Cluster,
+    namespace: &str,
+    (name, key): (&str, &str),
+    parse: fn(&str) -> Result<T, String>,
+) -> CommandResult<T> {
     let api: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
-    let found = cluster.await_response(api.get_opt(NAME)).await?;
-    let Some(file) = found.and_then(|found| found.data?.remove("images.json")) else { return Ok(ImageMap::new()) };
-    Ok(parse(file.as_bytes()).map_err(|why| format!("the ConfigMap {namespace}/{NAME}: {why}"))?)
+    let found = cluster.await_response(api.get_opt(name)).await?;
+    let Some(file) = found.and_then(|found| found.data?.remove(key)) else { return Ok(T::default()) };
+    Ok(parse(&file).map_err(|why| format!("the ConfigMap {namespace}/{name}: {why}"))?)
 }
 
 /// Returns the images that the Pods and workloads of the cluster need.

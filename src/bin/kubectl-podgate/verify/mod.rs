@@ -9,6 +9,7 @@ use crate::cluster::{Cluster, ConnectionArgs};
 use crate::common_args::OutputFormat;
 use crate::error::ErrorKind::Rejected;
 use crate::error::{CommandError, CommandResult};
+use crate::orders;
 use crate::output::{print, to_json};
 use crate::registry::config_map;
 use access::{
@@ -74,11 +75,15 @@ async fn check(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
     };
     let services = webhook.iter().flatten().flat_map(|own| own.webhooks.iter().flatten());
     let namespace = services.filter_map(|own| Some(&*own.client_config.service.as_ref()?.namespace)).next();
-    let images = match namespace {
-        Some(own) => or_finding("the webhook's file of images", config_map::read(cluster, own).await, &mut findings),
-        None => None,
-    };
-    let pods = or_finding("the Pods of all namespaces", pods::read(cluster, images).await, &mut findings);
+    let (mut images, mut assigned) = (None, None);
+    if let Some(own) = namespace {
+        images = or_finding("the webhook's file of images", config_map::read(cluster, own).await, &mut findings);
+        let read = orders::read_config_map(cluster, own).await;
+        assigned = or_finding("the webhook's file of orders", read, &mut findings);
+    }
+    let orders = assigned.unwrap_or_default();
+    let pods = pods::read(cluster, images.as_ref(), &orders).await;
+    let pods = or_finding("the Pods of all namespaces", pods, &mut findings);
     if let Some(Some(webhook)) = &webhook {
         let injection = or_finding("the injection", check_injection(cluster).await, &mut findings);
         let is_injected = injection.iter().flatten().any(|finding| finding.rule == "injected");
@@ -104,6 +109,14 @@ async fn check(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
         let apply = ["kubectl", "podgate", "resolve-images", "--apply", "-n", namespace.unwrap_or_default()];
         let fix = format!("{}; then: {again}", command_line(&apply));
         findings.push(finding(Level::Warning, rule, format!("{what} (Pods: {count})"), fix));
+    }
+    for ((rule, what, fix), count) in pods.iter().flat_map(|pods| &pods.assigned) {
+        findings.push(finding(Level::Warning, rule, format!("{what} (Pods: {count})"), fix));
+    }
+    for order in orders.iter().filter(|order| pods.as_ref().is_some_and(|pods| !pods.used.contains(&order.name))) {
+        let what = format!("the webhook's {} matches no running Pod", order.name);
+        let fix = "correct its namespaces or podLabels, or remove it; an earlier order may match its Pods";
+        findings.push(finding(Level::Warning, "order-unused", what, fix));
     }
     add_findings("the workloads whose Pods are denied", find_denied(cluster).await, &mut findings);
     for ((namespace, account), unprovable_conditions) in pods.iter().flat_map(|pods| &pods.accounts) {
@@ -263,11 +276,11 @@ fn add_findings(what: &str, result: CommandResult<impl IntoIterator<Item = Findi
 
 /// Returns the result of a request. If the request failed, adds a finding and returns `None`.
 fn or_finding<T>(what: &str, result: CommandResult<T>, to: &mut Vec<Finding>) -> Option<T> {
-    let (level, why) = match result {
+    let (level, why, fix) = match result {
         Ok(found) => return Some(found),
-        Err(CommandError { kind: Rejected(403, message), .. }) => (Level::Note, message),
-        Err(error) => (Level::Error, error.to_string()),
+        Err(CommandError { kind: Rejected(403, message), .. }) => (Level::Note, message, ""),
+        Err(error) => (Level::Error, error.to_string(), "correct this, then run kubectl podgate verify again"),
     };
-    to.push(finding(level, "not-checked", format!("cannot check {what}: {why}"), ""));
+    to.push(finding(level, "not-checked", format!("cannot check {what}: {why}"), fix));
     None
 }

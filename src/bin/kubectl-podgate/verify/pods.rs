@@ -5,6 +5,8 @@ use crate::error::CommandResult;
 use crate::registry::images::images_to_resolve;
 use kube::api::ListParams;
 use podgate::core::text::command_line;
+use podgate::order::assigned::{AssignedOrders, first_error};
+use podgate::order::declare::keys::INJECT_LABEL;
 use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
 use podgate::order::declare::{Publish, is_declared};
 use podgate::order::image_map::{ImageMap, find, short_digest};
@@ -26,22 +28,39 @@ pub(super) struct PodSurvey {
     /// Number of Pods with an image whose entry in the webhook's file is missing or outdated, by rule, message and the
     /// instruction that creates the Pods again.
     pub(super) images: BTreeMap<(&'static str, String, String), usize>,
+    /// Number of Pods without their order of `--orders`, by rule, message and fix.
+    pub(super) assigned: BTreeMap<(&'static str, String, String), usize>,
+    /// Names of the orders of `--orders` that a Pod has, or lacks.
+    pub(super) used: BTreeSet<String>,
 }
 
-/// Reads the Pods. `file` has the commands that the webhook knows; `None` skips the checks of images.
-pub(super) async fn read(cluster: &Cluster, file: Option<ImageMap>) -> CommandResult<PodSurvey> {
-    let mut disabled = BTreeSet::new();
-    let labels = ListParams::default().labels("podgate.io/inject=disabled");
-    cluster.for_each("/api/v1/namespaces", labels, |it| _ = disabled.insert(text(&it["metadata"]["name"]))).await?;
+/// Reads the Pods. `file` has the commands that the webhook knows; `None` skips the checks of images. `orders` are those
+/// that the webhook assigns.
+pub(super) async fn read(
+    cluster: &Cluster,
+    file: Option<&ImageMap>,
+    orders: &AssignedOrders,
+) -> CommandResult<PodSurvey> {
+    let mut labels = BTreeMap::new();
+    let add = |it: &Value| {
+        let (name, value) = (&it["metadata"]["name"], &it["metadata"]["labels"][INJECT_LABEL]);
+        labels.insert(text(name), text(value));
+    };
+    cluster.for_each("/api/v1/namespaces", ListParams::default().labels(INJECT_LABEL), add).await?;
     let mut pods = PodSurvey::default();
     let fields = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-    cluster.for_each("/api/v1/pods", fields, |pod| pods.add(pod, &disabled, file.as_ref())).await?;
+    let add = |pod: &Value| {
+        let label = pod["metadata"]["namespace"].as_str().and_then(|name| labels.get(name)).map(String::as_str);
+        pods.add(pod, label == Some("disabled"), file);
+        pods.add_assigned(pod, label, orders);
+    };
+    cluster.for_each("/api/v1/pods", fields, add).await?;
     Ok(pods)
 }
 
 impl PodSurvey {
-    /// Adds the facts about a Pod. `disabled` contains the namespaces that the webhook skips.
-    fn add(&mut self, pod: &Value, disabled: &BTreeSet<String>, file: Option<&ImageMap>) {
+    /// Adds the facts about a Pod. `is_skipped` is true if the webhook skips its namespace.
+    fn add(&mut self, pod: &Value, is_skipped: bool, file: Option<&ImageMap>) {
         let metadata = &pod["metadata"];
         if !metadata["deletionTimestamp"].is_null() {
             return;
@@ -74,9 +93,35 @@ impl PodSurvey {
         // An order that Kubernetes keeps by itself needs no sidecar.
         let injected = inject(pod, &Options::new("podgate"), &KnownFacts::default());
         let is_unneeded = injected.is_ok_and(|pod| !is_injected(&pod.value));
-        if !is_unneeded && !disabled.contains(&text(&metadata["namespace"])) {
+        if !is_unneeded && !is_skipped {
             *self.unordered.entry(workload(metadata)).or_default() += 1;
         }
+    }
+
+    /// Adds the order of `--orders` for a Pod that declares none. `label` is podgate's label of the namespace.
+    fn add_assigned(&mut self, pod: &Value, label: Option<&str>, orders: &AssignedOrders) {
+        let namespace = text(&pod["metadata"]["namespace"]);
+        self.used.extend(orders.find_assigned(&namespace, pod).map(|order| order.name.clone()));
+        let is_skipped = label == Some("disabled") || !pod["metadata"]["deletionTimestamp"].is_null();
+        let Some(order) = orders.find(&namespace, pod).filter(|_| !is_skipped) else { return };
+        self.used.insert(order.name.clone());
+        let injected = order.inject(pod, |pod| inject(pod, &Options::new("podgate"), &KnownFacts::default()));
+        let (workload, again) = workload(&pod["metadata"]);
+        let order = &order.name;
+        let (rule, what, fix) = match injected {
+            Ok(injected) if injected.edits.is_empty() => return,
+            Err(findings) => {
+                let what = format!("the webhook's {order} does not fit {workload}: {}", first_error(&findings));
+                ("order-does-not-fit", what, format!("correct the ConfigMap podgate-orders; then: {again}"))
+            }
+            Ok(_) => {
+                let set = command_line(&["kubectl", "label", "namespace", &namespace, "podgate.io/inject=enabled"]);
+                let fix = if label == Some("enabled") { again } else { format!("{set}; then: {again}") };
+                let what = format!("the Pods of {workload} started without the webhook's {order}");
+                ("order-not-assigned", what, fix)
+            }
+        };
+        *self.assigned.entry((rule, what, fix)).or_default() += 1;
     }
 
     /// Adds the images of an injected Pod for which the webhook's `file` has no entry or an outdated one.

@@ -7,20 +7,14 @@ mod self_signed;
 use crate::api;
 use crate::args::{Args, TlsSource};
 use crate::error::{Error, failed};
+use crate::reloaded_file::{FILE_MAX, RELOAD_INTERVAL, read_file};
 use crate::state::{ServedCert, State};
-use podgate::edge::files::read_following_links;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::server::NoServerSessionStorage;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use tracing::{info, warn};
-
-/// Interval between two reads of a file. In a Secret volume, only symlinks change, so modification times do not help.
-pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
-/// Size limit for each file, in bytes. A ConfigMap and a Secret have the same limit.
-const FILE_MAX: usize = 1 << 20;
 
 /// Returns the configuration for TLS 1.2 and 1.3 with the certificate in `served`.
 pub(crate) fn server_config(served: &Arc<ServedCert>) -> Result<Arc<ServerConfig>, Error> {
@@ -99,15 +93,11 @@ impl CertFiles {
     /// Reads the files and serves their certificate if the certificate has changed. On failure, the served certificate
     /// remains unchanged.
     fn reload(&self, state: &State) -> Result<(), Error> {
-        let (cert, key) = (read_file(&self.cert)?, read_file(&self.key)?);
+        let (cert, key) = (read_file(&self.cert, FILE_MAX)?, read_file(&self.key, FILE_MAX)?);
         let paths = format!("{} and {}", self.cert.display(), self.key.display());
         let (key, life) = pair::parse(&cert, &key).map_err(failed(paths))?;
         state.served_cert.set_ca_trusted(true);
         state.serve_cert(key, life);
         Ok(())
     }
-}
-
-pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
-    read_following_links(path, FILE_MAX).map_err(failed(format_args!("cannot read {}", path.display())))
 }
