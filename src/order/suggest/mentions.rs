@@ -4,13 +4,13 @@ use super::ConfigMaps;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Maximum length of a line that podgate searches, in bytes. A longer line would take too much time.
-const LINE_MAX: usize = 10_000;
+pub(crate) const LINE_MAX: usize = 10_000;
 /// Hosts of the Pod itself.
-const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+pub(crate) const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Parts of the names of flags, variables and directives that set an address on which the container itself listens.
 const LISTENING: [&str; 8] =
     ["listen", "bind", "advertise", "expose", "health", "metrics-addr", "http-address", "http-endpoint"];
@@ -19,25 +19,25 @@ const LATER: [&str; 5] = ["reload", "notify", "webhook", "quit", "shutdown"];
 
 /// Address that a container names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+pub(crate) enum Address {
     Port(u16),
     /// Volume of the Pod, and path of the socket in that volume.
     Socket(String, String),
 }
 
-pub(super) struct Mention {
-    pub(super) address: Address,
+pub(crate) struct Mention {
+    pub(crate) address: Address,
     /// The address as written.
-    pub(super) shown: String,
-    pub(super) at: Place,
+    pub(crate) shown: String,
+    pub(crate) at: Place,
     /// Byte range of the address in the string at `at`.
-    pub(super) span: Option<Range<usize>>,
+    pub(crate) span: Option<Range<usize>>,
     /// Description of the address's place, for messages.
-    pub(super) label: String,
+    pub(crate) label: String,
     /// True if the container itself listens on the address, according to the name of the flag, variable or directive.
-    pub(super) listens: bool,
+    pub(crate) listens: bool,
     /// True if the container does not need the address at its start, according to the name of the setting.
-    pub(super) is_later: bool,
+    pub(crate) is_later: bool,
 }
 
 /// Volume mounts, by container.
@@ -84,13 +84,26 @@ pub(super) fn mentions(
     configs: &ConfigMaps<'_>,
     mounts: &Mounts<'_>,
 ) -> Vec<Mention> {
+    let texts = arguments(own).into_iter().chain(variables(own, configs)).chain(files(own, spec, configs, mounts));
+    find_addresses(texts, |path| mounts.locate(own.name, path))
+}
+
+/// Returns the local ports that the arguments and variables of a container name.
+pub(crate) fn local_mentions(own: &ContainerRef<'_>) -> Vec<Mention> {
+    find_addresses(arguments(own).into_iter().chain(variables(own, &ConfigMaps::new())), |_| None)
+}
+
+fn find_addresses(
+    texts: impl Iterator<Item = Text>,
+    locate: impl Fn(&str) -> Option<(String, String)>,
+) -> Vec<Mention> {
     let mut found = Vec::new();
-    for text in arguments(own).into_iter().chain(variables(own, configs)).chain(files(own, spec, configs, mounts)) {
+    for text in texts {
         let mut start = 0;
         for line in text.text.split_inclusive('\n') {
             let is_comment = ["#", ";", "//"].iter().any(|mark| line.trim_start().starts_with(mark));
             let is_skipped = line.len() > LINE_MAX || is_comment && text.text.contains('\n');
-            let found_here = addresses(if is_skipped { "" } else { line }, |path| mounts.locate(own.name, path));
+            let found_here = addresses(if is_skipped { "" } else { line }, &locate);
             for (range, address) in found_here {
                 let before = format!("{} {}", text.name, &line[..range.start]).to_lowercase().replace('_', "-");
                 let has = |words: &[&str]| words.iter().any(|word| before.contains(word));
@@ -151,9 +164,10 @@ fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
         list.map(move |(index, item)| (own.place().to(field).to(index), item))
     };
     let arguments = format!("{}{}", own.value["command"], own.value["args"]);
+    let expanded: BTreeSet<&str> = arguments.split("$(").skip(1).filter_map(|rest| rest.split(')').next()).collect();
     let mut texts = Vec::new();
     for (at, item) in items("env") {
-        let Some(name) = item["name"].as_str().filter(|name| !arguments.contains(&format!("$({name})"))) else {
+        let Some(name) = item["name"].as_str().filter(|name| !expanded.contains(name)) else {
             continue;
         };
         let from = &item["valueFrom"]["configMapKeyRef"];
@@ -214,7 +228,7 @@ pub(crate) fn local_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16
 }
 
 /// Returns the addresses in `line` with their ranges: local ports, and sockets on a volume that `locate` finds.
-fn addresses(line: &str, locate: impl Fn(&str) -> Option<(String, String)>) -> Vec<(Range<usize>, Address)> {
+fn addresses(line: &str, locate: &impl Fn(&str) -> Option<(String, String)>) -> Vec<(Range<usize>, Address)> {
     let mut found: Vec<_> = local_ports(line).map(|(range, port)| (range, Address::Port(port))).collect();
     let mut start = 0;
     for token in line.split(|c: char| c.is_whitespace() || "\"'`,;=()[]{}<>|&".contains(c)) {
@@ -231,13 +245,51 @@ fn addresses(line: &str, locate: impl Fn(&str) -> Option<(String, String)>) -> V
     found
 }
 
-/// Returns true if an argument opens `port`: `--port=5432`, `:5432`, `0.0.0.0:5432`, or `=tcp:5432` (Cloud SQL Proxy).
-pub(super) fn has_port_argument(own: &ContainerRef<'_>, port: u16) -> bool {
-    let port = port.to_string();
+/// Returns the ports that arguments open: `--port=5432`, `:5432`, `0.0.0.0:5432`, or `=tcp:5432` (Cloud SQL Proxy).
+pub(crate) fn argument_ports(own: &ContainerRef<'_>) -> BTreeSet<u16> {
     let is_open = |host: &str| host.is_empty() || ["0.0.0.0", "[::]", "=tcp"].iter().any(|open| host.ends_with(open));
-    arguments(own).iter().any(|text| {
-        text.text == port && text.name.contains("port")
-            || text.text.ends_with(&format!("?port={port}"))
-            || text.text.rsplit_once(':').is_some_and(|(host, end)| end == port && is_open(host))
-    })
+    let texts = arguments(own);
+    let ports = texts.iter().filter_map(|Text { name, text, .. }| {
+        let whole = Some(text.as_str()).filter(|_| name.contains("port"));
+        let query = || text.rsplit_once("?port=").map(|(_, port)| port);
+        let last = || text.rsplit_once(':').filter(|(host, _)| is_open(host)).map(|(_, port)| port);
+        whole.and_then(|port| port.parse().ok()).or_else(|| query().or_else(last)?.parse().ok())
+    });
+    ports.collect()
+}
+
+/// Names of flags for the address on which a program listens, without a prefix.
+const HOST_FLAGS: [&str; 8] = ["address", "addr", "bind", "bind-address", "host", "ip", "listen", "listen-address"];
+
+/// Returns true if, by its flags and variables, a program listens on `port` of the loopback address, and on no other
+/// address.
+pub(crate) fn listens_on_loopback(own: &ContainerRef<'_>, port: u16) -> bool {
+    let texts: Vec<Text> = arguments(own).into_iter().chain(variables(own, &ConfigMaps::new())).collect();
+    let mut settings: Vec<(String, &str)> = Vec::new();
+    for text in &texts {
+        let mut flag = text.name.as_str();
+        for word in text.text.split(|c: char| c.is_whitespace() || c == ',') {
+            let (name, value) = word.split_once('=').filter(|_| word.starts_with('-')).unwrap_or((flag, word));
+            flag = if word.starts_with('-') && !word.contains('=') { word } else { name };
+            settings.push((name.trim_start_matches('-').to_lowercase().replace('_', "-"), value));
+        }
+    }
+    let is_local = |host: &str| LOCAL_HOSTS.contains(&host) || host == "::1";
+    let is_flag = |name: &str| HOST_FLAGS.contains(&name);
+    let number = port.to_string();
+    let has_port = settings.iter().any(|(name, value)| name == "port" && *value == number);
+    let is_bound = settings.iter().any(|(name, value)| {
+        let is_address = is_flag(name) || name.contains("listen") || name.contains("bind");
+        is_address && local_ports(value).any(|(_, found)| found == port) || is_flag(name) && is_local(value) && has_port
+    });
+    // Cloud SQL Auth Proxy 2 listens on localhost by default.
+    let image = own.value["image"].as_str().unwrap_or_default();
+    let is_default = ["/cloud-sql-proxy:2", "/alloydb-auth-proxy:1"].iter().any(|name| image.contains(name));
+    let is_open = settings.iter().any(|(name, value)| {
+        let colon = value.rfind(&format!(":{number}"));
+        colon.is_some_and(|colon| local_ports(value).all(|(range, _)| range.start > colon || range.end <= colon))
+            || is_flag(name) && !value.is_empty() && !value.contains(':') && !is_local(value)
+            || is_default && (name.contains("address") || name.contains("config") || value.contains("0.0.0.0"))
+    });
+    (is_bound || is_default && own.value["envFrom"].is_null()) && !is_open
 }

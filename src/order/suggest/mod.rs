@@ -6,8 +6,10 @@ mod mentions;
 use crate::core::graph;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::finding::Finding;
-pub(crate) use mentions::local_ports;
-use mentions::{Address, Mention, Mounts};
+use mentions::Mounts;
+pub(crate) use mentions::{
+    Address, LINE_MAX, LOCAL_HOSTS, Mention, argument_ports, listens_on_loopback, local_mentions, local_ports,
+};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,7 +134,7 @@ fn port_servers<'a>(own: &ContainerRef<'_>, port: u16, all: &Named<'a>) -> (Vec<
         (&|other, _| other.declares_port(port), "declares this port"),
         (&|other, _| other.used_ports().contains(&port), "has a probe of this port"),
         (&|_, named| named.iter().any(listens), "listens on it"),
-        (&|other, _| mentions::has_port_argument(other, port), "has this port in its arguments"),
+        (&|other, _| mentions::argument_ports(other).contains(&port), "has this port in its arguments"),
     ];
     let mut found = ways.into_iter().map(|(has, proof)| (find(all, has), proof));
     let found = found.find(|(found, _)| !found.is_empty());
