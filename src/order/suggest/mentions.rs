@@ -265,12 +265,14 @@ const HOST_FLAGS: [&str; 8] = ["address", "addr", "bind", "bind-address", "host"
 /// address.
 pub(crate) fn listens_on_loopback(own: &ContainerRef<'_>, port: u16) -> bool {
     let texts: Vec<Text> = arguments(own).into_iter().chain(variables(own, &ConfigMaps::new())).collect();
-    let mut settings: Vec<(String, &str)> = Vec::new();
+    let mut settings: Vec<(String, String)> = Vec::new();
     for text in &texts {
         let mut flag = text.name.as_str();
         for word in text.text.split(|c: char| c.is_whitespace() || c == ',') {
             let (name, value) = word.split_once('=').filter(|_| word.starts_with('-')).unwrap_or((flag, word));
             flag = if word.starts_with('-') && !word.contains('=') { word } else { name };
+            // Version 1 of the Cloud SQL Auth Proxy listens on localhost for `INSTANCE=tcp:5432`.
+            let value = value.replace("=tcp:", "=tcp:localhost:");
             settings.push((name.trim_start_matches('-').to_lowercase().replace('_', "-"), value));
         }
     }
@@ -279,7 +281,7 @@ pub(crate) fn listens_on_loopback(own: &ContainerRef<'_>, port: u16) -> bool {
     let number = port.to_string();
     let has_port = settings.iter().any(|(name, value)| name == "port" && *value == number);
     let is_bound = settings.iter().any(|(name, value)| {
-        let is_address = is_flag(name) || name.contains("listen") || name.contains("bind");
+        let is_address = is_flag(name) || ["listen", "bind", "instances"].iter().any(|part| name.contains(part));
         is_address && local_ports(value).any(|(_, found)| found == port) || is_flag(name) && is_local(value) && has_port
     });
     // Cloud SQL Auth Proxy 2 listens on localhost by default.

@@ -199,6 +199,9 @@ fn probes_that_cannot_reach_the_program_warn() {
         (json!({"env": [{"name": "LISTEN_ADDR", "value": "127.0.0.1:8080"}]}), 1),
         (json!({"env": [{"name": "PORT", "value": "8080"}], "args": ["--listen=127.0.0.1:$(PORT)"]}), 1),
         (json!({"image": "gcr.io/cloud-sql-connectors/cloud-sql-proxy:2.8.0", "args": ["--health-check"]}), 1),
+        (json!({"command": ["/cloud_sql_proxy", "-instances=p:r:i=tcp:8080"]}), 1),
+        (json!({"env": [{"name": "INSTANCES", "value": "p:r:i=tcp:localhost:8080"}]}), 1),
+        (json!({"command": ["/cloud_sql_proxy", "-instances=p:r:i=tcp:0.0.0.0:8080"]}), 0),
         // A named port.
         (
             json!({"args": ["--listen=127.0.0.1:81"], "ports": [{"name": "web", "containerPort": 81}],
