@@ -22,7 +22,8 @@ const HELP: &str = "\
 Reports errors and pitfalls of declared orders, each with its place in the file and a fix. For each
 template with an order, it forecasts the start and stop order, which containers start in parallel,
 the longest wait, and the costs. It checks injected manifests as they were before injection, and
-finds outdated injected parts.
+finds outdated injected parts. Without an order, it reports what Kubernetes does not wait for,
+probes that cannot pass, and Jobs that never complete.
 
 Examples:
   kubectl podgate check deploy.yaml
