@@ -131,14 +131,14 @@ fn arguments(own: &ContainerRef<'_>) -> Vec<Text> {
         let items = own.value[field].as_array().into_iter().flatten().enumerate();
         items.filter_map(move |(index, word)| Some((own.place().to(field).to(index), word.as_str()?)))
     });
-    let (mut texts, mut flag) = (Vec::new(), "");
+    let (mut texts, mut flag, values) = (Vec::new(), "", values(own));
     for (at, word) in words {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) if name.starts_with('-') => (name, value),
             _ => (flag, word),
         };
         flag = if word.starts_with('-') && !word.contains('=') { word } else { "" };
-        let text = expand(value, own);
+        let text = expand(value, &values);
         let label = if name.is_empty() { "an argument".to_owned() } else { format!("the argument {name}") };
         let offset = (text == value).then(|| word.len() - value.len());
         texts.push(Text { at, offset, label, name: name.to_owned(), text });
@@ -146,15 +146,30 @@ fn arguments(own: &ContainerRef<'_>) -> Vec<Text> {
     texts
 }
 
-/// Replaces `$(NAME)` by the variables of a container.
-fn expand(word: &str, own: &ContainerRef<'_>) -> String {
-    let variables = own.value["env"].as_array().into_iter().flatten().filter(|_| word.contains("$("));
-    let pairs = variables.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?)));
-    // Limit the length, because each variable of a hostile manifest could double the text.
-    let is_short = |word: &String| word.len() < LINE_MAX;
-    pairs.fold(word.to_owned(), |word, (name, value)| {
-        Some(word.replace(&format!("$({name})"), value)).filter(is_short).unwrap_or(word)
-    })
+/// Values of a container's variables, by name.
+type Values<'a> = BTreeMap<&'a str, &'a str>;
+
+fn values<'a>(own: &ContainerRef<'a>) -> Values<'a> {
+    let variables = own.value["env"].as_array().into_iter().flatten();
+    variables.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?))).collect()
+}
+
+/// Replaces `$(NAME)` by the value of the variable, and then the variables in this value.
+fn expand(word: &str, values: &Values<'_>) -> String {
+    let once = |word: String| {
+        let mut parts = word.split("$(");
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let found = part.split_once(')').and_then(|(name, rest)| Some((*values.get(name)?, rest)));
+            // Limit the length, because each variable of a hostile manifest could double the text.
+            match found.filter(|(value, _)| out.len() + value.len() < LINE_MAX) {
+                Some((value, rest)) => out.extend([value, rest]),
+                None => out.extend(["$(", part]),
+            }
+        }
+        out
+    };
+    once(once(word.to_owned()))
 }
 
 /// Returns the container's variables, except those that an argument expands as `$(NAME)`.
@@ -165,7 +180,7 @@ fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
     };
     let arguments = format!("{}{}", own.value["command"], own.value["args"]);
     let expanded: BTreeSet<&str> = arguments.split("$(").skip(1).filter_map(|rest| rest.split(')').next()).collect();
-    let mut texts = Vec::new();
+    let (mut texts, values) = (Vec::new(), values(own));
     for (at, item) in items("env") {
         let Some(name) = item["name"].as_str().filter(|name| !expanded.contains(name)) else {
             continue;
@@ -173,7 +188,7 @@ fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
         let from = &item["valueFrom"]["configMapKeyRef"];
         let label = format!("the variable {name}");
         if let Some(value) = item["value"].as_str() {
-            let text = expand(value, own);
+            let text = expand(value, &values);
             let offset = (text == value).then_some(0);
             texts.push(Text { at: at.to("value"), offset, label, name: name.to_owned(), text });
         } else if let Some(map) = from["name"].as_str().and_then(|map| configs.get(map)) {
