@@ -151,8 +151,8 @@ scale: ## Compare 10,000 admissions, 1,000 sidecars and 100 Pods at once with th
 originals: ## Compare the Pods of tests/manifests/neighbors with the products' git repositories in PODGATE_ORIGINALS=DIRECTORY
 	$(cargo) test --locked --test manifests originals -- --ignored
 
-suggestions: ## Compare the orders of tests/manifests/check/suggest.tsv with the manifests in PODGATE_SUGGESTIONS=DIRECTORY
-	$(cargo) test --locked --test manifests recorded_orders -- --ignored
+suggestions: ## Compare tests/manifests/check/suggest.tsv and findings.tsv with the manifests in PODGATE_SUGGESTIONS=DIRECTORY
+	$(cargo) test --locked --test manifests recorded_ -- --ignored
 
 fuzz: $(FUZZ:%=fuzz-%) ## Fuzz each of fuzz/fuzz_targets (FUZZ=annotations: only this one) for TIME=60 seconds; needs nightly Rust and cargo-fuzz
 

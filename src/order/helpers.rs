@@ -15,6 +15,25 @@ const QUITS: [(&str, &str); 4] = [
     ("cloud-sql-proxy", "POST http://127.0.0.1:9091/quitquitquit"),
 ];
 
+/// Names of images and programs that never exit by themselves.
+const SERVERS: &str = "alloydb-auth-proxy cloud-sql-proxy cloud_sql_proxy docker dockerd envoy filebeat fluent-bit fluentd \
+    gce-proxy haproxy kube-rbac-proxy linkerd2-proxy mariadb memcached mongo mongod mysql mysqld nginx oauth2-proxy \
+    opentelemetry-collector opentelemetry-collector-contrib postgres promtail proxyv2 redis redis-server vector";
+
+/// Returns true if `own` runs the server of a well-known image.
+pub(crate) fn is_known_server(own: &ContainerRef<'_>) -> bool {
+    let is_server = |word: &str| SERVERS.split_whitespace().any(|server| server == word);
+    let image = own.value["image"].as_str().and_then(|image| image.rsplit('/').next()).unwrap_or_default();
+    let (base, tag) = image.split_at(image.find([':', '@']).unwrap_or(image.len()));
+    let mut words = ["command", "args"].into_iter().flat_map(|field| own.string_list(field).unwrap_or_default());
+    let first = words.next().unwrap_or_default();
+    // The first argument of the Cloud SQL Auth Proxy can be an instance: `PROJECT:REGION:INSTANCE`.
+    let is_instance = first.contains(':') && base.ends_with("-proxy");
+    let program = first.rsplit('/').next().unwrap_or_default();
+    let runs_server = program.is_empty() || first.starts_with('-') || is_instance || is_server(program);
+    runs_server && is_server(base) && (base != "docker" || tag.contains("dind"))
+}
+
 /// Returns true if `own` is probably a helper, by its name or image.
 pub(crate) fn is_helper(own: &ContainerRef<'_>) -> bool {
     HELPERS.split(' ').any(|word| is_named(own, word))

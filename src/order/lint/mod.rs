@@ -6,14 +6,17 @@ pub mod forecast;
 mod handwritten;
 mod hold;
 pub mod native;
+mod plain;
 mod probes;
 pub mod rules;
+mod shell;
 mod startup;
 
 pub use crate::order::kubernetes_version::Version;
 pub use document::check_document;
 pub use handwritten::check_handwritten;
 pub use hold::check_sidecar_position;
+pub use plain::check_plain;
 
 use crate::order::declare::spec::Spec;
 use crate::order::finding::{Finding, Level};

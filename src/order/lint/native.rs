@@ -70,7 +70,7 @@ fn is_rewritten(own: &ContainerRef<'_>) -> bool {
 }
 
 /// Returns a startupProbe for a native sidecar: the container's own, or the readinessProbe with a period of 1 s.
-fn sidecar_startup_probe(own: &ContainerRef<'_>) -> Option<Value> {
+pub(super) fn sidecar_startup_probe(own: &ContainerRef<'_>) -> Option<Value> {
     let probe = |field: &str| own.value.get(field).filter(|value| value.is_object()).cloned();
     if let Some(startup) = probe("startupProbe") {
         return Some(startup);

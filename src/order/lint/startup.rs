@@ -1,15 +1,17 @@
 //! Checks for containers that cannot start, cannot become Ready, or keep a Job from completing.
 
 use super::Target;
+use super::shell::never_ends;
 use crate::core::argv::Check;
 use crate::core::container::Handler;
-use crate::order::declare::spec::{ContainerRef, Spec, command_words};
+use crate::order::declare::spec::{ContainerRef, Spec, command_words, shares_processes};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::helpers::known_quit_line;
+use crate::order::helpers::{is_known_server, known_quit_line};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::Value;
+use std::cell::LazyCell;
 
 const PROBES: [&str; 2] = ["startupProbe", "readinessProbe"];
 
@@ -18,7 +20,7 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, target: Targ
         check_words(own, findings);
         check_hosts(own, spec, plan, findings);
     }
-    check_job(template, spec, plan, target, findings);
+    check_job(template, spec, Some(plan), target, findings);
     check_mounts(spec, plan, findings);
 }
 
@@ -65,27 +67,45 @@ fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &
 }
 
 /// Reports containers of a Job that probably keep running after the Job's work is done.
-fn check_job(template: &Value, spec: &Spec<'_>, plan: &Plan, target: Target<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_job(
+    template: &Value,
+    spec: &Spec<'_>,
+    plan: Option<&Plan>,
+    target: Target<'_>,
+    findings: &mut Vec<Finding>,
+) {
     let owners = Place::metadata("ownerReferences");
     let is_job = target.workload.is_some() || owners.items(template).iter().any(|owner| owner["kind"] == "Job");
     if !spec.runs_to_completion() || !is_job {
         return;
     }
-    let Waiters(waiters) = Waiters::of(&plan.containers);
+    let Waiters(waiters) = plan.map_or_else(|| Waiters::of(&[]), |plan| Waiters::of(&plan.containers));
+    let planned = |own: &ContainerRef<'_>| plan.and_then(|plan| plan.get(own.name));
+    // Another container, or a wrapper of the server's command, may end the server.
+    let is_ended = LazyCell::new(|| {
+        let text = spec.value.to_string();
+        shares_processes(spec.value) || ["kill", "quit", "shutdown", "validate"].iter().any(|word| text.contains(word))
+    });
     let is_server = |own: &&ContainerRef<'_>| {
         let wanted = waiters.get(own.name).map_or(&[][..], Vec::as_slice);
-        let stops = plan.get(own.name).is_some_and(ContainerPlan::ends_last);
-        let ready = plan.get(own.name).is_some_and(|planned| planned.ready.is_some());
+        let ready = planned(own).is_some_and(|planned| planned.ready.is_some());
         let listens = ["readinessProbe", "livenessProbe", "ports"].iter().any(|field| !own.value[field].is_null());
-        !wanted.is_empty() && wanted.iter().all(|(_, want)| !want.is_exit()) && !stops && (ready || listens)
+        let is_needed = !wanted.is_empty() && wanted.iter().all(|(_, want)| !want.is_exit()) && (ready || listens);
+        is_needed || (is_known_server(own) || never_ends(own)) && !*is_ended
     };
+    let stops = |own: &ContainerRef<'_>| planned(own).is_some_and(ContainerPlan::ends_last);
     let servers: Vec<&ContainerRef<'_>> = spec.containers.iter().filter(is_server).collect();
-    let Some(first) = servers.first() else { return };
+    let is_alone = servers.len() == spec.containers.len();
+    let servers: Vec<&ContainerRef<'_>> = servers.into_iter().filter(|own| !stops(own)).collect();
+    let Some(first) = servers.first().filter(|_| !is_alone) else { return };
     let names = servers.iter().map(|own| own.name).collect::<Vec<_>>().join(", ");
     let what = format!("the Job completes only when all its containers exit, but these probably keep running: {names}");
-    let quit = servers.iter().find_map(|own| known_quit_line(own));
-    let job_sidecars = format!("{}: \"{names}\"", keys::JOB_SIDECARS);
-    let fix = format!("write =Completed if they exit, add {}, or use native sidecars", quit.unwrap_or(job_sidecars));
+    let quit = servers.iter().find_map(|own| known_quit_line(own)).filter(|_| plan.is_some());
+    let line = quit.unwrap_or_else(|| format!("{}: \"{names}\"", keys::JOB_SIDECARS));
+    let fix = match plan {
+        Some(_) => format!("write =Completed if they exit, add {line}, or use native sidecars"),
+        None => format!("move {names} to initContainers, with restartPolicy: Always; or add the annotation {line}"),
+    };
     findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));
 }
 

@@ -4,13 +4,13 @@ use super::{ConfigMaps, Rank, services};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Maximum length of a line that podgate searches, in bytes. A longer line would take too much time.
-const LINE_MAX: usize = 10_000;
+pub(crate) const LINE_MAX: usize = 10_000;
 /// Hosts of the Pod itself.
-const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+pub(crate) const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Parts of the names of flags, variables and directives that set an address on which the container itself listens,
 /// divided by `|` like all lists of words here.
 const LISTENING: &str = "listen|bind|advertise|expose|health|metrics-addr|http-address|http-endpoint";
@@ -29,29 +29,29 @@ const HOST_NAMES: &str = "hostname|host|address|addr|server";
 
 /// Address that a container names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Address {
+pub(crate) enum Address {
     Port(u16),
     /// Volume of the Pod, and path of the socket in that volume.
     Socket(String, String),
 }
 
-pub(super) struct Mention {
-    pub(super) address: Address,
+pub(crate) struct Mention {
+    pub(crate) address: Address,
     /// The address as written.
-    pub(super) shown: String,
-    pub(super) at: Place,
+    pub(crate) shown: String,
+    pub(crate) at: Place,
     /// Byte range of the address in the string at `at`.
-    pub(super) span: Option<Range<usize>>,
+    pub(crate) span: Option<Range<usize>>,
     /// Description of the address's place, for messages.
-    pub(super) label: String,
+    pub(crate) label: String,
     /// True if the container itself listens on the address, according to the name of the flag, variable or directive.
-    pub(super) listens: bool,
+    pub(crate) listens: bool,
     /// True if the container does not need the address at its start, according to the name of the setting.
-    pub(super) is_later: bool,
+    pub(crate) is_later: bool,
     /// True if the text does not contain the port or the socket, so the address is a guess.
-    pub(super) is_implied: bool,
+    pub(crate) is_implied: bool,
     /// Outcome if the container starts before the server.
-    pub(super) rank: Rank,
+    pub(crate) rank: Rank,
 }
 
 /// Volume mounts, by container.
@@ -98,18 +98,33 @@ pub(super) fn mentions(
     configs: &ConfigMaps<'_>,
     mounts: &Mounts<'_>,
 ) -> Vec<Mention> {
+    let mut texts = settings(own, configs);
+    texts.extend(files(own, spec, configs, mounts));
+    let mut found = find_addresses(own, &texts, |path| mounts.locate(own.name, path));
+    found.extend(default_sockets(own, spec, mounts));
+    found
+}
+
+/// Returns the local ports that the arguments and variables of a container name.
+pub(crate) fn local_mentions(own: &ContainerRef<'_>) -> Vec<Mention> {
+    find_addresses(own, &settings(own, &ConfigMaps::new()), |_| None)
+}
+
+fn find_addresses(
+    own: &ContainerRef<'_>,
+    texts: &[Text],
+    locate: impl Fn(&str) -> Option<(String, String)>,
+) -> Vec<Mention> {
     let mut found = Vec::new();
     let program = format!(" {} {}", own.name, services::image(own).0.rsplit('/').next().unwrap_or_default());
-    let texts: Vec<Text> =
-        arguments(own).into_iter().chain(variables(own, configs)).chain(files(own, spec, configs, mounts)).collect();
     let ports: BTreeMap<String, u16> =
         texts.iter().filter_map(|text| Some((text.setting(), text.text.parse().ok()?))).collect();
-    for text in &texts {
+    for text in texts {
         let mut start = 0;
         for line in text.text.split_inclusive('\n') {
             let is_comment = ["#", ";", "//"].iter().any(|mark| line.trim_start().starts_with(mark));
             let is_skipped = line.len() > LINE_MAX || is_comment && text.text.contains('\n');
-            let found_here = addresses(if is_skipped { "" } else { line }, |path| mounts.locate(own.name, path));
+            let found_here = addresses(if is_skipped { "" } else { line }, &locate);
             let ports = text.ports_of_host(&ports).into_iter();
             let implied = ports.map(|(port, is_implied)| (0..line.len(), Address::Port(port), is_implied));
             for (range, address, is_implied) in found_here.into_iter().map(|(at, to)| (at, to, false)).chain(implied) {
@@ -146,7 +161,6 @@ pub(super) fn mentions(
             start += line.len();
         }
     }
-    found.extend(default_sockets(own, spec, mounts));
     found
 }
 
@@ -194,20 +208,25 @@ impl Text {
     }
 }
 
+/// Returns the arguments and the variables of a container.
+fn settings(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
+    arguments(own).into_iter().chain(variables(own, configs)).collect()
+}
+
 /// Returns the words of the command line. A flag and its value are one text.
 fn arguments(own: &ContainerRef<'_>) -> Vec<Text> {
     let words = ["command", "args"].into_iter().flat_map(|field| {
         let items = own.value[field].as_array().into_iter().flatten().enumerate();
         items.filter_map(move |(index, word)| Some((own.place().to(field).to(index), word.as_str()?)))
     });
-    let (mut texts, mut flag) = (Vec::new(), "");
+    let (mut texts, mut flag, values) = (Vec::new(), "", values(own));
     for (at, word) in words {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) if name.starts_with('-') => (name, value),
             _ => (flag, word),
         };
         flag = if word.starts_with('-') && !word.contains('=') { word } else { "" };
-        let text = expand(value, own);
+        let text = expand(value, &values);
         let label = if name.is_empty() { "an argument".to_owned() } else { format!("the argument {name}") };
         let offset = (text == value).then(|| word.len() - value.len());
         texts.push(Text { at, offset, label, name: name.to_owned(), text });
@@ -215,15 +234,30 @@ fn arguments(own: &ContainerRef<'_>) -> Vec<Text> {
     texts
 }
 
-/// Replaces `$(NAME)` by the variables of a container.
-fn expand(word: &str, own: &ContainerRef<'_>) -> String {
-    let variables = own.value["env"].as_array().into_iter().flatten().filter(|_| word.contains("$("));
-    let pairs = variables.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?)));
-    // Limit the length, because each variable of a hostile manifest could double the text.
-    let is_short = |word: &String| word.len() < LINE_MAX;
-    pairs.fold(word.to_owned(), |word, (name, value)| {
-        Some(word.replace(&format!("$({name})"), value)).filter(is_short).unwrap_or(word)
-    })
+/// Values of a container's variables, by name.
+type Values<'a> = BTreeMap<&'a str, &'a str>;
+
+fn values<'a>(own: &ContainerRef<'a>) -> Values<'a> {
+    let variables = own.value["env"].as_array().into_iter().flatten();
+    variables.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?))).collect()
+}
+
+/// Replaces `$(NAME)` by the value of the variable, and then the variables in this value.
+fn expand(word: &str, values: &Values<'_>) -> String {
+    let once = |word: String| {
+        let mut parts = word.split("$(");
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let found = part.split_once(')').and_then(|(name, rest)| Some((*values.get(name)?, rest)));
+            // Limit the length, because each variable of a hostile manifest could double the text.
+            match found.filter(|(value, _)| out.len() + value.len() < LINE_MAX) {
+                Some((value, rest)) => out.extend([value, rest]),
+                None => out.extend(["$(", part]),
+            }
+        }
+        out
+    };
+    once(once(word.to_owned()))
 }
 
 /// Returns the container's variables, except those that an argument expands as `$(NAME)`.
@@ -233,16 +267,15 @@ fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
         list.map(move |(index, item)| (own.place().to(field).to(index), item))
     };
     let arguments = format!("{}{}", own.value["command"], own.value["args"]);
-    let mut texts = Vec::new();
+    let expanded: BTreeSet<&str> = arguments.split("$(").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    let (mut texts, values) = (Vec::new(), values(own));
     for (at, item) in items("env") {
-        let Some(name) = item["name"].as_str().filter(|name| !arguments.contains(&format!("$({name})"))) else {
-            continue;
-        };
+        let Some(name) = item["name"].as_str().filter(|name| !expanded.contains(name)) else { continue };
         let from = &item["valueFrom"]["configMapKeyRef"];
         let label = format!("the variable {name}");
         let number = item["value"].as_u64().map(|number| number.to_string());
         if let Some(value) = item["value"].as_str().or(number.as_deref()) {
-            let text = expand(value, own);
+            let text = expand(value, &values);
             let offset = (text == value).then_some(0);
             texts.push(Text { at: at.to("value"), offset, label, name: name.to_owned(), text });
         } else if let Some(map) = from["name"].as_str().and_then(|map| configs.get(map)) {
@@ -311,7 +344,7 @@ fn scheme_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16)> {
 }
 
 /// Returns the addresses in `line` with their ranges: local ports, and sockets on a volume that `locate` finds.
-fn addresses(line: &str, locate: impl Fn(&str) -> Option<(String, String)>) -> Vec<(Range<usize>, Address)> {
+fn addresses(line: &str, locate: &impl Fn(&str) -> Option<(String, String)>) -> Vec<(Range<usize>, Address)> {
     let ports = local_ports(line).chain(scheme_ports(line));
     let mut found: Vec<_> = ports.map(|(range, port)| (range, Address::Port(port))).collect();
     let mut start = 0;
@@ -338,4 +371,41 @@ pub(super) fn argument_ports(own: &ContainerRef<'_>) -> Vec<u16> {
         open.or(text.text.rsplit_once("?port=").map(|(_, port)| port)).or(value)?.parse().ok()
     };
     arguments(own).into_iter().filter_map(port).collect()
+}
+
+/// Names of flags for the address on which a program listens, without a prefix.
+const HOST_FLAGS: [&str; 8] = ["address", "addr", "bind", "bind-address", "host", "ip", "listen", "listen-address"];
+
+/// Returns true if, by its flags and variables, a program listens on `port` of the loopback address, and on no other
+/// address.
+pub(crate) fn listens_on_loopback(own: &ContainerRef<'_>, port: u16) -> bool {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for text in settings(own, &ConfigMaps::new()) {
+        let mut flag = text.name.as_str();
+        for word in text.text.split(|c: char| c.is_whitespace() || c == ',') {
+            let (name, value) = word.split_once('=').filter(|_| word.starts_with('-')).unwrap_or((flag, word));
+            flag = if word.starts_with('-') && !word.contains('=') { word } else { name };
+            // Version 1 of the Cloud SQL Auth Proxy listens on localhost for `INSTANCE=tcp:5432`.
+            let value = value.replace("=tcp:", "=tcp:localhost:");
+            found.push((name.trim_start_matches('-').to_lowercase().replace('_', "-"), value));
+        }
+    }
+    let is_local = |host: &str| LOCAL_HOSTS.contains(&host) || host == "::1";
+    let is_flag = |name: &str| HOST_FLAGS.contains(&name);
+    let number = port.to_string();
+    let has_port = found.iter().any(|(name, value)| name == "port" && *value == number);
+    let is_bound = found.iter().any(|(name, value)| {
+        let is_address = is_flag(name) || ["listen", "bind", "instances"].iter().any(|part| name.contains(part));
+        is_address && local_ports(value).any(|(_, other)| other == port) || is_flag(name) && is_local(value) && has_port
+    });
+    // Cloud SQL Auth Proxy 2 listens on localhost by default.
+    let image = own.value["image"].as_str().unwrap_or_default();
+    let is_default = ["/cloud-sql-proxy:2", "/alloydb-auth-proxy:1"].iter().any(|name| image.contains(name));
+    let is_open = found.iter().any(|(name, value)| {
+        let colon = value.rfind(&format!(":{number}"));
+        colon.is_some_and(|colon| local_ports(value).all(|(range, _)| range.start > colon || range.end <= colon))
+            || is_flag(name) && !value.is_empty() && !value.contains(':') && !is_local(value)
+            || is_default && (name.contains("address") || name.contains("config") || value.contains("0.0.0.0"))
+    });
+    (is_bound || is_default && own.value["envFrom"].is_null()) && !is_open
 }

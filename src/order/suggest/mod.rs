@@ -8,8 +8,8 @@ use crate::core::graph;
 use crate::order::declare::keys;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::finding::Finding;
-pub(crate) use mentions::local_ports;
-use mentions::{Address, Mention, Mounts};
+use mentions::Mounts;
+pub(crate) use mentions::{Address, LINE_MAX, LOCAL_HOSTS, Mention, listens_on_loopback, local_mentions, local_ports};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -268,7 +268,7 @@ const BY_IMAGE: &str = "listens on it by default (a guess from its image)";
 const UNSEEN: &str = "podgate cannot see when that container is ready";
 
 /// Container with the addresses that it names.
-struct Member<'a> {
+pub(crate) struct Member<'a> {
     own: ContainerRef<'a>,
     mentions: Vec<Mention>,
     /// Ports on which the container listens, with the index of the best evidence.
@@ -276,7 +276,7 @@ struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    fn of(own: ContainerRef<'a>, mentions: Vec<Mention>) -> Member<'a> {
+    pub(crate) fn of(own: ContainerRef<'a>, mentions: Vec<Mention>) -> Member<'a> {
         let declared =
             own.value["ports"].as_array().into_iter().flatten().filter_map(|one| one["containerPort"].as_u64());
         let listens = |mention: &Mention| match mention.address {
@@ -297,7 +297,7 @@ impl<'a> Member<'a> {
 }
 
 /// Returns the containers that listen on `port` according to the best evidence, and the evidence for messages.
-fn port_servers<'a>(port: u16, all: &[Member<'a>]) -> (Vec<ContainerRef<'a>>, &'static str) {
+pub(crate) fn port_servers<'a>(port: u16, all: &[Member<'a>]) -> (Vec<ContainerRef<'a>>, &'static str) {
     let best = all.iter().filter_map(|one| one.ports.get(&port).copied()).min();
     (find(all, |one| best.is_some() && one.ports.get(&port).copied() == best), best.map_or("", |way| EVIDENCE[way]))
 }

@@ -2,6 +2,7 @@
 
 mod docs;
 mod errors;
+mod findings;
 mod forecasts;
 mod keys;
 mod orders;

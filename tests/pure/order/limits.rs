@@ -11,7 +11,7 @@ use podgate::order::declare::check_undeclared;
 use podgate::order::declare::limits::{JSON_VALUES_MAX, POD_WAITS_MAX};
 use podgate::order::edit::{JSON_SIZE_MAX, json_length};
 use podgate::order::inject::{self, Options};
-use podgate::order::lint;
+use podgate::order::lint::{self, Target};
 use podgate::order::plan::{KnownFacts, plan};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -157,7 +157,9 @@ fn costly_pods_get_an_answer() {
     let options = Options { is_from_api: true, ..Options::new("podgate") };
     let inject = |_: &str, pod: &Value| inject::inject(pod, &options, &KnownFacts::default());
     for numbers in COSTLY {
-        let body = review(&pod(&parse(numbers)));
+        let pod = pod(&parse(numbers));
+        lint::check_plain(&pod, None, Target::default());
+        let body = review(&pod);
         let answer =
             answer(&body, &inject, &AssignedOrders::default()).unwrap_or_else(|error| panic!("{numbers}: {error}"));
         assert!(matches!(

@@ -17,6 +17,7 @@ mod migrate;
 mod misplaced;
 mod near_keys;
 mod patch;
+mod plain;
 mod plan;
 mod pod_templates;
 mod startup;

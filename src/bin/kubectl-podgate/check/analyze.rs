@@ -98,14 +98,15 @@ fn analyze_template<'a>(
     let is_requested = is_declared || is_injected || label == Some("enabled");
     let by_hand = if is_declared || is_injected { None } else { lint::check_handwritten(template) };
     analysis.has_order |= by_hand.is_some();
+    let target = Target { kubernetes: flags.kubernetes, workload: at.workload_spec(&document.value) };
     if !is_requested {
         analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
         if by_hand.is_none() {
+            analysis.findings.extend(lint::check_plain(template, None, target).into_iter().map(here));
             return;
         }
     }
     let mut findings = Vec::from_iter(lint::check_sidecar_position(template).filter(|_| is_injected));
-    let target = Target { kubernetes: flags.kubernetes, workload: at.workload_spec(&document.value) };
     let mut edited = (Value::Null, Vec::new());
     // With the label `enabled`, check podgate's other annotations too, as `inject` does.
     let mut outlook =
@@ -173,5 +174,6 @@ fn plan_and_outlook(
     };
     let mut outlook = lint::check_template(plain, &plan, target);
     findings.extend(stripped.relocate(std::mem::take(&mut outlook.findings)));
+    findings.extend(stripped.relocate(lint::check_plain(plain, Some(&plan), target)));
     Some((plan, outlook))
 }

@@ -26,7 +26,8 @@ Reports errors and pitfalls of declared orders, each with its place in the file 
 template with an order, it forecasts the start and stop order, which containers start in parallel,
 the longest wait, and the costs. It checks injected manifests as they were before injection, and
 finds outdated injected parts. With --orders, it checks the orders that the webhook assigns in each
-namespace. A manifest without metadata.namespace counts as one of the namespace default.
+namespace. A manifest without metadata.namespace counts as one of the namespace default. Without an
+order, it reports what Kubernetes does not wait for, probes that cannot pass, and endless Jobs.
 
 Examples:
   kubectl podgate check deploy.yaml
