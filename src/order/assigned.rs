@@ -155,7 +155,11 @@ impl AssignedOrder {
 
     /// Returns the warning that the order does not fit a Pod. `findings` are those of the Pod with the order.
     pub fn misfit(&self, findings: &[Finding]) -> Finding {
-        let what = format!("{} does not fit this Pod, which starts without it: {}", self.name, first_error(findings));
+        let what = format!(
+            "{} does not fit this Pod, so podgate does not change the Pod: {}",
+            self.name,
+            first_error(findings)
+        );
         Finding::warning("order-does-not-fit", Place::metadata("annotations"), what)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::order::declare::keys;
 use crate::order::declare::spec::ContainerRef;
+use crate::order::suggest::{image, is_docker_daemon};
 
 /// Parts of the names of helpers, and of their images.
 const HELPERS: &str = "agent auth collector consul dapr dind envoy exporter fluent istio linkerd otel proxy sidecar sync \
@@ -23,15 +24,15 @@ const SERVERS: &str = "alloydb-auth-proxy cloud-sql-proxy cloud_sql_proxy docker
 /// Returns true if `own` runs the server of a well-known image.
 pub(crate) fn is_known_server(own: &ContainerRef<'_>) -> bool {
     let is_server = |word: &str| SERVERS.split_whitespace().any(|server| server == word);
-    let image = own.value["image"].as_str().and_then(|image| image.rsplit('/').next()).unwrap_or_default();
-    let (base, tag) = image.split_at(image.find([':', '@']).unwrap_or(image.len()));
+    let (path, tag) = image(own);
+    let base = path.rsplit('/').next().unwrap_or_default();
     let mut words = ["command", "args"].into_iter().flat_map(|field| own.string_list(field).unwrap_or_default());
     let first = words.next().unwrap_or_default();
     // The first argument of the Cloud SQL Auth Proxy can be an instance: `PROJECT:REGION:INSTANCE`.
     let is_instance = first.contains(':') && base.ends_with("-proxy");
     let program = first.rsplit('/').next().unwrap_or_default();
     let runs_server = program.is_empty() || first.starts_with('-') || is_instance || is_server(program);
-    runs_server && is_server(base) && (base != "docker" || tag.contains("dind"))
+    runs_server && (is_server(base) && base != "docker" || is_docker_daemon(&path, &tag))
 }
 
 /// Returns true if `own` is probably a helper, by its name or image.

@@ -9,8 +9,8 @@ use std::time::Duration;
 const PERIOD: Duration = Duration::from_millis(500);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Waits until each server in `addresses`, one after the other, answers `GET /` with status 200. Returns false if as
-/// many periods as `timeout` has pass first.
+/// Waits for the servers in `addresses`, one after the other, until each answers `GET /` with status 200. Returns false
+/// if this takes more pauses than fit into `timeout`.
 pub(crate) fn wait(addresses: &[SocketAddr], timeout: Option<Duration>) -> bool {
     let mut periods = timeout.map_or(u128::MAX, |timeout| timeout.as_millis() / PERIOD.as_millis());
     for address in addresses {

@@ -93,7 +93,7 @@ fn order_that_does_not_fit_never_denies_the_pod() {
     for (pod, why) in [(missing, "there is no container api; did you mean apii?"), (unready, "db has no port named pg")]
     {
         let response = ask(&webhook, &files, &pod);
-        let what = format!("orders[0] does not fit this Pod, which starts without it: {why}");
+        let what = format!("orders[0] does not fit this Pod, so podgate does not change the Pod: {why}");
         assert_eq!((&response["allowed"], response.get("patch")), (&json!(true), None), "{response}");
         assert_eq!(response["auditAnnotations"]["outcome"], "misfit");
         let [warning] = &response["warnings"].as_array().unwrap()[..] else { panic!("{response}") };

@@ -1,16 +1,12 @@
 //! Finds the addresses in the variables, arguments and ConfigMaps of a container.
 
+use super::texts::{LINE_MAX, LOCAL_HOSTS, Mounts, Text, arguments, files, is_local_host, setting_name, settings};
 use super::{ConfigMaps, Rank, services};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
-use serde_json::{Map, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Maximum length of a line that podgate searches, in bytes. A longer line would take too much time.
-pub(crate) const LINE_MAX: usize = 10_000;
-/// Hosts of the Pod itself.
-pub(crate) const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Parts of the names of flags, variables and directives that set an address on which the container itself listens,
 /// divided by `|` like all lists of words here.
 const LISTENING: &str = "listen|bind|advertise|expose|health|metrics-addr|http-address|http-endpoint";
@@ -24,8 +20,6 @@ const LATER: &str =
 const RETRYING: &str = "until |while |ready-url|csi-address|exporter|scrape|probe|prometheus|telegraf|datadog| dd-| otel|otlp|jaeger|zipkin|statsd";
 /// Parts of the names of containers, images and settings whose programs connect only for each request.
 const FORWARDING: &str = "proxy|upstream|fastcgi|nginx|envoy|httpd|traefik";
-/// Last words of the names of variables and flags that contain a host without a port.
-const HOST_NAMES: &str = "hostname|host|address|addr|server";
 
 /// Address that a container names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,43 +46,6 @@ pub(crate) struct Mention {
     pub(crate) is_implied: bool,
     /// Outcome if the container starts before the server.
     pub(crate) rank: Rank,
-}
-
-/// Volume mounts, by container.
-pub(super) struct Mounts<'a>(pub(super) BTreeMap<&'a str, Vec<&'a Value>>);
-
-impl<'a> Mounts<'a> {
-    pub(super) fn of(spec: &Spec<'a>) -> Mounts<'a> {
-        let list = |own: &ContainerRef<'a>| own.value["volumeMounts"].as_array().into_iter().flatten().collect();
-        Mounts(spec.containers.iter().chain(spec.native_sidecars()).map(|own| (own.name, list(own))).collect())
-    }
-
-    /// Returns the volume that a container mounts at `path`, and the path inside this volume. Returns `None` unless
-    /// another container also mounts the volume.
-    fn locate(&self, container: &str, path: &str) -> Option<(String, String)> {
-        let inside = |mount: &'a Value| {
-            let rest = path.strip_prefix(mount["mountPath"].as_str()?.trim_end_matches('/'))?;
-            rest.starts_with('/').then_some((mount, rest))
-        };
-        let mounts = self.0[container].iter().copied();
-        let (mount, rest) = mounts.filter_map(inside).min_by_key(|(_, rest)| rest.len())?;
-        let (volume, below) = (mount["name"].as_str()?, mount["subPath"].as_str().unwrap_or_default());
-        self.is_shared(volume).then(|| (volume.to_owned(), format!("{below}{rest}")))
-    }
-
-    fn is_shared(&self, volume: &str) -> bool {
-        self.0.values().filter(|list| list.iter().any(|mount| mount["name"] == volume)).count() > 1
-    }
-}
-
-/// Text with the name of its flag or variable.
-struct Text {
-    at: Place,
-    /// Byte offset of the text in the string at `at`. `None` if that string does not contain the text literally.
-    offset: Option<usize>,
-    label: String,
-    name: String,
-    text: String,
 }
 
 /// Returns the addresses that a container names, in the order of the manifest.
@@ -185,138 +142,6 @@ fn default_sockets(own: &ContainerRef<'_>, spec: &Spec<'_>, mounts: &Mounts<'_>)
     sockets.collect()
 }
 
-impl Text {
-    /// Returns the name of the variable or flag in lower case, with hyphens.
-    fn setting(&self) -> String {
-        self.name.trim_start_matches('-').to_lowercase().replace('_', "-")
-    }
-
-    /// If the text is only a local host, returns the ports that belong to it, and true for each one that is a guess.
-    /// `ports` are the container's settings with a number.
-    fn ports_of_host(&self, ports: &BTreeMap<String, u16>) -> Vec<(u16, bool)> {
-        if !LOCAL_HOSTS.contains(&self.text.as_str()) && self.text != "::1" {
-            return Vec::new();
-        }
-        let setting = self.setting();
-        // A setting `HOST` is usually the host on which the container itself listens.
-        let words = HOST_NAMES.split('|').find_map(|word| setting.strip_suffix(word)).filter(|words| !words.is_empty());
-        let Some(words) = words else { return Vec::new() };
-        match ports.get(&format!("{words}port")) {
-            Some(port) => vec![(*port, false)],
-            None => words.split('-').flat_map(services::ports_of_word).map(|port| (port, true)).collect(),
-        }
-    }
-}
-
-/// Returns the arguments and the variables of a container.
-fn settings(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
-    arguments(own).into_iter().chain(variables(own, configs)).collect()
-}
-
-/// Returns the words of the command line. A flag and its value are one text.
-fn arguments(own: &ContainerRef<'_>) -> Vec<Text> {
-    let words = ["command", "args"].into_iter().flat_map(|field| {
-        let items = own.value[field].as_array().into_iter().flatten().enumerate();
-        items.filter_map(move |(index, word)| Some((own.place().to(field).to(index), word.as_str()?)))
-    });
-    let (mut texts, mut flag, values) = (Vec::new(), "", values(own));
-    for (at, word) in words {
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) if name.starts_with('-') => (name, value),
-            _ => (flag, word),
-        };
-        flag = if word.starts_with('-') && !word.contains('=') { word } else { "" };
-        let text = expand(value, &values);
-        let label = if name.is_empty() { "an argument".to_owned() } else { format!("the argument {name}") };
-        let offset = (text == value).then(|| word.len() - value.len());
-        texts.push(Text { at, offset, label, name: name.to_owned(), text });
-    }
-    texts
-}
-
-/// Values of a container's variables, by name.
-type Values<'a> = BTreeMap<&'a str, &'a str>;
-
-fn values<'a>(own: &ContainerRef<'a>) -> Values<'a> {
-    let variables = own.value["env"].as_array().into_iter().flatten();
-    variables.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?))).collect()
-}
-
-/// Replaces `$(NAME)` by the value of the variable, and then the variables in this value.
-fn expand(word: &str, values: &Values<'_>) -> String {
-    let once = |word: String| {
-        let mut parts = word.split("$(");
-        let mut out = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let found = part.split_once(')').and_then(|(name, rest)| Some((*values.get(name)?, rest)));
-            // Limit the length, because each variable of a hostile manifest could double the text.
-            match found.filter(|(value, _)| out.len() + value.len() < LINE_MAX) {
-                Some((value, rest)) => out.extend([value, rest]),
-                None => out.extend(["$(", part]),
-            }
-        }
-        out
-    };
-    once(once(word.to_owned()))
-}
-
-/// Returns the container's variables, except those that an argument expands as `$(NAME)`.
-fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
-    let items = |field: &'static str| {
-        let list = own.value[field].as_array().into_iter().flatten().enumerate();
-        list.map(move |(index, item)| (own.place().to(field).to(index), item))
-    };
-    let arguments = format!("{}{}", own.value["command"], own.value["args"]);
-    let expanded: BTreeSet<&str> = arguments.split("$(").skip(1).filter_map(|rest| rest.split(')').next()).collect();
-    let (mut texts, values) = (Vec::new(), values(own));
-    for (at, item) in items("env") {
-        let Some(name) = item["name"].as_str().filter(|name| !expanded.contains(name)) else { continue };
-        let from = &item["valueFrom"]["configMapKeyRef"];
-        let label = format!("the variable {name}");
-        let number = item["value"].as_u64().map(|number| number.to_string());
-        if let Some(value) = item["value"].as_str().or(number.as_deref()) {
-            let text = expand(value, &values);
-            let offset = (text == value).then_some(0);
-            texts.push(Text { at: at.to("value"), offset, label, name: name.to_owned(), text });
-        } else if let Some(map) = from["name"].as_str().and_then(|map| configs.get(map)) {
-            let key = from["key"].as_str().unwrap_or_default();
-            texts.extend(config_text(map, key, at, label, name));
-        }
-    }
-    for (at, item) in items("envFrom") {
-        let map = item["configMapRef"]["name"].as_str().and_then(|map| configs.get(map));
-        for key in map.into_iter().flat_map(|map| map.keys()) {
-            let label = format!("the variable {key}");
-            texts.extend(map.and_then(|map| config_text(map, key, at.clone(), label, key)));
-        }
-    }
-    texts
-}
-
-/// Returns the keys of the ConfigMaps that this container alone mounts as files. A file that several containers mount
-/// may be the configuration of another container.
-fn files(own: &ContainerRef<'_>, spec: &Spec<'_>, configs: &ConfigMaps<'_>, mounts: &Mounts<'_>) -> Vec<Text> {
-    let mut texts = Vec::new();
-    for (index, mount) in own.value["volumeMounts"].as_array().into_iter().flatten().enumerate() {
-        let volumes = spec.value["volumes"].as_array().into_iter().flatten();
-        let is_own = |volume: &&Value| volume["name"].as_str().is_some_and(|name| !mounts.is_shared(name));
-        for volume in volumes.filter(|volume| volume["name"] == mount["name"]).filter(is_own) {
-            let Some(name) = volume["configMap"]["name"].as_str() else { continue };
-            let Some(map) = configs.get(name) else { continue };
-            for key in map.keys().filter(|key| mount["subPath"].as_str().is_none_or(|path| path == *key)) {
-                let at = own.place().to("volumeMounts").to(index).to("name");
-                texts.extend(config_text(map, key, at, format!("the file {key} (ConfigMap {name})"), ""));
-            }
-        }
-    }
-    texts
-}
-
-fn config_text(map: &Map<String, Value>, key: &str, at: Place, label: String, name: &str) -> Option<Text> {
-    let text = map.get(key)?.as_str()?.to_owned();
-    Some(Text { at, offset: None, label, name: name.to_owned(), text })
-}
-
 /// Returns the local ports in `line`, such as 8080 in `http://localhost:8080/`, with the ranges of their addresses.
 pub(crate) fn local_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16)> {
     // dnsmasq writes `127.0.0.1#53`.
@@ -387,16 +212,16 @@ pub(crate) fn listens_on_loopback(own: &ContainerRef<'_>, port: u16) -> bool {
             flag = if word.starts_with('-') && !word.contains('=') { word } else { name };
             // Version 1 of the Cloud SQL Auth Proxy listens on localhost for `INSTANCE=tcp:5432`.
             let value = value.replace("=tcp:", "=tcp:localhost:");
-            found.push((name.trim_start_matches('-').to_lowercase().replace('_', "-"), value));
+            found.push((setting_name(name), value));
         }
     }
-    let is_local = |host: &str| LOCAL_HOSTS.contains(&host) || host == "::1";
     let is_flag = |name: &str| HOST_FLAGS.contains(&name);
     let number = port.to_string();
     let has_port = found.iter().any(|(name, value)| name == "port" && *value == number);
     let is_bound = found.iter().any(|(name, value)| {
         let is_address = is_flag(name) || ["listen", "bind", "instances"].iter().any(|part| name.contains(part));
-        is_address && local_ports(value).any(|(_, other)| other == port) || is_flag(name) && is_local(value) && has_port
+        is_address && local_ports(value).any(|(_, other)| other == port)
+            || is_flag(name) && is_local_host(value) && has_port
     });
     // Cloud SQL Auth Proxy 2 listens on localhost by default.
     let image = own.value["image"].as_str().unwrap_or_default();
@@ -404,7 +229,7 @@ pub(crate) fn listens_on_loopback(own: &ContainerRef<'_>, port: u16) -> bool {
     let is_open = found.iter().any(|(name, value)| {
         let colon = value.rfind(&format!(":{number}"));
         colon.is_some_and(|colon| local_ports(value).all(|(range, _)| range.start > colon || range.end <= colon))
-            || is_flag(name) && !value.is_empty() && !value.contains(':') && !is_local(value)
+            || is_flag(name) && !value.is_empty() && !value.contains(':') && !is_local_host(value)
             || is_default && (name.contains("address") || name.contains("config") || value.contains("0.0.0.0"))
     });
     (is_bound || is_default && own.value["envFrom"].is_null()) && !is_open

@@ -3,15 +3,18 @@
 
 mod mentions;
 mod services;
+mod texts;
 
 use crate::core::graph;
 use crate::order::declare::keys;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::finding::Finding;
-use mentions::Mounts;
-pub(crate) use mentions::{Address, LINE_MAX, LOCAL_HOSTS, Mention, listens_on_loopback, local_mentions, local_ports};
+pub(crate) use mentions::{Address, Mention, listens_on_loopback, local_mentions, local_ports};
 use serde_json::{Map, Value};
+pub(crate) use services::{image, is_docker_daemon};
 use std::collections::{BTreeMap, BTreeSet};
+use texts::Mounts;
+pub(crate) use texts::{LINE_MAX, LOCAL_HOSTS};
 
 /// Maximum number of findings about addresses without an owner, for each template.
 const UNOWNED_MAX: usize = 20;

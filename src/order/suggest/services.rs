@@ -40,7 +40,7 @@ pub(super) fn ports_of_word(word: &str) -> Vec<u16> {
 }
 
 /// Returns the last two parts of an image's name without the tag, and the tag.
-pub(super) fn image(own: &ContainerRef<'_>) -> (String, String) {
+pub(crate) fn image(own: &ContainerRef<'_>) -> (String, String) {
     // A longer text is no valid image, and would take too much time.
     let image = own.value["image"].as_str().filter(|image| image.len() < 1000).unwrap_or_default();
     let image = image.split('@').next().unwrap_or_default();
@@ -50,7 +50,7 @@ pub(super) fn image(own: &ContainerRef<'_>) -> (String, String) {
 }
 
 /// Returns true if the container runs the Docker daemon (Docker in Docker).
-fn is_docker_daemon(path: &str, tag: &str) -> bool {
+pub(crate) fn is_docker_daemon(path: &str, tag: &str) -> bool {
     path.ends_with("dind") || path.ends_with("docker") && tag.contains("dind")
 }
 

@@ -51,7 +51,7 @@ fn order_that_does_not_fit_is_a_warning_with_its_reason() {
     let (directory, _) = file(&undeclared(", namespace: shop-eu"));
     fs::write(directory.path().join("orders.yaml"), ORDERS.replace("api & cache", "apii")).unwrap();
     let (code, out, _) = check(&directory, &["pod.yaml", "--orders", "orders.yaml"]);
-    let what = "warning[order-does-not-fit]: orders[0] does not fit this Pod, which starts without it: \
+    let what = "warning[order-does-not-fit]: orders[0] does not fit this Pod, so podgate does not change the Pod: \
                 there is no container apii; did you mean api?";
     assert!(code == 0 && out.contains(what) && out.contains("0 errors, 1 warning"), "{out}");
     assert_eq!(check(&directory, &["pod.yaml", "--orders", "orders.yaml", "--strict"]).0, 1);

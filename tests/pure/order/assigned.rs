@@ -114,7 +114,7 @@ fn order_that_cannot_work_does_not_fit() {
         let inject = |pod: &Value| inject(pod, &Options::new("podgate"), &KnownFacts::default());
         let warning = order.misfit(&order.inject(&pod, inject).unwrap_err());
         assert!(warning.message.contains(why), "{warning}");
-        let start = "metadata.annotations: orders[0] does not fit this Pod, which starts without it: ";
+        let start = "metadata.annotations: orders[0] does not fit this Pod, so podgate does not change the Pod: ";
         assert!(warning.to_string().starts_with(start), "{warning}");
         assert_eq!(Finding::warning("order-does-not-fit", warning.at.clone(), warning.message.clone()), warning);
     }

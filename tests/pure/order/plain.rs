@@ -53,7 +53,7 @@ fn native_sidecar_without_startup_probe_warns_if_a_later_container_names_its_por
             json!({"args": ["--db=localhost:3308"]}),
             true,
         ),
-        // Another port or host, a port of the container itself, an address that is used later.
+        // These addresses have another port or host, belong to the container itself, or are used only later.
         (json!({}), json!({"args": ["--db=localhost:3309"]}), false),
         (json!({}), json!({"args": ["--db=db.example:3306"]}), false),
         (json!({}), json!({"args": ["--listen=localhost:3306"]}), false),
