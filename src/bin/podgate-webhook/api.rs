@@ -52,8 +52,7 @@ pub(crate) async fn read_kubernetes_version(args: Args, state: Arc<State>) {
         };
         match read.await {
             Ok(version) => {
-                let facts = KnownFacts { kubernetes: Some(version), ..KnownFacts::default() };
-                let _ = state.cluster_facts.set(facts);
+                let _ = state.cluster_facts.set(KnownFacts { kubernetes: Some(version), ..KnownFacts::default() });
                 info!(%version, "read the version of Kubernetes");
                 return;
             }

@@ -58,8 +58,7 @@ pub fn outdated(template: &Value, new: &Value) -> Option<Finding> {
             "inject of podgate {PODGATE_VERSION} with default settings now writes other parts than podgate {} has written",
             existing.record.version
         );
-        let note = Finding::note("injection-outdated", at, what);
-        return (!is_live && !is_by_hand && !is_same).then(|| note.fix(FIX));
+        return (!is_live && !is_by_hand && !is_same).then(|| Finding::note("injection-outdated", at, what).fix(FIX));
     };
     Some(finding.fix(FIX))
 }

@@ -33,8 +33,7 @@ pub(super) fn check_exit_waits(spec: &Spec<'_>, declared: &Declaration, graph: &
                 "the kubelet restarts {name} whenever it exits (restartPolicy: Always), so {} is met only between two runs",
                 need.until
             );
-            let finding = Finding::warning("exit-not-final", at, what).span(word);
-            findings.push(finding.fix(format!(
+            findings.push(Finding::warning("exit-not-final", at, what).span(word).fix(format!(
                 "move {name} to spec.initContainers, or set restartPolicy: OnFailure (Kubernetes 1.35 also allows this for {name} alone)"
             )));
         }

@@ -132,6 +132,5 @@ fn stop_note(own: &ContainerRef<'_>, key: &str) -> Finding {
         true => "is a native sidecar, which Kubernetes stops after all regular containers",
         false => "is an init container, which completes before the regular containers start",
     };
-    let what = format!("podgate adds nothing here: {} {why}", own.name);
-    Finding::note("kept-by-kubernetes", annotation_place(key), what)
+    Finding::note("kept-by-kubernetes", annotation_place(key), format!("podgate adds nothing here: {} {why}", own.name))
 }

@@ -75,7 +75,7 @@ fn find_addresses(
     let mut found = Vec::new();
     let program = format!(" {} {}", own.name, services::image(own).0.rsplit('/').next().unwrap_or_default());
     let ports: BTreeMap<String, u16> =
-        texts.iter().filter_map(|text| Some((text.setting(), text.text.parse().ok()?))).collect();
+        texts.iter().filter_map(|text| Some((setting_name(&text.name), text.text.parse().ok()?))).collect();
     for text in texts {
         let mut start = 0;
         for line in text.text.split_inclusive('\n') {
@@ -150,8 +150,7 @@ pub(crate) fn local_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16
         let start = colon - host.len();
         let is_part = line[..start].ends_with(|before: char| before.is_alphanumeric() || ".-_".contains(before));
         let end = colon + 1 + line[colon + 1..].bytes().take_while(u8::is_ascii_digit).count();
-        let port = line[colon + 1..end].parse().ok().filter(|port| *port > 0 && !is_part)?;
-        Some((start..end, port))
+        Some((start..end, line[colon + 1..end].parse().ok().filter(|port| *port > 0 && !is_part)?))
     })
 }
 

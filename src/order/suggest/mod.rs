@@ -255,11 +255,8 @@ fn is_mesh_proxy(own: &ContainerRef<'_>) -> bool {
 
 fn mesh_edge(own: &ContainerRef<'_>, proxy: &ContainerRef<'_>) -> Edge {
     let (waiter, needed, rank) = (own.name.to_owned(), proxy.name.to_owned(), Rank::Fails);
-    let finding = Finding::note(
-        "suggested-order",
-        own.place().to("name"),
-        format!("all connections of {waiter} pass through {needed}"),
-    );
+    let what = format!("all connections of {waiter} pass through {needed}");
+    let finding = Finding::note("suggested-order", own.place().to("name"), what);
     Edge { finding: finding.fix(start_first(&waiter, &needed, rank)), waiter, needed, rank, ready: None }
 }
 

@@ -51,18 +51,13 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Returns the name of the variable or flag in lower case, with hyphens.
-    pub(super) fn setting(&self) -> String {
-        setting_name(&self.name)
-    }
-
     /// If the text is only a local host, returns the ports that belong to it, and true for each one that is a guess.
     /// `ports` are the container's settings with a number.
     pub(super) fn ports_of_host(&self, ports: &BTreeMap<String, u16>) -> Vec<(u16, bool)> {
         if !is_local_host(&self.text) {
             return Vec::new();
         }
-        let setting = self.setting();
+        let setting = setting_name(&self.name);
         // A setting `HOST` is usually the host on which the container itself listens.
         let words = HOST_NAMES.split('|').find_map(|word| setting.strip_suffix(word)).filter(|words| !words.is_empty());
         let Some(words) = words else { return Vec::new() };
@@ -153,15 +148,13 @@ fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
             let offset = (text == value).then_some(0);
             texts.push(Text { at: at.to("value"), offset, label, name: name.to_owned(), text });
         } else if let Some(map) = from["name"].as_str().and_then(|map| configs.get(map)) {
-            let key = from["key"].as_str().unwrap_or_default();
-            texts.extend(config_text(map, key, at, label, name));
+            texts.extend(config_text(map, from["key"].as_str().unwrap_or_default(), at, label, name));
         }
     }
     for (at, item) in items("envFrom") {
         let map = item["configMapRef"]["name"].as_str().and_then(|map| configs.get(map));
         for key in map.into_iter().flat_map(|map| map.keys()) {
-            let label = format!("the variable {key}");
-            texts.extend(map.and_then(|map| config_text(map, key, at.clone(), label, key)));
+            texts.extend(map.and_then(|map| config_text(map, key, at.clone(), format!("the variable {key}"), key)));
         }
     }
     texts
@@ -192,6 +185,5 @@ pub(super) fn files(
 }
 
 fn config_text(map: &Map<String, Value>, key: &str, at: Place, label: String, name: &str) -> Option<Text> {
-    let text = map.get(key)?.as_str()?.to_owned();
-    Some(Text { at, offset: None, label, name: name.to_owned(), text })
+    Some(Text { at, offset: None, label, name: name.to_owned(), text: map.get(key)?.as_str()?.to_owned() })
 }

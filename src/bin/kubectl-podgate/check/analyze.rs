@@ -59,8 +59,7 @@ pub(crate) fn analyze<'a>(sources: &'a [Source], flags: &Flags<'_>) -> Analysis<
         for document in &source.documents {
             let templates = pod_templates::templates(&document.value);
             let from_root = |finding| locate(finding, &Place::root(), document, &source.name);
-            let misplaced = lint::check_document(&document.value, &templates);
-            analysis.findings.extend(misplaced.into_iter().map(from_root));
+            analysis.findings.extend(lint::check_document(&document.value, &templates).into_iter().map(from_root));
             let mut document_editor = DocumentEditor::new(document);
             for template in templates {
                 analyze_template(source, document, template, flags, &mut analysis, &mut document_editor);

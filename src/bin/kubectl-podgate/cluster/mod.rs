@@ -108,8 +108,7 @@ impl Cluster {
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {
-        let pods = ApiResource::erase::<v1::Pod>(&());
-        Api::namespaced_with(self.client.clone(), &self.namespace, &pods)
+        Api::namespaced_with(self.client.clone(), &self.namespace, &ApiResource::erase::<v1::Pod>(&()))
     }
 
     /// Reads the list at `path` in pages, and calls `each` for each object of the list.

@@ -63,8 +63,7 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
     };
     let templates = pod_templates::templates(&document.value);
     if let Action::Inject { .. } = action {
-        let misplaced = lint::check_document(&document.value, &templates);
-        done.findings.extend(at_place(&Place::root(), misplaced));
+        done.findings.extend(at_place(&Place::root(), lint::check_document(&document.value, &templates)));
     }
     for at in templates {
         let Some(template) = at.place.of(&document.value) else { continue };

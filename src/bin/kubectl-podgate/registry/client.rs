@@ -95,8 +95,7 @@ impl<'a> RegistryClient<'a> {
         }
         let config = manifest["config"]["digest"].as_str();
         let config = config.ok_or_else(|| Error::Refused("the manifest names no configuration".to_owned()))?;
-        let config = registry.config(config).await?;
-        parse_command(&String::from_utf8_lossy(&config), digest)
+        parse_command(&String::from_utf8_lossy(&registry.config(config).await?), digest)
             .ok_or_else(|| Error::Refused("the manifest's configuration is not an image configuration".to_owned()))
     }
 

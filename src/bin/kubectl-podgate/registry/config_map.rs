@@ -41,8 +41,7 @@ pub(crate) async fn resolve_cluster_images(
         return Err(format!("{what}; to drop unused images, delete it: {delete}").into());
     }
     let (metadata, data) = (json!({"name": NAME, "namespace": namespace}), json!({"images.json": file.trim_end()}));
-    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
-    Ok((cluster, config_map, errors))
+    Ok((cluster, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}), errors))
 }
 
 /// Writes the ConfigMap. Returns a message about it.

@@ -68,8 +68,7 @@ impl ChangeLines {
             Some(published) => published.stage,
             None => "-",
         };
-        let pod = [POD_ROW_NAME, stage, view.pod_phase.as_deref().unwrap_or("-"), ""];
-        rows.push(pod.map(sanitize));
+        rows.push([POD_ROW_NAME, stage, view.pod_phase.as_deref().unwrap_or("-"), ""].map(sanitize));
         let mut out = String::new();
         let widths = *self.widths.get_or_insert_with(|| {
             let mut widths = column_widths(HEADERS, &rows);

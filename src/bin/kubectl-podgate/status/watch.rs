@@ -69,8 +69,7 @@ pub(crate) async fn watch(args: &StatusArgs, name: &str, cluster: Cluster, first
                 if outage.is_none() && !is_live {
                     print_stderr(Level::Warning, &format!("{error}; retrying"));
                 }
-                let since = outage.map_or_else(clock::now, |(_, since)| since);
-                outage = Some((error, since));
+                outage = Some((error, outage.map_or_else(clock::now, |(_, since)| since)));
             }
         }
     }

@@ -50,8 +50,7 @@ pub(crate) fn render_chart(timeline: &Timeline, width: Option<u16>) -> String {
     write_axis(&mut out, length, names, cells);
     for row in &timeline.containers {
         let _ = write!(out, "{}  ", fit(&sanitize(&row.name), names));
-        let line = render_bars(&row.bars, timeline.from, length, cells, colors);
-        let _ = writeln!(out, "{}", line.trim_end_matches(' '));
+        let _ = writeln!(out, "{}", render_bars(&row.bars, timeline.from, length, cells, colors).trim_end_matches(' '));
     }
     out.push('\n');
     write_legend(&mut out, timeline, colors);

@@ -68,11 +68,9 @@ impl CertPair {
         let (key, life) = parse(&self.cert, &self.key)?;
         let mut roots = RootCertStore::empty();
         for ca in CertificateDer::pem_slice_iter(&self.ca) {
-            let ca = ca.map_err(failed("the CA is not valid PEM"))?;
-            roots.add(ca).map_err(failed("the CA is invalid"))?;
+            roots.add(ca.map_err(failed("the CA is not valid PEM"))?).map_err(failed("the CA is invalid"))?;
         }
-        let provider = Arc::new(ring::default_provider());
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::new(ring::default_provider()))
             .build()
             .map_err(failed("the CA is invalid"))?;
         let (leaf, between) = key.cert.split_first().ok_or("no certificate")?;

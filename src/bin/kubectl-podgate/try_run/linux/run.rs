@@ -125,8 +125,7 @@ impl<'a> Run<'a> {
             }
             let until = now_ms() - screen::PRINT_DELAY_MS;
             let draw = || screen::live_chart(self.result.title, &self.histories(), self.result.zero);
-            let chart = self.screen.needs_redraw(until).then(draw);
-            self.screen.print(until, chart.as_deref())?;
+            self.screen.print(until, self.screen.needs_redraw(until).then(draw).as_deref())?;
         }
     }
 

@@ -127,8 +127,7 @@ impl Document {
         let new = splice_range(&text, 0..text.len(), &splices);
         let stripped = |text: &str| text.strip_suffix(style.newline).filter(|_| unterminated).map(str::to_owned);
         let new = new.map(|new| stripped(&new).unwrap_or(new));
-        let is_expected = |text: &String| parse(text, self.is_json).is_ok_and(|value| value == expected);
-        new.filter(is_expected)
+        new.filter(|text: &String| parse(text, self.is_json).is_ok_and(|value| value == expected))
             .ok_or_else(|| edit_error(first, "cannot be edited: the new text would not parse to the intended value"))
     }
 }
