@@ -147,7 +147,7 @@ fn unquote(body: &[u8]) -> Option<String> {
 }
 
 /// Shortens a comma-separated list to at most [`VALUE_MAX`] bytes. Removes whole items from the end.
-pub fn cap_list(value: &mut String) {
+pub fn drop_items_over_max(value: &mut String) {
     if value.len() > VALUE_MAX {
         let end = value.as_bytes()[..=VALUE_MAX].iter().rposition(|byte| *byte == b',');
         value.truncate(end.unwrap_or(0));

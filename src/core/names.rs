@@ -16,12 +16,12 @@ pub const REVISION_KEY: &str = "sandbox.podgate.io/revision";
 /// Key of the annotation with the stage of the pod: `starting`, `started` or `terminating`.
 pub const STAGE_KEY: &str = "sandbox.podgate.io/stage";
 /// Key of the annotation with the ordered containers in start order, separated by commas.
-pub const START_ORDER_KEY: &str = "sandbox.podgate.io/order";
+pub const PUBLISHED_ORDER_KEY: &str = "sandbox.podgate.io/order";
 /// Key of the annotation with the stuck containers and their reasons: `db=ImagePullBackOff,api=Ended`.
 pub const STUCK_KEY: &str = "sandbox.podgate.io/stuck";
 /// Key of the annotation with the containers that have ended and that the kubelet will restart: `app,worker`.
 /// Published only on the board.
-pub const RESTARTING_KEY: &str = "sandbox.podgate.io/restarting";
+pub const WILL_RESTART_KEY: &str = "sandbox.podgate.io/restarting";
 /// Key of the annotation with the conditions that the sidecar cannot see without the API: `migrate=Completed`.
 pub const UNSEEN_KEY: &str = "sandbox.podgate.io/unseen";
 /// Key of the annotation with the time of the sidecar's last observation, RFC 3339 in UTC.

@@ -51,7 +51,7 @@ impl ProbeVerdict {
 /// Counts the failures of a probe like the kubelet's worker (`pkg/kubelet/prober/worker.go`): one attempt per period
 /// counts, and none begins before the last one has ended. Podgate's additional attempts in between do not count.
 #[derive(Debug, Clone, Copy)]
-pub struct FailureCount {
+pub struct StartupFailureCount {
     period: Duration,
     /// Time from which the next attempt counts. The kubelet's first attempt is up to one period after the start.
     pub due: Duration,
@@ -59,10 +59,10 @@ pub struct FailureCount {
     pub failures: u32,
 }
 
-impl FailureCount {
+impl StartupFailureCount {
     /// Creates a count for attempts that begin at `start`.
-    pub fn new(start: Duration, period: Duration) -> FailureCount {
-        FailureCount { period, due: start + period, failures: 0 }
+    pub fn new(start: Duration, period: Duration) -> StartupFailureCount {
+        StartupFailureCount { period, due: start + period, failures: 0 }
     }
 
     /// Records the result of an attempt that began at `started`.
@@ -83,7 +83,7 @@ pub struct ProbeProgress {
     verdict: ProbeVerdict,
     successes: u32,
     failures: u32,
-    startup: FailureCount,
+    startup: StartupFailureCount,
     counted_at: Option<Duration>,
     attempted_at: Option<Duration>,
     is_resumed: bool,
@@ -111,7 +111,7 @@ impl ProbeProgress {
             verdict: ProbeVerdict::NotYet,
             successes: 0,
             failures: 0,
-            startup: FailureCount::new(seconds(times.0), seconds(times.1)),
+            startup: StartupFailureCount::new(seconds(times.0), seconds(times.1)),
             counted_at: None,
             attempted_at: None,
             is_resumed: false,

@@ -128,9 +128,9 @@ impl Snapshot {
             revision,
             stage,
             states: states.collect(),
-            order: list(names::START_ORDER_KEY).map(str::to_owned).collect(),
+            order: list(names::PUBLISHED_ORDER_KEY).map(str::to_owned).collect(),
             stuck: words(names::STUCK_KEY),
-            restarting: list(names::RESTARTING_KEY).map(str::to_owned).collect(),
+            restarting: list(names::WILL_RESTART_KEY).map(str::to_owned).collect(),
             unseen: list(names::UNSEEN_KEY).map(str::to_owned).collect(),
             confirmed_tickets: words(names::CONFIRMED_TICKETS_KEY),
             startup: pairs(names::STARTUP_RESULTS_KEY).filter_map(startup).collect(),
@@ -149,7 +149,7 @@ impl Snapshot {
             (names::EPOCH_KEY.to_owned(), self.epoch.clone()),
             (names::REVISION_KEY.to_owned(), self.revision.to_string()),
             (names::STAGE_KEY.to_owned(), self.stage.to_string()),
-            (names::START_ORDER_KEY.to_owned(), self.order.join(",")),
+            (names::PUBLISHED_ORDER_KEY.to_owned(), self.order.join(",")),
         ]);
         let mut put = |key: &str, items: Vec<String>| {
             if !items.is_empty() {
@@ -158,7 +158,7 @@ impl Snapshot {
         };
         let pairs = |of: &BTreeMap<String, String>| of.iter().map(|(name, word)| format!("{name}={word}")).collect();
         put(names::STUCK_KEY, pairs(&self.stuck));
-        put(names::RESTARTING_KEY, self.restarting.iter().cloned().collect());
+        put(names::WILL_RESTART_KEY, self.restarting.iter().cloned().collect());
         put(names::UNSEEN_KEY, self.unseen.iter().cloned().collect());
         put(names::CONFIRMED_TICKETS_KEY, pairs(&self.confirmed_tickets));
         let result = |passed: bool| if passed { PASSED } else { FAILED };

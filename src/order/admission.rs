@@ -162,7 +162,7 @@ impl Request {
         if inject_label(pod) == Some("disabled") || is_mirror {
             return self.allow(Outcome::Passed, &[], None);
         }
-        if let Some(order) = orders.find(&self.namespace, pod) {
+        if let Some(order) = orders.order_to_assign(&self.namespace, pod) {
             return match order.inject(pod, |pod| inject(&self.namespace, pod)) {
                 Ok(injected) => self.allow_injected(injected, |findings| self.allow_misfit(order, findings)),
                 Err(findings) => self.allow_misfit(order, &findings),

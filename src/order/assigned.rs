@@ -82,7 +82,7 @@ impl AssignedOrders {
     }
 
     /// Returns the order for a Pod or template of `namespace`. Returns `None` if the template has a key of podgate.
-    pub fn find(&self, namespace: &str, template: &Value) -> Option<&AssignedOrder> {
+    pub fn order_to_assign(&self, namespace: &str, template: &Value) -> Option<&AssignedOrder> {
         let maps = ["annotations", "labels"].map(|field| template["metadata"][field].as_object());
         let mut keys = maps.into_iter().flatten().flat_map(serde_json::Map::keys);
         self.first_match(namespace, template).filter(|_| !keys.any(|key| resembles_podgate_key(key)))
@@ -116,7 +116,7 @@ impl AssignedOrder {
         if self.pod_labels.is_empty() {
             return Err("podLabels has no label; add a label that only the Pods of this order have".to_owned());
         }
-        let declares = self.annotations.keys().any(|key| keys::is_declaring(&key.0));
+        let declares = self.annotations.keys().any(|key| keys::declares_order(&key.0));
         declares.then_some(()).ok_or_else(|| format!("annotations declares no order; add {}", keys::ORDER))
     }
 

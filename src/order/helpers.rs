@@ -22,7 +22,7 @@ const SERVERS: &str = "alloydb-auth-proxy cloud-sql-proxy cloud_sql_proxy docker
     opentelemetry-collector opentelemetry-collector-contrib postgres promtail proxyv2 redis redis-server vector";
 
 /// Returns true if `own` runs the server of a well-known image.
-pub(crate) fn is_known_server(own: &ContainerRef<'_>) -> bool {
+pub(crate) fn runs_known_daemon(own: &ContainerRef<'_>) -> bool {
     let is_server = |word: &str| SERVERS.split_whitespace().any(|server| server == word);
     let (path, tag) = image(own);
     let base = path.rsplit('/').next().unwrap_or_default();

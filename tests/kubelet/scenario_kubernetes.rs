@@ -1,14 +1,15 @@
 //! Runs cases of Kubernetes' own end-to-end tests with ordered Pods: native sidecars and the Pod's lifecycle.
 
-use crate::clock::wall_ms;
+use crate::clock::{eventually, wall_ms};
 use crate::cluster::{CLOCK_IMAGE, TESTSERVER_IMAGE, create, kubectl, minor_version, restart_kubelet};
 use crate::node_logs::NodeLogs;
 use crate::orders::{chain_containers, gated_chain_containers};
-use crate::pod::{Pod, server};
+use crate::pod::{Pod, merge, server};
 use crate::scenario_hold::make_ready;
 use crate::scenario_rounds::{start_twice, web_that_restarts_all};
 use crate::scenario_stop::{assert_stop_order, delete, grace, log_of, summary};
 use crate::scene::{FollowedPod, Scene, skip};
+use crate::watch::ObservedPod;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -157,4 +158,40 @@ fn restart_of_all_containers_survives_a_kubelet_restart_alone() {
     });
     let lives = logs.of_container("db");
     assert!(lives.len() >= 2 && lives.iter().all(|life| life.time_of("then").is_none()), "{lives:?}");
+}
+
+/// Up to 1.37, the kubelet reports a container that it replaced in one sync as started, and so as ready, until the
+/// startup probe has run once (kubernetes#141155). A gate must not open on this status.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn inherited_ready_of_a_replaced_container_opens_no_gate() {
+    let scene = Scene::shared("inherited");
+    scene.grant_pod_access();
+    let check = |file: &str| json!({"exec": {"command": ["/testserver", "check", file]}});
+    let (mut startup, mut liveness) = (check("/tmp/ready"), check("/no/such/file"));
+    merge(&mut startup, json!({"periodSeconds": 10, "failureThreshold": 20}));
+    merge(&mut liveness, json!({"periodSeconds": 1, "failureThreshold": 3}));
+    let db = server("db").ready_after("12s").args(&["--touch", "/tmp/ready"]);
+    let db = db.with(json!({"startupProbe": startup, "livenessProbe": liveness}));
+    let api = server("api").gate(&["--until", "db"]);
+    let run = scene.create(&Pod::new("inherited", [db, api]));
+    eventually("api starts", 60, || run.log("api").time_of("start"));
+    run.wait_for_start("db", 2);
+    let replaced = |seen: &ObservedPod| seen.kubelet_status("db")["restartCount"] == 1;
+    run.watch.wait_until("db is replaced", 60, replaced);
+    run.signal("api", "KILL");
+    run.wait_for_start("api", 2);
+    let opened = eventually("the gate opens again", 60, || run.log("api").time_of("start"));
+    let history = run.watch.history();
+    let inherited = history.iter().find(|seen| replaced(seen) && seen.kubelet_status("db")["ready"] == true);
+    let db = run.log("db");
+    let ready = db.ready_time();
+    scene.report(&format!(
+        "{} the kubelet reports the replaced db as ready, {:.1} s later db is ready, {:.1} s later api starts",
+        run.pod,
+        (ready - inherited.map_or(f64::NAN, |seen| seen.at)) / 1000.0,
+        (opened - ready) / 1000.0
+    ));
+    assert!(minor_version() > 37 || inherited.is_some_and(|seen| seen.at < ready), "the status is not inherited");
+    assert!(opened >= ready, "api started {:.0} ms before db was ready", ready - opened);
 }

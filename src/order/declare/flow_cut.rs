@@ -19,7 +19,7 @@ pub(super) fn find_cut<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>)
     let first = parts.first()?.0;
     // A cut value has no comma. The other parts of the list follow the value, unless the API server sorted the keys.
     let are_checks = parts[0].1.parse::<Check>().is_ok();
-    let is_list = |key: &str| keys::is_declaring(key) && key.starts_with(keys::CHECK_PREFIX) == are_checks;
+    let is_list = |key: &str| keys::declares_order(key) && key.starts_with(keys::CHECK_PREFIX) == are_checks;
     let is_cut = |key: &str, value: &Value| is_list(key) && value.as_str().is_some_and(|text| !text.contains(','));
     let lists = || annotations.iter().enumerate().filter(|(_, (key, value))| is_cut(key, value));
     let (start, (key, value)) = lists().rfind(|(at, _)| *at < first).or_else(|| lists().next())?;

@@ -92,7 +92,7 @@ pub fn is_known_annotation(key: &str) -> bool {
 }
 
 /// Returns true if the annotation `key` declares an order. The other keys only adjust a declared order.
-pub fn is_declaring(key: &str) -> bool {
+pub fn declares_order(key: &str) -> bool {
     matches!(key, ORDER | STOP_ORDER | JOB_SIDECARS)
         || [AFTER_PREFIX, CHECK_PREFIX, QUIT_PREFIX].iter().any(|prefix| key.starts_with(prefix))
 }
@@ -100,5 +100,5 @@ pub fn is_declaring(key: &str) -> bool {
 /// Returns true if a template has an annotation that declares an order, even with an invalid value.
 pub fn is_declared(template: &Value) -> bool {
     let annotations = template["metadata"]["annotations"].as_object();
-    annotations.is_some_and(|annotations| annotations.keys().any(|key| is_declaring(key)))
+    annotations.is_some_and(|annotations| annotations.keys().any(|key| declares_order(key)))
 }

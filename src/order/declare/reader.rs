@@ -25,7 +25,7 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
     let mut declaration = Declaration::default();
     declaration.timeout.pod = defaults::WAIT_TIMEOUT;
     let annotations = Place::metadata("annotations").of(template).and_then(Value::as_object);
-    let lists = annotations.into_iter().flatten().filter(|(key, _)| keys::is_declaring(key));
+    let lists = annotations.into_iter().flatten().filter(|(key, _)| keys::declares_order(key));
     let items = lists.flat_map(|(_, list)| grammar::parse_steps(list.as_str().unwrap_or_default(), grammar::ORDER).0);
     let optional = items.flatten().filter(|item| item.is_optional).map(|item| item.until.container).collect();
     let mut reader = Reader { values: ValueParser::new(spec, findings), declaration, optional };
@@ -87,11 +87,11 @@ impl Reader<'_, '_> {
             return self.values.findings.extend(check_key(key, "annotations", at));
         };
         // In YAML, a key without a value is null. Parse null as an empty text, so that podgate reports an empty list.
-        let text = value.as_str().or((value.is_null() && keys::is_declaring(key)).then_some(""));
+        let text = value.as_str().or((value.is_null() && keys::declares_order(key)).then_some(""));
         let Some(text) = text else {
             let what = format!("{key} must be a string, not {}", describe_value(value));
             let fix = match string_list(Some(value)) {
-                Some(items) if keys::is_declaring(key) => {
+                Some(items) if keys::declares_order(key) => {
                     let list = items.join(", ");
                     let quote = if list.contains('"') { '\'' } else { '"' };
                     format!("write one string: {quote}{list}{quote}")
@@ -134,7 +134,7 @@ impl Reader<'_, '_> {
                 let finding = Finding { message: format!("{key}: {}", finding.message), ..finding };
                 return self.values.findings.push(finding);
             }
-            self.declaration.settings.extend((!keys::is_declaring(key)).then(|| key.to_owned()));
+            self.declaration.settings.extend((!keys::declares_order(key)).then(|| key.to_owned()));
             return self.read_container_annotation(prefix, name, text, at);
         }
         let Reader { values, declaration, .. } = self;

@@ -75,7 +75,7 @@ fn gate_line(words: Option<&Value>) -> Option<OwnLine> {
 /// Maximum number of words of a gate or probe that `inject` inserts or `uninject` removes one by one. Single edits keep
 /// the comments in a YAML list, but each of these edits moves all later words. One edit therefore replaces all words of
 /// a longer gate.
-pub(super) const SINGLE_WORD_EDITS_MAX: usize = 32;
+pub(super) const WORDS_EDITED_SINGLY_MAX: usize = 32;
 
 /// Returns the field with podgate's gate, and the index of the `--` behind the gate. The field is `command`, or `args`
 /// if another webhook has moved the whole command there and put its own program into `command`.

@@ -109,7 +109,7 @@ fn restore_container(editor: &mut Editor, place: &Place, item: &Value, of: &Cont
 /// Removes podgate's words from the list at `place`, up to the `--` at index `end`. `rest` contains the words after the
 /// `--`.
 fn remove_words(editor: &mut Editor, place: &Place, end: usize, rest: &[Value]) -> Result<(), Finding> {
-    if end >= parts::SINGLE_WORD_EDITS_MAX {
+    if end >= parts::WORDS_EDITED_SINGLY_MAX {
         return restore_field(editor, place, Some(&rest.to_vec().into()));
     }
     (0..=end).try_for_each(|_| editor.edit(place.to(0), Op::Remove))

@@ -8,7 +8,7 @@ use crate::order::declare::spec::{ContainerRef, Spec, command_words, shares_proc
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::helpers::{is_known_server, known_quit_line};
+use crate::order::helpers::{known_quit_line, runs_known_daemon};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use serde_json::Value;
 use std::cell::LazyCell;
@@ -91,7 +91,7 @@ pub(super) fn check_job(
         let ready = planned(own).is_some_and(|planned| planned.ready.is_some());
         let listens = ["readinessProbe", "livenessProbe", "ports"].iter().any(|field| !own.value[field].is_null());
         let is_needed = !wanted.is_empty() && wanted.iter().all(|(_, want)| !want.is_exit()) && (ready || listens);
-        is_needed || (is_known_server(own) || never_ends(own)) && !*is_ended
+        is_needed || (runs_known_daemon(own) || never_ends(own)) && !*is_ended
     };
     let stops = |own: &ContainerRef<'_>| planned(own).is_some_and(ContainerPlan::ends_last);
     let servers: Vec<&ContainerRef<'_>> = spec.containers.iter().filter(is_server).collect();

@@ -172,6 +172,8 @@ pub(super) fn strike_pod(shared: &Shared, random: &mut Random) {
     let mut targets = lock(&shared.targets).clone();
     // For a Pod that stays, only fill the volumes. Kill no process, because the test measures the processes' memory.
     targets.retain(|(_, plan)| choice > 7 || !plan.stays && (choice < 7 || plan.has_clock));
+    // A Pod without a sidecar has only containers and a sandbox that can be killed.
+    targets.retain(|(_, plan)| plan.mode.has_sidecar() || (2..=6).contains(&choice));
     if targets.is_empty() {
         return;
     }

@@ -59,15 +59,20 @@ impl LivePod {
     fn is_at_goal(&self, seen: &ObservedPod) -> bool {
         match self.plan.goal {
             Goal::Succeeded => seen.pod["status"]["phase"] == "Succeeded",
+            Goal::Waiting if self.plan.mode == Mode::Lean => {
+                let status = seen.kubelet_status("api");
+                status["ready"] == false && !status["state"]["running"].is_null()
+            }
             Goal::Waiting => seen.podgate_state("api") == Some("Waiting"),
             Goal::Up => {
                 let done = |status: &Value| status["ready"] == true || status["state"]["terminated"]["exitCode"] == 0;
                 let containers = seen.pod["spec"]["containers"].as_array();
                 let is_up =
                     |container: &Value| done(seen.kubelet_status(container["name"].as_str().unwrap_or_default()));
-                // In post-start mode, the annotations may be out of date after the order was broken.
-                let is_published =
-                    self.plan.mode == Mode::PostStart || seen.annotation(names::STAGE_KEY) == Some("started");
+                // In post-start mode, the annotations may be out of date after the order was broken. Without a sidecar,
+                // there are none.
+                let is_published = matches!(self.plan.mode, Mode::PostStart | Mode::Lean)
+                    || seen.annotation(names::STAGE_KEY) == Some("started");
                 containers.is_some_and(|all| all.iter().all(is_up)) && is_published
             }
         }

@@ -102,6 +102,7 @@ fn alone() {
     soak.finish();
     let history: String = lock(&shared.strikes).iter().map(|strike| format!("{strike:?}\n")).collect();
     fs::write(soak.directory.join("faults.txt"), history).expect("the directory exists");
+    fs::write(soak.directory.join("growth.svg"), soak.growth.picture()).expect("the directory exists");
     let Soak { summary, growth, directory, .. } = soak;
     webhook.uninstall();
     drop(scene);

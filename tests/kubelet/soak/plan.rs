@@ -73,9 +73,9 @@ impl Plan {
 
 /// Orders, with the modes that can keep them.
 const ORDERS: &[(&str, &[Mode], Goal)] = &[
-    ("db, api, web", &Mode::ALL, Goal::Up),
-    ("db, cache, api, web", &Mode::ALL, Goal::Up),
-    ("db, cache & api, web", GATES, Goal::Up),
+    ("db, api, web", &MODES, Goal::Up),
+    ("db, cache, api, web", &MODES, Goal::Up),
+    ("db, cache & api, web", &[Mode::Entrypoint, Mode::Hold, Mode::Lean], Goal::Up),
     ("migrate=Completed, db, web", GATES, Goal::Up),
     ("cache & setup=Exited, web", GATES, Goal::Up),
     ("proxy, fetch=Completed, send", &[Mode::Entrypoint], Goal::Succeeded),
@@ -83,6 +83,7 @@ const ORDERS: &[(&str, &[Mode], Goal)] = &[
 /// The order of the Pods that stay.
 const CHAIN: (&str, Goal) = (ORDERS[0].0, Goal::Up);
 const GATES: &[Mode] = &[Mode::Entrypoint, Mode::Hold];
+const MODES: [Mode; 4] = [Mode::Entrypoint, Mode::Hold, Mode::PostStart, Mode::Lean];
 
 /// Returns the conditions of an order, and its containers with the states that later steps wait for. Only the
 /// next step waits for an exit.
@@ -104,7 +105,9 @@ fn parse(order: &'static str) -> (Vec<Edge>, Vec<(&'static str, &'static str)>) 
 fn container(random: &mut Random, mode: Mode, name: &str, port: usize, ends: bool) -> Value {
     let time = *random.pick(&["300ms", "1s", "2s", "4s"]);
     let number = port.to_string();
-    let (arguments, probe): (&[&str], Value) = match random.below(5) {
+    // Without a sidecar, a gate asks only by tcp and http.
+    let choice = if mode == Mode::Lean { 1 + 2 * random.below(2) } else { random.below(5) };
+    let (arguments, probe): (&[&str], Value) = match choice {
         _ if ends => (&["--exit-after", time], Value::Null),
         0 => (&["--touch", "/tmp/ready"], json!({"exec": {"command": ["/testserver", "check", "/tmp/ready"]}})),
         1 => (&["--tcp", &number, "--listen-after", time], json!({"tcpSocket": {"port": port}})),
@@ -117,7 +120,7 @@ fn container(random: &mut Random, mode: Mode, name: &str, port: usize, ends: boo
         container["readinessProbe"] = probe;
         container["readinessProbe"]["periodSeconds"] = (1 + random.below(3)).into();
     }
-    if mode == Mode::Entrypoint {
+    if matches!(mode, Mode::Entrypoint | Mode::Lean) {
         container["command"] = json!(["/testserver"]);
     }
     container
@@ -126,31 +129,38 @@ fn container(random: &mut Random, mode: Mode, name: &str, port: usize, ends: boo
 /// Returns the `number`th Pod that comes and goes.
 pub(super) fn passing(seed: u64, number: usize) -> Plan {
     let random = &mut Random::new(seed, 1000 + number as u64);
-    let mode = *random.pick(&Mode::ALL);
+    let mode = *random.pick(&MODES);
     let orders: Vec<_> = ORDERS.iter().filter(|(_, modes, _)| modes.contains(&mode)).collect();
     let (order, _, goal) = **random.pick(&orders);
     let name = format!("p{number:04}-{}", mode.name());
-    let has_clock = goal == Goal::Up && random.below(5) == 0;
+    let has_clock = goal == Goal::Up && mode.has_sidecar() && random.below(5) == 0;
     let mut plan = plan(random, &name, mode, (order, goal), has_clock);
     // Some Pods are deleted during their start.
     plan.lifetime = if random.below(5) == 0 { random.time(0, 6) } else { random.time(20, 100) };
     plan
 }
 
-/// Returns the Pods that stay through the whole run: one for each mode, and one whose `api` waits all the time.
+/// Returns the Pods that stay through the whole run: one for each mode, and two whose `api` waits all the time, with a
+/// sidecar and without one.
 pub(super) fn staying(seed: u64) -> Vec<Plan> {
     let random = &mut Random::new(seed, 4);
     let mut plans: Vec<Plan> =
-        Mode::ALL.iter().map(|mode| plan(random, &format!("stays-{}", mode.name()), *mode, CHAIN, false)).collect();
+        MODES.iter().map(|mode| plan(random, &format!("stays-{}", mode.name()), *mode, CHAIN, false)).collect();
     // With this annotation, the agent remains the parent of the container's command.
     plans[0].manifest["metadata"]["annotations"]["podgate.io/on-dependency-restart"] = "restart".into();
-    let mut waits = plan(random, "stays-waiting", Mode::Entrypoint, (CHAIN.0, Goal::Waiting), false);
-    waits.manifest["metadata"]["annotations"]["podgate.io/timeout"] = "24h".into();
-    let mut containers = waits.manifest["spec"]["containers"].as_array_mut().expect("a list").iter_mut();
-    let db = containers.find(|container| container["name"] == "db").expect("db");
-    db["args"].as_array_mut().expect("a list").push("--ready-on-signal".into());
-    db["readinessProbe"] = json!({"exec": {"command": ["/testserver", "check", "/no/such/file"]}});
-    plans.push(waits);
+    let never_ready = json!({"exec": {"command": ["/testserver", "check", "/no/such/file"]}});
+    let refused = json!({"tcpSocket": {"port": 9999}});
+    for (name, mode, probe) in
+        [("stays-waiting", Mode::Entrypoint, never_ready), ("stays-waiting-alone", Mode::Lean, refused)]
+    {
+        let mut waits = plan(random, name, mode, (CHAIN.0, Goal::Waiting), false);
+        waits.manifest["metadata"]["annotations"]["podgate.io/timeout"] = "24h".into();
+        let mut containers = waits.manifest["spec"]["containers"].as_array_mut().expect("a list").iter_mut();
+        let db = containers.find(|container| container["name"] == "db").expect("db");
+        db["args"].as_array_mut().expect("a list").push("--ready-on-signal".into());
+        db["readinessProbe"] = probe;
+        plans.push(waits);
+    }
     for plan in &mut plans {
         plan.stays = true;
     }
@@ -170,11 +180,14 @@ fn plan(random: &mut Random, name: &str, mode: Mode, of: (&'static str, Goal), h
         containers.insert(position, container(random, mode, name, 8000 + index, ends));
     }
     let mut annotations = json!({"podgate.io/order": order, "podgate.io/mode": mode.name()});
+    if mode == Mode::Lean {
+        annotations = json!({"podgate.io/order": order, "podgate.io/sidecar": "none"});
+    }
     let (first, last) = (all[0].0, all[all.len() - 1].0);
     let mut stop = Vec::new();
     if is_job {
         annotations["podgate.io/job-sidecars"] = "proxy".into();
-    } else if !has_tasks {
+    } else if !has_tasks && mode.has_sidecar() {
         match random.below(4) {
             0 => {}
             1 => {

@@ -47,7 +47,7 @@ fn first_order_with_the_namespace_and_all_labels_applies() {
         ("my-db", &json!({"app": 1}), None),
         ("my-db", &json!(null), None),
     ] {
-        let found = orders.find(namespace, &pod(labels)).map(|order| &*order.name);
+        let found = orders.order_to_assign(namespace, &pod(labels)).map(|order| &*order.name);
         assert_eq!(found, expected, "{namespace} {labels}");
     }
 }
@@ -56,7 +56,7 @@ fn first_order_with_the_namespace_and_all_labels_applies() {
 #[test]
 fn star_matches_only_the_text_between() {
     let orders = parse(&FILE.replace("shop-*", "x*x")).unwrap();
-    let find = |namespace: &str| orders.find(namespace, &pod(&json!({"app": "keycloak"}))).is_some();
+    let find = |namespace: &str| orders.order_to_assign(namespace, &pod(&json!({"app": "keycloak"}))).is_some();
     assert_eq!(["x", "xx", "xyx"].map(find), [false, true, true]);
 }
 
@@ -72,7 +72,7 @@ fn pod_with_any_key_of_podgate_gets_no_order() {
     ] {
         let mut own = pod(&json!({"app": "keycloak"}));
         own["metadata"][field][key] = "disabled".into();
-        assert!(orders.find("bank", &own).is_none(), "{key}");
+        assert!(orders.order_to_assign("bank", &own).is_none(), "{key}");
     }
 }
 
@@ -80,7 +80,7 @@ fn pod_with_any_key_of_podgate_gets_no_order() {
 fn order_is_assigned_and_injected() {
     let orders = parse(FILE).unwrap();
     let pod = pod(&json!({"app": "keycloak"}));
-    let order = orders.find("bank", &pod).unwrap();
+    let order = orders.order_to_assign("bank", &pod).unwrap();
     let inject = |pod: &Value| inject(pod, &Options::new("podgate"), &KnownFacts::default());
     let injected = order.inject(&pod, inject).unwrap();
     let mut declared = pod.clone();
@@ -99,7 +99,7 @@ fn order_without_effect_leaves_the_pod_unchanged() {
     let orders = parse(&FILE.replace("db, api\"", "proxy?, api\"")).unwrap();
     let pod = pod(&json!({"app": "keycloak"}));
     let inject = |pod: &Value| inject(pod, &Options::new("podgate"), &KnownFacts::default());
-    assert_eq!(orders.find("bank", &pod).unwrap().inject(&pod, inject).unwrap().edits, []);
+    assert_eq!(orders.order_to_assign("bank", &pod).unwrap().inject(&pod, inject).unwrap().edits, []);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn order_that_cannot_work_does_not_fit() {
     unready["spec"]["containers"][0]["readinessProbe"]["tcpSocket"]["port"] = "pg".into();
     for (pod, why) in [(missing, "there is no container api; did you mean apii?"), (unready, "db has no port named pg")]
     {
-        let order = orders.find("bank", &pod).unwrap();
+        let order = orders.order_to_assign("bank", &pod).unwrap();
         let inject = |pod: &Value| inject(pod, &Options::new("podgate"), &KnownFacts::default());
         let warning = order.misfit(&order.inject(&pod, inject).unwrap_err());
         assert!(warning.message.contains(why), "{warning}");

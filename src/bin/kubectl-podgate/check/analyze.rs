@@ -83,7 +83,7 @@ fn analyze_template<'a>(
     // Without a namespace, kubectl creates objects in `default` unless the user selects another namespace.
     let namespace = at.object.to("metadata").to("namespace");
     let namespace = namespace.of(&document.value).and_then(Value::as_str).unwrap_or("default");
-    let order = flags.orders.find(namespace, template);
+    let order = flags.orders.order_to_assign(namespace, template);
     let assigned = order.and_then(|order| Some((order, order.assign(template).ok()?.value)));
     let template = assigned.as_ref().map_or(template, |(_, assigned)| assigned);
     let label = inject::inject_label(template);

@@ -7,7 +7,7 @@ use podgate::core::names;
 use podgate::core::snapshot::{REASON_ENDED_FOR_GOOD, Unreadable};
 use podgate::core::text::command_line;
 use podgate::core::until::{WaitCondition, WantedState};
-use podgate::order::declare::keys::is_declaring;
+use podgate::order::declare::keys::declares_order;
 use std::time::{Duration, SystemTime};
 
 /// Maximum expected difference between the clocks of two machines.
@@ -69,7 +69,7 @@ fn uses_podgate(view: &View) -> bool {
 pub(crate) fn notes(view: &View, pod: &Pod, snapshot_error: Option<&Unreadable>) -> Vec<String> {
     if !uses_podgate(view) {
         let mut annotations = pod.metadata.annotations.iter().flatten();
-        let note = if annotations.any(|(key, _)| is_declaring(key)) {
+        let note = if annotations.any(|(key, _)| declares_order(key)) {
             "The Pod declares an order, but was created without podgate's sidecar, so it runs without its order: see \
              kubectl podgate verify."
         } else {

@@ -103,7 +103,7 @@ impl PodSurvey {
         let namespace = text(&pod["metadata"]["namespace"]);
         self.used.extend(orders.find_assigned(&namespace, pod).map(|order| order.name.clone()));
         let is_skipped = label == Some("disabled") || !pod["metadata"]["deletionTimestamp"].is_null();
-        let Some(order) = orders.find(&namespace, pod).filter(|_| !is_skipped) else { return };
+        let Some(order) = orders.order_to_assign(&namespace, pod).filter(|_| !is_skipped) else { return };
         self.used.insert(order.name.clone());
         let injected = order.inject(pod, |pod| inject(pod, &Options::new("podgate"), &KnownFacts::default()));
         let (workload, again) = workload(&pod["metadata"]);

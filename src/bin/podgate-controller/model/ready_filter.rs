@@ -1,7 +1,8 @@
 //! Filters the kubelet's `ready` status. For seconds after its own restart, the kubelet can report unready containers
 //! as ready (kubernetes#135795). It can also treat startup probes as passed forever (kubernetes#142305). A status
 //! therefore counts only after it has been stable for a second. The annotation `kubernetes.io/config.seen` changes when
-//! the kubelet restarts and must be stable for the same time. This module does no I/O.
+//! the kubelet restarts and must be stable for the same time. A container that the kubelet has replaced can inherit the
+//! status of the one before it for one period of its startup probe (kubernetes#141155). This module does no I/O.
 
 use crate::input::pod_facts::KubeletStatus;
 use std::time::{Duration, Instant};
@@ -28,7 +29,11 @@ pub(crate) struct KubeletReadyFilter {
     distrusted_until: Option<Instant>,
     /// True if the kubelet has reported "not ready" since the last kubelet restart.
     has_been_not_ready: bool,
-    has_startup_probe: bool,
+    startup_period: Option<Duration>,
+    /// Container id in the last status.
+    known_id: Option<String>,
+    /// True if the status of this incarnation may be inherited.
+    may_inherit: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -40,10 +45,11 @@ struct PendingStatus {
 }
 
 impl KubeletReadyFilter {
-    /// Creates a filter. `resumed_at` is the time of the sidecar's own restart, which may hide a kubelet restart.
-    pub(crate) fn new(has_startup: bool, resumed_at: Option<Instant>) -> KubeletReadyFilter {
+    /// Creates a filter. `startup_period` is the period of the startup probe, if the container has one. `resumed_at` is
+    /// the time of the sidecar's own restart, which may hide a kubelet restart.
+    pub(crate) fn new(startup_period: Option<Duration>, resumed_at: Option<Instant>) -> KubeletReadyFilter {
         let distrusted_until = resumed_at.map(|at| at + DISTRUST_AFTER_RESTART);
-        KubeletReadyFilter { has_startup_probe: has_startup, distrusted_until, ..KubeletReadyFilter::default() }
+        KubeletReadyFilter { startup_period, distrusted_until, ..KubeletReadyFilter::default() }
     }
 
     /// Stores the kubelet's status together with the current `config.seen`.
@@ -54,6 +60,10 @@ impl KubeletReadyFilter {
             return;
         };
         self.has_been_not_ready |= !status.is_ready;
+        if self.known_id.as_ref() != Some(id) {
+            self.may_inherit = self.known_id.replace(id.clone()).is_some();
+        }
+        self.may_inherit &= status.has_started;
         let (is_ready, has_started) = (status.is_ready, status.has_started);
         let found = PendingStatus { id: id.clone(), is_ready, has_started, config_seen: config_seen.to_owned() };
         if self.pending_status.as_ref().is_none_or(|(known, _)| *known != found) {
@@ -75,7 +85,8 @@ impl KubeletReadyFilter {
     }
 
     fn trusted_at(&self, pending: &PendingStatus, since: Instant) -> Instant {
-        let stable_at = since + STABLE_FOR;
+        let inherited = self.startup_period.filter(|_| self.may_inherit && pending.is_ready).unwrap_or_default();
+        let stable_at = since + STABLE_FOR + inherited;
         match self.distrusted_until {
             Some(at) if pending.is_ready && !self.has_been_not_ready && !self.has_passed_startup(&pending.id) => {
                 stable_at.max(at)
@@ -104,7 +115,7 @@ impl KubeletReadyFilter {
             return false;
         }
         if self.has_kubelet_restarted
-            && self.has_startup_probe
+            && self.startup_period.is_some()
             && pending.is_ready
             && !self.has_passed_startup(&pending.id)
         {
@@ -125,7 +136,7 @@ mod tests {
     use crate::clock::now;
 
     /// Each step consists of a time in seconds, the kubelet's `ready` status, and `config.seen`. A step without a
-    /// `ready` status is a call of `recheck`.
+    /// `ready` status is a call of `recheck`. The startup probe has a period of 5 s.
     #[test]
     fn status_counts_when_it_is_stable_and_certain() {
         let (ready, unready, check) = (Some(true), Some(false), None);
@@ -172,7 +183,8 @@ mod tests {
             ),
         ] {
             let start = now();
-            let mut filter = KubeletReadyFilter::new(has_startup, what.starts_with("resumed").then_some(start));
+            let period = has_startup.then(|| STABLE_FOR * 5);
+            let mut filter = KubeletReadyFilter::new(period, what.starts_with("resumed").then_some(start));
             for (seconds, is_ready, seen) in steps {
                 let (at, seen) = (start + STABLE_FOR.mul_f64(*seconds), Some(*seen).filter(|seen| !seen.is_empty()));
                 let Some(is_ready) = *is_ready else {
@@ -185,6 +197,39 @@ mod tests {
                 filter.on_kubelet_status(&status, seen, at);
             }
             assert_eq!(filter.accepted_ready, expected, "{what}");
+        }
+    }
+
+    /// A replaced container is shown as started and ready until its startup probe has run once.
+    #[test]
+    fn inherited_status_does_not_count() {
+        let status = |id: &str, has_started| {
+            let running_id = Some(id.to_owned());
+            KubeletStatus { running_id, is_ready: has_started, has_started, ..KubeletStatus::default() }
+        };
+        for (period, started_again, expected) in [
+            (Some(5), &[(3, false)][..], [true, true, false]),
+            (Some(5), &[(2, false), (3, true)], [true, true, true]),
+            (Some(5), &[], [true, true, true]),
+            (None, &[], [true, true, true]),
+        ] {
+            let start = now();
+            let mut filter = KubeletReadyFilter::new(period.map(|period| STABLE_FOR * period), None);
+            let mut accepted = Vec::new();
+            filter.on_kubelet_status(&status("c1", true), Some("s"), start);
+            filter.recheck(Some("s"), start + STABLE_FOR);
+            accepted.push(filter.accepted_ready == Some(true));
+            filter.accepted_ready = None;
+            filter.on_kubelet_status(&status("c2", true), Some("s"), start);
+            filter.recheck(Some("s"), start + STABLE_FOR);
+            accepted.push(filter.accepted_ready.is_none() == period.is_some());
+            for (second, has_started) in started_again {
+                filter.on_kubelet_status(&status("c2", *has_started), Some("s"), start + STABLE_FOR * *second);
+                filter.recheck(Some("s"), start + STABLE_FOR * (second + 1));
+            }
+            filter.recheck(Some("s"), start + STABLE_FOR * 6);
+            accepted.push(filter.accepted_ready == Some(true));
+            assert_eq!(accepted, expected, "{period:?} {started_again:?}");
         }
     }
 }

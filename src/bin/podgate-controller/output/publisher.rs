@@ -65,7 +65,8 @@ impl Publisher {
     pub(crate) fn take_api_annotations(&mut self, pod: &PodModel) -> Option<Annotations> {
         let snapshot = pod.published.as_ref()?;
         let mut annotations = self.annotations(snapshot);
-        for key in [names::CONFIRMED_TICKETS_KEY, names::STARTUP_RESULTS_KEY, names::POD_IP_KEY, names::RESTARTING_KEY]
+        for key in
+            [names::CONFIRMED_TICKETS_KEY, names::STARTUP_RESULTS_KEY, names::POD_IP_KEY, names::WILL_RESTART_KEY]
         {
             annotations.remove(key);
         }
@@ -73,7 +74,7 @@ impl Publisher {
             // Include the epoch, so that a restarted sidecar never repeats a value that the Pod already has.
             annotations.insert(names::RELEASES_KEY.to_owned(), format!("{}.{count}", snapshot.epoch));
         }
-        annotations.values_mut().for_each(annotations::cap_list);
+        annotations.values_mut().for_each(annotations::drop_items_over_max);
         let volatile = [names::REVISION_KEY, names::LAST_SEEN_KEY, names::MILESTONE_TIMES_KEY];
         let lasting = annotations.iter().filter(|(key, _)| !volatile.contains(&key.as_str()));
         let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();

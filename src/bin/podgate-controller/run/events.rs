@@ -10,6 +10,7 @@ use crate::probe::prober::{Attempt, ProbeEvent};
 use podgate::core::container_list::merge_containers;
 use podgate::core::names;
 use podgate::edge::source;
+use std::time::Duration;
 use tracing::{debug, warn};
 
 impl Controller {
@@ -44,9 +45,10 @@ impl Controller {
         let resumed_at = self.pod.epoch.is_resumed.then(now);
         for track in known_by_kubelet() {
             if let Some(status) = &track.kubelet_status {
-                let has_startup = track.spec.startup_probe.is_some();
+                let startup_period =
+                    track.spec.startup_probe.as_ref().map(|probe| Duration::from_secs(probe.period_seconds.into()));
                 let filter = self.ready_filters.entry(track.spec.name.clone());
-                let filter = filter.or_insert_with(|| KubeletReadyFilter::new(has_startup, resumed_at));
+                let filter = filter.or_insert_with(|| KubeletReadyFilter::new(startup_period, resumed_at));
                 filter.on_kubelet_status(status, seen.as_deref(), now());
             }
         }

@@ -12,7 +12,7 @@ pub(crate) use exec::run_to_end;
 use net::NetAttempt;
 use podgate::core::argv::{Argv, Check};
 use podgate::core::exit::Exit;
-use podgate::core::probe::{FailureCount, interval};
+use podgate::core::probe::{StartupFailureCount, interval};
 use podgate::core::sources::PodView;
 use podgate::edge::files;
 use rustix::event::PollFd;
@@ -55,7 +55,7 @@ struct Entry {
     check: Check,
     /// Running attempt of a check that needs no child process.
     attempt: Option<NetAttempt>,
-    failures: FailureCount,
+    failures: StartupFailureCount,
     /// Last result, or `None` once the check has passed.
     pending: Option<String>,
     /// First of the latest passes in a row.
@@ -68,7 +68,7 @@ struct Entry {
 impl Checks {
     /// Creates a list of checks. `timeout` is the time limit for one attempt.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
-        let failures = FailureCount::new(Duration::ZERO, Duration::MAX);
+        let failures = StartupFailureCount::new(Duration::ZERO, Duration::MAX);
         let entry = |check| {
             let pending = Some("not run yet".to_owned());
             Entry { check, attempt: None, failures, pending, passes_since: None, due: now, search_due: now }
@@ -88,7 +88,7 @@ impl Checks {
     /// Runs the checks like a startupProbe of the kubelet, from `start`: at least one attempt per `period`, and at most
     /// `threshold` failures, of which an earlier process has `counted` some.
     pub(crate) fn like_startup_probe(mut self, start: Instant, period: Duration, threshold: u32, counted: u32) -> Self {
-        let mut failures = FailureCount::new(start.saturating_duration_since(self.since), period);
+        let mut failures = StartupFailureCount::new(start.saturating_duration_since(self.since), period);
         failures.failures = counted;
         self.entries.iter_mut().for_each(|entry| (entry.due, entry.failures) = (start, failures));
         Checks { failure_threshold: Some(threshold), ..self }

@@ -86,7 +86,7 @@ impl Writer<'_> {
         let command = place.to("command");
         let written = parts::string_list(own.spec.get("command")).unwrap_or_default();
         let line = own.gate(gate);
-        if written.is_empty() || line.len() > parts::SINGLE_WORD_EDITS_MAX {
+        if written.is_empty() || line.len() > parts::WORDS_EDITED_SINGLY_MAX {
             let words = if written.is_empty() { self.full_command(own, gate, place)? } else { written };
             self.editor.edit(command, Op::Set(json!([line, words].concat())))?;
         } else {

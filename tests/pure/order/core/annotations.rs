@@ -26,10 +26,10 @@ fn long_list_loses_its_last_items() {
     let (fits, name) = ("a".repeat(VALUE_MAX), "b".repeat(63));
     for (list, expected) in [(fits.clone(), fits.clone()), (format!("{fits},{name}"), fits)] {
         let mut capped = list;
-        cap_list(&mut capped);
+        drop_items_over_max(&mut capped);
         assert_eq!(capped, expected);
     }
     let mut list = vec![name.as_str(); 100].join(",");
-    cap_list(&mut list);
+    drop_items_over_max(&mut list);
     assert_eq!(list, vec![name.as_str(); 64].join(","));
 }

@@ -254,12 +254,12 @@ impl<'a> Run<'a> {
                 self.phase = Phase::Stop;
                 self.screen.add_event(self.result.stopped_at, "", "the Pod stops");
                 for own in &mut self.containers[1..] {
-                    own.stop(now + self.plan.grace)?;
+                    own.begin_stop(now + self.plan.grace)?;
                 }
             }
             Phase::Stop if self.containers[1..].iter().all(SupervisedContainer::is_over) => {
                 self.phase = Phase::StopSidecar;
-                self.containers[0].stop(now + SIDECAR_GRACE)?;
+                self.containers[0].begin_stop(now + SIDECAR_GRACE)?;
             }
             Phase::StopSidecar => return Ok(self.containers[0].is_over()),
             Phase::Boot | Phase::Run | Phase::Linger(_) | Phase::Stop => {}

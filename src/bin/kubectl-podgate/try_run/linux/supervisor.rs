@@ -64,7 +64,7 @@ impl SupervisedContainer {
     }
 
     /// Begins the container's stop: the preStop hook, the stop signal, and SIGKILL at `kill_at`.
-    pub(super) fn stop(&mut self, kill_at: Instant) -> CommandResult<()> {
+    pub(super) fn begin_stop(&mut self, kill_at: Instant) -> CommandResult<()> {
         self.start_at = None;
         self.kill_at = Some(kill_at);
         match (&self.history.task.pre_stop, &self.child) {

@@ -125,7 +125,7 @@ impl World {
         self.updates.clear();
         for actor in &mut self.actors {
             (actor.is_gate_file_open, actor.met_since) = (false, None);
-            actor.filter = KubeletReadyFilter::new(false, is_resumed.then_some(self.now));
+            actor.filter = KubeletReadyFilter::new(None, is_resumed.then_some(self.now));
         }
         self.update();
         for at in 0..self.actors.len() {
