@@ -168,15 +168,25 @@ fn inherited_ready_of_a_replaced_container_opens_no_gate() {
     let scene = Scene::shared("inherited");
     scene.grant_pod_access();
     let check = |file: &str| json!({"exec": {"command": ["/testserver", "check", file]}});
-    let (mut startup, mut liveness) = (check("/tmp/ready"), check("/no/such/file"));
+    let (mut startup, mut liveness) = (check("/tmp/ready"), check("/data/lives"));
     merge(&mut startup, json!({"periodSeconds": 10, "failureThreshold": 20}));
     merge(&mut liveness, json!({"periodSeconds": 1, "failureThreshold": 3}));
     let db = server("db").ready_after("12s").args(&["--touch", "/tmp/ready"]);
     let db = db.with(json!({"startupProbe": startup, "livenessProbe": liveness}));
-    let api = server("api").gate(&["--until", "db"]);
-    let run = scene.create(&Pod::new("inherited", [db, api]));
+    let mut pod = Pod::new("inherited", [db, server("api").gate(&["--until", "db"])]).json();
+    let push = |list: &mut Value, item| match list {
+        Value::Array(items) => items.push(item),
+        _ => *list = json!([item]),
+    };
+    push(&mut pod["spec"]["volumes"], json!({"name": "data", "emptyDir": {}}));
+    push(&mut pod["spec"]["containers"][0]["volumeMounts"], json!({"name": "data", "mountPath": "/data"}));
+    let run = scene.follow("inherited");
+    create(&scene.namespace, &pod.to_string());
     eventually("api starts", 60, || run.log("api").time_of("start"));
     run.wait_for_start("db", 2);
+    // With the inherited status, the liveness probe runs too. With this file, it passes in the new container.
+    let pid = eventually("the new db runs", 20, || run.pid("db"));
+    std::fs::write(format!("/proc/{pid}/root/data/lives"), "").expect("the volume");
     let replaced = |seen: &ObservedPod| seen.kubelet_status("db")["restartCount"] == 1;
     run.watch.wait_until("db is replaced", 60, replaced);
     run.signal("api", "KILL");
@@ -184,8 +194,7 @@ fn inherited_ready_of_a_replaced_container_opens_no_gate() {
     let opened = eventually("the gate opens again", 60, || run.log("api").time_of("start"));
     let history = run.watch.history();
     let inherited = history.iter().find(|seen| replaced(seen) && seen.kubelet_status("db")["ready"] == true);
-    let db = run.log("db");
-    let ready = db.ready_time();
+    let ready = eventually("db is ready again", 60, || run.log("db").time_of("ready"));
     scene.report(&format!(
         "{} the kubelet reports the replaced db as ready, {:.1} s later db is ready, {:.1} s later api starts",
         run.pod,

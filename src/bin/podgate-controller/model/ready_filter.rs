@@ -52,11 +52,16 @@ impl KubeletReadyFilter {
         KubeletReadyFilter { startup_period, distrusted_until, ..KubeletReadyFilter::default() }
     }
 
+    /// Forgets the last status, but not what it showed about restarts.
+    pub(crate) fn forget_status(&mut self) {
+        (self.pending_status, self.accepted_ready) = (None, None);
+    }
+
     /// Stores the kubelet's status together with the current `config.seen`.
     pub(crate) fn on_kubelet_status(&mut self, status: &KubeletStatus, config_seen: Option<&str>, now: Instant) {
         config_seen.into_iter().for_each(|seen| self.note_config_seen(seen, now));
         let (Some(id), Some(config_seen)) = (&status.running_id, config_seen) else {
-            (self.pending_status, self.accepted_ready) = (None, None);
+            self.forget_status();
             return;
         };
         self.has_been_not_ready |= !status.is_ready;

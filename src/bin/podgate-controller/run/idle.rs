@@ -2,6 +2,7 @@
 
 use super::Controller;
 use crate::clock::now;
+use crate::model::ready_filter::KubeletReadyFilter;
 use crate::rate_limit::TokenBucket;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ impl Controller {
         }
         info!("all containers started; going idle");
         self.prober.stop_all();
-        self.ready_filters.clear();
+        self.ready_filters.values_mut().for_each(KubeletReadyFilter::forget_status);
         // The watch stays open if only the kubelet can report that other containers have ended.
         let quits = self.pod.tracks.iter().any(|track| track.spec.quit.is_some());
         let needs_watch = quits || self.pod.needs_pod_watch();
