@@ -3,7 +3,7 @@
 use super::grammar::{SyntaxError, quoted};
 use super::limits::CONTAINER_CHECKS_MAX;
 use super::nearest::nearest;
-use super::spec::{ContainerRef, Spec};
+use super::spec::{ContainerRef, Spec, items_of};
 use crate::core::argv::{Argv, Check};
 use crate::core::quit::is_local;
 use crate::order::edit::Place;
@@ -41,7 +41,7 @@ impl<'a> Mounts<'a> {
 
 /// Returns the names of the hostPath volumes, which contain files of the node.
 pub(super) fn host_path_volumes<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
-    let volumes = spec.value["volumes"].as_array().into_iter().flatten();
+    let volumes = items_of(spec.value, "volumes");
     volumes.filter(|volume| !volume["hostPath"].is_null()).filter_map(|volume| volume["name"].as_str()).collect()
 }
 
