@@ -91,10 +91,8 @@ fn parse_item(text: &str, span: Range<usize>, is_dir: impl Fn(&str) -> Option<bo
             let what = format!("{}: +content must be in lowercase, and works only with file://", quoted(item));
             let (bare, end) = (&path[..path.len() - CONTENT.len()], item.len() - CONTENT.len());
             let is_file = item.starts_with("file:");
-            (
-                what,
-                Some(if is_file { format!("write file://{bare}{CONTENT}") } else { format!("write {}", &item[..end]) }),
-            )
+            let right = if is_file { format!("file://{bare}{CONTENT}") } else { item[..end].to_owned() };
+            (what, Some(format!("write {right}")))
         }
         Ok(Check::Mount(path)) if is_dir(&path).is_some() => {
             let what = format!("{} always passes, because {path} is the directory of a volume", quoted(item));
