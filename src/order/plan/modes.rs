@@ -247,11 +247,10 @@ pub(super) fn required_gates(
             let of = if is_native { "the native sidecar " } else { "" };
             let waits = gate(format!("{name} waits for {of}{}", need.until));
             gates.entry((*name).to_owned()).or_insert(waits);
-            if is_native {
-                continue;
+            if !is_native {
+                let ends = gate(format!("{name} waits for the exit of {}", need.until.container));
+                gates.entry(need.until.container.clone()).or_insert(ends);
             }
-            let ends = gate(format!("{name} waits for the exit of {}", need.until.container));
-            gates.entry(need.until.container.clone()).or_insert(ends);
         }
     }
     let of_command = |reason, at| GateRequirement { reason, needs_command: true, at, ..GateRequirement::default() };
