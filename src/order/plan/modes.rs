@@ -148,9 +148,7 @@ impl ModeResolver<'_> {
             ..GateRequirement::default()
         };
         let is_requested = matches!(mode, RequestedMode::Entrypoint | RequestedMode::Hold);
-        let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(by_mode)) else {
-            return;
-        };
+        let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(by_mode)) else { return };
         let GateRequirement { reason: gate, at: gate_at, span: word, or, .. } = gate;
         match hooked.get(name) {
             Some(HookReason::Requested(key)) => {
