@@ -134,15 +134,13 @@ impl FromStr for Check {
             let path = if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") };
             return Ok(Check::Http { host, port, path, headers });
         }
-        if text.starts_with("https://") {
-            return Err(
-                "https:// is not supported because the agent has no TLS; use tcp://, exec:[…] or the readiness probe"
-                    .into(),
-            );
-        }
-        Err("not a check; write tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"command\",\"argument\"], \
+        let why = if text.starts_with("https://") {
+            "https:// is not supported because the agent has no TLS; use tcp://, exec:[…] or the readiness probe"
+        } else {
+            "not a check; write tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"command\",\"argument\"], \
              file:///PATH[+content], unix:///PATH or mount:///PATH"
-            .into())
+        };
+        Err(why.into())
     }
 }
 
@@ -158,10 +156,7 @@ fn parse_host_port(text: &str, default: Option<u16>) -> Result<(String, u16), Pa
     let is_pod = host.is_empty() && port.is_some();
     let host_ok =
         (is_pod || !host.is_empty()) && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:%".contains(&b));
-    let port = match port {
-        Some(digits) => digits.parse().ok().filter(|port| *port != 0),
-        None => default,
-    };
+    let port = port.map_or(default, |digits| digits.parse().ok().filter(|port| *port != 0));
     match (host_ok, port) {
         (true, Some(port)) => Ok((host.to_owned(), port)),
         (false, _) => Err(format!("{text:?} has no valid host; write HOST:PORT, such as 127.0.0.1:5432").into()),

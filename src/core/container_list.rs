@@ -80,9 +80,8 @@ pub fn parse_list(json: &str) -> Result<Vec<Container>, ParseError> {
         }
     }
     for Container { name, until, .. } in &list {
-        if let Some(WaitCondition { container, .. }) =
-            until.iter().find(|until| !names.contains(until.container.as_str()))
-        {
+        let unknown = until.iter().find(|until| !names.contains(until.container.as_str()));
+        if let Some(WaitCondition { container, .. }) = unknown {
             return Err(format!("container {name} waits for {container}, which is not in the list").into());
         }
     }

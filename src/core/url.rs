@@ -98,10 +98,7 @@ impl Reference {
             Some((scheme, rest)) if is_scheme(scheme) => (Some(scheme.to_ascii_lowercase()), rest),
             _ => (None, text),
         };
-        let (rest, query) = match rest.split_once('?') {
-            Some((rest, query)) => (rest, Some(query)),
-            None => (rest, None),
-        };
+        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
         let (authority, path) = match rest.strip_prefix("//") {
             Some(rest) => {
                 let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));

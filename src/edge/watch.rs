@@ -168,9 +168,7 @@ impl Watch {
         if let Some(bell) = self.bell.as_ref().filter(|bell| bell.is_live) {
             set.push(PollFd::new(bell, PollFlags::empty()));
         }
-        if self.method == WatchMethod::Inotify
-            && let Some(inotify) = &self.inotify
-        {
+        if let Some(inotify) = self.inotify.as_ref().filter(|_| self.method == WatchMethod::Inotify) {
             set.push(PollFd::new(inotify, PollFlags::IN));
         }
         let woken = match poll(&mut set, Some(&timeout)) {

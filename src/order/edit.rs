@@ -58,9 +58,7 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), Finding> {
     });
     let parent = parent.ok_or_else(mismatch)?;
     match (parent, last, &edit.op) {
-        (Value::Object(fields), PathSegment::Key(key), Op::Set(new)) => {
-            fields.insert(key.to_string(), new.clone());
-        }
+        (Value::Object(fields), PathSegment::Key(key), Op::Set(new)) => _ = fields.insert(key.to_string(), new.clone()),
         // Unlike `Map::remove`, `retain` keeps the order of the other fields.
         (Value::Object(fields), PathSegment::Key(key), Op::Remove) if fields.contains_key(&**key) => {
             fields.retain(|name, _| **name != **key);

@@ -4,7 +4,7 @@
 //! variable `KRUISE_CONTAINER_PRIORITY` (default 0). Containers with a higher priority start earlier.
 
 use crate::order::declare::grammar::quoted;
-use crate::order::declare::spec::Spec;
+use crate::order::declare::spec::{Spec, items_of};
 use crate::order::declare::{annotation_place, is_declared, keys};
 use crate::order::edit::{Editor, Op, Place};
 use crate::order::finding::{Finding, has_errors};
@@ -77,7 +77,7 @@ pub fn migrate_kruise(template: &Value) -> Result<Option<Injected>, Vec<Finding>
 fn priorities<'a>(spec: &Spec<'a>) -> Result<Vec<Priority<'a>>, Finding> {
     let mut found = Vec::new();
     for own in &spec.containers {
-        let list = own.value["env"].as_array().into_iter().flatten().enumerate();
+        let list = items_of(own.value, "env").enumerate();
         for (index, variable) in list.filter(|(_, variable)| variable["name"] == PRIORITY_VARIABLE) {
             let at = own.place().to("env").to(index);
             let text = variable["value"].as_str().unwrap_or_default();

@@ -35,10 +35,8 @@ impl PreciseTimer {
             none => none.insert(create_timer()?),
         };
         let delay = at.saturating_duration_since(now()).max(MIN_SLEEP);
-        let once = Itimerspec {
-            it_interval: Timespec::default(),
-            it_value: Timespec::try_from(delay).map_err(|_| io::ErrorKind::InvalidInput)?,
-        };
+        let it_value = Timespec::try_from(delay).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let once = Itimerspec { it_interval: Timespec::default(), it_value };
         // This call also clears the expiration of an earlier sleep that was dropped.
         timerfd_settime(timer.get_ref(), TimerfdTimerFlags::empty(), &once)?;
         let read_expirations = |timer: &OwnedFd| Ok(rustix::io::read(timer, &mut [0; 8])?);

@@ -3,7 +3,7 @@
 use super::grammar::{SyntaxError, quoted};
 use super::limits::CONTAINER_CHECKS_MAX;
 use super::nearest::nearest;
-use super::spec::{ContainerRef, Spec};
+use super::spec::{ContainerRef, Spec, items_of};
 use crate::core::argv::{Argv, Check};
 use crate::core::quit::is_local;
 use crate::order::edit::Place;
@@ -41,7 +41,7 @@ impl<'a> Mounts<'a> {
 
 /// Returns the names of the hostPath volumes, which contain files of the node.
 pub(super) fn host_path_volumes<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
-    let volumes = spec.value["volumes"].as_array().into_iter().flatten();
+    let volumes = items_of(spec.value, "volumes");
     volumes.filter(|volume| !volume["hostPath"].is_null()).filter_map(|volume| volume["name"].as_str()).collect()
 }
 
@@ -91,10 +91,8 @@ fn parse_item(text: &str, span: Range<usize>, is_dir: impl Fn(&str) -> Option<bo
             let what = format!("{}: +content must be in lowercase, and works only with file://", quoted(item));
             let (bare, end) = (&path[..path.len() - CONTENT.len()], item.len() - CONTENT.len());
             let is_file = item.starts_with("file:");
-            (
-                what,
-                Some(if is_file { format!("write file://{bare}{CONTENT}") } else { format!("write {}", &item[..end]) }),
-            )
+            let right = if is_file { format!("file://{bare}{CONTENT}") } else { item[..end].to_owned() };
+            (what, Some(format!("write {right}")))
         }
         Ok(Check::Mount(path)) if is_dir(&path).is_some() => {
             let what = format!("{} always passes, because {path} is the directory of a volume", quoted(item));

@@ -139,18 +139,13 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Conta
         return Err((range.start.saturating_sub(1)..range.end, what));
     }
     let written = &text[word.clone()];
-    let (name, state) = match written.find('=') {
-        None => (word.clone(), None),
-        Some(at) => {
-            (trim_range(text, word.start..word.start + at), Some(trim_range(text, word.start + at + 1..word.end)))
-        }
+    let (name, state) = match written.split_once('=') {
+        None => (written, None),
+        Some((name, state)) => (name.trim_end(), Some(trim_range(text, word.end - state.len()..word.end))),
     };
-    let required = text[name.clone()].strip_suffix('?').map(str::trim_end);
-    let (name, is_optional) =
-        (required.map_or(name.clone(), |bare| name.start..name.start + bare.len()), required.is_some());
-    let is_others = &text[name.clone()] == OTHERS;
-    let is_valid =
-        if is_others { grammar.has_steps && !is_optional } else { names::is_container_name(&text[name.clone()]) };
+    let (name, is_optional) = name.strip_suffix('?').map_or((name, false), |bare| (bare.trim_end(), true));
+    let is_others = name == OTHERS;
+    let is_valid = if is_others { grammar.has_steps && !is_optional } else { names::is_container_name(name) };
     if !is_valid {
         let place = character_number(text, word.start);
         let what = match written {
@@ -160,7 +155,7 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Conta
             _ if written.contains(':') => {
                 format!("{} has a colon (character {place}); put = before a state", quoted(written))
             }
-            _ if names::is_container_name(&text[name].to_lowercase()) => {
+            _ if names::is_container_name(&name.to_lowercase()) => {
                 format!("{} is not a container name, because names are lowercase (character {place})", quoted(written))
             }
             _ => format!("{} is not a container name (character {place})", quoted(written)),
@@ -168,7 +163,7 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Conta
         return Err((word, what));
     }
     let want = state.map_or(Ok(WantedState::default()), |at| parse_state(text, at, grammar))?;
-    Ok(ContainerItem { until: WaitCondition { container: text[name].to_owned(), want }, is_optional, span: word })
+    Ok(ContainerItem { until: WaitCondition { container: name.to_owned(), want }, is_optional, span: word })
 }
 
 fn parse_state(text: &str, at: Range<usize>, grammar: Grammar) -> Result<WantedState, (Range<usize>, String)> {

@@ -59,15 +59,14 @@ pub(crate) fn check(template: &Value, is_injected: bool) -> Result<(), Finding> 
         })?;
         length += json_length(value);
     }
-    if length > JSON_SIZE_MAX {
-        let what = format!("{pod} has {length} bytes as JSON, but podgate supports at most {JSON_SIZE_MAX}");
-        return Err(too_large(Place::root().to("spec"), what).fix("move data to a ConfigMap or an image"));
-    }
-    if count > values_max {
-        let what = format!("{pod} has {count} fields and list items, but podgate supports at most {values_max}");
-        return Err(too_large(Place::root().to("spec"), what).fix("move data to a ConfigMap or an image"));
-    }
-    Ok(())
+    let what = if length > JSON_SIZE_MAX {
+        format!("{pod} has {length} bytes as JSON, but podgate supports at most {JSON_SIZE_MAX}")
+    } else if count > values_max {
+        format!("{pod} has {count} fields and list items, but podgate supports at most {values_max}")
+    } else {
+        return Ok(());
+    };
+    Err(too_large(Place::root().to("spec"), what).fix("move data to a ConfigMap or an image"))
 }
 
 /// Parses a JSON text from a field of a Pod. Returns `None` if the text has too many values or is not a `T`.

@@ -146,10 +146,7 @@ impl Reader<'_, '_> {
             keys::FAIL_FAST => declaration.fail_fast.pod = values.flag(text, &at, FAIL_FAST),
             keys::ON_DEPENDENCY_RESTART => declaration.restart_with_dependency.pod = values.flag(text, &at, RESTARTS),
             keys::STOP_ORDER => declaration.stop_order = values.stop_order(text, &at),
-            keys::JOB_SIDECARS => {
-                declaration.job_sidecars =
-                    values.list(text, &at, grammar::JOB_SIDECARS).into_iter().flatten().collect();
-            }
+            keys::JOB_SIDECARS => declaration.job_sidecars = values.list(text, &at, grammar::JOB_SIDECARS).concat(),
             keys::SIDECAR_RESOURCES => declaration.sidecar_resources = values.sidecar_resources(text, &at),
             keys::SIDECAR_SETTINGS => declaration.sidecar_settings = values.sidecar_settings(text, &at),
             keys::SIDECAR => declaration.sidecar = Some(values.word(text, &at)),
@@ -164,15 +161,10 @@ impl Reader<'_, '_> {
         let own = name.to_owned();
         match prefix {
             keys::AFTER_PREFIX => {
-                let items = values.list(text, &at, grammar::AFTER).into_iter().flatten();
-                let edge = |item: ContainerItem| Edge {
-                    waiter: own.clone(),
-                    until: item.until,
-                    at: at.clone(),
-                    span: item.span,
-                    is_direct: true,
-                };
-                declaration.edges.extend(items.map(edge));
+                for ContainerItem { until, span, .. } in values.list(text, &at, grammar::AFTER).concat() {
+                    let (waiter, at) = (own.clone(), at.clone());
+                    declaration.edges.push(Edge { waiter, until, at, span, is_direct: true });
+                }
             }
             keys::MODE_PREFIX => _ = declaration.mode.own.insert(own, values.word(text, &at)),
             keys::TIMEOUT_PREFIX => _ = declaration.timeout.own.insert(own, values.timeout(text, &at)),

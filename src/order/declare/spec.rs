@@ -65,12 +65,12 @@ impl<'a> ContainerRef<'a> {
 
     /// Returns true if the container declares this port.
     pub fn declares_port(&self, port: u16) -> bool {
-        self.value["ports"].as_array().into_iter().flatten().any(|one| one["containerPort"] == port)
+        items_of(self.value, "ports").any(|one| one["containerPort"] == port)
     }
 
     /// Returns the container's name, ports and network or exec probes.
     pub(crate) fn container_entry(&self) -> Container {
-        let ports = self.value["ports"].as_array().into_iter().flatten();
+        let ports = items_of(self.value, "ports");
         let ports = ports.filter_map(|port| serde_json::from_value(without_nulls(port)).ok()).collect();
         let [startup_probe, readiness_probe] = ["startupProbe", "readinessProbe"].map(|field| self.probe(field));
         Container { name: self.name.to_owned(), ports, startup_probe, readiness_probe, ..Container::default() }
@@ -106,6 +106,11 @@ impl<'a> ContainerRef<'a> {
     }
 }
 
+/// Returns the items of the list in `field` of `value`; none if there is no list.
+pub fn items_of<'a>(value: &'a Value, field: &str) -> std::slice::Iter<'a, Value> {
+    value[field].as_array().map_or(&[][..], Vec::as_slice).iter()
+}
+
 /// Converts a JSON list of strings. Returns `None` if `value` is absent or has another type.
 pub(crate) fn string_list(value: Option<&Value>) -> Option<Vec<String>> {
     value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
@@ -130,11 +135,10 @@ pub fn find_container<'a>(template: &'a Value, name: &str) -> Option<(Place, &'a
 
 /// Returns the containers in the list `field` of `spec`. Omits containers without a name.
 fn named_containers<'a>(spec: &'a Value, field: &'static str) -> Vec<ContainerRef<'a>> {
-    let items = spec[field].as_array().into_iter().flatten();
     let named = |(index, value): (usize, &'a Value)| {
         value["name"].as_str().map(|name| ContainerRef { name, list: field, index, value })
     };
-    items.enumerate().filter_map(named).collect()
+    items_of(spec, field).enumerate().filter_map(named).collect()
 }
 
 impl<'a> Spec<'a> {
@@ -253,7 +257,7 @@ impl<'a> Spec<'a> {
 /// Reports each container of the list if its name is missing, invalid, or the name of an earlier container.
 fn check_names(spec: &Value, list: &str, findings: &mut Vec<Finding>) {
     let (list_at, mut seen) = (Place::spec(list), BTreeSet::new());
-    for (index, item) in spec[list].as_array().into_iter().flatten().take(CONTAINERS_MAX).enumerate() {
+    for (index, item) in items_of(spec, list).take(CONTAINERS_MAX).enumerate() {
         let at = list_at.to(index);
         findings.push(match item["name"].as_str() {
             None => Finding::error("bad-container", at, "a container has no name").fix("give every container a name"),

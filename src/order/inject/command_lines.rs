@@ -55,9 +55,7 @@ impl CommandLines<'_> {
             line.add_flag("--until", if is_ready { until.container.clone() } else { until.to_string() });
         }
         // Escape all checks, because Kubernetes expands variables in `command`.
-        for check in &gate.checks {
-            line.add_flag("--check", dollars::escape(&check.to_string()));
-        }
+        gate.checks.iter().for_each(|check| line.add_flag("--check", dollars::escape(&check.to_string())));
         if self.planned.waits_in_gate() {
             line.add_flag("--timeout", compact_duration(self.planned.timeout));
             self.add_timeout_flags(&mut line);
@@ -67,12 +65,8 @@ impl CommandLines<'_> {
             self.ready_checks().iter().for_each(|check| line.add_flag("--ready-check", dollars::escape(check)));
             self.add_probe_times(&mut line, &self.exec_probes());
         }
-        for one in &gate.restarts_with {
-            line.add_flag("--restart-with", one);
-        }
-        for one in stop_after {
-            line.add_flag("--stop-after", one);
-        }
+        gate.restarts_with.iter().for_each(|one| line.add_flag("--restart-with", one));
+        stop_after.iter().for_each(|one| line.add_flag("--stop-after", one));
         if let Some(signal) = self.spec.pointer("/lifecycle/stopSignal").and_then(Value::as_str)
             && !stop_after.is_empty()
         {
@@ -141,9 +135,7 @@ impl CommandLines<'_> {
     ) -> Vec<String> {
         let mut line = AgentCommand::new("pre-stop");
         line.add_flag("--container", &self.planned.name);
-        for one in outlives {
-            line.add_flag("--until", one);
-        }
+        outlives.iter().for_each(|one| line.add_flag("--until", one));
         // Without a gate and a postStart hook, the preStop hook must take the tether.
         if self.planned.needs_tether() && !self.planned.has_hook() {
             line.add_switch("--tether");

@@ -47,10 +47,8 @@ impl<'a> ExistingInjection<'a> {
             return broken.map(|(at, _)| error(list.to(at).to("command"), what.to_owned())).collect();
         }
         let Some(listed) = self.sidecar.as_ref().and_then(|(_, sidecar)| container_list::from_sidecar(sidecar)) else {
-            let at = self
-                .sidecar
-                .as_ref()
-                .map_or_else(|| parts::annotation_place(keys::INJECTION_RECORD), |(at, _)| at.clone());
+            let place = self.sidecar.as_ref().map(|(at, _)| at.clone());
+            let at = place.unwrap_or_else(|| parts::annotation_place(keys::INJECTION_RECORD));
             let what = "the Pod has the annotation of an injection, but podgate's sidecar is missing or has no valid PODGATE_CONTAINERS";
             return vec![error(at, what.to_owned())];
         };
@@ -79,11 +77,8 @@ impl<'a> ExistingInjection<'a> {
 
     /// Removes the injected parts that the template still has, and restores the original fields.
     pub(super) fn remove_parts(&self) -> Result<Editor, Finding> {
-        undo::restore(&self.record, self.sidecar.as_ref(), self.template).map_err(|error| {
-            let what = format!("the injection cannot be undone: {}", error.message);
-            let fix = "use the manifest from before the injection";
-            Finding::error("injected-changed", parts::annotation_place(keys::INJECTION_RECORD), what).fix(fix)
-        })
+        undo::restore(&self.record, self.sidecar.as_ref(), self.template)
+            .map_err(|error| cannot_undo(parts::annotation_place(keys::INJECTION_RECORD), &error.message))
     }
 
     /// Adds facts of this injection to `known`: the target for states, and the image commands of containers with an
@@ -117,11 +112,8 @@ impl<'a> ExistingInjection<'a> {
 
     /// Returns the image of the sidecar or of the image volume, and its pull policy.
     pub(super) fn image(&self) -> Option<(&str, Option<&str>)> {
-        let of_sidecar = self
-            .sidecar
-            .as_ref()
-            .and_then(|(_, sidecar)| Some((sidecar.get("image")?.as_str()?, sidecar["imagePullPolicy"].as_str())));
-        of_sidecar.or_else(|| parts::find_image(self.template))
+        let image = |(_, own): &(Place, &'a Value)| Some((own["image"].as_str()?, own["imagePullPolicy"].as_str()));
+        self.sidecar.as_ref().and_then(image).or_else(|| parts::find_image(self.template))
     }
 }
 
@@ -137,23 +129,24 @@ pub(in crate::order) fn is_held(container: &Value, name: &str) -> bool {
 /// Checks the number of the injected parts of a template, so that a forged Pod cannot overload the webhook.
 /// `Record::read` has already checked the size of the template.
 fn check_parts(template: &Value) -> Result<(), Finding> {
-    let forged = |at: &Place, what: &str| {
-        let what = format!("the injection cannot be undone: {what}");
-        Err(Finding::error("injected-changed", at.clone(), what).fix("use the manifest from before the injection"))
-    };
     let too_many = |list: &Place, item: &Value| {
         let own = list.items(item).iter().filter(|item| parts::is_own_item(item));
         own.take(OWN_VOLUMES_MAX + 1).count() > OWN_VOLUMES_MAX
     };
     let volumes = Place::spec("volumes");
     if too_many(&volumes, template) {
-        return forged(&volumes, "the Pod has too many podgate volumes");
+        return Err(cannot_undo(volumes, "the Pod has too many podgate volumes"));
     }
     let list = Place::spec("containers");
     for (at, item) in list.items(template).iter().enumerate() {
         if ["volumeMounts", "env"].iter().any(|field| too_many(&Place::root().to(*field), item)) {
-            return forged(&list.to(at), "the container has too many podgate volume mounts or variables");
+            return Err(cannot_undo(list.to(at), "the container has too many podgate volume mounts or variables"));
         }
     }
     Ok(())
+}
+
+fn cannot_undo(at: Place, why: &str) -> Finding {
+    let what = format!("the injection cannot be undone: {why}");
+    Finding::error("injected-changed", at, what).fix("use the manifest from before the injection")
 }

@@ -279,9 +279,6 @@ fn inject_plain(
             }
             Ok(Injected { value: template.clone(), findings, plan: Some(plan), ..Injected::default() })
         }
-        Err(more) => {
-            findings.extend(more);
-            Err(findings)
-        }
+        Err(more) => Err([findings, more].concat()),
     }
 }

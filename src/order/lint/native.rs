@@ -5,7 +5,7 @@
 //! as passed (kubernetes#142305).
 
 use crate::core::until::WantedState;
-use crate::order::declare::spec::{ContainerRef, Spec, is_foreign};
+use crate::order::declare::spec::{ContainerRef, Spec, is_foreign, items_of};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::helpers::is_helper;
@@ -45,7 +45,7 @@ pub(super) fn replacement_sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(
         return None;
     }
     let last = spec.regular(&chain.pop()?.name)?;
-    let ports = |own: &ContainerRef<'_>| own.value["ports"].as_array().map_or(0, Vec::len);
+    let ports = |own: &ContainerRef<'_>| items_of(own.value, "ports").len();
     chain
         .iter()
         .map(|planned| {

@@ -4,7 +4,7 @@
 use crate::core::container::{Handler, Port, PortRef};
 use crate::core::quit::is_local;
 use crate::core::until::WantedState;
-use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::spec::{ContainerRef, Spec, items_of};
 use crate::order::declare::{annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
@@ -30,7 +30,7 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     }
     let regular: BTreeSet<&str> = spec.containers.iter().map(|own| own.name).collect();
     for own in spec.exiting_init_containers() {
-        let words = ["command", "args"].iter().flat_map(|field| own.value[field].as_array().into_iter().flatten());
+        let words = ["command", "args"].iter().flat_map(|field| items_of(own.value, field));
         let mut ports = words.filter_map(Value::as_str).flat_map(local_ports).map(|(_, port)| port);
         if let Some((owner, port, _)) = ports.find_map(|port| owners.late_owner(port, &regular)) {
             let what = format!("the init container {} uses port {port} of {owner}, which starts only later", own.name);
@@ -91,7 +91,7 @@ impl<'a> PortOwners<'a> {
     pub(super) fn of(spec: &Spec<'a>, plan: &Plan) -> PortOwners<'a> {
         let mut by_port = BTreeMap::<u16, Vec<_>>::new();
         for own in spec.containers.iter().chain(spec.native_sidecars()) {
-            let list = own.value["ports"].as_array().into_iter().flatten();
+            let list = items_of(own.value, "ports");
             let is_tcp = |port: &&Value| matches!(port["protocol"].as_str(), None | Some("TCP"));
             for port in list.filter(is_tcp).filter_map(|port| serde_json::from_value::<Port>(port.clone()).ok()) {
                 by_port.entry(port.container_port).or_default().push(own.name);
@@ -171,8 +171,7 @@ fn report_missing_probe(
 /// Reports a probe with the name of a port that the container does not have. The kubelet then fails each attempt.
 /// `first` is the first container that waits until this one is Ready.
 fn report_unknown_port(own: &ContainerRef<'_>, first: &str, findings: &mut Vec<Finding>) {
-    let names: Vec<&str> =
-        own.value["ports"].as_array().into_iter().flatten().filter_map(|port| port["name"].as_str()).collect();
+    let names: Vec<&str> = items_of(own.value, "ports").filter_map(|port| port["name"].as_str()).collect();
     for field in ["startupProbe", "readinessProbe"] {
         let (port, at) = match own.probe(field).map(|probe| probe.handler) {
             Some(Handler::HttpGet(http)) => (http.port, "httpGet"),

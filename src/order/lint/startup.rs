@@ -4,7 +4,7 @@ use super::Target;
 use super::shell::never_ends;
 use crate::core::argv::Check;
 use crate::core::container::Handler;
-use crate::order::declare::spec::{ContainerRef, Spec, command_words, shares_processes};
+use crate::order::declare::spec::{ContainerRef, Spec, command_words, items_of, shares_processes};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
@@ -56,8 +56,7 @@ fn check_hosts(own: &ContainerRef<'_>, spec: &Spec<'_>, plan: &Plan, findings: &
             Handler::TcpSocket(tcp) => (tcp.host, tcp.port),
             Handler::Exec(_) | Handler::Grpc(_) => continue,
         };
-        let aliases = spec.value["hostAliases"].as_array().into_iter().flatten();
-        let mut aliases = aliases.filter_map(|alias| alias["hostnames"].as_array()).flatten();
+        let mut aliases = items_of(spec.value, "hostAliases").flat_map(|alias| items_of(alias, "hostnames"));
         let Some(host) = host.filter(|host| spec.has(host) && !aliases.any(|alias| *alias == **host)) else { continue };
         let port = serde_json::to_string(&port).unwrap_or_default().replace('"', "");
         let what = format!("{host} is a container of this Pod, and containers have no host names of their own");
@@ -119,7 +118,7 @@ fn check_mounts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
                 let directory = mount["mountPath"].as_str()?.trim_end_matches('/');
                 path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/')).then_some(directory.len())
             };
-            let mounts = list(own.value, "volumeMounts").enumerate();
+            let mounts = items_of(own.value, "volumeMounts").enumerate();
             let innermost = mounts.filter_map(|(index, mount)| Some((depth(mount)?, index, mount)));
             let Some((_, index, mount)) = innermost.max_by_key(|(depth, ..)| *depth) else { continue };
             if matches!(mount["mountPropagation"].as_str(), Some("HostToContainer" | "Bidirectional")) {
@@ -128,12 +127,12 @@ fn check_mounts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             // The mount may have existed in the volume before the Pod, or a container that was created earlier may have
             // made the mount.
             let is_same = |one: &Value| one["name"] == mount["name"];
-            let is_empty = list(spec.value, "volumes").any(|one| is_same(one) && one["emptyDir"].is_object());
+            let is_empty = items_of(spec.value, "volumes").any(|one| is_same(one) && one["emptyDir"].is_object());
             let makes_mounts = |own: &Value| {
-                list(own, "volumeMounts").any(|one| is_same(one) && one["mountPropagation"] == "Bidirectional")
+                items_of(own, "volumeMounts").any(|one| is_same(one) && one["mountPropagation"] == "Bidirectional")
             };
             let earlier = plan.containers[..number].iter().filter_map(|planned| spec.regular(&planned.name));
-            let mut earlier = list(spec.value, "initContainers").chain(earlier.map(|earlier| earlier.value));
+            let mut earlier = items_of(spec.value, "initContainers").chain(earlier.map(|earlier| earlier.value));
             let what = format!(
                 "{} waits for {check}, but mounts the volume without mountPropagation, so it sees only mounts that exist \
                  when it starts",
@@ -149,8 +148,4 @@ fn check_mounts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             findings.push(finding.fix("set mountPropagation: HostToContainer in this volumeMount"));
         }
     }
-}
-
-fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
-    value[field].as_array().into_iter().flatten()
 }

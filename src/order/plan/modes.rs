@@ -148,9 +148,7 @@ impl ModeResolver<'_> {
             ..GateRequirement::default()
         };
         let is_requested = matches!(mode, RequestedMode::Entrypoint | RequestedMode::Hold);
-        let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(by_mode)) else {
-            return;
-        };
+        let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(by_mode)) else { return };
         let GateRequirement { reason: gate, at: gate_at, span: word, or, .. } = gate;
         match hooked.get(name) {
             Some(HookReason::Requested(key)) => {
@@ -247,11 +245,10 @@ pub(super) fn required_gates(
             let of = if is_native { "the native sidecar " } else { "" };
             let waits = gate(format!("{name} waits for {of}{}", need.until));
             gates.entry((*name).to_owned()).or_insert(waits);
-            if is_native {
-                continue;
+            if !is_native {
+                let ends = gate(format!("{name} waits for the exit of {}", need.until.container));
+                gates.entry(need.until.container.clone()).or_insert(ends);
             }
-            let ends = gate(format!("{name} waits for the exit of {}", need.until.container));
-            gates.entry(need.until.container.clone()).or_insert(ends);
         }
     }
     let of_command = |reason, at| GateRequirement { reason, needs_command: true, at, ..GateRequirement::default() };

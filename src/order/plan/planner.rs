@@ -69,9 +69,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     if has_errors(&findings) {
         return Err(findings);
     }
-    let grace = spec.grace_period();
     let Declaration { sidecar_resources, sidecar_settings, publish, .. } = declared;
-    let publish = publish.unwrap_or_default();
     Ok(Plan {
         mounts_token: template["spec"]["automountServiceAccountToken"] != false,
         containers,
@@ -80,8 +78,8 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         sidecar_settings,
         has_sidecar,
         needs_sidecar,
-        publish,
-        grace,
+        publish: publish.unwrap_or_default(),
+        grace: spec.grace_period(),
         unprovable_conditions,
         findings,
     })

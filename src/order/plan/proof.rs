@@ -66,10 +66,8 @@ impl ModeResolver<'_> {
             (_, true) => entrypoint_advice(name),
             (_, false) => command_advice(name),
         };
-        let needs = self
-            .graph
-            .waiters_with_needs(name)
-            .map(|(_, Need { until, edge })| (until.want, edge.at.clone(), Some(edge.span.clone())));
+        let need = |(_, Need { until, edge }): (&str, &Need)| (until.want, edge.at.clone(), Some(edge.span.clone()));
+        let needs = self.graph.waiters_with_needs(name).map(need);
         let is_awaited = plans.iter().any(|other| other.stop_after.iter().any(|awaited| awaited == name));
         let ends = is_awaited.then(|| (WantedState::Exited, annotation_place(keys::JOB_SIDECARS), None));
         let states = needs.chain(ends).filter(|(want, ..)| entry.needs_kubelet_status(*want));
@@ -105,7 +103,6 @@ impl ModeResolver<'_> {
 /// Returns a container's entry in the sidecar's list, with the fields that determine its proofs. `planned` is `None`
 /// for a native sidecar.
 fn listed(own: &ContainerRef<'_>, planned: Option<&ContainerPlan>) -> Container {
-    let mut entry = own.container_entry();
-    planned.into_iter().for_each(|planned| planned.set_fields(&mut entry));
-    entry
+    let entry = own.container_entry();
+    if let Some(planned) = planned { planned.list_entry(entry) } else { entry }
 }

@@ -183,11 +183,12 @@ impl ContainerPlan {
         }
     }
 
-    /// Sets the fields of the container's `entry` in the sidecar's list that the plan determines.
-    pub(crate) fn set_fields(&self, entry: &mut Container) {
+    /// Returns the container's entry in the sidecar's list: `entry` with the fields that the plan determines.
+    pub(crate) fn list_entry(&self, mut entry: Container) -> Container {
         (entry.mode, entry.until, entry.quit) = (self.mode(), self.until(), self.quit.clone());
         entry.reports_start = self.reports_start || self.wrapped_probe.is_some();
-        self.ready.iter().for_each(|ready| ready.replace_probes(entry));
+        self.ready.iter().for_each(|ready| ready.replace_probes(&mut entry));
+        entry
     }
 
     /// Returns the gate in front of the container's command.

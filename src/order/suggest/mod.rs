@@ -7,7 +7,7 @@ mod texts;
 
 use crate::core::graph;
 use crate::order::declare::keys;
-use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::spec::{ContainerRef, Spec, items_of};
 use crate::order::finding::Finding;
 pub(crate) use mentions::{Address, Mention, listens_on_loopback, local_mentions, local_ports};
 use serde_json::{Map, Value};
@@ -85,7 +85,7 @@ impl Suggestion {
 
 /// Returns the ConfigMaps among `objects`, by name.
 pub fn config_maps<'a>(objects: impl Iterator<Item = &'a Value>) -> ConfigMaps<'a> {
-    let items = |object: &'a Value| object["items"].as_array().into_iter().flatten().chain([object]);
+    let items = |object: &'a Value| items_of(object, "items").chain([object]);
     let maps = objects.flat_map(items).filter(|object| object["kind"] == "ConfigMap");
     maps.filter_map(|object| Some((object["metadata"]["name"].as_str()?, object["data"].as_object()?))).collect()
 }
@@ -220,7 +220,7 @@ fn ready_check(needed: &ContainerRef<'_>, address: &Address) -> Option<String> {
         Address::Port(port) => *port,
         Address::Socket(..) => *services::default_ports(needed).first()?,
     };
-    let declared = needed.value["ports"].as_array().into_iter().flatten().filter(|one| one["containerPort"] == port);
+    let declared = items_of(needed.value, "ports").filter(|one| one["containerPort"] == port);
     let mut protocols = declared.map(|one| one["protocol"].as_str().unwrap_or("TCP")).peekable();
     (protocols.peek().is_none() || protocols.any(|one| one == "TCP")).then(|| format!("tcp://127.0.0.1:{port}"))
 }
@@ -277,8 +277,7 @@ pub(crate) struct Member<'a> {
 
 impl<'a> Member<'a> {
     pub(crate) fn of(own: ContainerRef<'a>, mentions: Vec<Mention>) -> Member<'a> {
-        let declared =
-            own.value["ports"].as_array().into_iter().flatten().filter_map(|one| one["containerPort"].as_u64());
+        let declared = items_of(own.value, "ports").filter_map(|one| one["containerPort"].as_u64());
         let listens = |mention: &Mention| match mention.address {
             Address::Port(port) if mention.listens => Some(port),
             _ => None,

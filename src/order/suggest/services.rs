@@ -1,7 +1,7 @@
 //! Ports and sockets on which the programs of well-known images listen by default. A manifest can change all of them,
 //! so a match is a guess.
 
-use crate::order::declare::spec::ContainerRef;
+use crate::order::declare::spec::{ContainerRef, items_of};
 
 /// Names of images and URL schemes, and the default ports of the program.
 const SERVICES: &str = "
@@ -67,7 +67,7 @@ pub(super) fn default_ports(own: &ContainerRef<'_>) -> Vec<u16> {
     match () {
         () if is_idle(own) => Vec::new(),
         () if is_docker_daemon(&path, &tag) => {
-            let mut variables = own.value["env"].as_array().into_iter().flatten();
+            let mut variables = items_of(own.value, "env");
             // With an empty value, the daemon uses no TLS, and the other port.
             let has_tls = !variables.any(|one| one["name"] == "DOCKER_TLS_CERTDIR" && one["value"] == "");
             vec![if has_tls { 2376 } else { 2375 }]

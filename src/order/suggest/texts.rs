@@ -1,7 +1,7 @@
 //! Texts in which a container can name an address: its arguments, its variables, and the files of its ConfigMaps.
 
 use super::{ConfigMaps, services};
-use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::spec::{ContainerRef, Spec, items_of};
 use crate::order::edit::Place;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ pub(super) struct Mounts<'a>(pub(super) BTreeMap<&'a str, Vec<&'a Value>>);
 
 impl<'a> Mounts<'a> {
     pub(super) fn of(spec: &Spec<'a>) -> Mounts<'a> {
-        let list = |own: &ContainerRef<'a>| own.value["volumeMounts"].as_array().into_iter().flatten().collect();
+        let list = |own: &ContainerRef<'a>| items_of(own.value, "volumeMounts").collect();
         Mounts(spec.containers.iter().chain(spec.native_sidecars()).map(|own| (own.name, list(own))).collect())
     }
 
@@ -85,7 +85,7 @@ pub(super) fn settings(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<
 /// Returns the words of the command line. A flag and its value are one text.
 pub(super) fn arguments(own: &ContainerRef<'_>) -> Vec<Text> {
     let words = ["command", "args"].into_iter().flat_map(|field| {
-        let items = own.value[field].as_array().into_iter().flatten().enumerate();
+        let items = items_of(own.value, field).enumerate();
         items.filter_map(move |(index, word)| Some((own.place().to(field).to(index), word.as_str()?)))
     });
     let (mut texts, mut flag, values) = (Vec::new(), "", values(own));
@@ -107,8 +107,7 @@ pub(super) fn arguments(own: &ContainerRef<'_>) -> Vec<Text> {
 type Values<'a> = BTreeMap<&'a str, &'a str>;
 
 fn values<'a>(own: &ContainerRef<'a>) -> Values<'a> {
-    let variables = own.value["env"].as_array().into_iter().flatten();
-    variables.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?))).collect()
+    items_of(own.value, "env").filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?))).collect()
 }
 
 /// Replaces `$(NAME)` by the value of the variable, and then the variables in this value.
@@ -132,8 +131,7 @@ fn expand(word: &str, values: &Values<'_>) -> String {
 /// Returns the container's variables, except those that an argument expands as `$(NAME)`.
 fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
     let items = |field: &'static str| {
-        let list = own.value[field].as_array().into_iter().flatten().enumerate();
-        list.map(move |(index, item)| (own.place().to(field).to(index), item))
+        items_of(own.value, field).enumerate().map(move |(index, item)| (own.place().to(field).to(index), item))
     };
     let arguments = format!("{}{}", own.value["command"], own.value["args"]);
     let expanded: BTreeSet<&str> = arguments.split("$(").skip(1).filter_map(|rest| rest.split(')').next()).collect();
@@ -169,10 +167,9 @@ pub(super) fn files(
     mounts: &Mounts<'_>,
 ) -> Vec<Text> {
     let mut texts = Vec::new();
-    for (index, mount) in own.value["volumeMounts"].as_array().into_iter().flatten().enumerate() {
-        let volumes = spec.value["volumes"].as_array().into_iter().flatten();
+    for (index, mount) in items_of(own.value, "volumeMounts").enumerate() {
         let is_own = |volume: &&Value| volume["name"].as_str().is_some_and(|name| !mounts.is_shared(name));
-        for volume in volumes.filter(|volume| volume["name"] == mount["name"]).filter(is_own) {
+        for volume in items_of(spec.value, "volumes").filter(|volume| volume["name"] == mount["name"]).filter(is_own) {
             let Some(name) = volume["configMap"]["name"].as_str() else { continue };
             let Some(map) = configs.get(name) else { continue };
             for key in map.keys().filter(|key| mount["subPath"].as_str().is_none_or(|path| path == *key)) {

@@ -180,9 +180,7 @@ fn start_description(planned: &ContainerPlan) -> String {
         Mode::None if planned.after.is_empty() => format!("at once (no gate; {because})"),
         Mode::None => format!("when {} (no gate; {because})", list(&planned.after)),
         Mode::Entrypoint if !planned.waits_in_gate() => format!("at once (gate; {because})"),
-        Mode::Entrypoint if until.is_empty() => {
-            format!("when its checks pass, waits {limit} (gate; {because})")
-        }
+        Mode::Entrypoint if until.is_empty() => format!("when its checks pass, waits {limit} (gate; {because})"),
         Mode::Entrypoint => format!("when {until}, waits {limit} (gate; {because})"),
         Mode::Hold => format!("when {until}, waits {limit} (held; {because})"),
         Mode::PostStart => {

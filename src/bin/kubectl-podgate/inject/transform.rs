@@ -155,9 +155,6 @@ fn template_edits(
             findings.extend(lint::check_injected(&value, &injected, target));
             Ok(Injected { edits, findings, ..injected })
         }
-        Err(more) => {
-            findings.extend(more);
-            Err(findings)
-        }
+        Err(more) => Err([findings, more].concat()),
     })
 }

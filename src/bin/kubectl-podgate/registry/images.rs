@@ -128,9 +128,7 @@ impl ResolvedImages {
         let lacking = containers(plain).filter(|(_, own, ..)| own["command"].as_array().is_none_or(Vec::is_empty));
         let lacking: BTreeSet<&str> = lacking.map(|(_, _, name, _)| name).collect();
         for (index, _, name, image) in containers(template) {
-            let Some(info) = find(&self.images, image).filter(|_| lacking.contains(name)) else {
-                continue;
-            };
+            let Some(info) = find(&self.images, image).filter(|_| lacking.contains(name)) else { continue };
             let at = Place::spec("containers").to(index).to("image");
             if info.words(false).is_empty() {
                 let message = format!("the image of {name:?} has neither Entrypoint nor Cmd");

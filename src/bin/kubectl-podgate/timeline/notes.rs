@@ -25,14 +25,12 @@ pub(crate) fn summary(timeline: &Timeline, deleting: bool) -> String {
 /// Returns notes about missing and inexact times, with the reason for each.
 pub(crate) fn notes(timeline: &Timeline, view: &View, events: Option<&[Event]>, has_times: bool) -> Vec<String> {
     let mut notes = Vec::new();
-    match events {
-        None => notes.push(
-            "The events could not be read (listing events may not be permitted): image pulls are not shown.".to_owned(),
-        ),
-        Some([]) => notes
-            .push("No events are left (most clusters keep them for one hour): image pulls are not shown.".to_owned()),
-        Some(_) => {}
-    }
+    let missing = match events {
+        None => Some("The events could not be read (listing events may not be permitted)"),
+        Some([]) => Some("No events are left (most clusters keep them for one hour)"),
+        Some(_) => None,
+    };
+    notes.extend(missing.map(|why| format!("{why}: image pulls are not shown.")));
     if let Some(why) = &view.stale_reason {
         notes.push(format!("The sidecar's published times are ignored: {why}."));
     } else if timeline.containers.iter().all(|row| row.role != Role::Sidecar) {

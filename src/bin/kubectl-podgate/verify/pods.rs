@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use podgate::core::text::command_line;
 use podgate::order::assigned::{AssignedOrders, first_error};
 use podgate::order::declare::keys::INJECT_LABEL;
-use podgate::order::declare::spec::{SIDECAR_NAME, find_container};
+use podgate::order::declare::spec::{SIDECAR_NAME, find_container, items_of};
 use podgate::order::declare::{Publish, is_declared};
 use podgate::order::image_map::{ImageMap, find, short_digest};
 use podgate::order::inject::{Options, inject, inject_label, is_injected, is_injected_without_sidecar};
@@ -67,7 +67,7 @@ impl PodSurvey {
         }
         let labels = ["name", "component"].map(|key| &metadata["labels"][format!("app.kubernetes.io/{key}")]);
         if labels == ["podgate", "webhook"] {
-            let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+            let mut conditions = items_of(&pod["status"], "conditions");
             self.ready_webhooks += usize::from(conditions.any(|it| it["type"] == "Ready" && it["status"] == "True"));
         }
         if !is_declared(pod) || inject_label(pod) == Some("disabled") {
@@ -151,8 +151,7 @@ impl PodSurvey {
 /// Returns the digest of the image that a container runs. `None` for CRI-O, which may report that of one platform
 /// instead of that of the tag.
 fn running_digest<'a>(pod: &'a Value, container: &str) -> Option<&'a str> {
-    let mut all = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
-    let status = all.find(|status| status["name"] == container)?;
+    let status = items_of(&pod["status"], "containerStatuses").find(|status| status["name"] == container)?;
     let is_from_tag = !status["containerID"].as_str()?.starts_with("cri-o:");
     status["imageID"].as_str()?.rsplit_once('@').map(|(_, digest)| digest).filter(|_| is_from_tag)
 }
@@ -163,8 +162,7 @@ pub(super) fn text(value: &Value) -> String {
 
 /// Returns the workload of a Pod, and the instruction that creates the workload's Pods again.
 fn workload(metadata: &Value) -> (String, String) {
-    let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-    let owner = owners.find(|owner| owner["controller"] == true);
+    let owner = items_of(metadata, "ownerReferences").find(|owner| owner["controller"] == true);
     let (kind, name) = owner.map_or(("Pod".to_owned(), &metadata["name"]), |it| (text(&it["kind"]), &it["name"]));
     let (name, namespace) = (text(name), text(&metadata["namespace"]));
     let hash = metadata["labels"]["pod-template-hash"].as_str().filter(|_| kind == "ReplicaSet");

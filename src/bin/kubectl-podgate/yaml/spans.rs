@@ -114,9 +114,7 @@ impl Tree {
 
     /// Returns the parsed text of a field's key. `text` is the text of the document.
     pub(crate) fn key_text<'t>(&self, text: &'t str, key: Option<usize>) -> Option<Cow<'t, str>> {
-        let Node { kind: NodeKind::Scalar, content, .. } = &self.nodes[self.resolve_alias(key?)] else {
-            return None;
-        };
+        let Node { kind: NodeKind::Scalar, content, .. } = &self.nodes[self.resolve_alias(key?)] else { return None };
         let written = &text[content.start as usize..content.end as usize];
         let inner = written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(written);
         if !inner.contains(['"', '\'', '\\', '\n']) {

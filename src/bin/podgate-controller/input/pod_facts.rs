@@ -63,12 +63,8 @@ pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
     let status = pod.status.clone().unwrap_or_default();
     let natives = spec.init_containers.iter().filter(|c| c.restart_policy.as_deref() == Some("Always"));
     let others: Vec<&pod::Container> = natives.chain(&spec.containers).filter(|c| c.name != own).collect();
-    let statuses: BTreeMap<&str, &ContainerStatus> = status
-        .init_container_statuses
-        .iter()
-        .chain(&status.container_statuses)
-        .map(|status| (status.name.as_str(), status))
-        .collect();
+    let statuses = status.init_container_statuses.iter().chain(&status.container_statuses);
+    let statuses: BTreeMap<&str, &ContainerStatus> = statuses.map(|status| (status.name.as_str(), status)).collect();
 
     let policy = |container: &pod::Container| {
         container.restart_policy.clone().or_else(|| spec.restart_policy.clone()).unwrap_or_else(|| "Always".to_owned())
@@ -102,11 +98,8 @@ fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule])
     let in_back_off = waiting.is_some_and(|reason| BACKOFF_REASONS.contains(&reason));
     let terminated = state.terminated.as_ref().or(status.last_state.terminated.as_ref().filter(|_| in_back_off));
     let id = |id: &Option<String>| id.clone().or_else(|| status.container_id.clone()).unwrap_or_default();
-    let for_good = state
-        .terminated
-        .as_ref()
-        .is_some_and(|end| restart_decision(Some(policy), rules, Some(end.exit_code)) == RestartDecision::Final);
-    let stuck = if for_good {
+    let decision = state.terminated.as_ref().map(|end| restart_decision(Some(policy), rules, Some(end.exit_code)));
+    let stuck = if decision == Some(RestartDecision::Final) {
         Some(snapshot::REASON_ENDED_FOR_GOOD)
     } else {
         waiting.filter(|reason| STUCK_REASONS.contains(reason))

@@ -110,9 +110,7 @@ impl KubeletReadyFilter {
         if self.due().is_none_or(|at| at > now) {
             return false;
         }
-        if let Some(seen) = config_seen {
-            self.note_config_seen(seen, now);
-        }
+        config_seen.into_iter().for_each(|seen| self.note_config_seen(seen, now));
         let Some((pending, _)) = self.pending_status.take() else { return false };
         if config_seen != Some(&pending.config_seen) {
             let config_seen = config_seen.map_or(pending.config_seen, str::to_owned);

@@ -80,9 +80,7 @@ impl Metrics {
         self.states.get_or_create(&labels(to)).set(1);
         self.transitions.get_or_create(&labels(to)).inc();
         match to {
-            State::Started => {
-                self.started_at.borrow_mut().entry(container.to_owned()).or_insert_with(now);
-            }
+            State::Started => _ = self.started_at.borrow_mut().entry(container.to_owned()).or_insert_with(now),
             State::Ready => {
                 let since = self.started_at.borrow_mut().remove(container);
                 let taken = since.map_or(0.0, |since| (now() - since).as_secs_f64());

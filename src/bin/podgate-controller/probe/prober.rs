@@ -111,11 +111,8 @@ impl Prober {
         }
         self.stop(&container.name);
         let here = now();
-        let start = self.starts.entry(container.name.clone()).or_insert_with(|| ProbeStart {
-            run,
-            earliest: here,
-            limit: TokenBucket::default(),
-        });
+        let first = || ProbeStart { run, earliest: here, limit: TokenBucket::default() };
+        let start = self.starts.entry(container.name.clone()).or_insert_with(first);
         if start.run != run {
             start.run = run;
             // If the earlier incarnation was never probed, use its planned start time for the new incarnation.

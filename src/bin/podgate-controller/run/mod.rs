@@ -169,21 +169,19 @@ impl Controller {
         let beside = || std::fs::read_link("/proc/self/exe").map(|own| own.with_file_name(names::AGENT_FILE));
         let agent = args.agent.clone().map_or_else(beside, Ok);
         let agent = agent.map_err(|e| format!("cannot find the agent: {e}; pass its path with --agent"))?;
-        board
-            .install_agent(&agent)
-            .map_err(|e| format!("cannot install {} into {}: {e}", agent.display(), args.board.display()))?;
+        let installed = board.install_agent(&agent);
+        installed.map_err(|e| format!("cannot install {} into {}: {e}", agent.display(), args.board.display()))?;
 
         let metrics = Rc::new(Metrics::default());
         let (sender, pod_updates) = mpsc::channel(4);
         let api = identity.map(|identity| ApiTask::spawn(identity, Rc::clone(&metrics), sender));
         pod.pod_ip = args.pod_ips.flatten();
         let ip = pod.pod_ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let age = process::identify(std::process::id()).map(process::age).unwrap_or_default();
         let mut controller = Controller {
             declared_containers: declared,
             podinfo: args.podinfo.clone(),
-            status_trust: StatusTrust::new(
-                wall_clock() - process::identify(std::process::id()).map(process::age).unwrap_or_default(),
-            ),
+            status_trust: StatusTrust::new(wall_clock() - age),
             pod,
             publisher: Publisher::new(board, metrics, milestones),
             api,

@@ -33,9 +33,7 @@ async fn ask(container: String, request: String) {
     let mut has_warned = false;
     loop {
         let why = match send(&request).await {
-            Ok(status @ 200..300) => {
-                return info!(container, status, "the container has been asked to exit");
-            }
+            Ok(status @ 200..300) => return info!(container, status, "the container has been asked to exit"),
             Ok(status) => format!("status {status}"),
             Err(why) => why.to_string(),
         };

@@ -60,11 +60,8 @@ impl CertKeeper {
 
     pub(super) fn reconcile_interval(&self, state: &State) -> Duration {
         let interval = rollover::reconcile_interval(self.args.certificate_life);
-        if state.served_cert.unusable_reason(wall_clock()).is_some() {
-            interval.min(Duration::from_secs(2))
-        } else {
-            interval
-        }
+        let is_urgent = state.served_cert.unusable_reason(wall_clock()).is_some();
+        if is_urgent { interval.min(Duration::from_secs(2)) } else { interval }
     }
 
     pub(super) async fn reconcile(&mut self, state: &State) -> Result<(), Error> {

@@ -171,10 +171,8 @@ impl Checks {
         while self.reaps_orphans && self.running.is_none() && matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         for index in 0..self.runnable() {
             let entry = &mut self.entries[index];
-            if let Some(outcome) = entry.attempt.as_mut().map(|attempt| attempt.advance(now)) {
-                if let Some(outcome) = outcome {
-                    self.end_attempt(index, outcome, now);
-                }
+            if entry.attempt.is_some() {
+                self.advance_attempt(index, now);
                 continue;
             }
             if entry.pending.is_none() || entry.due > now {
@@ -182,12 +180,9 @@ impl Checks {
             }
             match child_argv(&entry.check, self.timeout, false) {
                 None => match NetAttempt::start(&entry.check, false, pod_ip(), now + self.timeout) {
-                    Ok(mut attempt) => {
-                        let outcome = attempt.advance(now);
+                    Ok(attempt) => {
                         entry.attempt = Some(attempt);
-                        if let Some(outcome) = outcome {
-                            self.end_attempt(index, outcome, now);
-                        }
+                        self.advance_attempt(index, now);
                     }
                     Err(why) => self.record_outcome(index, Err(why), Duration::ZERO, now),
                 },
@@ -212,9 +207,12 @@ impl Checks {
         self.entries.iter_mut().for_each(|entry| entry.attempt = None);
     }
 
-    fn end_attempt(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
-        let attempt = self.entries[index].attempt.take();
-        let left = attempt.map_or(Duration::ZERO, |attempt| attempt.exchange.deadline.saturating_duration_since(now));
+    /// Continues the running attempt of a check. Records the outcome if the attempt has ended.
+    fn advance_attempt(&mut self, index: usize, now: Instant) {
+        let Some(attempt) = &mut self.entries[index].attempt else { return };
+        let Some(outcome) = attempt.advance(now) else { return };
+        let left = attempt.exchange.deadline.saturating_duration_since(now);
+        self.entries[index].attempt = None;
         self.record_outcome(index, outcome, self.timeout.saturating_sub(left), now);
     }
 

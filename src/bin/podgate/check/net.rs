@@ -125,9 +125,7 @@ impl NetAttempt {
             let response = self.exchange.advance(now)?;
             let Some(http) = &mut self.http else { return Some(response.map(drop)) };
             match response.and_then(|response| http.on_response(response)) {
-                Ok(None) if http.url.scheme == "http" => {
-                    self.exchange.restart(http.url.port(), http.request());
-                }
+                Ok(None) if http.url.scheme == "http" => self.exchange.restart(http.url.port(), http.request()),
                 Ok(None) => return Some(Err("redirects to HTTPS, and the agent has no TLS".into())),
                 Ok(Some(outcome)) if !(outcome.success || self.is_hook) => return Some(Err(outcome.detail)),
                 ended => return Some(ended.map(drop)),

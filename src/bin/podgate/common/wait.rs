@@ -82,12 +82,9 @@ impl Wait<'_> {
                 fallback.abort_running();
                 SidecarHealth::Alive
             };
+            let pending_probes = predecessors.iter().flat_map(Predecessors::describe_pending_probes);
             let observed = Observations {
-                pending_checks: predecessors
-                    .iter()
-                    .flat_map(Predecessors::describe_pending_probes)
-                    .chain(checks.describe_pending())
-                    .collect(),
+                pending_checks: pending_probes.chain(checks.describe_pending()).collect(),
                 impossible_check: checks.impossible_reason(),
                 sidecar,
                 waited: at.saturating_duration_since(self.since),

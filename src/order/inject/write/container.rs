@@ -34,8 +34,7 @@ impl Writer<'_> {
         let own_container = Container { startup_probe, readiness_probe, ..container.clone() };
         let settings = self.settings.clone();
         let own = CommandLines { planned, container: &own_container, spec, found, settings: &settings, predecessors };
-        let mut entry = container.clone();
-        planned.set_fields(&mut entry);
+        let mut entry = planned.list_entry(container.clone());
         match &planned.mode {
             PlannedMode::Entrypoint(gate) => {
                 self.write_gate(&own, gate, &place)?;
@@ -70,11 +69,7 @@ impl Writer<'_> {
             self.wrap_probe(&own, probe, &place.to("readinessProbe"))?;
         }
         entry.pre_stop = self.write_pre_stop(&own, &place)?;
-        if matches!(planned.mode, PlannedMode::Entrypoint(_))
-            || planned.has_hook()
-            || entry.reports_start
-            || entry.pre_stop
-        {
+        if planned.gate().is_some() || planned.has_hook() || entry.reports_start || entry.pre_stop {
             for mount in parts::mounts(&planned.name, planned.has_blocking_hook()) {
                 self.push(&place.to("volumeMounts"), mount)?;
             }

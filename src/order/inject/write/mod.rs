@@ -86,11 +86,8 @@ impl Writer<'_> {
         let natives = self.plan.init.iter().filter(|init| init.is_probed);
         let mut list = self.read_all(natives.map(|init| (&*init.name, field.to(init.index))).collect(), None)?;
         if !self.plan.has_sidecar {
-            for (planned, container) in self.plan.containers.iter().zip(&containers) {
-                let mut entry = container.clone();
-                planned.set_fields(&mut entry);
-                list.push(entry);
-            }
+            let regular = self.plan.containers.iter().zip(&containers);
+            list.extend(regular.map(|(planned, container)| planned.list_entry(container.clone())));
             for (planned, container) in self.plan.containers.iter().zip(&containers) {
                 let entry = |until: &WaitCondition| list.iter().find(|one| one.name == until.container).cloned();
                 let predecessors: Vec<Container> = planned.after.iter().filter_map(entry).collect();

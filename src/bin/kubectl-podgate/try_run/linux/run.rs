@@ -1,7 +1,7 @@
 //! The main loop: starts the sidecar and the containers, follows them, and stops them in order.
 
 use super::board::BoardReader;
-use super::history::{History, SIGKILL_EXIT_CODE};
+use super::history::{History, Incarnation, SIGKILL_EXIT_CODE};
 use super::run_plan::{self, RunPlan};
 use super::screen::{self, RunResult, Screen};
 use super::setup::{self, Programs};
@@ -153,11 +153,8 @@ impl<'a> Run<'a> {
                 }
             }
             Message::Interrupt => {
-                self.screen.add_event(
-                    now_ms(),
-                    "",
-                    "Ctrl-C or a signal: stopping in order; a second signal stops at once",
-                );
+                let what = "Ctrl-C or a signal: stopping in order; a second signal stops at once";
+                self.screen.add_event(now_ms(), "", what);
                 self.judge(now());
             }
         }
@@ -171,16 +168,12 @@ impl<'a> Run<'a> {
                 self.screen.add_event(at, &own.history.task.name, &event);
             }
         }
-        match self.containers[0].history.runs.last() {
-            // A killed sidecar starts again.
-            Some(run)
-                if run.ended.is_some_and(|(_, code)| code != SIGKILL_EXIT_CODE)
-                    && matches!(self.phase, Phase::Boot) =>
-            {
-                Err("podgate's sidecar ended before it was ready; see its log above".into())
-            }
-            _ => Ok(()),
+        // A killed sidecar starts again.
+        let has_failed = |run: &Incarnation| run.ended.is_some_and(|(_, code)| code != SIGKILL_EXIT_CODE);
+        if matches!(self.phase, Phase::Boot) && self.containers[0].history.runs.last().is_some_and(has_failed) {
+            return Err("podgate's sidecar ended before it was ready; see its log above".into());
         }
+        Ok(())
     }
 
     fn read_board(&mut self) -> CommandResult<()> {

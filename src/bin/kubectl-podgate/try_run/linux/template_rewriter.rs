@@ -77,10 +77,9 @@ impl Rewriter<'_> {
             // Keep only the names, because the order may name these containers. No container waits for a plain init
             // container.
             init.iter_mut().for_each(|one| *one = json!({"name": one["name"]}));
-            self.notes.push(
-                "this run omits init containers, and native sidecars that have no probe or precede an init container"
-                    .to_owned(),
-            );
+            let note =
+                "this run omits init containers, and native sidecars that have no probe or precede an init container";
+            self.notes.push(note.to_owned());
         }
         let Some(containers) = spec.get_mut("containers").and_then(Value::as_array_mut) else { return Ok(template) };
         containers.splice(..0, moved);

@@ -106,11 +106,8 @@ impl EditedTree<'_> {
                 slots.iter().rposition(|slot| slot.key.as_deref() == Some(&**key))?
             }
             (PathSegment::Key(key), None) => {
-                let children = self.tree.children(node).enumerate();
-                children
-                    .filter(|(_, (name, _))| self.tree.key_text(self.text, *name).is_some_and(|name| *name == **key))
-                    .last()?
-                    .0
+                let has_key = |name| self.tree.key_text(self.text, name).is_some_and(|name| *name == **key);
+                self.tree.children(node).enumerate().filter(|(_, (name, _))| has_key(*name)).last()?.0
             }
         };
         let from = match self.changed.get(&node) {
@@ -184,11 +181,8 @@ impl EditedTree<'_> {
     pub(super) fn old_place_of(&self, mut node: usize) -> Place {
         let mut steps = Vec::new();
         while let Some(parent) = self.tree.nodes[node].parent() {
-            let mut children = self.tree.children(parent).enumerate();
-            let (index, key) = children
-                .find(|(_, (_, value))| *value == node)
-                .map(|(index, (key, _))| (index, key))
-                .unwrap_or_default();
+            let child = self.tree.children(parent).enumerate().find(|(_, (_, value))| *value == node);
+            let (index, (key, _)) = child.unwrap_or_default();
             let key = self.tree.key_text(self.text, key);
             steps.push(key.map_or(PathSegment::Index(index), |key| PathSegment::from(&*key)));
             node = parent;

@@ -112,10 +112,8 @@ impl PodModel {
         self.confirmations().for_each(|one| one.needs_pod_update = false);
         for track in &mut self.tracks {
             let Some(status) = facts.kubelet_statuses.get(&track.spec.name) else { continue };
-            let is_from_earlier_sandbox = self
-                .sandbox_started_at
-                .zip(status.ended_run_started_at)
-                .is_some_and(|(since, started)| started < since);
+            let starts = self.sandbox_started_at.zip(status.ended_run_started_at);
+            let is_from_earlier_sandbox = starts.is_some_and(|(since, started)| started < since);
             // The first status shows all ends of earlier sandboxes. In a later status, only a clock that was set back
             // can make an end look so old. The kubelet does not start a container again that has ended for good.
             let is_final = status.stuck_reason.as_deref() == Some(REASON_ENDED_FOR_GOOD);
@@ -259,16 +257,12 @@ impl PodModel {
         let unseen = |until: &&WaitCondition| {
             self.track(&until.container).is_some_and(|other| is_unseen(&other.spec, until.want))
         };
+        let will_restart = |track: &&ContainerTrack| track.restart_decision() == Some(RestartDecision::Restarts);
         let stops = |track: &&ContainerTrack| track.pre_stop_state() != PreStopState::NotBegun;
         Snapshot {
             stage,
             stuck: stuck.collect(),
-            restarting: self
-                .tracks
-                .iter()
-                .filter(|t| t.restart_decision() == Some(RestartDecision::Restarts))
-                .map(name)
-                .collect(),
+            restarting: self.tracks.iter().filter(will_restart).map(name).collect(),
             unseen: conditions.filter(unseen).map(WaitCondition::to_string).collect(),
             startup: self.tracks.iter().filter_map(startup).collect(),
             pod_ip: self.pod_ip.map(|ip| ip.to_string().into()),

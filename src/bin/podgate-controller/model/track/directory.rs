@@ -17,9 +17,8 @@ impl ContainerTrack {
         let is_tethered = is_tethered && (has_hook || !matches!(self.spec.mode, Mode::None | Mode::Hold));
         let (before, had_ended, was_tethered) = (self.report().cloned(), self.has_ended(), self.is_tethered());
         let process = |report: Option<&Report>| report.and_then(|report| report.process);
-        let is_other_process = process(self.raw_report.as_ref())
-            .zip(process(report.as_ref()))
-            .is_some_and(|(last, new)| is_rewritten && last != new);
+        let processes = process(self.raw_report.as_ref()).zip(process(report.as_ref()));
+        let is_other_process = processes.is_some_and(|(last, new)| is_rewritten && last != new);
         // The sidecar may read an unchanged report again after the container's end. Keep the stored report, because
         // `end` has removed some of its fields.
         if is_rewritten || self.raw_report.is_none() {

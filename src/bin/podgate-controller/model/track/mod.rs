@@ -160,10 +160,8 @@ impl ContainerTrack {
     /// shown an untethered program running for a time, and no new gate has reported. `None` if no time limit is
     /// pending.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.life
-            .shown_running_since()
-            .filter(|_| self.may_be_untethered())
-            .map(|since| since + EARLY_TETHER_DROP_WINDOW)
+        let since = self.life.shown_running_since().filter(|_| self.may_be_untethered());
+        since.map(|since| since + EARLY_TETHER_DROP_WINDOW)
     }
 
     /// Returns the time at which the first run of the wrapped readinessProbe counts as lost. The kubelet starts it
@@ -176,10 +174,8 @@ impl ContainerTrack {
             report.check_passed || report.check_fails || report.ticket.is_none() && report.process.is_some()
         });
         let may_be_lost = is_wrapped && !has_run && self.spec.startup_probe.is_none() && !self.has_ended();
-        let since = self
-            .life
-            .shown_running_since()
-            .filter(|_| may_be_lost && self.repeated_probe_of != self.running_container_id());
+        let is_repeated = self.repeated_probe_of == self.running_container_id();
+        let since = self.life.shown_running_since().filter(|_| may_be_lost && !is_repeated);
         since.map(|since| since + LOST_PROBE_AFTER)
     }
 

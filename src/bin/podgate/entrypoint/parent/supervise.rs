@@ -92,9 +92,7 @@ impl Supervisor<'_> {
     fn end_command(&mut self, why: EndReason, now: Instant) {
         if !self.child.is_being_ended_by_podgate() {
             match &why {
-                EndReason::AllExited => {
-                    info!("{} has exited; ending the command", self.args.stop_after.join(", "))
-                }
+                EndReason::AllExited => info!("{} has exited; ending the command", self.args.stop_after.join(", ")),
                 EndReason::Restarted(name) => info!("{name} was restarted; ending the command"),
                 EndReason::TimedOut(_) => info!("the command timed out; ending it"),
             }
