@@ -67,7 +67,7 @@ release: ## Build all files of a release into dist/release, from the last commit
 release-verify: release ## Build the release a second time elsewhere, and compare all bytes: VERSION=0.1.0 (40 minutes)
 	tools/release --verify "$(VERSION)"
 
-release-rehearsal: ## Sign dist/release with a new key, push it to a registry on this machine, and run docs/verify-release.md
+release-rehearsal: ## Sign dist/release with a new key, push it to a registry on this machine, and verify it as docs/install.md does
 	tools/rehearse-release dist/release
 
 dockerfile: ## Build both images with the Dockerfile and buildah, and check their content; needs root on Debian (20 minutes)

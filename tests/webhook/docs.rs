@@ -13,10 +13,10 @@ fn help_is_short_or_long_and_in_its_file() {
     crate::help::check_help(env!("CARGO_BIN_EXE_podgate-webhook"));
 }
 
-/// The chart must have a template for each value that the page sets. `tests/kubelet/admission` installs the chart.
+/// The chart must have a template for each value that the pages set. `tests/kubelet/admission` installs the chart.
 #[test]
 fn helm_commands_render_the_chart() {
-    let blocks = Page::read("docs/webhook.md").blocks("sh");
+    let blocks = ["docs/install.md", "docs/webhook.md"].map(|page| Page::read(page).blocks("sh")).concat();
     let commands: Vec<&str> =
         blocks.iter().map(|block| block.text.as_str()).filter(|text| text.starts_with("helm ")).collect();
     assert_eq!(commands.len(), 3, "{commands:?}");
