@@ -144,7 +144,6 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("docs/install.md", "PODGATE_IMAGE_REGISTRY=", "the targets of `make`"),
     ("docs/install.md", "VERSION=", "the release workflow and `make release-rehearsal` verify a release"),
     ("docs/install.md", "helm ", "`helm_commands_render_the_chart` only renders the chart with these values"),
-    ("docs/kubectl-podgate.md", "kubectl krew install ", "the installation with krew"),
     ("docs/webhook.md", "helm ", "`helm_commands_render_the_chart` only renders the chart with these values"),
 ];
 
