@@ -26,6 +26,11 @@ pub(crate) fn needs_a_cluster(command: &str) -> bool {
     asks.iter().any(|name| command.contains(name))
 }
 
+/// Returns true for a command that reads images from a registry, or uses the file of their commands.
+pub(crate) fn needs_a_registry(command: &str) -> bool {
+    command.contains("resolve-images") || command.contains("images.json")
+}
+
 impl Page {
     pub(crate) fn read(name: &str) -> Page {
         let path = Path::new(ROOT).join(name);
