@@ -189,7 +189,7 @@ fn sources() -> Vec<String> {
 #[test]
 fn each_test_that_a_table_names_exists() {
     let sources = sources().concat();
-    for (page, column, least) in [("docs/shared-objects.md", 1, 40), ("docs/security.md", 2, 20)] {
+    for (page, column, least) in [("tests/shared-objects.md", 1, 40), ("docs/security.md", 2, 20)] {
         let page = Page::read(page);
         let rows = page.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.rsplit('|').nth(column));
         let names = rows.flat_map(|tests| tests.split('`').skip(1).step_by(2));
