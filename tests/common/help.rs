@@ -45,7 +45,7 @@ pub(crate) fn check_help(program: &str) {
         files.insert(file);
     }
     assert!(short_helps > 0, "{program}");
-    let of_program = fs::read_dir(DIRECTORY).unwrap().map(|entry| entry.unwrap());
+    let of_program = fs::read_dir(DIRECTORY).unwrap().map(Result::unwrap);
     let of_program = of_program.filter(|entry| fs::read_to_string(entry.path()).unwrap().contains(&usage));
     let stored: BTreeSet<String> = of_program.map(|entry| entry.file_name().into_string().unwrap()).collect();
     assert_eq!(stored, files, "remove the files in tests/help of commands that {program} does not have");
