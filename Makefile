@@ -79,8 +79,13 @@ dockerfile: ## Build both images with the Dockerfile and buildah, and check thei
 try: ## Preview a Pod's start on this machine: build what `kubectl podgate try` needs, and run its example
 	@tools/try
 
-picture: ## Draw docs/images/timeline.svg (README) and docs/images/killed.svg (docs/try.md) from real runs
-	out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && tools/try -o json | tools/picture >"$$out/timeline.svg" && \
+picture: K8S = 1.37
+picture: CLUSTER = --containerd 2 --runtime runc-1.5
+picture: ## Draw README's pictures from two starts on a real node, and docs/images/killed.svg (docs/try.md) from a local run; print README's times
+	@.ci/setup --for demo --k8s $(K8S)
+	tests/kubelet/prepare --k8s $(K8S) $(CLUSTER) --no-clock --no-debian
+	tools/picture --pair docs/start.yaml docs/images
+	out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && \
 		tools/try -o json --ready db=2s --ready api=1s --break db@kill:1500ms | tools/picture >"$$out/killed.svg" && cp "$$out"/*.svg docs/images/
 
 demo: ## Start postgres, an application and nginx in one Pod on a real node, without and with podgate (installs what it needs)
