@@ -72,7 +72,7 @@ fn each_recipe_is_on_the_page() {
         assert_eq!(shown, declared, "{}: differs from {name}", block.at);
         seen += 1;
     }
-    assert_eq!(seen, 9, "recipes");
+    assert_eq!(seen, 15, "recipes");
 }
 
 #[test]
