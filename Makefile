@@ -67,7 +67,7 @@ release: ## Build all files of a release into dist/release, from the last commit
 release-verify: release ## Build the release a second time elsewhere, and compare all bytes: VERSION=0.1.0 (40 minutes)
 	tools/release --verify "$(VERSION)"
 
-release-rehearsal: ## Sign dist/release with a new key, push it to a registry on this machine, and run docs/verify-release.md
+release-rehearsal: ## Sign dist/release with a new key, push it to a registry on this machine, and verify it as docs/install.md does
 	tools/rehearse-release dist/release
 
 dockerfile: ## Build both images with the Dockerfile and buildah, and check their content; needs root on Debian (20 minutes)
@@ -79,8 +79,13 @@ dockerfile: ## Build both images with the Dockerfile and buildah, and check thei
 try: ## Preview a Pod's start on this machine: build what `kubectl podgate try` needs, and run its example
 	@tools/try
 
-picture: ## Draw docs/images/timeline.svg (README) and docs/images/killed.svg (docs/try.md) from real runs
-	out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && tools/try -o json | tools/picture >"$$out/timeline.svg" && \
+picture: K8S = 1.37
+picture: CLUSTER = --containerd 2 --runtime runc-1.5
+picture: ## Draw README's pictures from two starts on a real node, and docs/images/killed.svg (docs/try.md) from a local run; print README's times
+	@.ci/setup --for demo --k8s $(K8S)
+	tests/kubelet/prepare --k8s $(K8S) $(CLUSTER) --no-clock --no-debian
+	tools/picture --pair docs/start.yaml docs/images
+	out=$$(mktemp -d) && trap 'rm -r "$$out"' EXIT && \
 		tools/try -o json --ready db=2s --ready api=1s --break db@kill:1500ms | tools/picture >"$$out/killed.svg" && cp "$$out"/*.svg docs/images/
 
 demo: ## Start postgres, an application and nginx in one Pod on a real node, without and with podgate (installs what it needs)

@@ -57,7 +57,7 @@ pub(crate) fn pods(after: &str, words: &[String]) -> Vec<(&'static str, Value)> 
         ("podgate, entrypoint", gated.clone()),
         ("podgate, no sidecar", alone(false)),
         ("podgate, no sidecar, with livenessProbes", alone(true)),
-        // These labels contain no word that selects one of the other rows in docs/performance.md.
+        // These labels contain no word that selects one of the other rows in bench/RESULTS.md.
         ("with tokens: native sidecars and an idle one", with_tokens(idle(native))),
         ("with tokens: entrypoint", with_tokens(gated)),
         ("podgate, hold", pod(db(), others(|container, until| container.held(until)))),

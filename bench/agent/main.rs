@@ -5,7 +5,7 @@
 //! cargo bench --no-default-features --bench agent [-- --rounds 300 --seconds 60 --publications 100000]
 //! ```
 //!
-//! Builds and measures the static binary that is released. Prints Markdown tables for `docs/performance.md`.
+//! Builds and measures the static binary that is released. Prints Markdown tables for `bench/RESULTS.md`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 mod latency;

@@ -88,32 +88,8 @@ fn log_level_leaves_out_the_lower_levels() {
     assert!(text.lines().count() == 1 && text.contains(" ERROR "), "{text}");
 }
 
-/// `docs/podgate.md` shows the help of each command. `PODGATE_REGENERATE=1` in the environment updates the page.
 #[test]
-fn documentation_shows_the_current_help() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/podgate.md");
-    let page = std::fs::read_to_string(&path).unwrap();
-    let mut fresh = page.clone();
-    for command in
-        ["", "post-start", "entrypoint", "pre-stop", "probe", "opened", "install", "check", "sleep", "version"]
-    {
-        let prompt = format!("$ podgate {command} --help").replace("  ", " ");
-        let (before, rest) = fresh.split_once(&format!("```text\n{prompt}\n")).unwrap_or_else(|| panic!("no {prompt}"));
-        let (_, after) = rest.split_once("```").unwrap();
-        let arguments: Vec<&str> = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
-        let run = podgate(&arguments);
-        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
-        fresh = format!("{before}```text\n{prompt}\n{}\n```{after}", run.stdout.trim_end());
-    }
-    if std::env::var_os("PODGATE_REGENERATE").is_some() {
-        std::fs::write(&path, &fresh).unwrap();
-    } else {
-        assert_eq!(page, fresh, "docs/podgate.md is out of date; run this test with PODGATE_REGENERATE=1");
-    }
-}
-
-#[test]
-fn help_is_short_or_long() {
+fn help_is_short_or_long_and_in_its_file() {
     crate::help::check_help(env!("CARGO_BIN_EXE_podgate"));
 }
 

@@ -75,7 +75,7 @@ fn waits_run_exec_checks_without_pidfd_open() {
     }
 }
 
-/// Checks the agent's part of the table "System calls" in `docs/podgate.md`.
+/// Checks the agent's part of the table "System calls" in `docs/by-hand.md`.
 #[test]
 fn other_calls_have_a_fallback_or_a_clear_error() {
     for errno in ERRORS {

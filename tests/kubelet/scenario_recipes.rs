@@ -126,23 +126,47 @@ fn delays(run: &FollowedPod, order: &[Step]) -> Vec<f64> {
 /// Waits until the Pod has started. Asserts that no container restarted, and that each container of `order` started
 /// only after the previous one met its condition.
 fn assert_started_in_order(run: &FollowedPod, order: &[Step]) {
-    let up = run.wait_until_up();
+    assert_in_order(run, &run.wait_until_up(), order);
+}
+
+/// Asserts the same in a Pod that has started or ended.
+fn assert_in_order(run: &FollowedPod, seen: &ObservedPod, order: &[Step]) {
     let mut report = Vec::new();
     for (name, ..) in order {
-        assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}: {:#}", up.pod["status"]);
+        assert_eq!(seen.kubelet_status(name)["restartCount"], 0, "{name}: {:#}", seen.pod["status"]);
     }
     for (delay, pair) in delays(run, order).into_iter().zip(order.windows(2)) {
         let ((before, ..), (after, ..)) = (pair[0], pair[1]);
-        assert!(delay >= 0.0, "order broken: {after} started {:.1} ms before {before} was Ready", -delay);
+        assert!(delay >= 0.0, "order broken: {after} started {:.1} ms before {before} met its condition", -delay);
         report.push(format!("{after} {delay:.0} ms after {before}"));
     }
     run.scene.report(&report.join(", "));
 }
 
+/// Deletes the Pod when `container` has logged `first`. Asserts that no container was killed, and returns the whole log
+/// of `container`.
+fn delete_and_read_log(run: &FollowedPod, container: &str, first: &str) -> String {
+    let logs = NodeLogs::follow(&run.scene.namespace, &run.pod);
+    let is_found = || logs.text_of(container).contains(first).then_some(());
+    eventually(&format!("the log of {container} is found"), 20, is_found);
+    run.delete();
+    assert_eq!(run.killed(), "");
+    logs.text_of(container)
+}
+
 const APP: Step = ("app", Container, Log("serving on port 8080"));
-const HAPROXY: Step = ("haproxy", Log("New worker"), Log("Loading success"));
 const NGINX: Step = ("nginx", Container, File("/run/nginx.pid"));
 const PHP_FPM: Step = ("php-fpm", Container, Log("ready to handle connections"));
+
+/// Returns the step of a container that runs HAProxy. HAProxy listens when it has started its worker.
+const fn haproxy(container: &'static str) -> Step {
+    (container, Log("New worker"), Log("New worker"))
+}
+
+/// Returns the step of a container that runs Redis.
+const fn redis(container: &'static str) -> Step {
+    (container, Log("Redis is starting"), Log("Ready to accept connections"))
+}
 
 /// Starts, checks and stops the Pod `shop` of a recipe.
 fn run_recipe(name: &str, replacement: Option<(&str, &str)>, order: &[Step]) {
@@ -188,7 +212,7 @@ fn recipe_of_nginx_with_php_fpm() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_haproxy() {
-    run_recipe("haproxy", None, &[APP, HAPROXY]);
+    run_recipe("haproxy", None, &[APP, haproxy("haproxy")]);
 }
 
 /// Creates two recipes without podgate. Both list the waiting container first, so the signs must show a broken order.
@@ -198,7 +222,7 @@ fn signs_of_the_recipes_show_a_broken_order() {
     if !Scene::can_inject_faults("recipe-without") {
         return;
     }
-    for (name, order) in [("php-fpm", [PHP_FPM, NGINX]), ("haproxy", [APP, HAPROXY])] {
+    for (name, order) in [("php-fpm", [PHP_FPM, NGINX]), ("haproxy", [APP, haproxy("haproxy")])] {
         let scene = Scene::shared(&format!("recipe-without-{name}"));
         kubectl(&["-n", &scene.namespace, "create", "-f", &format!("{ROOT}/docs/recipes/{name}.yaml")]);
         let run = scene.follow("shop");
@@ -211,14 +235,13 @@ fn signs_of_the_recipes_show_a_broken_order() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_redis() {
-    run_recipe("redis", None, &[("redis", Log("Redis is starting"), Log("Ready to accept connections")), APP]);
+    run_recipe("redis", None, &[redis("redis"), APP]);
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn recipe_of_a_cache() {
-    let redis = ("redis", Log("Redis is starting"), Log("Ready to accept connections"));
-    run_recipe("cache", None, &[redis, APP]);
+    run_recipe("cache", None, &[redis("redis"), APP]);
 }
 
 /// Redis never becomes Ready. `app` starts at its time limit, but `worker` keeps waiting.
@@ -269,11 +292,7 @@ fn recipe_of_a_log_shipper() {
     if !cluster::is_test_cluster() {
         return;
     }
-    let logs = NodeLogs::follow(&scene.namespace, "shop");
-    eventually("the log of rsyslog is found", 20, || logs.text_of("rsyslog").contains(" app").then_some(()));
-    run.delete();
-    assert_eq!(run.killed(), "");
-    let shipped = logs.text_of("rsyslog");
+    let shipped = delete_and_read_log(&run, "rsyslog", " app");
     for line in ["serving on port 8080", "finishing", "stopped"] {
         let is_shipped = shipped.lines().any(|shipped| shipped.contains(" app") && shipped.ends_with(line));
         assert!(is_shipped, "not shipped: {line:?}\n{shipped}");
@@ -312,4 +331,81 @@ fn recipe_of_stunnel_in_a_job() {
     });
     let page = kubectl(&["-n", &scene.namespace, "logs", "job/report", "-c", "report"]);
     assert!(page.contains("s_server"), "{page}");
+}
+
+/// `router` exits with an error if the model does not answer.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn recipe_of_a_router_with_its_model() {
+    let listening = File("/run/nginx.pid");
+    run_recipe("inference", None, &[("model", listening, listening), ("router", Log("connected"), APP.2)]);
+}
+
+/// Answers only requests with the credentials.
+const GATEWAY: &str = r#"exec python3 -c '
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.headers["Authorization"] == "Bearer secret" else 401)
+        self.end_headers()
+HTTPServer(("", 8080), Handler).serve_forever()
+'"#;
+
+/// `sandbox` exits with an error if its first request fails, for example because it has no credentials.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn recipe_of_a_sandbox_with_a_credential_proxy() {
+    let Some(scene) = recipe_scene("credential-proxy") else { return };
+    let secret = ["create", "secret", "generic", "gateway", "--from-literal=token=secret"];
+    kubectl(&[&["-n", &scene.namespace], &secret[..]].concat());
+    let gateway = format!("{}:8080", serve(&scene, GATEWAY, 8080));
+    let order = [haproxy("proxy"), ("sandbox", APP.1, APP.2)];
+    run_in(&scene, "credential-proxy", Some(("gateway.example.com:8080", &gateway)), &order);
+}
+
+/// No kubelet probe can reach the proxy. `app` exits with an error if the database does not answer.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn recipe_of_a_proxy_on_the_loopback_address() {
+    let Some(scene) = recipe_scene("loopback") else { return };
+    let database = format!("{}:5432", serve(&scene, "exec docker-entrypoint.sh postgres", 5432));
+    run_in(&scene, "loopback", Some(("db.example.com:5432", &database)), &[haproxy("proxy"), APP]);
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn recipe_of_consul_dataplane() {
+    run_recipe("consul", None, &[haproxy("consul-dataplane"), APP]);
+}
+
+/// `app` sends its last span 2 s after SIGTERM. Without a stop order, the collector would have exited by then.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn recipe_of_a_collector() {
+    let Some(scene) = recipe_scene("collector") else { return };
+    apply_recipe(&scene, "collector.yaml", None);
+    let run = scene.follow("shop");
+    let (listening, sent) = (File("/run/nginx.pid"), Log("sent the first span"));
+    assert_started_in_order(&run, &[("collector", listening, listening), ("app", sent, sent)]);
+    if !cluster::is_test_cluster() {
+        return;
+    }
+    let received = delete_and_read_log(&run, "collector", "traces?started");
+    assert!(received.contains("traces?stopped"), "the last span is missing\n{received}");
+}
+
+/// `app` waits for the four conditions of ECS. It exits with an error if the migration has not run.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn recipe_of_the_conditions_of_ecs() {
+    let Some(scene) = recipe_scene("ecs") else { return };
+    apply_recipe(&scene, "ecs.yaml", None);
+    let run = scene.follow("shop");
+    let ended = run.watch.wait_until("the Pod has succeeded", 90, |seen| seen.pod["status"]["phase"] == "Succeeded");
+    let app = ("app", Log("starting"), Log("starting"));
+    let migrate = ("migrate", Log("starting"), Log("migrated"));
+    let (agent, warmup) = (("agent", Log("running"), Log("running")), ("warmup", Log("warm"), Log("warm")));
+    for order in [&[redis("db"), migrate, app][..], &[agent, app], &[warmup, app]] {
+        assert_in_order(&run, &ended, order);
+    }
 }

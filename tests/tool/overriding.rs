@@ -181,7 +181,7 @@ fn docs_show_this_output() {
     let server = serve(hooks_and_gates(), done);
     let (_, out, _) = server.run(&["override", "ordered", "db=Ready"]);
     let written = fixed(&out, &server);
-    assert!(docs().contains(&written), "docs/kubectl-podgate.md should contain:\n{written}");
+    assert!(docs().contains(&written), "docs/watching.md should contain:\n{written}");
 }
 
 #[test]

@@ -137,14 +137,14 @@ pub(crate) fn joined(list: &Value, separator: &str) -> String {
 }
 
 pub(crate) fn docs() -> &'static str {
-    include_str!("../../docs/kubectl-podgate.md")
+    include_str!("../../docs/watching.md")
 }
 
 /// Fails unless the docs name each field of these objects in `json`.
 pub(crate) fn assert_fields_in_docs(json: &Value, places: &[&str]) {
     for place in places {
         for key in json.pointer(place).unwrap().as_object().unwrap().keys() {
-            assert!(docs().contains(&format!("`{key}`")), "docs/kubectl-podgate.md does not name {key}");
+            assert!(docs().contains(&format!("`{key}`")), "docs/watching.md does not name {key}");
         }
     }
 }

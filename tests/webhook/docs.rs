@@ -5,36 +5,18 @@ use crate::page::Page;
 use crate::program::{Files, Webhook};
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/webhook.md");
 
 #[test]
-fn help_is_short_or_long() {
+fn help_is_short_or_long_and_in_its_file() {
     crate::help::check_help(env!("CARGO_BIN_EXE_podgate-webhook"));
 }
 
-#[test]
-fn docs_show_the_current_help() {
-    let output = Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg("--help").env_clear().output();
-    let help = String::from_utf8(output.unwrap().stdout).unwrap();
-    let block = format!("```text\n$ podgate-webhook --help\n{}\n```\n", help.trim_end());
-    let docs = fs::read_to_string(DOCS).unwrap();
-    if std::env::var_os("PODGATE_REGENERATE").is_some() {
-        let rest = docs.split("```text\n$ podgate-webhook --help\n").next().unwrap().trim_end();
-        fs::write(DOCS, format!("{rest}\n\n{block}")).unwrap();
-        return;
-    }
-    assert!(
-        docs.contains(&block),
-        "docs/webhook.md is out of date; run this test with PODGATE_REGENERATE=1. Expected:\n{block}"
-    );
-}
-
-/// The chart must have a template for each value that the page sets. `tests/kubelet/admission` installs the chart.
+/// The chart must have a template for each value that the pages set. `tests/kubelet/admission` installs the chart.
 #[test]
 fn helm_commands_render_the_chart() {
-    let blocks = Page::read("docs/webhook.md").blocks("sh");
+    let blocks = ["docs/install.md", "docs/webhook.md"].map(|page| Page::read(page).blocks("sh")).concat();
     let commands: Vec<&str> =
         blocks.iter().map(|block| block.text.as_str()).filter(|text| text.starts_with("helm ")).collect();
     assert_eq!(commands.len(), 3, "{commands:?}");

@@ -8,7 +8,7 @@ use podgate::order::release::page_url;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// Value of `--output`. The JSON object is a public interface: see docs/kubectl-podgate.md.
+/// Value of `--output`. The JSON object is a public interface: see docs/watching.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     Text,

@@ -128,19 +128,19 @@ rows! { START_ROWS:
     waiter_killed: "The waiting hook or gate is killed", alone: false, lost_in: [PostStart, HookLoop], start::waiter_killed;
     time_limit: "The time limit passes", alone: false, lost_in: [PostStart, HookLoop], start::time_limit;
     kubelet_restarted: "The kubelet restarts", alone: true, lost_in: [PostStart, HookLoop, Kruise], node::kubelet_restarted;
-    kubelet_restarted_exec: "The kubelet restarts, and only the kubelet can probe `db` (exec probe)", alone: true, lost_in: [PostStart, HookLoop, Kruise], node::kubelet_restarted_with_exec_probe;
+    kubelet_restarted_exec: "The kubelet restarts, and `db` has an `exec` probe", alone: true, lost_in: [PostStart, HookLoop, Kruise], node::kubelet_restarted_with_exec_probe;
     containerd_restarted: "containerd restarts", alone: true, lost_in: [PostStart, HookLoop], node::containerd_restarted;
     sidecar_killed: "The sidecar is killed", alone: false, lost_in: [], sidecar::killed;
-    sidecar_out_of_memory: "The sidecar is killed because it is out of memory", alone: false, lost_in: [], sidecar::out_of_memory;
+    sidecar_out_of_memory: "The sidecar runs out of memory", alone: false, lost_in: [], sidecar::out_of_memory;
     api_away: "The API server is down during the whole start", alone: true, lost_in: [], node::api_away;
     sandbox_killed: "The sandbox dies, and all containers restart", alone: false, lost_in: [Kruise, Tekton], rounds::sandbox_killed;
-    host_network: "The sandbox dies in a Pod on the host network", alone: false, lost_in: [Kruise, Tekton], rounds::host_network;
+    host_network: "The same on the host network", alone: false, lost_in: [Kruise, Tekton], rounds::host_network;
     restart_all: "A `RestartAllContainers` rule restarts all containers", alone: false, lost_in: [Kruise, Tekton], rounds::restart_all;
-    reboot: "The node reboots, and the annotations of the previous boot remain", alone: true, lost_in: [], node::reboot;
-    board_full: "The volumes of the board and of the reports are full", alone: false, lost_in: [], sidecar::board_full;
-    tampered: "A container that runs as root tampers with the bell and the reports", alone: false, lost_in: [], sidecar::tampered;
+    reboot: "The node reboots, and old annotations remain", alone: true, lost_in: [], node::reboot;
+    board_full: "The volumes of podgate are full", alone: false, lost_in: [], sidecar::board_full;
+    tampered: "A container that runs as root tampers with podgate's files", alone: false, lost_in: [], sidecar::tampered;
     clock_steps: "The wall clock steps forward and back by an hour", alone: false, lost_in: [], clock::clock_steps;
-    deleted: "The Pod is deleted, at each stage of the start", alone: false, lost_in: [PostStart, HookLoop], deletion::deleted_at_each_stage;
+    deleted: "The Pod is deleted while it starts", alone: false, lost_in: [PostStart, HookLoop], deletion::deleted_at_each_stage;
 }
 
 /// Defines the tests of one mode without a sidecar: the rows that need neither the sidecar nor its volumes nor a clock of
@@ -220,12 +220,12 @@ fn compared_rows() -> Vec<&'static Row> {
 }
 
 rows! { STOP_ROWS:
-    stop_evicted: "The API deletes the Pod, here by an eviction (drain of a node)", alone: false, lost_in: [], stop::evicted;
-    stop_without_role: "The same, and the sidecar does not have the role `podgate-sidecar`", alone: false, lost_in: [], stop::evicted;
+    stop_evicted: "The API deletes the Pod (drain of a node)", alone: false, lost_in: [], stop::evicted;
+    stop_without_role: "The same, without the role `podgate-sidecar`", alone: false, lost_in: [], stop::evicted;
     stop_api_frozen: "The same, and the API server then does not answer", alone: true, lost_in: [], stop::api_frozen;
     stop_deadline: "`activeDeadlineSeconds` passes", alone: false, lost_in: [], stop::deadline;
     stop_api_away: "`activeDeadlineSeconds` passes while the API server is down", alone: true, lost_in: [], stop::deadline_without_api;
-    stop_short: "The kubelet evicts the Pod, and gives it 1 s", alone: false, lost_in: [PostStart, Entrypoint, Hold], stop::evicted_by_the_kubelet;
+    stop_short: "The kubelet evicts the Pod, with 1 s of grace", alone: false, lost_in: [PostStart, Entrypoint, Hold], stop::evicted_by_the_kubelet;
     stop_hook_killed: "The hook of `api` is killed while it waits for `web`", alone: false, lost_in: [PostStart, Entrypoint, Hold], stop::hook_killed;
     stop_term_ignored: "`web` ignores SIGTERM", alone: false, lost_in: [PostStart, Entrypoint, Hold], stop::term_ignored;
 }

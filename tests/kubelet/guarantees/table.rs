@@ -1,98 +1,14 @@
-//! Writes the tables of `docs/guarantees.md`: one table for each mode, and one for the stop of the Pod. The details of
-//! each row follow.
+//! Writes the tables of `docs/guarantees.md`: the comparison with other ways to order containers, the faults of podgate's
+//! own parts, and the stop of the Pod.
 //!
-//! `cells.jsonl` has the last measured cells. The tables are generated from that file, so a test without a cluster can
-//! check the page.
+//! `cells.jsonl` has the last measured cells, each with what a user sees. The tables are generated from that file, so a
+//! test without a cluster can check the page.
 
 use super::cell::{Cell, Mode, Order, VERSIONS};
 use super::{Row, START_ROWS, STOP_ROWS, compared_rows, rows_without_sidecar};
 use crate::cluster::ROOT;
 use serde::{Deserialize, Serialize};
 use std::fs;
-
-/// Maximum line length of the page outside tables, in characters.
-const WIDTH: usize = 120;
-
-/// Notes on the tables. Each entry has the ids of the rows, the modes, and the text.
-const NOTES: &[(&[&str], &[Mode], &str)] = &[
-    (
-        &["crash_before_ready"],
-        &[Mode::PostStart],
-        "If a container crashes while its hook runs, the kubelet starts the next container at once.",
-    ),
-    (
-        &["crash_after_ready"],
-        &[Mode::PostStart],
-        "The kubelet does not restart `db` while the hook of `api` waits. It starts `web` as soon as that hook returns.",
-    ),
-    (
-        &["waiter_killed"],
-        &[Mode::PostStart],
-        "The hook fails. The kubelet kills its container, starts the next one, and then restarts the first one.",
-    ),
-    (
-        &["time_limit"],
-        &[Mode::PostStart],
-        "The hook fails. The kubelet kills its container, starts the next one, and then restarts the first one. With \
-         `--on-timeout continue` the kubelet kills nothing, but it still starts the next container.",
-    ),
-    (
-        &["time_limit"],
-        &[Mode::Entrypoint],
-        "The gate ends its container with exit code 75. The command has not run. The kubelet restarts the container after \
-         its back-off, and the gate waits again.",
-    ),
-    (
-        &["waiter_killed"],
-        &[Mode::Hold],
-        "The gate has no process, because the sidecar opens it. The test kills the sidecar three times instead.",
-    ),
-    (
-        &["time_limit"],
-        &[Mode::Hold],
-        "The container stays held. It has no process yet, so no gate exits. The container starts when its conditions are met.",
-    ),
-    (
-        &["sandbox_killed", "host_network"],
-        &[Mode::Hold],
-        "The containers have exited before, so the kubelet's back-off of 10 s delays the restart of a held container.",
-    ),
-    (
-        &["kubelet_restarted", "kubelet_restarted_exec", "containerd_restarted"],
-        &[Mode::PostStart],
-        "The restart kills the waiting hook. The kubelet does not run it again and starts the next container.",
-    ),
-    (
-        &["clock_steps"],
-        &Mode::ALL,
-        "All containers share the node's clock. The test therefore steps only the clock that the sidecar, the hooks and \
-         the gates see. Podgate measures every wait by the monotonic clock, which cannot be stepped. The wall clock only \
-         stamps log lines and annotations. `tests/sidecar/program/clock_step.rs` tests that time limits keep \
-         their length.",
-    ),
-    (
-        &["deleted"],
-        &[Mode::PostStart],
-        "The kubelet starts the remaining containers of its list. They run for milliseconds and then receive SIGTERM.",
-    ),
-    (
-        &["stop_short"],
-        &Mode::ALL,
-        "The Pod has written more to an `emptyDir` than its `sizeLimit`. In this case, and if the node is out of memory \
-         or disk space, the kubelet ends all hooks after 1 s.",
-    ),
-    (
-        &["stop_hook_killed"],
-        &Mode::ALL,
-        "The kubelet sends SIGTERM as soon as a hook has ended. The hook of `db` still waits for `api` and `web`.",
-    ),
-    (
-        &["stop_term_ignored"],
-        &Mode::ALL,
-        "Each hook waits until its time limit, so `api` and `db` still stop one after the other. The kubelet kills `web` \
-         at the end of the grace period.",
-    ),
-];
 
 /// A cell with its row, mode and version of Kubernetes. Stored as one line of `cells.jsonl`.
 #[derive(Serialize, Deserialize)]
@@ -179,6 +95,14 @@ impl Cells {
             |minor: u32| modes.iter().all(|mode| rows.iter().all(|row| self.get(row.id, (*mode, minor)).is_some()));
         columns(modes).filter(|(_, minor)| is_complete(*minor)).collect()
     }
+
+    /// Returns the versions on which the mode has all cells of these rows, and at least one row could be measured.
+    fn versions(&self, rows: &[&Row], mode: Mode) -> Vec<u32> {
+        let is_here = |column: &Column| {
+            rows.iter().any(|row| self.get(row.id, *column).is_some_and(|cell| cell.order != Order::NotHere))
+        };
+        self.columns(rows, &[mode]).into_iter().filter(is_here).map(|(_, minor)| minor).collect()
+    }
 }
 
 fn columns(modes: &[Mode]) -> impl Iterator<Item = Column> {
@@ -198,26 +122,39 @@ fn symbol(order: Order) -> &'static str {
     }
 }
 
-/// Formats a table with these columns, followed by the list of details.
-fn section(cells: &Cells, rows: &[&Row], columns: &[Column]) -> String {
-    let titles = columns.iter().map(|column| title(*column, columns)).collect::<Vec<_>>().join(" | ");
-    let mut table = format!("| what breaks | {titles} |\n|---|{}\n", ":---:|".repeat(columns.len()));
-    let mut details = String::new();
-    for row in rows {
-        let all = columns.iter().map(|column| (*column, cells.get(row.id, *column).expect("a complete column")));
-        let all: Vec<(Column, &Cell)> = all.collect();
-        let symbols = all.iter().map(|(_, cell)| symbol(cell.order)).collect::<Vec<_>>().join(" | ");
-        table.push_str(&format!("| {} | {symbols} |\n", row.title));
-        details.push_str(&item("- ", &format!("**{}**", row.title)));
-        let here: Vec<(Column, &Cell)> = all.into_iter().filter(|(_, cell)| cell.order != Order::NotHere).collect();
-        let mut detail = |text: &str| details.push_str(&item("  - ", text));
-        by_column("timing", &here, |cell| &cell.waited).iter().for_each(|text| detail(text));
-        by_column("you see", &here, |cell| &cell.user_sees).iter().for_each(|text| detail(text));
-        let has_mode = |modes: &[Mode]| columns.iter().any(|(mode, _)| modes.contains(mode));
-        let notes = NOTES.iter().filter(|(rows, modes, _)| rows.contains(&row.id) && has_mode(modes));
-        notes.for_each(|(_, _, text)| detail(&format!("note: {text}")));
+/// Formats the symbol of a cell. A kept cell also has the longest wait, and the row of the deletion has the time until
+/// the Pod is gone.
+fn mark(cell: &Cell) -> String {
+    let time = cell.waited.strip_suffix(" after Ready").filter(|_| cell.order == Order::Kept);
+    let time = time.or_else(|| cell.waited.strip_prefix("the Pod is gone in "));
+    let time = time.or_else(|| cell.waited.starts_with("only").then_some(&*cell.waited)).unwrap_or_default();
+    // The legend on the page says that a time is an upper limit.
+    let limit = time.strip_prefix("< ").unwrap_or(time);
+    format!("{} {limit}", symbol(cell.order)).trim_end().to_owned()
+}
+
+/// Formats the versions as in `1.34, 1.36`.
+fn list(minors: &[u32]) -> String {
+    if minors.is_empty() {
+        return symbol(Order::NotHere).to_owned();
     }
-    format!("{table}\n{details}")
+    minors.iter().map(|minor| version(*minor)).collect::<Vec<_>>().join(", ")
+}
+
+/// Formats a table with one column for each mode with a sidecar. Each title lists the versions on which the mode was
+/// measured. All versions have the same symbols, so a cell shows the newest one.
+fn section(cells: &Cells, rows: &[&Row]) -> String {
+    let versions = Mode::ALL.map(|mode| (mode, cells.versions(rows, mode)));
+    let titles = versions.each_ref().map(|(mode, minors)| format!("`{}` ({})", mode.name(), list(minors)));
+    let mut table = format!("| what breaks | {} |\n|---|{}\n", titles.join(" | "), "---|".repeat(Mode::ALL.len()));
+    for row in rows {
+        let marks = versions.each_ref().map(|(mode, minors)| {
+            let newest = *minors.last().expect("a measured version");
+            mark(cells.get(row.id, (*mode, newest)).expect("a complete column"))
+        });
+        table.push_str(&format!("| {} | {} |\n", row.title, marks.join(" | ")));
+    }
+    table
 }
 
 /// Title of each column of the comparison.
@@ -233,55 +170,24 @@ const COMPARED: [(Mode, &str); 9] = [
     (Mode::HookLoop, "polling hook"),
 ];
 
-/// Formats the table that compares podgate with other ways to order containers, for one version of Kubernetes. Each
-/// cell has the symbol of the outcome. A kept cell also has the longest wait, and the row of the deletion has the time
-/// until the Pod is gone.
+/// Formats the table that compares podgate with other ways to order containers, for one version of Kubernetes. The last
+/// row lists the other versions on which podgate was measured.
 fn comparison(cells: &Cells, minor: u32) -> String {
     let titles = COMPARED.map(|(_, title)| title).join(" | ");
     let mut table =
         format!("| what breaks, on {} | {titles} |\n|---|{}\n", version(minor), "---|".repeat(COMPARED.len()));
     for row in compared_rows() {
-        let text = COMPARED.map(|(mode, _)| {
-            let Some(cell) = cells.get(row.id, (mode, minor)) else { return symbol(Order::NotHere).to_owned() };
-            let time = cell.waited.strip_suffix(" after Ready").filter(|_| cell.order == Order::Kept);
-            let time = time.or_else(|| cell.waited.strip_prefix("the Pod is gone in "));
-            let time = time.or_else(|| cell.waited.starts_with("only").then_some(&*cell.waited)).unwrap_or_default();
-            format!("{} {time}", symbol(cell.order)).trim_end().to_owned()
-        });
-        table.push_str(&format!("| {} | {} |\n", row.title, text.join(" | ")));
+        let marks = COMPARED
+            .map(|(mode, _)| cells.get(row.id, (mode, minor)).map_or_else(|| symbol(Order::NotHere).to_owned(), mark));
+        table.push_str(&format!("| {} | {} |\n", row.title, marks.join(" | ")));
     }
+    let others = COMPARED.map(|(mode, _)| {
+        let mut minors = if mode.is_peer() { Vec::new() } else { cells.versions(&rows_without_sidecar(), mode) };
+        minors.retain(|other| *other != minor);
+        list(&minors)
+    });
+    table.push_str(&format!("| the same result on | {} |\n", others.join(" | ")));
     table
-}
-
-/// Returns the title of a column. Includes the mode if the table has several modes.
-fn title((mode, minor): Column, columns: &[Column]) -> String {
-    let has_modes = columns.iter().any(|(other, _)| *other != mode);
-    if has_modes { format!("{}, {}", mode.name(), version(minor)) } else { version(minor) }
-}
-
-/// Returns one line if the text is the same in all columns. Otherwise returns one line for each column. Returns no line
-/// if the text is empty.
-fn by_column(label: &str, cells: &[(Column, &Cell)], text: fn(&Cell) -> &String) -> Vec<String> {
-    let Some((_, first)) = cells.first() else { return Vec::new() };
-    if cells.iter().all(|(_, cell)| text(cell) == text(first)) {
-        return if text(first).is_empty() { Vec::new() } else { vec![format!("{label}: {}", text(first))] };
-    }
-    let columns: Vec<Column> = cells.iter().map(|(column, _)| *column).collect();
-    cells.iter().map(|(column, cell)| format!("{label} on {}: {}", title(*column, &columns), text(cell))).collect()
-}
-
-/// Formats a list item, wrapped at [`WIDTH`].
-fn item(bullet: &str, text: &str) -> String {
-    let mut lines = vec![bullet.trim_end().to_owned()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("at least one");
-        if line.chars().count() + 1 + word.chars().count() <= WIDTH {
-            *line += &format!(" {word}");
-        } else {
-            lines.push(format!("{}{word}", " ".repeat(bullet.len())));
-        }
-    }
-    lines.join("\n") + "\n"
 }
 
 /// Returns the lines on the page that mark the start and the end of a table.
@@ -301,17 +207,21 @@ fn the_page_shows_the_stored_cells() {
     let path = format!("{ROOT}/docs/guarantees.md");
     let mut page = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let (start, stop): (Vec<&Row>, Vec<&Row>) = (START_ROWS.iter().collect(), STOP_ROWS.iter().collect());
-    let tables = Mode::ALL.map(|mode| (mode.name(), start.clone(), vec![mode]));
-    let others = [(Mode::Lean.name(), rows_without_sidecar(), vec![Mode::Lean]), ("stop", stop, Mode::ALL.to_vec())];
-    let compared = ("compared", rows_without_sidecar(), COMPARED.map(|(mode, _)| mode).to_vec());
-    for (name, rows, modes) in tables.into_iter().chain(others).chain([compared]) {
+    let compared = compared_rows();
+    let own: Vec<&Row> = START_ROWS.iter().filter(|row| compared.iter().all(|other| other.id != row.id)).collect();
+    let mut measured_rows = Vec::from(Mode::ALL.map(|mode| (start.clone(), vec![mode])));
+    measured_rows.extend(Mode::ALL.map(|mode| (stop.clone(), vec![mode])));
+    measured_rows.push((rows_without_sidecar(), vec![Mode::Lean]));
+    measured_rows.push((rows_without_sidecar(), COMPARED.map(|(mode, _)| mode).to_vec()));
+    let mut newest = None;
+    for (rows, modes) in measured_rows {
         let columns = cells.columns(&rows, &modes);
-        assert!(!columns.is_empty(), "{name}: no version of Kubernetes has all cells; run 'make guarantees'");
+        assert!(!columns.is_empty(), "{modes:?}: no version of Kubernetes has all cells; run 'make guarantees'");
         cells.assert_expected(&rows, &columns);
-        let expected = match name {
-            "compared" => comparison(&cells, columns[columns.len() - 1].1),
-            _ => section(&cells, &rows, &columns),
-        };
+        newest = columns.last().map(|(_, minor)| *minor);
+    }
+    let compared = comparison(&cells, newest.expect("the columns of the comparison"));
+    for (name, expected) in [("compared", compared), ("own", section(&cells, &own)), ("stop", section(&cells, &stop))] {
         let (begin, end) = markers(name);
         let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
         let (before, (found, after)) = parts.unwrap_or_else(|| panic!("{path}: no part between {begin:?} and {end:?}"));
@@ -330,23 +240,11 @@ fn the_page_shows_the_stored_cells() {
 }
 
 #[test]
-fn every_note_belongs_to_a_row() {
-    let ids: Vec<&str> = NOTES.iter().flat_map(|(ids, ..)| ids.iter().copied()).collect();
-    let is_row = |id: &str| START_ROWS.iter().chain(STOP_ROWS).any(|row| row.id == id);
-    assert!(ids.iter().all(|id| is_row(id)), "{ids:?}");
-}
-
-#[test]
-fn columns_share_a_detail_only_if_all_have_the_same() {
-    let cell = |waited: &str| Cell { order: Order::Kept, waited: waited.to_owned(), user_sees: String::new() };
-    let (short, long) = (cell("< 5 s"), cell("< 20 s"));
-    let (old, new) = ((Mode::Entrypoint, 34), (Mode::Entrypoint, 36));
-    let lines = |cells: &[(Column, &Cell)]| by_column("timing", cells, |cell| &cell.waited);
-    assert_eq!(lines(&[(old, &short), (new, &short)]), ["timing: < 5 s"]);
-    assert_eq!(lines(&[(old, &long), (new, &short)]), ["timing on 1.34: < 20 s", "timing on 1.36: < 5 s"]);
-    let held = (Mode::Hold, 36);
-    let both = ["timing on entrypoint, 1.36: < 20 s", "timing on hold, 1.36: < 5 s"];
-    assert_eq!(lines(&[(new, &long), (held, &short)]), both);
-    assert!(lines(&[]).is_empty());
-    assert!(by_column("you see", &[(new, &short)], |cell| &cell.user_sees).is_empty());
+fn a_mark_has_the_time_of_a_kept_order() {
+    let mark_of = |order, waited: &str| mark(&Cell { order, waited: waited.to_owned(), user_sees: String::new() });
+    assert_eq!(mark_of(Order::Kept, "< 5 s after Ready"), "✓ 5 s");
+    assert_eq!(mark_of(Order::Kept, "SIGTERM < 1 s after the exit"), "✓");
+    assert_eq!(mark_of(Order::Lost, "before Ready"), "✗");
+    assert_eq!(mark_of(Order::Lost, "the Pod is gone in 62 s"), "✗ 62 s");
+    assert_eq!(mark_of(Order::NotHere, ""), "–");
 }

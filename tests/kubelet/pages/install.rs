@@ -1,5 +1,5 @@
-//! Runs the commands of `README.md` and `docs/webhook.md` that install podgate, add an order to an existing Deployment,
-//! and uninstall podgate.
+//! Runs the commands of `README.md`, `docs/install.md` and `docs/webhook.md` that install podgate, add an order to an
+//! existing Deployment, and uninstall podgate.
 
 use super::{Page, Reader};
 use crate::admission::install::{self, NAMESPACE};
@@ -49,6 +49,22 @@ fn change_printed_manifests(reader: &mut Reader) {
     reader.substitute(&command, "cat podgate.yaml");
 }
 
+/// Runs `print`, a command that prints the objects to delete. From then on, replaces that command by another one, which
+/// prints the same objects, except those that other scenarios need.
+fn keep_shared_objects(reader: &mut Reader, print: &str) {
+    let printed = reader.run(print).stdout;
+    let is_shared = |object: &&str| {
+        let is_named = |name: &str| object.contains(&format!("\nmetadata:\n  name: {name}\n"));
+        is_named("podgate-own-pod") || object.contains("\nkind: ClusterRole\n") && is_named("podgate-sidecar")
+    };
+    let objects: Vec<&str> = printed.split("---\n").collect();
+    assert_eq!(objects.iter().filter(|object| is_shared(object)).count(), 3, "{printed}");
+    let others: Vec<&str> = objects.into_iter().filter(|object| !is_shared(object)).collect();
+    fs::write(reader.path("uninstall.yaml"), others.join("---\n")).expect("the objects");
+    let command = reader.with_replacements(print);
+    reader.substitute(&command, "cat uninstall.yaml");
+}
+
 /// Uninstalls the webhook on drop, even if the scenario fails.
 struct UninstallGuard<'a>(&'a Reader);
 
@@ -76,26 +92,26 @@ fn assert_started_in_order(reader: &Reader, scene: &Scene) {
     scene.report(picture.stdout.lines().next().unwrap_or_default());
 }
 
-/// Runs the commands of `docs/webhook.md` that show a Pod before its creation, and that start a key rotation.
-fn run_commands_within_paragraphs(reader: &Reader) {
-    let webhook = Page::read("docs/webhook.md");
-    let command = |text: &str| -> String {
-        let mut parts = webhook.lines().flat_map(|line| line.split('`'));
-        let command = parts.find(|part| part.starts_with("kubectl ") && part.contains(text));
-        command.unwrap_or_else(|| panic!("no command with {text}")).to_owned()
-    };
+/// Runs the command of `docs/install.md` that shows a Pod before its creation.
+fn preview_a_pod(reader: &Reader) {
+    let install = Page::read("docs/install.md");
+    let mut parts = install.lines().flat_map(|line| line.split('`'));
+    let command = parts.find(|part| part.starts_with("kubectl create --dry-run=server ")).expect("a command");
     let container = |name: &str| json!({"name": name, "image": BUSYBOX_IMAGE, "command": ["sleep", "1h"]});
     let metadata = json!({"name": "preview", "annotations": {"podgate.io/order": "db=Started, api"}});
     let spec = json!({"containers": [container("db"), container("api")]});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
     reader.save("pod.yaml", &pod.to_string());
-    let preview = reader.run(&command("--dry-run=server"));
+    let preview = reader.run(command);
     assert!(preview.stdout.contains("    name: podgate\n"), "{}", preview.all_output);
     assert_eq!(reader.try_run("kubectl get pod preview").code, Some(1));
+}
 
+/// Runs `rotate`, which starts a key rotation.
+fn rotate_keys(reader: &Reader, rotate: &str) {
     let keys = || kubectl_json(&["-n", NAMESPACE, "get", "secret", "podgate-webhook-tls"])["data"].clone();
     assert!(keys().is_object());
-    reader.run(&command("patch secret"));
+    reader.run(rotate);
     eventually("a replica has written the Secret again", 180, || keys().is_object().then_some(()));
 }
 
@@ -108,18 +124,23 @@ fn readme_commands_work_as_written() {
     let page =
         |name: &str| -> Vec<String> { Page::read(name).blocks("sh").into_iter().map(|block| block.text).collect() };
     // `admission::helm_chart_installs_the_webhook` tests the chart.
-    let [without_cluster, by_webhook, by_hand] = &page("README.md")[..] else {
+    let [targets, _images, by_webhook, by_hand] = &page("README.md")[..] else {
         panic!("README.md has other blocks than this test expects")
     };
-    // Do not run these commands here: `make test` is a separate run, and `tests/tool/try_run` tests the output of `make
-    // try`.
-    let targets: Vec<&str> = without_cluster.lines().filter_map(|line| line.split("  ").next()).collect();
-    assert_eq!(targets, ["make try", "make test"]);
-    let [again, _chart, annotate, bind, _resources, orders, _cert_manager, uninstall] = &page("docs/webhook.md")[..]
+    // Do not run these commands here: `make e2e` runs this test, and `make demo` is a separate run.
+    let targets: Vec<&str> = targets.lines().filter_map(|line| line.split("  ").next()).collect();
+    assert_eq!(targets, ["make demo", "make e2e"]);
+    // `tests/tool/book` lists the commands that no test runs.
+    let [_images, by_plugin, annotate, again, _chart, bind, upgrade, uninstall, _release] =
+        &page("docs/install.md")[..]
     else {
+        panic!("docs/install.md has other blocks than this test expects")
+    };
+    let [_resources, orders, rotate, _cert_manager] = &page("docs/webhook.md")[..] else {
         panic!("docs/webhook.md has other blocks than this test expects")
     };
     assert!(again.starts_with("kubectl apply -k manifests "), "{again}");
+    let (print_uninstall, _) = uninstall.split_once(" | ").expect("a pipe");
 
     let mut reader = Reader::new(&scene);
     copy_manifests(&reader);
@@ -127,14 +148,15 @@ fn readme_commands_work_as_written() {
     reader.substitute("namespace shop-eu", &format!("namespace {}", scene.namespace));
     reader.substitute("--namespaces shop", &format!("--namespaces {}", scene.namespace));
     reader.substitute("PODGATE_NAMESPACES=shop", &format!("PODGATE_NAMESPACES={}", scene.namespace));
-    // Other scenarios need the role and the policy, so delete both only in a dry run.
-    reader.substitute("delete -k manifests\n", "delete --dry-run=server -k manifests\n");
     let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
     reader.save("shop.yaml", shop);
     reader.run("kubectl apply -f shop.yaml && kubectl rollout status deployment/shop --timeout=3m");
 
-    assert!(by_webhook.starts_with(&format!("{PRINT} | ")), "{by_webhook}");
+    for block in [by_webhook, by_plugin, upgrade] {
+        assert!(block.contains(&format!("{PRINT} | ")), "{block}");
+    }
     change_printed_manifests(&mut reader);
+    keep_shared_objects(&mut reader, print_uninstall);
     let uninstall_guard = UninstallGuard(&reader);
     reader.run(by_webhook);
     reader.run(again);
@@ -149,8 +171,9 @@ fn readme_commands_work_as_written() {
         );
     }
     assert_started_in_order(&reader, &scene);
-    run_commands_within_paragraphs(&reader);
-    reader.save("orders.yaml", &Page::read("docs/webhook.md").blocks("yaml")[1].text);
+    preview_a_pod(&reader);
+    rotate_keys(&reader, rotate);
+    reader.save("orders.yaml", &Page::read("docs/webhook.md").blocks("yaml")[0].text);
     reader.save("deploy.yaml", shop);
     reader.run(orders);
     reader.run("kubectl delete deployment shop");

@@ -1,5 +1,5 @@
-//! Runs commands on a starting Pod. The commands come from the examples in the help, `README.md` and
-//! `docs/annotations.md`.
+//! Runs commands on a starting Pod. The commands come from the examples in the help (`tests/help`), `README.md` and
+//! `docs/in-the-pod.md`.
 
 use super::page::needs_a_cluster;
 use super::{Page, Reader};
@@ -22,7 +22,7 @@ fn documented_commands_about_a_pod_work() {
         reader.substitute(name, "ordered");
     }
     reader.substitute("-n shop", &format!("-n {}", scene.namespace));
-    let help = Page::read("docs/kubectl-podgate.md").examples();
+    let help = Page::help_texts().iter().flat_map(Page::examples).collect::<Vec<_>>();
     let all = [help, Page::read("README.md").in_tables()].concat();
     // The cluster has no workload of this name; tests/tool/status tests that command.
     let is_run = |command: &&str| needs_a_cluster(command) && !command.contains("deployment/");
@@ -61,7 +61,7 @@ fn documented_commands_about_a_pod_work() {
     for command in overrides.iter().filter(|command| command.contains("--remove")) {
         reader.run(command);
     }
-    let by_hand = &Page::read("docs/annotations.md").blocks("sh")[0].text;
+    let by_hand = &Page::read("docs/in-the-pod.md").blocks("sh")[0].text;
     reader.run(by_hand);
     run.watch.wait_until("the override takes effect", 60, |seen| seen.podgate_state("db") == Some("Ready"));
 }

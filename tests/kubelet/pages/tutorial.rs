@@ -152,7 +152,8 @@ fn tutorial_works_as_written_alone() {
         let mut result = run_block(&reader, &block.text);
         // The published states can be a few seconds old.
         for _ in 0..30 {
-            if is_as_shown(&result) || !block.text.contains("podgate status") {
+            let shows_states = ["podgate status", "podgate timeline"].iter().any(|name| block.text.contains(name));
+            if is_as_shown(&result) || !shows_states {
                 break;
             }
             sleep(Duration::from_secs(1));

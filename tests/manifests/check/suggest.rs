@@ -126,7 +126,11 @@ fn reasons_for_no_order_are_told() {
 
 /// Compares the output of `suggest` with the orders in `suggest.tsv`. The columns of the file are repository, commit,
 /// file, object, order, and a reader's judgment of the errors in the order. The manifests come from public
-/// repositories, which must be in `PODGATE_SUGGESTIONS/OWNER/NAME`.
+/// repositories, which must be in `PODGATE_SUGGESTIONS/OWNER/NAME`. The rules of `suggest` were written with them.
+///
+/// Of 153 Pods, 45 get an order. These orders have 61 edges, of which one is wrong, because the server reads a file that
+/// the client writes. For 98 more pairs, `suggest` says that the client retries. For 10 addresses, it names the
+/// containers that may own them.
 #[test]
 #[ignore = "needs the repositories: make suggestions"]
 fn recorded_orders_of_public_manifests() {

@@ -95,10 +95,10 @@ fn needs_no_sidecar(template: &Value, knows_commands: bool) -> bool {
     inject(template, &options(), &known).is_ok_and(|done| is_injected_without_sidecar(&done.value))
 }
 
-/// The page on performance says how many orders need no sidecar: as they are, with the commands of all images, and with
-/// a `ready.podgate.io` check for each container without a network probe.
+/// The results of the benchmarks say how many orders need no sidecar: as they are, with the commands of all images, and
+/// with a `ready.podgate.io` check for each container without a network probe.
 #[test]
-fn page_shows_how_many_orders_need_no_sidecar() {
+fn results_show_how_many_orders_need_no_sidecar() {
     let mut counts = [0; 4];
     each_injected(|_, original, _| {
         let mut template = original.clone();
@@ -123,6 +123,6 @@ fn page_shows_how_many_orders_need_no_sidecar() {
     let [all, as_they_are, with_commands, with_checks] = counts;
     let row =
         format!("| the {all} Pods of podgate's test manifests | {as_they_are} | {with_commands} | {with_checks} |");
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/performance.md")).expect("the page");
-    assert!(page.contains(&row), "docs/performance.md should contain {row}");
+    let results = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/bench/RESULTS.md")).expect("the results");
+    assert!(results.contains(&row), "bench/RESULTS.md should contain {row}");
 }

@@ -187,7 +187,7 @@ fn malformed_templates_cause_no_panic() {
             let _ = uninject(&broken);
             let _ = lint::check_handwritten(&broken);
             if let Ok(plan) = plan(&broken, &KnownFacts::default()) {
-                let target = Target { kubernetes: "1.30".parse().ok(), workload: Some(&broken["spec"]) };
+                let target = Target { kubernetes: "1.34".parse().ok(), workload: Some(&broken["spec"]) };
                 let _ = lint::check_template(&broken, &plan, target);
             }
             let _ = migrate_kruise(&broken);

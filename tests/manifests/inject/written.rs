@@ -97,19 +97,25 @@ fn agent_accepts_every_injected_command_line() {
 
 #[test]
 fn agent_accepts_the_command_lines_of_the_docs() {
-    let path = format!("{}/docs/injected.md", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let mut seen = 0;
-    for block in text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
-        let container: Value = serde_saphyr::from_str(block).unwrap_or_else(|error| panic!("{error}: {block}"));
-        for line in agent_lines(&container) {
-            let output =
-                Command::new(env!("CARGO_BIN_EXE_podgate")).args(&line[1..]).arg("--help").output().expect("the agent");
-            assert_eq!(output.status.code(), Some(0), "{line:?}\n{}", String::from_utf8_lossy(&output.stderr));
-            seen += 1;
+    for (page, expected) in [("in-the-pod.md", 8), ("by-hand.md", 20)] {
+        let path = format!("{}/docs/{page}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut seen = 0;
+        for block in text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            let block: Value = serde_saphyr::from_str(block).unwrap_or_else(|error| panic!("{error}: {block}"));
+            // A block is a Pod, its spec, its containers, or one container.
+            let containers = [&block["spec"]["containers"], &block["containers"], &block];
+            let containers = containers.into_iter().find_map(Value::as_array);
+            let containers = containers.map_or(std::slice::from_ref(&block), Vec::as_slice);
+            for line in containers.iter().flat_map(agent_lines) {
+                let help = Command::new(env!("CARGO_BIN_EXE_podgate")).args(&line[1..]).arg("--help").output();
+                let help = help.expect("the agent");
+                assert_eq!(help.status.code(), Some(0), "{line:?}\n{}", String::from_utf8_lossy(&help.stderr));
+                seen += 1;
+            }
         }
+        assert_eq!(seen, expected, "{page}");
     }
-    assert_eq!(seen, 6);
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn native_proxies_can_be_named() {
     round_trip(&Case { before: "", after: "linkerd-native.after", order: "linkerd-proxy, db, web", rules: &[] });
 }
 
-/// Tests the order of docs/neighbors.md for hooks, and the annotations for a Job.
+/// Tests the order of docs/recipes.md for hooks, and the annotations for a Job.
 #[test]
 fn annotations_for_istio_are_valid_in_all_of_its_modes() {
     let job = ("podgate.io/job-sidecars", "istio-proxy?");

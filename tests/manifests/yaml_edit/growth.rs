@@ -4,7 +4,7 @@ use super::done;
 use std::fs;
 use std::path::PathBuf;
 
-/// Maximum number of lines that `inject` adds to the example of the README in entrypoint mode.
+/// Maximum number of lines that `inject` adds to [`EXAMPLE`] in entrypoint mode.
 const ENTRYPOINT_MAX: usize = 45;
 /// The same in hold mode.
 const HOLD_MAX: usize = 50;
@@ -14,7 +14,7 @@ const LEAN_MAX: usize = 18;
 const MEDIAN_MAX: usize = 50;
 const LINE_WIDTH: usize = 100;
 
-/// Deployment with the order and the containers of the README.
+/// Deployment with the order of the README.
 const EXAMPLE: &str = "\
 apiVersion: apps/v1
 kind: Deployment

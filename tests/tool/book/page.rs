@@ -1,4 +1,4 @@
-//! Documentation pages (README.md and docs/*.md), and the commands and manifests on these pages.
+//! Documentation pages (README.md and docs/*.md) and help texts (`tests/help`), and their commands and manifests.
 
 use std::fs;
 use std::path::Path;
@@ -13,6 +13,7 @@ pub(crate) struct Copied {
     pub(crate) text: String,
 }
 
+#[derive(Clone)]
 pub(crate) struct Page {
     /// Path relative to the root of the repository.
     pub(crate) name: String,
@@ -25,6 +26,11 @@ pub(crate) fn needs_a_cluster(command: &str) -> bool {
     asks.iter().any(|name| command.contains(name))
 }
 
+/// Returns true for a command that reads images from a registry, or uses the file of their commands.
+pub(crate) fn needs_a_registry(command: &str) -> bool {
+    command.contains("resolve-images") || command.contains("images.json")
+}
+
 impl Page {
     pub(crate) fn read(name: &str) -> Page {
         let path = Path::new(ROOT).join(name);
@@ -34,12 +40,20 @@ impl Page {
 
     /// Reads all pages.
     pub(crate) fn all() -> Vec<Page> {
-        let names = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs");
+        [vec![Page::read("README.md")], Page::read_directory("docs", ".md")].concat()
+    }
+
+    /// Reads the help texts of all programs.
+    pub(crate) fn help_texts() -> Vec<Page> {
+        Page::read_directory("tests/help", ".txt")
+    }
+
+    fn read_directory(directory: &str, extension: &str) -> Vec<Page> {
+        let names = fs::read_dir(Path::new(ROOT).join(directory)).expect(directory);
         let mut names: Vec<String> = names
-            .map(|entry| format!("docs/{}", entry.expect("directory entry").file_name().to_string_lossy()))
-            .filter(|name| name.ends_with(".md"))
+            .map(|entry| format!("{directory}/{}", entry.expect("directory entry").file_name().to_string_lossy()))
+            .filter(|name| name.ends_with(extension))
             .collect();
-        names.push("README.md".to_owned());
         names.sort();
         names.iter().map(|name| Page::read(name)).collect()
     }
@@ -97,7 +111,7 @@ impl Page {
         found
     }
 
-    /// Returns the examples in the page's help texts. Omits the descriptions of the examples.
+    /// Returns the examples of a help text. Omits the descriptions of the examples.
     pub(crate) fn examples(&self) -> Vec<Copied> {
         let mut found = Vec::new();
         let mut within = false;

@@ -1,12 +1,15 @@
-//! Tests of `docs/rules.md`: each rule has a section, and each example gives the findings that its section describes.
+//! Tests of `docs/rules.md`: each rule has a section, which starts with its levels and its finding. The section shows the
+//! changed lines of a manifest in `tests/tool/book/rules`, which causes the finding without the change.
 
 use super::page::{Copied, Page};
 use podgate::core::container_list::CONTAINERS_MAX;
 use podgate::order::lint::rules::RULES;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fs;
 
-pub(crate) const PAGE: &str = "docs/rules.md";
+const PAGE: &str = "docs/rules.md";
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tool/book/rules");
 
 /// Rules without an example, each with the reason why no example can run here.
 const NOT_RUN: [(&str, &str); 9] = [
@@ -39,11 +42,11 @@ fn levels(name: &str) -> Vec<&'static str> {
     rule.levels.iter().map(|level| level.as_str()).collect()
 }
 
-/// Applies a block of changed lines to the example before it. A line that starts with `-` removes the next equal line
-/// of the example. A line that starts with a space stands for the next equal line and shows the position. A line that
-/// starts with `+` is new.
-fn changed(example: &Copied, diff: &Copied) -> Result<Copied, String> {
-    let lines: Vec<&str> = example.text.lines().collect();
+/// Applies a block of changed lines to a manifest. A line that starts with `-` removes the next equal line of the
+/// manifest. A line that starts with a space stands for the next equal line and shows the position. A line that starts
+/// with `+` is new.
+fn changed(manifest: &str, diff: &Copied) -> Result<String, String> {
+    let lines: Vec<&str> = manifest.lines().collect();
     let (mut new, mut rest) = (Vec::new(), lines.as_slice());
     for line in diff.text.lines() {
         let Some(wanted) = line.strip_prefix(['-', ' ']) else {
@@ -51,26 +54,26 @@ fn changed(example: &Copied, diff: &Copied) -> Result<Copied, String> {
             continue;
         };
         let found = rest.iter().position(|old| *old == wanted);
-        let found = found.ok_or_else(|| format!("{}: the example has no such line: {wanted}", diff.at))?;
+        let found = found.ok_or_else(|| format!("{}: the manifest has no such line: {wanted}", diff.at))?;
         let end = if line.starts_with(' ') { found + 1 } else { found };
         new.extend(&rest[..end]);
         rest = &rest[found + 1..];
     }
     new.extend(rest);
-    Ok(Copied { at: diff.at.clone(), text: new.join("\n") + "\n" })
+    Ok(new.join("\n") + "\n")
 }
 
-/// Runs an example with the arguments after `yaml` in its opening fence.
-fn run(info: &str, example: &Copied) -> Vec<Reported> {
-    let words: Vec<&str> = info.split_whitespace().skip(1).collect();
-    let (command, flags) = words.split_first().unwrap_or((&"check", &[]));
-    let format: &[&str] = if *command == "check" { &["-o", "json"] } else { &[] };
-    let output = super::tool(&[&[*command], flags, format, &["-f", "-"]].concat(), &example.text);
+/// Runs a manifest with the arguments in its first comment, or with `check`.
+fn run(manifest: &str) -> Vec<Reported> {
+    let comment = manifest.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or("check");
+    let words: Vec<&str> = comment.split_whitespace().collect();
+    let format: &[&str] = if words[0] == "check" { &["-o", "json"] } else { &[] };
+    let output = super::tool(&[words.as_slice(), format, &["-f", "-"]].concat(), manifest);
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    if *command != "check" {
+    if words[0] != "check" {
         return err.lines().filter_map(reported).collect();
     }
-    let found: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{}: {error}: {err}", example.at));
+    let found: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {err}\n{manifest}"));
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
     let findings = found["findings"].as_array().unwrap().iter();
     findings.map(|finding| Reported { rule: text(finding, "rule"), level: text(finding, "level") }).collect()
@@ -94,81 +97,57 @@ fn each_rule_has_a_section() {
     assert_eq!(named.len(), rules.len(), "{PAGE} explains a rule twice");
 }
 
-/// Returns the page with the table and the levels of [`RULES`]. Does not change the headings and the order of the
-/// rules.
-fn page_from_rules(page: &Page) -> String {
-    let (mut table, mut category) = (Vec::new(), "");
-    for line in page.lines() {
-        category = line.strip_prefix("## ").unwrap_or(category);
-        let Some(rule) = line.strip_prefix("### ").and_then(|name| RULES.iter().find(|rule| rule.name == name)) else {
-            continue;
-        };
-        let heading = format!("| **{category}** | | |");
-        if !table.contains(&heading) {
-            table.push(heading);
-        }
-        let (name, levels) = (rule.name, levels(rule.name).join(" or "));
-        table.push(format!("| [`{name}`](#{name}) | {levels} | {} |", rule.summary));
-    }
-    let (mut text, mut name, mut is_in_table) = (String::new(), "", false);
-    for line in page.lines() {
-        name = line.strip_prefix("### ").unwrap_or(name);
-        is_in_table &= !line.is_empty();
-        if line == "| rule | level | finding |" {
-            is_in_table = true;
-            text += &format!("{line}\n|---|---|---|\n{}\n", table.join("\n"));
-        } else if line.starts_with("Level: ") {
-            text += &format!("Level: {}\n", levels(name).join(" or "));
-        } else if !is_in_table {
-            text += &format!("{line}\n");
-        }
-    }
-    text
-}
-
-/// Run this test with `PODGATE_REGENERATE=1` to update the page.
 #[test]
-fn table_and_levels_come_from_the_rules() {
-    let page = Page::read(PAGE);
-    let (fresh, path) = (page_from_rules(&page), format!("{}/{PAGE}", env!("CARGO_MANIFEST_DIR")));
-    if std::env::var_os("PODGATE_REGENERATE").is_some() {
-        std::fs::write(&path, &fresh).unwrap();
+fn each_section_starts_with_the_levels_and_the_finding() {
+    for (name, section) in sections() {
+        let rule = RULES.iter().find(|rule| rule.name == name).unwrap_or_else(|| panic!("{name} is not a rule"));
+        let start = format!("*{}*: {}", levels(&name).join(" or "), rule.summary);
+        let text = section.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join(" ");
+        assert!(text.trim_start().starts_with(&start), "{PAGE}, {name}: must start with {start}");
+        let fixes = section.lines().filter(|line| line.starts_with("**Fix**: "));
+        assert_eq!(fixes.count(), 1, "{PAGE}, {name}: needs one fix");
     }
-    let is_current = std::fs::read_to_string(&path).unwrap() == fresh;
-    assert!(is_current, "{PAGE} differs from src/order/lint/rules.rs; run this test with PODGATE_REGENERATE=1");
-    let leveled = fresh.lines().filter(|line| line.starts_with("Level: ")).count();
-    assert_eq!(leveled, RULES.len(), "each section of {PAGE} needs a line `Level: `");
 }
 
-/// Returns the errors in the examples of a rule's section.
+#[test]
+fn each_manifest_belongs_to_a_rule_with_an_example() {
+    let files = fs::read_dir(DIRECTORY).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let files: BTreeSet<String> = files.collect();
+    let rules = RULES.iter().filter(|rule| !NOT_RUN.iter().any(|(name, _)| *name == rule.name));
+    let expected: BTreeSet<String> = rules.map(|rule| format!("{}.yaml", rule.name)).collect();
+    assert_eq!(files, expected, "{DIRECTORY}");
+}
+
+/// Returns the errors in the example of a rule's section.
 fn faults(rule: &str, section: &Page) -> Vec<String> {
     let fenced = section.fenced();
     if NOT_RUN.iter().any(|(name, _)| *name == rule) {
         let faults = fenced.iter().map(|(_, example)| format!("{}: take {rule} out of NOT_RUN", example.at));
         return faults.collect();
     }
-    let [(info, bad), (good_info, good)] = &fenced[..] else { return vec![format!("{rule}: needs two examples")] };
-    if !info.starts_with("yaml") || info != good_info && good_info != "diff" {
-        return vec![format!("{}: the fences differ: {info:?}, {good_info:?}", bad.at)];
+    let [(info, diff)] = &fenced[..] else { return vec![format!("{rule}: needs one example")] };
+    if info != "diff" {
+        return vec![format!("{}: not a diff", diff.at)];
     }
-    let good = if good_info == "diff" { changed(bad, good) } else { Ok(good.clone()) };
-    let good = match good {
+    let path = format!("{DIRECTORY}/{rule}.yaml");
+    let bad = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let good = match changed(&bad, diff) {
         Ok(good) => good,
         Err(fault) => return vec![fault],
     };
     let mut faults = Vec::new();
-    let (own, others): (Vec<_>, Vec<_>) = run(info, bad).into_iter().partition(|reported| reported.rule == rule);
+    let (own, others): (Vec<_>, Vec<_>) = run(&bad).into_iter().partition(|reported| reported.rule == rule);
     let levels = levels(rule);
     if own.is_empty() || own.iter().any(|reported| !levels.contains(&reported.level.as_str())) {
-        faults.push(format!("{}: expected {levels:?} of {rule}, found {own:?}", bad.at));
+        faults.push(format!("{path}: expected {levels:?} of {rule}, found {own:?}"));
     }
     let is_linked = |other: &str| section.lines().any(|line| line.contains(&format!("(#{other})")));
     if others.iter().any(|other| other.level != "note" && !is_linked(&other.rule)) {
-        faults.push(format!("{}: more than {rule}: {others:?}", bad.at));
+        faults.push(format!("{path}: more than {rule}: {others:?}"));
     }
-    let found = run(info, &good);
+    let found = run(&good);
     if found.iter().any(|reported| reported.level != "note" || reported.rule == rule) {
-        faults.push(format!("{}: should be fine: {found:?}", good.at));
+        faults.push(format!("{}: should be fine: {found:?}", diff.at));
     }
     faults
 }

@@ -1,9 +1,9 @@
-//! Runs the commands of `docs/resolve-images.md` in a directory that has the files of these commands.
+//! Runs the commands of `docs/inject.md` that need a registry, in a directory that has the files of these commands.
 
 use super::cluster::Cluster;
 use super::server::{Access, USER};
 use super::{APP, ARM, Scene, login, pod};
-use crate::book::page::Page;
+use crate::book::page::{Page, needs_a_registry};
 use crate::book::shell;
 use std::fs;
 
@@ -30,8 +30,10 @@ fn commands_on_the_page_work() {
     scene.file("secret.yaml", &secret);
     shell::set_up(scene.directory.path());
 
-    let blocks = Page::read("docs/resolve-images.md").blocks("sh");
-    let commands: Vec<&str> = blocks.iter().flat_map(|block| block.text.lines()).collect();
+    let blocks = Page::read("docs/inject.md").blocks("sh");
+    // `tests/tool/book` runs the other commands.
+    let lines = blocks.iter().flat_map(|block| block.text.lines());
+    let commands: Vec<&str> = lines.filter(|line| needs_a_registry(line)).collect();
     let runs = |name: &str, program: &str| fs::read_to_string(at(name)).unwrap().contains(program);
     for command in &commands {
         let script = format!("export KUBECONFIG={}\n{command}", server.kubeconfig().display());

@@ -121,9 +121,6 @@ fn row_and_note_follow_the_gate() {
         assert!(text.lines().any(|line| line.strip_prefix("- ") == Some(expected_note)), "{expected_note}: {text}");
         assert_eq!(row(&text), expected_row, "{text}");
         let is_in_docs = expected_note.starts_with("api is held") || expected_note.starts_with("api is released");
-        assert!(
-            !is_in_docs || docs().contains(expected_note),
-            "docs/kubectl-podgate.md should contain: {expected_note}"
-        );
+        assert!(!is_in_docs || docs().contains(expected_note), "docs/watching.md should contain: {expected_note}");
     }
 }

@@ -8,7 +8,8 @@ mod watching;
 
 use crate::api_server::{Answer, FakeApiServer, Request};
 use crate::pods::{
-    assert_fields_in_docs, assert_status_screen, chain, docs, running, serve, status_json, status_text, with_published,
+    assert_fields_in_docs, assert_status_screen, chain, docs, held, running, serve, status_json, status_text,
+    with_published,
 };
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -26,9 +27,16 @@ fn docs_show_this_output() {
         }
         words.join(" ")
     };
-    let pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
+    // The page shows a simple probe, and the conditions of a declared order.
+    let mut pod = held();
+    let list = &mut pod["spec"]["initContainers"][0]["env"][0]["value"];
+    let shown = list
+        .as_str()
+        .unwrap()
+        .replace(r#""exec":{"command":["pg_isready","-U","$$(USER)$$$$"]}"#, r#""tcpSocket":{"port":5432}"#);
+    *list = json!(shown.replace(r#"["api=Ready"]"#, r#"["db=Ready","api=Ready"]"#));
     let plain = status_text(&pod);
-    assert!(ageless(docs()).contains(&ageless(&plain)), "docs/kubectl-podgate.md should contain:\n{plain}");
+    assert!(ageless(docs()).contains(&ageless(&plain)), "docs/watching.md should contain:\n{plain}");
     let colored = serve(&pod).command(&["status", "ordered"]).env("CLICOLOR_FORCE", "1").output().unwrap();
     assert!(String::from_utf8(colored.stdout).unwrap().contains("\u{1b}[1mPod shop/ordered"), "the summary is bold");
 }

@@ -241,7 +241,7 @@ fn incomplete_pods_can_be_drawn() {
 #[test]
 fn docs_show_this_output() {
     let plain = run(&serve(&pod(), events()), "text");
-    assert!(docs().contains(&plain), "docs/kubectl-podgate.md should contain:\n{plain}");
+    assert!(docs().contains(&plain), "docs/watching.md should contain:\n{plain}");
     let json = timeline_of(&pod());
     assert_fields_in_docs(&json, &["", "/marks/0", "/containers/0", "/containers/0/bars/0"]);
     assert_eq!(

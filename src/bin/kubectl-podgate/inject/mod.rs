@@ -208,7 +208,7 @@ fn run(
         _ => print(output::joined_stream(&changed)),
     }?;
     if args.diff && any && !args.quiet {
-        print_stderr(Level::Note, &format!("{} explains each line that inject adds", release::page_url("injected")));
+        print_stderr(Level::Note, &format!("{} explains each line that inject adds", release::page_url("in-the-pod")));
     }
     if args.quiet || args.check || args.diff {
         return Ok(code);

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Reason in the kubelet's status of a container whose environment cannot be built, such as a held container.
 pub(crate) const CONFIG_ERROR_REASON: &str = "CreateContainerConfigError";
 
-/// View of one Pod. The JSON form is a public format: see docs/kubectl-podgate.md.
+/// View of one Pod. The JSON form is a public format: see docs/watching.md.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct View {
