@@ -48,8 +48,7 @@ impl FromStr for Version {
     /// Parses `1.34`, `v1.34.2` and the forms of cloud providers: `1.34+`, `v1.34.2-gke.1`.
     ///
     /// # Errors
-    /// Returns a message if `text` is not a version, or podgate does not support that version. Kubernetes 1.30
-    /// introduced ValidatingAdmissionPolicy v1, which limits the sidecar's permission to write.
+    /// Returns a message if `text` is not a version, or no test of podgate has run on that version.
     fn from_str(text: &str) -> Result<Version, String> {
         let number = |part: &str| {
             let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
@@ -57,8 +56,8 @@ impl FromStr for Version {
         };
         let mut parts = text.trim().trim_start_matches('v').split('.');
         match (parts.next().and_then(number), parts.next().and_then(number)) {
-            (Some(major), Some(minor)) if (major, minor) < (1, 30) => {
-                Err(format!("podgate needs Kubernetes 1.30 or newer, not {major}.{minor}"))
+            (Some(major), Some(minor)) if (major, minor) < (1, 34) => {
+                Err(format!("podgate needs Kubernetes 1.34 or newer, not {major}.{minor}"))
             }
             (Some(major), Some(minor)) => Ok(Version { major, minor }),
             _ => Err("not a version of Kubernetes; write 1.34".to_owned()),
