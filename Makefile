@@ -51,7 +51,7 @@ kubectl: ## Build kubectl-podgate, the user's tool
 	@tools/build kubectl-podgate
 
 krew: ## Write krew's manifest and the archive of kubectl-podgate for this machine's processor to dist/krew
-	krew/package --out dist/krew linux-$(subst x86_64,amd64,$(subst aarch64,arm64,$(machine)))="$$(tools/build kubectl-podgate)"
+	krew/package --out dist/krew linux-$(subst x86_64,amd64,$(subst aarch64,arm64,$(machine)))="$$(tools/build kubectl-podgate podgate podgate-controller | paste -sd,)"
 
 image: ## Build the image archives without an image builder, and print their paths (the Dockerfile needs an image builder)
 	@rm -rf dist/images

@@ -18,7 +18,10 @@ fn packed(out: &Path) -> Value {
     let directory = TempDir::new().unwrap();
     let binary = directory.path().join("built");
     fs::write(&binary, "#!/bin/sh\n").unwrap();
-    let [linux, windows] = ["linux-amd64", "windows-arm64"].map(|os| format!("{os}={}", binary.display()));
+    let agent = directory.path().join("podgate");
+    fs::write(&agent, "#!/bin/sh\n").unwrap();
+    let linux = format!("linux-amd64={},{}", binary.display(), agent.display());
+    let windows = format!("windows-arm64={}", binary.display());
     let output = package(&["--out", out.to_str().unwrap(), "--url", "https://x.example/%v", &linux, &windows]);
     assert!(output.status.success(), "{output:?}");
     let text = fs::read_to_string(out.join("podgate.yaml")).unwrap();
@@ -82,7 +85,11 @@ fn archives_match_the_manifest_and_are_reproducible() {
         let listed = String::from_utf8(listed.stdout).unwrap();
         let lines: Vec<&str> = listed.lines().collect();
         assert!(lines[0].starts_with("-rwxr-xr-x") && lines[0].ends_with(text(platform, "/bin")), "{listed}");
-        assert!(lines[1].starts_with("-rw-r--r--") && lines[1].ends_with(" LICENSE") && lines.len() == 2, "{listed}");
+        assert!(lines[1].starts_with("-rw-r--r--") && lines[1].ends_with(" LICENSE"), "{listed}");
+        let is_linux = platform["selector"]["matchLabels"]["os"] == "linux";
+        let more: Vec<bool> =
+            lines[2..].iter().map(|line| line.starts_with("-rwxr-xr-x") && line.ends_with(" podgate")).collect();
+        assert_eq!(more, vec![true; usize::from(is_linux)], "`try` needs the agent beside the plugin: {listed}");
     }
 }
 

@@ -36,7 +36,7 @@ impl Programs {
         let find = |name: &str| {
             let beside = Some(own.with_file_name(name)).filter(|path| path.is_file());
             beside.or_else(|| find_in_path(name)).ok_or_else(|| {
-                let fix = "run `make agent controller` in podgate's source, and copy both programs to PATH";
+                let fix = "copy it from the plugin's archive for Linux, or build it with `make agent controller`";
                 format!("{name} is neither in {} nor in PATH; {fix}", own.with_file_name("").display())
             })
         };
