@@ -2,7 +2,7 @@
 //! The settings have the names of the Pod API: `db initialDelaySeconds=5 http://:8080/ready`.
 
 use crate::core::argv::{Check, ParseError};
-use crate::core::checks::agent_check;
+use crate::core::checks::equivalent_check;
 use crate::core::container::{Container, Handler, Probe};
 use crate::core::names;
 use crate::core::quit::is_local;
@@ -27,7 +27,7 @@ impl AskedProbe {
     /// run one of the probes: it needs TLS, gRPC or a command, or its port is unknown.
     pub fn of(container: &Container) -> Option<Vec<AskedProbe>> {
         let ask = |probe: &Probe| {
-            let check = agent_check(container, probe).filter(Check::is_network)?;
+            let check = equivalent_check(container, probe).filter(Check::is_network)?;
             let after = container.until.iter().map(|until| until.container.clone()).collect();
             Some(AskedProbe { container: container.name.clone(), after, probe: probe.clone(), check })
         };

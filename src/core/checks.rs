@@ -5,7 +5,7 @@ use crate::core::container::{Container, Handler, HttpGet, Probe, is_http};
 use crate::core::url::Url;
 
 /// Returns the agent's check that has the same result as the probe; `None` if the agent cannot run the probe.
-pub fn agent_check(container: &Container, probe: &Probe) -> Option<Check> {
+pub fn equivalent_check(container: &Container, probe: &Probe) -> Option<Check> {
     let port = container.probe_port(probe).filter(|port| *port != 0);
     let check = match &probe.handler {
         Handler::Exec(exec) => return Argv::new(exec.command.clone()).map(Check::Exec).ok(),

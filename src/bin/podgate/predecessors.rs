@@ -9,7 +9,7 @@ use crate::check::net::NetAttempt;
 use crate::failure::Failure;
 use podgate::core::argv::{Check, ParseError};
 use podgate::core::ask::AskedProbe;
-use podgate::core::checks::agent_check;
+use podgate::core::checks::equivalent_check;
 use podgate::core::container::Probe;
 use podgate::core::exit::Exit;
 use podgate::core::probe::{MIN_INTERVAL, ProbeVerdict};
@@ -160,7 +160,7 @@ impl Predecessor {
     }
 
     fn check(&self, probe: &Probe) -> Option<Check> {
-        agent_check(&self.schedule.container, probe)
+        equivalent_check(&self.schedule.container, probe)
     }
 
     fn next_due(&self) -> Option<Instant> {

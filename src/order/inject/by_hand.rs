@@ -26,7 +26,7 @@ pub(super) fn is_added_by_hand(short: &str, flag: &str) -> bool {
 /// Returns the words of the agent's command line in the field `short`, from the agent's path to the `--`.
 fn agent_words(container: &Value, short: &str) -> Option<Vec<String>> {
     if short == "command" {
-        let (field, end) = parts::find_gate(container)?;
+        let (field, end) = parts::find_gate_end(container)?;
         return Some(parts::string_list(container.get(field))?.drain(..end).collect());
     }
     let own = parts::agent_line(container, short)?;

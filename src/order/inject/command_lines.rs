@@ -107,7 +107,7 @@ impl CommandLines<'_> {
             let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
             let check = match &self.planned.ready {
                 Some(ready) => ready.check.clone(),
-                None => probe.and_then(|probe| checks::agent_check(self.container, probe)),
+                None => probe.and_then(|probe| checks::equivalent_check(self.container, probe)),
             };
             if let Some(url) = check.map(|check| check.to_string()) {
                 line.add_flag("--fallback-check", url);
@@ -169,7 +169,7 @@ impl CommandLines<'_> {
         let own = self.container.startup_probe.as_ref();
         match own {
             Some(probe) if probe.is_exec() || self.predecessors.is_some() => {
-                if let Some(check) = checks::agent_check(self.container, probe) {
+                if let Some(check) = checks::equivalent_check(self.container, probe) {
                     line.add_flag("--check", dollars::escape(&check.to_string()));
                 }
                 for (flag, seconds, default) in [
@@ -238,7 +238,7 @@ impl CommandLines<'_> {
         }
         let probes = self.exec_probes().into_iter();
         let mut checks: Vec<String> =
-            probes.filter_map(|probe| Some(checks::agent_check(self.container, probe)?.to_string())).collect();
+            probes.filter_map(|probe| Some(checks::equivalent_check(self.container, probe)?.to_string())).collect();
         checks.dedup();
         checks
     }

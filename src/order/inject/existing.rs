@@ -42,7 +42,7 @@ impl<'a> ExistingInjection<'a> {
             let list = Place::spec("containers");
             let items = list.items(self.template).iter().enumerate();
             let has_mount = |item: &Value| Place::root().to("volumeMounts").items(item).iter().any(parts::is_own_item);
-            let broken = items.filter(|(_, item)| has_mount(item) && parts::find_gate(item).is_none());
+            let broken = items.filter(|(_, item)| has_mount(item) && parts::find_gate_end(item).is_none());
             let what = "podgate's gate in the command is missing or was changed";
             return broken.map(|(at, _)| error(list.to(at).to("command"), what.to_owned())).collect();
         }
@@ -62,7 +62,12 @@ impl<'a> ExistingInjection<'a> {
             let is_reported = entry.mode == Mode::PostStart || entry.reports_start && !has_hook("readinessProbe");
             for (is_expected, is_there, part, field) in [
                 (entry.mode == Mode::Hold, is_held(item, &entry.name), "variable in the env", "env"),
-                (entry.mode == Mode::Entrypoint, parts::find_gate(item).is_some(), "gate in the command", "command"),
+                (
+                    entry.mode == Mode::Entrypoint,
+                    parts::find_gate_end(item).is_some(),
+                    "gate in the command",
+                    "command",
+                ),
                 (is_reported, has_hook("postStart"), "postStart hook", "postStart"),
                 (entry.pre_stop, has_hook("preStop"), "preStop hook", "preStop"),
             ] {

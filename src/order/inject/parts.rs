@@ -79,7 +79,7 @@ pub(super) const WORDS_EDITED_SINGLY_MAX: usize = 32;
 
 /// Returns the field with podgate's gate, and the index of the `--` behind the gate. The field is `command`, or `args`
 /// if another webhook has moved the whole command there and put its own program into `command`.
-pub(super) fn find_gate(container: &Value) -> Option<(&'static str, usize)> {
+pub(super) fn find_gate_end(container: &Value) -> Option<(&'static str, usize)> {
     ["command", "args"].into_iter().find_map(|field| Some((field, gate_line(container.get(field))?.end?)))
 }
 

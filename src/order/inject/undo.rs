@@ -63,7 +63,7 @@ fn restore_if_empty(editor: &mut Editor, new: Option<&Value>, at: &Place, was: O
 
 /// Restores the container at `place`; `item` is the same container before any edit.
 fn restore_container(editor: &mut Editor, place: &Place, item: &Value, of: &ContainerRecord) -> Result<(), Finding> {
-    let gate = parts::find_gate(item);
+    let gate = parts::find_gate_end(item);
     if let Some(("args", end)) = gate {
         // Another webhook has replaced the recorded `command` and `args`. Remove only the gate.
         let words = Place::root().to("args").items(item)[end + 1..].to_vec();

@@ -5,7 +5,7 @@ use super::graph::Graph;
 use super::modes::{command_advice, ready_check};
 use super::types::KnownFacts;
 use crate::core::ask::AskedProbe;
-use crate::core::checks::agent_check;
+use crate::core::checks::equivalent_check;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{
@@ -95,7 +95,7 @@ impl NoSidecarCandidate<'_> {
             }
         }
         let entry = own.container_entry();
-        entry.startup_probe.as_ref().filter(|probe| agent_check(&entry, probe).is_none())?;
+        entry.startup_probe.as_ref().filter(|probe| equivalent_check(&entry, probe).is_none())?;
         let what = format!(
             "the gate of {name} must run its startupProbe: it runs only exec, httpGet without TLS and tcpSocket"
         );

@@ -22,12 +22,12 @@ pub(crate) struct RegistryClient<'a> {
 }
 
 impl<'a> RegistryClient<'a> {
-    /// Creates a client that also trusts the certificates in `files`, each with its path and PEM text.
-    pub(crate) fn new(args: &'a RegistryArgs, logins: Logins, files: &[(PathBuf, String)]) -> CommandResult<Self> {
+    /// Creates a client that also trusts the certificates in `ca_files`, each with its path and PEM text.
+    pub(crate) fn new(args: &'a RegistryArgs, logins: Logins, ca_files: &[(PathBuf, String)]) -> CommandResult<Self> {
         // Ignore the error if a provider is installed already: the program always installs the same provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut certificates = Vec::new();
-        for (path, pem) in files {
+        for (path, pem) in ca_files {
             let refuse = |what| format!("--registry-ca {}: {what}; pass a PEM file", path.display());
             let found = Certificate::from_pem_bundle(pem.as_bytes()).map_err(|_| refuse("invalid certificate"))?;
             if found.is_empty() {

@@ -12,7 +12,7 @@ pub(crate) struct LocatedFinding<'a> {
     pub(crate) file: &'a str,
     pub(crate) start: Position,
     pub(crate) end: Position,
-    pub(crate) line: SourceLine,
+    pub(crate) line: MarkedExcerpt,
 }
 
 impl LocatedFinding<'_> {
@@ -24,7 +24,7 @@ impl LocatedFinding<'_> {
 
 /// The printed part of the source line on which a finding begins.
 #[derive(Debug, Clone)]
-pub(crate) struct SourceLine {
+pub(crate) struct MarkedExcerpt {
     pub(crate) text: String,
     /// Byte range of the mark in `text`.
     pub(crate) highlight: Range<usize>,
@@ -53,7 +53,7 @@ pub(crate) fn locate_error<'a>(document: &Document, error: &SourceError, file: &
 }
 
 /// Returns the line on which `range` begins, shortened if necessary, with `range` as its mark.
-fn source_line(text: &str, range: &Range<usize>) -> SourceLine {
+fn source_line(text: &str, range: &Range<usize>) -> MarkedExcerpt {
     let floor = |at: usize| text.floor_char_boundary(at);
     // Limit the search for line ends, because only a part of a very long line is shown.
     let (first, last) =
@@ -69,7 +69,7 @@ fn source_line(text: &str, range: &Range<usize>) -> SourceLine {
     let before = if from > start { "…" } else { "" };
     let behind = if to < end { "…" } else { "" };
     let shift = before.len();
-    SourceLine {
+    MarkedExcerpt {
         text: format!("{before}{}{behind}", &text[from..to]),
         highlight: mark.start - from + shift..mark_end - from + shift,
     }

@@ -118,7 +118,7 @@ impl HoldGate {
     }
 
     /// Begins a new wait. Call this when the container runs or has run.
-    pub(super) fn begin_new_wait(&mut self, now: Instant) {
+    pub(super) fn reset_time_limit(&mut self, now: Instant) {
         (self.waiting_since, self.waited) = (now, Duration::ZERO);
         self.state = match self.state {
             HoldState::TimedOut => HoldState::Waiting,

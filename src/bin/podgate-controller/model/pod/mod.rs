@@ -96,12 +96,12 @@ impl PodModel {
         track.on_report(directory, &self.epoch.id, now)
     }
 
-    /// Stores the facts of the Pod from the API. `trusted` means that the Pod's status is assumed to be current.
-    pub(crate) fn on_pod_update(&mut self, facts: &PodFacts, trusted: bool, now: Instant) {
+    /// Stores the facts of the Pod from the API. Ignores the Pod's status if it may be outdated.
+    pub(crate) fn on_pod_update(&mut self, facts: &PodFacts, is_status_current: bool, now: Instant) {
         self.has_api_answered = true;
         self.is_deleting |= facts.is_deleting;
         self.on_overrides(&facts.annotations);
-        if !trusted {
+        if !is_status_current {
             return;
         }
         let was_stale = std::mem::take(&mut self.is_pod_stale);

@@ -29,7 +29,7 @@ impl ContainerTrack {
         // A short run may end before its start is observed, so an end while the gate is open counts too.
         let has_run = || ended_at.zip(gate.state.open_since()).is_some_and(|(ended_at, since)| ended_at >= since);
         if is_running || has_run() {
-            gate.begin_new_wait(now);
+            gate.reset_time_limit(now);
         }
     }
 

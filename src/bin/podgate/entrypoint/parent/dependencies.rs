@@ -83,7 +83,7 @@ impl Dependencies {
     }
 
     /// Returns the containers of --stop-after that this pod does not have.
-    pub(super) fn unknown_containers(&self, view: &PodView) -> Vec<String> {
+    pub(super) fn unknown_stop_after(&self, view: &PodView) -> Vec<String> {
         let Some(snapshot) = view.snapshot().filter(|snapshot| !snapshot.states.is_empty()) else { return Vec::new() };
         self.stop_after.iter().filter(|name| !snapshot.states.contains_key(*name)).cloned().collect()
     }

@@ -81,7 +81,7 @@ impl Supervisor<'_> {
             None => {}
         }
         if !self.has_warned && at >= self.started + SIDECAR_START_TIMEOUT {
-            let unknown = self.dependencies.unknown_containers(&view);
+            let unknown = self.dependencies.unknown_stop_after(&view);
             self.has_warned = !unknown.is_empty();
             if self.has_warned {
                 warn!("--stop-after {}: the pod has no such container", unknown.join(","));
