@@ -230,7 +230,7 @@ fn command_timeout_ends_the_whole_process_group() {
     let pid = scene.root.join("pid");
     let ends_on_term = format!("sleep 600 & echo $! > {}; wait", pid.display());
     let run = parent(&scene, &["--command-timeout", "200ms"], &ends_on_term).run();
-    run.assert_failed(75, "the command timed out after 200ms");
+    run.assert_failed(75, "--command-timeout: the command timed out after 200ms");
     assert!(scene.termination_message().ends_with("timed out after 200ms"), "{}", scene.termination_message());
     assert_eq!(scene.report().unwrap().exit_code, Some(75));
     wait_until("the command's child has ended", || !is_alive(fs::read_to_string(&pid).unwrap().trim()));

@@ -63,7 +63,7 @@ pub(crate) struct RunArgs {
     /// Directory of the agents' reports
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Directory with `config.seen`
+    /// Volume that shows kubelet restarts
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
     /// Install this agent; default: the one next to this program

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Address for health and metrics (:PORT: all)
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen::parse)]
     pub(crate) status_listen: SocketAddr,
-    /// Take certificates from self or files
+    /// Issue certificates (self) or read them (files)
     #[arg(long, value_name = "SOURCE", env = "PODGATE_TLS", default_value = "self", hide_possible_values = true)]
     pub(crate) tls: TlsSource,
     /// Use the certificate chain in this PEM file, with --tls files
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     /// Take commands of images from this file of `resolve-images`
     #[arg(long, value_name = "FILE")]
     pub(crate) images: Option<PathBuf>,
-    /// Take orders of Pods that declare none from this file
+    /// Take orders for Pods that declare none from this file
     #[arg(long, value_name = "FILE")]
     pub(crate) orders: Option<PathBuf>,
     /// Let Pods of these namespaces publish states (A,B or *)
@@ -98,7 +98,7 @@ pub(crate) struct Args {
     /// Continue to answer this long after SIGTERM
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_delay: Duration,
-    /// Then wait this long for open requests
+    /// Then wait at most this long for open requests
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_grace: Duration,
     /// Use this kubeconfig instead of the Pod's service account

@@ -40,7 +40,7 @@ pub const RULES: &[Rule] = &[
     rule("hook-without-effect", &[Warning], "A waiting postStart hook in the last container holds back no container"),
     rule("host-is-container", &[Warning], "A probe or check uses a container's name as the host"),
     rule("host-network", &[Warning], "With `hostNetwork`, a probe may reach another Pod"),
-    rule("image-by-tag", &[Warning], "A gate starts a command that the webhook's file of images has for a tag"),
+    rule("image-by-tag", &[Warning], "A gate starts a command that the webhook knows only for the image's tag"),
     rule("image-pinned", &[Note], "Podgate pins the image from which it read the command"),
     rule("image-without-command", &[Warning], "An image has neither Entrypoint nor Cmd"),
     rule("init-container", &[Error], "An init container or native sidecar cannot do what an annotation declares"),

@@ -919,7 +919,8 @@ fn pods_without_a_token_need_no_rights() {
 fn namespace_of_the_dry_run_is_a_flag() {
     let cluster = Cluster { denied: &["/api/v1/namespaces/bank/pods"], ..Cluster::default() };
     let (code, out, _) = cluster.serve().run(&["verify", "-n", "bank"]);
-    assert!(code == 0 && out.contains("warning: the API server refuses this Pod: you may not ask; "), "{out}");
+    let expected = "warning: the API server rejects the Pod of the dry run: you may not ask; ";
+    assert!(code == 0 && out.contains(expected), "{out}");
 }
 
 #[test]

@@ -194,7 +194,11 @@ fn override_notes(view: &View, pod: &Pod) -> impl Iterator<Item = String> {
         let (state, sandbox) = value.split_once('@').unwrap_or((value, ""));
         Some(match published == Some(sandbox) {
             true => format!("An operator has set {container} to {state} by hand ({key})."),
-            false => format!("{key}={value} has no effect: it was set for a sandbox other than the published one."),
+            false => format!(
+                "{key}={value} has no effect: the node has rebooted since, or the value was copied. Set it again: \
+                 kubectl podgate override {} {container}={state}",
+                view.pod
+            ),
         })
     })
 }

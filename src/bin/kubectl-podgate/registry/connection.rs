@@ -94,7 +94,8 @@ impl RegistrySession<'_> {
         let host = url.host_str().ok_or_else(invalid)?.to_owned();
         if self.scheme == "https" && url.scheme() != "https" {
             return Err(Error::Refused(format!(
-                "its token service {host} uses http://, and podgate sends credentials over TLS only"
+                "its token service {host} uses http://, but podgate sends credentials over TLS only; configure the \
+                 registry with an https:// token service"
             )));
         }
         url.query_pairs_mut().append_pair("scope", &format!("repository:{}:pull", self.image.repository()));

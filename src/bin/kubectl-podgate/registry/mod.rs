@@ -34,7 +34,7 @@ pub(crate) struct RegistryArgs {
     /// Look up this platform
     #[arg(long, value_name = "OS/ARCH", default_value = "linux/amd64", value_parser = platform, group = "lookup")]
     pub(crate) platform: String,
-    /// Use a .dockerconfigjson, Secret or helper answer; repeatable
+    /// Log in with this .dockerconfigjson or Secret; repeatable
     #[arg(long, value_name = "FILE", group = "lookup")]
     pub(crate) pull_secret: Vec<PathBuf>,
     /// Also trust the CA certificates in this PEM file; repeatable

@@ -140,5 +140,5 @@ pub(super) fn explain_pod_rejection(code: u16, message: &str) -> Finding {
         "find the rule that the message names; let it accept podgate's sidecar, volumes and commands"
     };
     let level = if has("podgate.io") { Level::Error } else { Level::Warning };
-    super::finding(level, "pod-rejected", format!("the API server refuses this Pod: {text}"), fix)
+    super::finding(level, "pod-rejected", format!("the API server rejects the Pod of the dry run: {text}"), fix)
 }

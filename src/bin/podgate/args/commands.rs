@@ -51,7 +51,7 @@ pub(crate) struct WaitArgs {
 /// Times of the container's own probes.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ProbeTimes {
-    /// Start own probes this long after the program
+    /// Start its probes this long after the command
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) initial_delay: Duration,
     /// Report Ready when the probes pass for this long
@@ -101,7 +101,7 @@ pub(crate) struct PostStartArgs {
     /// First run this command, the container's own postStart
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]")]
     pub(crate) then: Option<Argv>,
-    /// Leave a process that holds the tether until the container ends
+    /// Leave a process that shows the sidecar this container's end
     #[arg(long)]
     pub(crate) tether: bool,
     #[command(flatten)]
@@ -121,7 +121,7 @@ pub(crate) struct EntrypointArgs {
     /// Run without a sidecar, in the Pod with this IP address
     #[arg(long, value_name = "IP", env = names::POD_IP_VARIABLE, conflicts_with = "until")]
     pub(crate) pod_ip: Option<String>,
-    /// Report the end by exec, parent or none (below)
+    /// Show the command's end by exec, parent or none
     #[arg(long, value_name = "MODE", default_value = "exec")]
     pub(crate) tether: TetherMode,
     /// Report Ready when the command passes this check; repeatable
@@ -168,7 +168,7 @@ pub(crate) struct PreStopArgs {
     /// Wait at most this long, less than the Pod's grace
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = duration)]
     pub(crate) grace: Duration,
-    /// Leave a process that holds the tether until the container ends
+    /// Leave a process that shows the sidecar this container's end
     #[arg(long)]
     pub(crate) tether: bool,
     /// After the wait, run this command, the container's own preStop

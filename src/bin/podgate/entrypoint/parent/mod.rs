@@ -111,7 +111,7 @@ fn verdict_of(code: u8, why: Option<&EndReason>, on_error: OnError) -> Verdict {
     let (code, reason) = match why {
         Some(EndReason::TimedOut(limit)) => {
             let limit = humantime::format_duration(*limit);
-            (Exit::TimedOut.code(), Some(format!("the command timed out after {limit}")))
+            (Exit::TimedOut.code(), Some(format!("--command-timeout: the command timed out after {limit}")))
         }
         Some(EndReason::AllExited) => (0, None),
         Some(EndReason::Restarted(container)) => (
