@@ -130,8 +130,9 @@ compare: ## Test every fault on podgate and on other ways to order containers, w
 	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
 	@sed -n '/begin compared/,/end compared/p' docs/guarantees.md
 
-matrix: ## Test several versions of Kubernetes and of the runtime, and write docs/compatibility.md (100 minutes): PLACES=1.37/2/runc-1.5; 1.36/debian/runc/vm has cgroup v2
+matrix: ## Test several versions of Kubernetes and of the runtime, write docs/compatibility.md, and test arm64 under QEMU (2 hours): PLACES=1.37/2/runc-1.5; 1.36/debian/runc/vm has cgroup v2
 	tests/kubelet/matrix $(PLACES) -- $(SCENARIO)
+	[[ -n "$(PLACES)" ]] || tests/arm64
 
 upgrade: ## Test the upgrade from OLD, a tag or commit, to this tree, and back, on a real kubelet (10 minutes)
 	@[[ -n "$(OLD)" ]] || { echo "make upgrade: set OLD to a tag or commit, such as OLD=v0.1.0" >&2 && exit 64; }

@@ -195,9 +195,8 @@ fn override_notes(view: &View, pod: &Pod) -> impl Iterator<Item = String> {
         Some(match published == Some(sandbox) {
             true => format!("An operator has set {container} to {state} by hand ({key})."),
             false => format!(
-                "{key}={value} has no effect: the node has rebooted since, or the value was copied. Set it again: \
-                 kubectl podgate override {} {container}={state}",
-                view.pod
+                "{key}={value} has no effect: the node has rebooted since, or the value was copied. `kubectl podgate \
+                 override` sets it again."
             ),
         })
     })
