@@ -830,10 +830,10 @@ fn missing_or_weakened_policy_is_reported() {
         (Some(("matchResources", json!({"namespaceSelector": none}))), "because its binding excludes some objects"),
         (Some(("matchResources", json!({"objectSelector": none}))), "because its binding excludes some objects"),
     ];
-    let unknown_stop_after = ["policies/podgate-unknown-containers", "policybindings/podgate-unknown-containers"];
+    let unknown_containers = ["policies/podgate-unknown-containers", "policybindings/podgate-unknown-containers"];
     let own_pod = ["policies/podgate-own-pod", "policybindings/podgate-own-pod"];
     for ([policy, binding], effect) in [
-        (unknown_stop_after, "a Pod whose order names an unknown container starts in no order"),
+        (unknown_containers, "a Pod whose order names an unknown container starts in no order"),
         (own_pod, "a sidecar with podgate's role may change every Pod of its namespace"),
     ] {
         let changes = of_policy.iter().map(|it| (policy, it)).chain(of_binding.iter().map(|it| (binding, it)));

@@ -35,7 +35,7 @@ pub(crate) struct View {
     pub(crate) notes: Vec<String>,
 }
 
-/// PublishedPod state of the Pod as a whole, and its origin.
+/// Published state of the Pod as a whole, and its origin.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PublishedPod {

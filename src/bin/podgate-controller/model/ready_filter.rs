@@ -40,7 +40,6 @@ pub(crate) struct KubeletReadyFilter {
 struct PendingStatus {
     id: String,
     is_ready: bool,
-    has_started: bool,
     config_seen: String,
 }
 
@@ -52,8 +51,14 @@ impl KubeletReadyFilter {
         KubeletReadyFilter { startup_period, distrusted_until, ..KubeletReadyFilter::default() }
     }
 
-    /// Forgets the last status, but not what it showed about restarts.
-    pub(crate) fn forget_status(&mut self) {
+    /// Forgets the status while the sidecar is idle, but not the container's id. A kubelet restart in this time stays
+    /// unknown, because the sidecar cannot see which containers existed at that time.
+    pub(crate) fn on_idle(&mut self) {
+        self.forget_status();
+        (self.config_seen, self.has_kubelet_restarted) = (None, false);
+    }
+
+    fn forget_status(&mut self) {
         (self.pending_status, self.accepted_ready) = (None, None);
     }
 
@@ -66,11 +71,15 @@ impl KubeletReadyFilter {
         };
         self.has_been_not_ready |= !status.is_ready;
         if self.known_id.as_ref() != Some(id) {
-            self.may_inherit = self.known_id.replace(id.clone()).is_some();
+            let is_replaced = self.known_id.replace(id.clone()).is_some();
+            self.may_inherit = is_replaced || self.distrusted_until.is_some();
+            // The restart concerns only containers that existed at that time.
+            self.has_kubelet_restarted &= !is_replaced;
+            self.accepted_ready = None;
         }
         self.may_inherit &= status.has_started;
-        let (is_ready, has_started) = (status.is_ready, status.has_started);
-        let found = PendingStatus { id: id.clone(), is_ready, has_started, config_seen: config_seen.to_owned() };
+        let is_ready = status.is_ready && status.has_started;
+        let found = PendingStatus { id: id.clone(), is_ready, config_seen: config_seen.to_owned() };
         if self.pending_status.as_ref().is_none_or(|(known, _)| *known != found) {
             self.pending_status = Some((found, now));
         }
@@ -79,7 +88,7 @@ impl KubeletReadyFilter {
     fn note_config_seen(&mut self, config_seen: &str, now: Instant) {
         let before = self.config_seen.replace(config_seen.to_owned());
         if before.is_some_and(|before| before != config_seen) {
-            (self.has_kubelet_restarted, self.has_been_not_ready) = (true, false);
+            (self.has_kubelet_restarted, self.has_been_not_ready, self.known_id) = (true, false, None);
             self.distrusted_until = Some(now + DISTRUST_AFTER_RESTART);
         }
     }
@@ -90,7 +99,8 @@ impl KubeletReadyFilter {
     }
 
     fn trusted_at(&self, pending: &PendingStatus, since: Instant) -> Instant {
-        let inherited = self.startup_period.filter(|_| self.may_inherit && pending.is_ready).unwrap_or_default();
+        let may_inherit = self.may_inherit && pending.is_ready && !self.has_passed_startup(&pending.id);
+        let inherited = self.startup_period.filter(|_| may_inherit).unwrap_or_default();
         let stable_at = since + STABLE_FOR + inherited;
         match self.distrusted_until {
             Some(at) if pending.is_ready && !self.has_been_not_ready && !self.has_passed_startup(&pending.id) => {
@@ -125,7 +135,7 @@ impl KubeletReadyFilter {
             // The kubelet may wrongly treat this incarnation's startup probe as passed, so never trust this status.
             return true;
         }
-        if pending.has_started && pending.is_ready {
+        if pending.is_ready {
             self.startup_passed_id = Some(pending.id);
         }
         self.accepted_ready = Some(pending.is_ready);
@@ -203,36 +213,55 @@ mod tests {
         }
     }
 
+    fn status(id: &str, has_started: bool) -> KubeletStatus {
+        let running_id = Some(id.to_owned());
+        KubeletStatus { running_id, is_ready: has_started, has_started, ..KubeletStatus::default() }
+    }
+
     /// A replaced container is shown as started and ready until its startup probe has run once.
     #[test]
     fn inherited_status_does_not_count() {
-        let status = |id: &str, has_started| {
-            let running_id = Some(id.to_owned());
-            KubeletStatus { running_id, is_ready: has_started, has_started, ..KubeletStatus::default() }
-        };
-        for (period, started_again, expected) in [
-            (Some(5), &[(3, false)][..], [true, true, false]),
-            (Some(5), &[(2, false), (3, true)], [true, true, true]),
-            (Some(5), &[], [true, true, true]),
-            (None, &[], [true, true, true]),
+        for (what, period, changes, expected) in [
+            ("the probe fails", Some(5), &[(3, false)][..], false),
+            ("the probe passes later", Some(5), &[(2, false), (3, true)], true),
+            ("the probe passes at once", Some(5), &[], true),
+            ("no startup probe", None, &[], true),
         ] {
-            let start = now();
+            let at = |second: u32| now() + STABLE_FOR * second;
             let mut filter = KubeletReadyFilter::new(period.map(|period| STABLE_FOR * period), None);
-            let mut accepted = Vec::new();
-            filter.on_kubelet_status(&status("c1", true), Some("s"), start);
-            filter.recheck(Some("s"), start + STABLE_FOR);
-            accepted.push(filter.accepted_ready == Some(true));
-            filter.accepted_ready = None;
-            filter.on_kubelet_status(&status("c2", true), Some("s"), start);
-            filter.recheck(Some("s"), start + STABLE_FOR);
-            accepted.push(filter.accepted_ready.is_none() == period.is_some());
-            for (second, has_started) in started_again {
-                filter.on_kubelet_status(&status("c2", *has_started), Some("s"), start + STABLE_FOR * *second);
-                filter.recheck(Some("s"), start + STABLE_FOR * (second + 1));
+            filter.on_kubelet_status(&status("c1", true), Some("s"), at(0));
+            filter.recheck(Some("s"), at(2));
+            assert_eq!(filter.accepted_ready, Some(true), "{what}");
+            filter.on_idle();
+            filter.on_kubelet_status(&status("c2", true), Some("s"), at(0));
+            filter.recheck(Some("s"), at(2));
+            assert_eq!(filter.accepted_ready.is_none(), period.is_some(), "{what}");
+            for (second, has_started) in changes {
+                filter.on_kubelet_status(&status("c2", *has_started), Some("s"), at(*second));
+                filter.recheck(Some("s"), at(second + 2));
             }
-            filter.recheck(Some("s"), start + STABLE_FOR * 6);
-            accepted.push(filter.accepted_ready == Some(true));
-            assert_eq!(accepted, expected, "{period:?} {started_again:?}");
+            filter.recheck(Some("s"), at(7));
+            assert_eq!(filter.accepted_ready, Some(expected), "{what}");
+        }
+    }
+
+    /// A kubelet restart makes the status of an existing container uncertain, but not that of each later one.
+    #[test]
+    fn container_after_a_kubelet_restart_becomes_ready_again() {
+        for is_idle in [false, true] {
+            let at = |second: u32| now() + STABLE_FOR * second;
+            let mut filter = KubeletReadyFilter::new(Some(STABLE_FOR), None);
+            filter.on_kubelet_status(&status("c1", false), Some("s1"), at(0));
+            filter.on_kubelet_status(&status("c1", true), Some("s2"), at(1));
+            filter.recheck(Some("s2"), at(20));
+            assert_eq!(filter.accepted_ready, None, "its startup probe may not have passed");
+            if is_idle {
+                filter.on_idle();
+            }
+            filter.on_kubelet_status(&status("c2", false), Some("s2"), at(21));
+            filter.on_kubelet_status(&status("c2", true), Some("s2"), at(22));
+            filter.recheck(Some("s2"), at(34));
+            assert_eq!(filter.accepted_ready, Some(true), "{is_idle}");
         }
     }
 }

@@ -32,7 +32,7 @@ impl Controller {
         }
         info!("all containers started; going idle");
         self.prober.stop_all();
-        self.ready_filters.values_mut().for_each(KubeletReadyFilter::forget_status);
+        self.ready_filters.values_mut().for_each(KubeletReadyFilter::on_idle);
         // The watch stays open if only the kubelet can report that other containers have ended.
         let quits = self.pod.tracks.iter().any(|track| track.spec.quit.is_some());
         let needs_watch = quits || self.pod.needs_pod_watch();
