@@ -170,7 +170,7 @@ fn inherited_ready_of_a_replaced_container_opens_no_gate() {
     let check = |file: &str| json!({"exec": {"command": ["/testserver", "check", file]}});
     let (mut startup, mut liveness) = (check("/tmp/ready"), check("/data/lives"));
     merge(&mut startup, json!({"periodSeconds": 10, "failureThreshold": 20}));
-    merge(&mut liveness, json!({"periodSeconds": 1, "failureThreshold": 3}));
+    merge(&mut liveness, json!({"periodSeconds": 1, "failureThreshold": 6}));
     let db = server("db").ready_after("12s").args(&["--touch", "/tmp/ready"]);
     let db = db.with(json!({"startupProbe": startup, "livenessProbe": liveness}));
     let mut pod = Pod::new("inherited", [db, server("api").gate(&["--until", "db"])]).json();
