@@ -201,7 +201,7 @@ fn killed_probe_is_started_again() {
     }
 }
 
-/// Restarts `api` by `signal` while `db` is down. Up to Kubernetes 1.37, the kubelet can treat the startupProbe of a
+/// Restarts `api` by `signal` while `db` is down. On 1.35 to 1.37, the kubelet can treat the startupProbe of a
 /// container that it has just restarted as passed (kubernetes#141155), so an impatient livenessProbe can kill the
 /// waiting gate. The kubelet must not do so again and again.
 fn assert_gate_survives_a_restart(name: &str, signal: &str) {

@@ -142,7 +142,7 @@ fn list(minors: &[u32]) -> String {
 }
 
 /// Formats a table with one column for each mode with a sidecar. Each title lists the versions on which the mode was
-/// measured. All versions have the same symbols, so a cell shows the newest one.
+/// measured. A cell shows the newest of them.
 fn section(cells: &Cells, rows: &[&Row]) -> String {
     let versions = Mode::ALL.map(|mode| (mode, cells.versions(rows, mode)));
     let titles = versions.each_ref().map(|(mode, minors)| format!("`{}` ({})", mode.name(), list(minors)));
@@ -171,7 +171,7 @@ const COMPARED: [(Mode, &str); 9] = [
 ];
 
 /// Formats the table that compares podgate with other ways to order containers, for one version of Kubernetes. The last
-/// row lists the other versions on which podgate was measured.
+/// row lists the other versions on which podgate was measured. Some of them lack the feature of a row.
 fn comparison(cells: &Cells, minor: u32) -> String {
     let titles = COMPARED.map(|(_, title)| title).join(" | ");
     let mut table =
@@ -186,7 +186,7 @@ fn comparison(cells: &Cells, minor: u32) -> String {
         minors.retain(|other| *other != minor);
         list(&minors)
     });
-    table.push_str(&format!("| the same result on | {} |\n", others.join(" | ")));
+    table.push_str(&format!("| also measured on | {} |\n", others.join(" | ")));
     table
 }
 
