@@ -25,10 +25,7 @@ fn unusable_input_exits_with_1_and_one_line() {
     fs::copy(PROGRAM, &program).unwrap();
     let output = Command::new(program).arg("try").env("PATH", "/nonexistent").output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.code() == Some(1) && err.contains("copy it from the plugin's archive for Linux"),
-        "{err}"
-    );
+    assert!(output.status.code() == Some(1) && err.contains("copy it from the plugin's archive for Linux"), "{err}");
 }
 
 #[test]
