@@ -1,15 +1,16 @@
-//! Checks that need no declared order: native sidecars for which Kubernetes does not wait, probes that never pass, and
-//! Jobs that never complete.
+//! Checks that need no declared order: waits that Kubernetes does not keep, probes and hooks that never succeed, and Jobs
+//! that never complete.
 
 use super::Target;
 use super::native::sidecar_startup_probe;
-use super::shell::waits_for_local_port;
+use super::shell::{awaited_ports, script, waits_for_local_port, words};
 use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
 use crate::order::declare::{keys, limits};
 use crate::order::finding::Finding;
+use crate::order::helpers::is_helper;
 use crate::order::plan::Plan;
 use crate::order::suggest::{Address, Member, Mention, Rank, listens_on_loopback, local_mentions, port_servers};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Maximum number of addresses in the later containers that podgate reads.
 const ADDRESSES_MAX: usize = 1000;
@@ -22,8 +23,10 @@ pub fn check_plain(template: &Value, plan: Option<&Plan>, target: Target<'_>) ->
     check_native_sidecars(&spec, plan, &mut findings);
     for own in spec.native_sidecars().chain(spec.exiting_init_containers()).chain(&spec.containers) {
         check_loopback(own, &mut findings);
+        check_hook(own, &mut findings);
     }
     if plan.is_none() {
+        check_loops(&spec, &mut findings);
         super::startup::check_job(template, &spec, None, target, &mut findings);
     }
     findings
@@ -78,6 +81,32 @@ fn check_native_sidecars(spec: &Spec<'_>, plan: Option<&Plan>, findings: &mut Ve
     }
 }
 
+/// Reports shell loops that wait for another container of the Pod.
+fn check_loops(spec: &Spec<'_>, findings: &mut Vec<Finding>) {
+    let all = || spec.containers.iter().chain(spec.native_sidecars()).map(|own| Member::of(*own, local_mentions(own)));
+    let waiting = spec.containers.iter().chain(spec.exiting_init_containers());
+    for (own, port) in waiting.flat_map(|own| awaited_ports(own).into_iter().map(move |port| (own, port))) {
+        let [needed] = port_servers(port, &all().collect::<Vec<_>>()).0[..] else { continue };
+        let (name, other, is_native) = (own.name, needed.name, needed.is_native());
+        // Kubernetes starts a regular container only when all init containers have exited.
+        let can_end = own.list == "containers" || is_native && needed.index < own.index;
+        if name == other || !can_end || is_native && needed.value["startupProbe"].is_object() {
+            continue;
+        }
+        let tcp = json!({"tcpSocket": {"port": port}, "periodSeconds": 1, "failureThreshold": 300});
+        let probe = sidecar_startup_probe(&needed).or(Some(tcp).filter(|_| !listens_on_loopback(&needed, port)));
+        let order = format!("add podgate's annotation {}: \"{other}, {name}\"", keys::ORDER);
+        let fix = match probe {
+            Some(probe) if is_native => format!("give {other} the startupProbe {probe}"),
+            Some(probe) if is_helper(&needed) => format!("make {other} a native sidecar with the startupProbe {probe}"),
+            _ if needed.probe("readinessProbe").is_some() => order,
+            _ => format!("{order}, {}{other}: \"tcp://127.0.0.1:{port}\"", keys::READY_PREFIX),
+        };
+        let what = format!("{name} polls port {port} of {other} in a loop, because Kubernetes does not let it wait");
+        findings.push(Finding::note("shell-wait", own.place(), what).fix(format!("{fix}, and remove the loop")));
+    }
+}
+
 /// Reports network probes of programs that listen on the loopback address only.
 fn check_loopback(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
     for field in ["startupProbe", "readinessProbe", "livenessProbe"] {
@@ -97,5 +126,26 @@ fn check_loopback(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
             keys::READY_PREFIX
         );
         findings.push(Finding::warning("probe-on-loopback", own.place().to(field), what).fix(fix));
+    }
+}
+
+/// Reports a postStart hook that waits for the status of its own Pod.
+fn check_hook(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
+    let script = script(&ContainerRef { value: &own.value["lifecycle"]["postStart"]["exec"], ..*own });
+    // `pod/$HOSTNAME` becomes `pod HOSTNAME`.
+    let line = words(&script.replace('/', " ")).join(" ") + " ";
+    let has = |parts: &[&str]| parts.iter().any(|part| line.contains(part));
+    let variables = own.value["env"].as_array().into_iter().flatten();
+    let variables = variables.filter(|one| one["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name");
+    let mut names = variables.filter_map(|one| one["name"].as_str()).chain(["HOSTNAME", "hostname"]);
+    let is_own = |name: &str| ["po", "pod", "pods"].iter().any(|kind| has(&[&format!(" {kind} {name} ")]));
+    let waits = has(&["kubectl wait", "until ", "while "]) && has(&["Ready", "Running", "status", "phase"]);
+    // The scheduler sets `PodScheduled`, and a command in the background does not delay the end of the hook.
+    let can_end = has(&[" & ", "nohup", "PodScheduled", "Initialized", "for=delete"]);
+    if waits && !can_end && names.any(is_own) {
+        let what = "the hook waits for its own Pod's status, but the kubelet updates it only when the hook has ended";
+        let fix = "let the hook test the program itself, for example its port, or let the program wait";
+        let at = own.place().to("lifecycle").to("postStart").to("exec").to("command");
+        findings.push(Finding::warning("hook-awaits-itself", at, what).fix(fix));
     }
 }

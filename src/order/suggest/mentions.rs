@@ -155,7 +155,7 @@ pub(crate) fn local_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16
 }
 
 /// Returns the ports of local URLs without a port, such as 80 for `http://localhost/`, with the ranges of their hosts.
-fn scheme_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16)> {
+pub(crate) fn scheme_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16)> {
     line.match_indices("://").filter_map(|(colon, mark)| {
         let scheme = line[..colon].rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '+').next()?;
         let rest = &line[colon + mark.len()..];
@@ -224,7 +224,8 @@ pub(crate) fn listens_on_loopback(own: &ContainerRef<'_>, port: u16) -> bool {
     });
     // Cloud SQL Auth Proxy 2 listens on localhost by default.
     let image = own.value["image"].as_str().unwrap_or_default();
-    let is_default = ["/cloud-sql-proxy:2", "/alloydb-auth-proxy:1"].iter().any(|name| image.contains(name));
+    let is_server = services::default_ports(own).contains(&port) || format!("{found:?}").contains("health-check");
+    let is_default = is_server && ["/cloud-sql-proxy:2", "/alloydb-auth-proxy:1"].iter().any(|one| image.contains(one));
     let is_open = found.iter().any(|(name, value)| {
         let colon = value.rfind(&format!(":{number}"));
         colon.is_some_and(|colon| local_ports(value).all(|(range, _)| range.start > colon || range.end <= colon))

@@ -9,7 +9,7 @@ use crate::core::graph;
 use crate::order::declare::keys;
 use crate::order::declare::spec::{ContainerRef, Spec, items_of};
 use crate::order::finding::Finding;
-pub(crate) use mentions::{Address, Mention, listens_on_loopback, local_mentions, local_ports};
+pub(crate) use mentions::{Address, Mention, listens_on_loopback, local_mentions, local_ports, scheme_ports};
 use serde_json::{Map, Value};
 pub(crate) use services::{image, is_docker_daemon};
 use std::collections::{BTreeMap, BTreeSet};
