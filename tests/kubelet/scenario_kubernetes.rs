@@ -174,10 +174,7 @@ fn inherited_ready_of_a_replaced_container_opens_no_gate() {
     let db = server("db").ready_after("12s").args(&["--touch", "/tmp/ready"]);
     let db = db.with(json!({"startupProbe": startup, "livenessProbe": liveness}));
     let mut pod = Pod::new("inherited", [db, server("api").gate(&["--until", "db"])]).json();
-    let push = |list: &mut Value, item| match list {
-        Value::Array(items) => items.push(item),
-        _ => *list = json!([item]),
-    };
+    let push = |list: &mut Value, item| list.as_array_mut().expect("a list").push(item);
     push(&mut pod["spec"]["volumes"], json!({"name": "data", "emptyDir": {}}));
     push(&mut pod["spec"]["containers"][0]["volumeMounts"], json!({"name": "data", "mountPath": "/data"}));
     let run = scene.follow("inherited");

@@ -179,10 +179,8 @@ fn plan(random: &mut Random, name: &str, mode: Mode, of: (&'static str, Goal), h
         let position = if mode == Mode::PostStart { index } else { random.below(index + 1) };
         containers.insert(position, container(random, mode, name, 8000 + index, ends));
     }
-    let mut annotations = json!({"podgate.io/order": order, "podgate.io/mode": mode.name()});
-    if mode == Mode::Lean {
-        annotations = json!({"podgate.io/order": order, "podgate.io/sidecar": "none"});
-    }
+    let form = if mode == Mode::Lean { ("podgate.io/sidecar", "none") } else { ("podgate.io/mode", mode.name()) };
+    let mut annotations = json!({"podgate.io/order": order, form.0: form.1});
     let (first, last) = (all[0].0, all[all.len() - 1].0);
     let mut stop = Vec::new();
     if is_job {

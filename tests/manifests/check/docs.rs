@@ -38,12 +38,10 @@ fn every_rule_in_the_code_is_listed_with_its_level() {
         walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &mut named);
     }
     assert!(named.len() > 30);
-    let page = read("docs/rules.md");
     for (level, name) in named {
-        assert!(RULES.iter().any(|rule| rule.name == name), "{name} is not in src/order/lint/rules.rs");
-        let section = page.split("\n### ").find_map(|section| section.strip_prefix(&format!("{name}\n\n*")));
-        let levels = section.and_then(|section| section.split('*').next()).unwrap_or_default();
-        assert!(levels.split(" or ").any(|listed| listed == level), "docs/rules.md: {name} can be {level}");
+        let rule = RULES.iter().find(|rule| rule.name == name);
+        let rule = rule.unwrap_or_else(|| panic!("{name} is not in src/order/lint/rules.rs"));
+        assert!(rule.levels.iter().any(|listed| listed.as_str() == level), "{name} can be {level}");
     }
 }
 
@@ -57,25 +55,6 @@ fn docs_explain_every_annotation() {
     {
         assert!(text.contains(&format!("`{key}`")), "docs/declaring.md does not explain {key}");
     }
-}
-
-/// Examples that declare an order must have no errors and no warnings.
-#[test]
-fn examples_in_the_docs_pass_the_check() {
-    let mut checked = 0;
-    for file in ["docs/declaring.md", "docs/check.md"] {
-        for block in read(file).split("```yaml\n").skip(1) {
-            let (yaml, _) = block.split_once("\n```").unwrap();
-            if !yaml.contains("kind:") || yaml.starts_with("# wrong") || !yaml.contains("podgate.io/") {
-                continue;
-            }
-            let output = program(Path::new("/")).args(["check", "-"]).write_stdin(yaml.to_owned()).output().unwrap();
-            let out = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && out.contains("checked: 0 errors, 0 warnings"), "{file}:\n{yaml}\n{out}");
-            checked += 1;
-        }
-    }
-    assert!(checked >= 4, "only {checked} examples");
 }
 
 /// The page shows parts of the outputs in `tests/tool/screens`, and the order that `suggest` proposes for its example.
