@@ -79,7 +79,12 @@ fn reasons_for_no_order_are_told() {
         (own("a", 1, 2), "Pod/p: nothing needs an order: no container clearly needs another one\n"),
         (
             own("exporter", 1, 2) + &own("b", 2, 2) + &own("telegraf", 3, 2),
-            "Pod/p: nothing needs an order, because these containers retry: exporter, telegraf until b answers\n",
+            "Pod/p: nothing needs an order, because these retry: exporter, telegraf until b answers\n",
+        ),
+        (
+            own("a", 1, 2)
+                + "  initContainers: [{name: b, restartPolicy: Always, ports: [{containerPort: 2}], readinessProbe: {}}]\n",
+            "Pod/p: no order for a native sidecar: it starts first, but Kubernetes does not wait until it is Ready; run kubectl podgate check\n",
         ),
         (own("a", 1, 9) + &own("b", 2, 3), "Pod/p: no order, because an address has no known owner\n"),
         (
