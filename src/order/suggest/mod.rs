@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub(crate) use services::{image, is_docker_daemon};
 use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use texts::{LINE_MAX, LOCAL_HOSTS};
-use texts::Mounts;
+use texts::{Mounts, unread};
 
 /// Maximum number of findings about addresses without an owner, for each template.
 const UNOWNED_MAX: usize = 20;
@@ -61,6 +61,8 @@ pub struct Suggestion {
     pub order: Option<String>,
     /// Description of a cycle of waits, if the signs form one.
     pub cycle: Option<String>,
+    /// ConfigMaps and Secrets that the template names, but that were not read.
+    pub unread: String,
 }
 
 impl Suggestion {
@@ -101,7 +103,8 @@ pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
     let servers = spec.containers.iter().chain(spec.native_sidecars());
     let all: Vec<Member<'_>> =
         servers.map(|own| Member::of(*own, mentions::mentions(own, &spec, configs, &mounts))).collect();
-    let mut found = Suggestion::default();
+    let mut found =
+        Suggestion { unread: Vec::from_iter(unread(spec.value, configs)).join(", "), ..Suggestion::default() };
     let mut add =
         |edge: Edge| match found.edges.iter_mut().find(|one| one.waiter == edge.waiter && one.needed == edge.needed) {
             // A better sign replaces another one.

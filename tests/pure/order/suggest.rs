@@ -144,6 +144,33 @@ fn native_sidecar_starts_first_but_may_not_be_ready() {
 }
 
 #[test]
+fn config_maps_and_secrets_that_were_not_read_are_named() {
+    let own = json!({
+        "name": "web",
+        "env": [
+            {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "a"}}},
+            {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "other", "key": "b"}}},
+            {"name": "C", "valueFrom": {"secretKeyRef": {"name": "db", "key": "c"}}},
+            {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "envFrom": [{"configMapRef": {"name": "env"}}, {"secretRef": {"name": "env"}}],
+    });
+    let volumes = json!([
+        {"name": "a", "configMap": {"name": "other"}},
+        {"name": "b", "secret": {"secretName": "tls"}},
+        {"name": "c", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}, {"secret": {"name": "p"}}]}},
+        {"name": "d", "persistentVolumeClaim": {"claimName": "data"}},
+    ]);
+    let conf = json!({"kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {}});
+    let unread = |spec: Value| suggest(&json!({"spec": spec}), &config_maps([&conf].into_iter())).unread;
+    assert_eq!(
+        unread(json!({"containers": [own], "volumes": volumes})),
+        "ConfigMap env, ConfigMap other, Secret db, Secret env, Secret p, Secret tls"
+    );
+    assert_eq!(unread(json!({"containers": [{"name": "web"}]})), "");
+}
+
+#[test]
 fn sockets_need_a_shared_volume() {
     let with = |name: &str, args: &[&str], read_only: bool| json!({"name": name, "args": args, "volumeMounts": [{"name": "run", "mountPath": "/run/x/", "readOnly": read_only}], "readinessProbe": {}});
     let mut unprobed = with("php", &[], false);

@@ -93,7 +93,9 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
                     _ => "nothing needs an order: no container clearly needs another one".to_owned(),
                 };
                 let place = format!("{}: {}", start.in_file(&source.name), at.name(&document.value));
-                verdict.lines().for_each(|line| out += &(sanitize(&format!("{place}: {line}")) + "\n"));
+                let unread = format!("not read: {} (suggest reads only ConfigMaps in the input)", found.unread);
+                let lines = verdict.lines().chain((!found.unread.is_empty()).then_some(&*unread));
+                lines.for_each(|line| out += &(sanitize(&format!("{place}: {line}")) + "\n"));
                 if args.write && found.order.is_some() && useless.is_none() {
                     let (value, edits) = editor.finish();
                     is_edited = true;
