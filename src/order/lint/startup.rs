@@ -1,15 +1,17 @@
 //! Checks for containers that cannot start, cannot become Ready, or keep a Job from completing.
 
 use super::Target;
-use super::shell::never_ends;
+use super::shell::{never_ends, waits_for_local_port};
 use crate::core::argv::Check;
 use crate::core::container::Handler;
-use crate::order::declare::spec::{ContainerRef, Spec, command_words, items_of, shares_processes};
+use crate::core::until::WantedState;
+use crate::order::declare::spec::{ContainerRef, Spec, command_words, is_foreign, items_of, shares_processes};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::helpers::{known_quit_line, runs_known_daemon};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
+use crate::order::suggest::{ConfigMaps, Edge, Rank, suggest};
 use serde_json::Value;
 use std::cell::LazyCell;
 
@@ -106,6 +108,21 @@ pub(super) fn check_job(
         None => format!("move {names} to initContainers, with restartPolicy: Always; or add the annotation {line}"),
     };
     findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));
+}
+
+/// Reports containers that the order starts before a container whose address they name, unless they retry.
+pub fn check_reversed(template: &Value, plan: &Plan) -> Vec<Finding> {
+    let (spec, after) = (Spec::read(template, &mut Vec::new()), Waiters::of(&plan.containers));
+    let found = suggest(template, &ConfigMaps::new());
+    let reversed = |own: &ContainerRef<'_>| {
+        let later = after.transitive_waiters(own.name, |want| want != WantedState::Started);
+        let is_late = |one: &&Edge| one.waiter == own.name && one.rank == Rank::Fails && later.contains(&*one.needed);
+        let Edge { needed, finding, .. } = found.edges.iter().filter(|one| !is_foreign(&one.needed)).find(is_late)?;
+        let what = format!("the order starts {} before {needed}, but {}", own.name, finding.message);
+        let fix = format!("start {needed} first, as in {}: \"{}\"", keys::ORDER, found.order.as_ref()?);
+        Some(Finding::warning("order-reversed", finding.at.clone(), what).fix(fix))
+    };
+    spec.containers.iter().filter(|own| !waits_for_local_port(own)).filter_map(reversed).collect()
 }
 
 /// Reports `mount://` conditions of containers that cannot see the mounts of others in a shared volume.

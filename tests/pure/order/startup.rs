@@ -1,7 +1,7 @@
 //! Tests of the rules about containers that cannot start, and about Jobs that never complete.
 
 use super::lint::{findings_of, pod};
-use podgate::order::lint::Target;
+use podgate::order::lint::{Target, check_reversed};
 use podgate::order::plan::{KnownFacts, plan};
 use serde_json::{Value, json};
 
@@ -88,6 +88,42 @@ fn name_of_a_container_is_no_host() {
     for check in ["tcp://db.shop:5432", "tcp://localhost:5432", "tcp://cache:5432", "file:///db"] {
         let found = shown(&annotated(&[("check.podgate.io/api", check)], json!({}), json!({})), Target::default());
         assert_eq!(found, [] as [&str; 0], "{check}");
+    }
+}
+
+#[test]
+fn order_that_starts_a_client_before_its_server_warns() {
+    let db = json!({"ports": [{"containerPort": 5432}]});
+    let env = |name: &str| json!({"env": [{"name": name, "value": "localhost:5432"}]});
+    let found = |order: &str, api: Value, db: &Value| {
+        let mut own = annotated(&[], db.clone(), api);
+        own["metadata"]["annotations"]["podgate.io/order"] = json!(order);
+        check_reversed(&own, &plan(&own, &KnownFacts::default()).unwrap())
+    };
+    let [finding] = &found("api, db", env("DATABASE_HOST"), &db)[..] else { panic!() };
+    assert_eq!((finding.rule, finding.at.to_string().as_str()), ("order-reversed", "spec.containers[1].env[0].value"));
+    assert_eq!(
+        finding.message,
+        "the order starts api before db, but the variable DATABASE_HOST of api names localhost:5432, and db declares this port"
+    );
+    assert_eq!(finding.fix, r#"start db first, as in podgate.io/order: "db, api""#);
+    let loops =
+        json!({"env": env("DB")["env"], "command": ["sh", "-c", "until nc -z localhost:5432; do sleep 1; done"]});
+    let native = json!({"ports": [{"containerPort": 5433}]});
+    let mutual = json!({"ports": [{"containerPort": 5432}], "args": ["--api=localhost:80"]});
+    let api = json!({"env": env("DB")["env"], "ports": [{"containerPort": 80}]});
+    for (order, api, db) in [
+        ("db, api", env("DB"), &db),
+        ("api=Started, db", env("DB"), &db),
+        // The client retries, or does not need the address at its start.
+        ("api, db", loops, &db),
+        ("api, db", env("OTEL_EXPORTER_OTLP_ENDPOINT"), &db),
+        ("api, db", env("WEBHOOK_URL"), &db),
+        ("api, db", env("PROXY"), &db),
+        ("api, db", env("DB"), &native),
+        ("api, db", api, &mutual),
+    ] {
+        assert_eq!(found(order, api.clone(), db), [], "{order} {api} {db}");
     }
 }
 

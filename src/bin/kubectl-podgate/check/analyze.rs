@@ -174,5 +174,6 @@ fn plan_and_outlook(
     let mut outlook = lint::check_template(plain, &plan, target);
     findings.extend(stripped.relocate(std::mem::take(&mut outlook.findings)));
     findings.extend(stripped.relocate(lint::check_plain(plain, Some(&plan), target)));
+    findings.extend(stripped.relocate(lint::check_reversed(plain, &plan)));
     Some((plan, outlook))
 }
