@@ -1,6 +1,7 @@
 //! Checks for containers that cannot start, cannot become Ready, or keep a Job from completing.
 
 use super::Target;
+use super::native::{advice, sidecar_startup_probe};
 use super::shell::{never_ends, waits_for_local_port};
 use crate::core::argv::Check;
 use crate::core::container::Handler;
@@ -84,8 +85,10 @@ pub(super) fn check_job(
     let planned = |own: &ContainerRef<'_>| plan.and_then(|plan| plan.get(own.name));
     // Another container, or a wrapper of the server's command, may end the server.
     let is_ended = LazyCell::new(|| {
-        let text = spec.value.to_string();
-        shares_processes(spec.value) || ["kill", "quit", "shutdown", "validate"].iter().any(|word| text.contains(word))
+        let lists = spec.containers.iter().flat_map(|own| ["command", "args"].map(|field| own.string_list(field)));
+        let text = lists.flatten().flatten().collect::<Vec<_>>().join(" ");
+        let ends = |word: &str| "kill pkill quit shutdown validate".split(' ').any(|end| word.starts_with(end));
+        shares_processes(spec.value) || text.split(|c: char| !c.is_alphanumeric()).any(ends)
     });
     let is_server = |own: &&ContainerRef<'_>| {
         let wanted = waiters.get(own.name).map_or(&[][..], Vec::as_slice);
@@ -103,10 +106,10 @@ pub(super) fn check_job(
     let what = format!("the Job completes only when all its containers exit, but these probably keep running: {names}");
     let quit = servers.iter().find_map(|own| known_quit_line(own)).filter(|_| plan.is_some());
     let line = quit.unwrap_or_else(|| format!("{}: \"{names}\"", keys::JOB_SIDECARS));
-    let fix = match plan {
-        Some(_) => format!("write =Completed if they exit, add {line}, or use native sidecars"),
-        None => format!("move {names} to initContainers, with restartPolicy: Always; or add the annotation {line}"),
-    };
+    let native = |own: &&ContainerRef<'_>| (own.name.to_owned(), sidecar_startup_probe(own).unwrap_or_default());
+    let native = advice(&servers.iter().map(native).collect::<Vec<_>>()).fix.replace(", startupProbe: null", "");
+    let exits = plan.map_or("", |_| "write =Completed if they exit, or ");
+    let fix = format!("{native}; or {exits}add the annotation {line}");
     findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));
 }
 

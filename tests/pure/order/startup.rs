@@ -138,12 +138,26 @@ fn server_in_a_job_warns() {
         let rules = findings_of(&pod, target).into_iter().filter(|one| one.rule == "job-never-completes");
         rules.map(|one| one.fix).collect::<Vec<_>>()
     };
-    let fix = r#"write =Completed if they exit, add podgate.io/job-sidecars: "db", or use native sidecars"#;
-    let quit = r#"write =Completed if they exit, add quit.podgate.io/db: "POST http://127.0.0.1:15020/quitquitquit", or use native sidecars"#;
-    assert_eq!(of("db, api", &[], json!({"image": "docker.io/istio/proxyv2:1.30"}), in_job), [quit]);
+    let native = json!({"tcpSocket": {"port": 1}, "periodSeconds": 1, "failureThreshold": 300, "successThreshold": 1});
+    let fix = |native: &str, line: &str| {
+        format!(
+            "move db to initContainers, with these fields; db: restartPolicy: Always{native}; or write =Completed if they exit, or add the annotation {line}"
+        )
+    };
+    let probed = |line: &str| fix(&format!(", startupProbe: {native}"), line);
+    let quit = r#"quit.podgate.io/db: "POST http://127.0.0.1:15020/quitquitquit""#;
+    assert_eq!(of("db, api", &[], json!({"image": "docker.io/istio/proxyv2:1.30"}), in_job), [probed(quit)]);
+    // The Cloud SQL Auth Proxy serves the request only with a flag.
+    let proxy = "gcr.io/cloud-sql-connectors/cloud-sql-proxy:2";
+    let quit = r#"quit.podgate.io/db: "POST http://127.0.0.1:9091/quitquitquit""#;
+    let with_flag = probed(&format!("{quit} (with --quitquitquit in its args)"));
+    assert_eq!(of("db, api", &[], json!({"image": proxy, "args": ["p:r:i"]}), in_job), [with_flag]);
+    let args = json!(["p:r:i", "--quitquitquit"]);
+    assert_eq!(of("db, api", &[], json!({"image": proxy, "args": args}), in_job), [probed(quit)]);
+    let sidecars = r#"podgate.io/job-sidecars: "db""#;
     let port = json!({"readinessProbe": null, "ports": [{"containerPort": 80}]});
-    assert_eq!(of("db, api", &[], json!({}), in_job), [fix]);
-    assert_eq!(of("db=Started, api", &[], port, in_job), [fix]);
+    assert_eq!(of("db, api", &[], json!({}), in_job), [probed(sidecars)]);
+    assert_eq!(of("db=Started, api", &[], port, in_job), [fix("", sidecars)]);
     for (order, annotations, db, target) in [
         ("db, api", &[("podgate.io/job-sidecars", "db")][..], json!({}), in_job),
         ("db=Completed, api", &[], json!({}), in_job),
