@@ -40,7 +40,7 @@ pub(crate) struct CheckedTemplate<'a> {
     pub(crate) name: String,
     pub(crate) place: Place,
     pub(crate) is_injected: bool,
-    pub(crate) kubernetes: Option<Version>,
+    pub(crate) costs: Vec<(&'static str, String)>,
     /// Plan and forecast. `None` if no plan can be made; the findings then contain an error.
     pub(crate) outlook: Option<(Plan, LintReport)>,
 }
@@ -136,7 +136,7 @@ fn analyze_template<'a>(
         name: at.name(&document.value),
         place: at.place,
         is_injected,
-        kubernetes: flags.kubernetes,
+        costs: outlook.as_ref().map_or(Vec::new(), |(plan, _)| plan.costs(template, flags.kubernetes)),
         outlook,
     });
 }

@@ -117,7 +117,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
         let grace = format_duration(plan.grace);
         let _ = writeln!(out, "  stops    {}; within {grace}", steps.join(", then "));
     }
-    for (word, cost) in plan.costs(template.kubernetes) {
+    for (word, cost) in &template.costs {
         let _ = writeln!(out, "  {word:<8} {cost}");
     }
 }
