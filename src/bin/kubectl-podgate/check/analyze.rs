@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 
 #[derive(Default)]
 pub(crate) struct Analysis<'a> {
+    pub(crate) templates_read: usize,
     /// Templates that declare an order, in input order.
     pub(crate) templates: Vec<CheckedTemplate<'a>>,
     /// Findings, sorted by file and position.
@@ -92,6 +93,7 @@ fn analyze_template<'a>(
     if label == Some("disabled") {
         return;
     }
+    analysis.templates_read += 1;
     let here = |finding| locate(finding, &at.place, document, &source.name);
     let is_injected = inject::is_injected(template);
     let is_requested = is_declared || is_injected || label == Some("enabled");
