@@ -40,10 +40,12 @@ pub(crate) fn is_helper(own: &ContainerRef<'_>) -> bool {
     HELPERS.split(' ').any(|word| is_named(own, word))
 }
 
-/// Returns the annotation that makes a known proxy exit. The Cloud SQL Auth Proxy also needs its flag `--quitquitquit`.
+/// Returns the annotation that makes a known proxy exit, and the flag that the Cloud SQL Auth Proxy needs for it.
 pub(crate) fn known_quit_line(own: &ContainerRef<'_>) -> Option<String> {
     let (_, request) = QUITS.iter().find(|(word, _)| is_named(own, word))?;
-    Some(format!("{}{}: \"{request}\"", keys::QUIT_PREFIX, own.name))
+    let is_off = request.contains(":9091/") && !own.value.to_string().to_lowercase().contains("quitquitquit");
+    let flag = if is_off { " (with --quitquitquit in its args)" } else { "" };
+    Some(format!("{}{}: \"{request}\"{flag}", keys::QUIT_PREFIX, own.name))
 }
 
 fn is_named(own: &ContainerRef<'_>, word: &str) -> bool {

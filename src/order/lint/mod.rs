@@ -17,6 +17,7 @@ pub use document::check_document;
 pub use handwritten::check_handwritten;
 pub use hold::check_sidecar_position;
 pub use plain::check_plain;
+pub use startup::check_reversed;
 
 use crate::order::declare::spec::Spec;
 use crate::order::finding::{Finding, Level};

@@ -25,16 +25,12 @@ pub(super) fn advice(sidecars: &[(String, Value)]) -> Finding {
 /// If native sidecars can replace the plan, returns the containers that become sidecars, in order, each with its
 /// startupProbe.
 pub(super) fn replacement_sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Value)>> {
-    if plan
-        .containers
-        .iter()
-        .any(|one| !one.checks().is_empty() || one.ready.is_some() || !one.restarts_with().is_empty())
-    {
+    let has_checks = |one: &ContainerPlan| one.ready.is_some() || !one.checks().is_empty();
+    if plan.containers.iter().any(|one| has_checks(one) || !one.restarts_with().is_empty()) {
         return None;
     }
     let Waiters(waiters) = Waiters::of(&plan.containers);
-    let is_ordered =
-        |planned: &&ContainerPlan| !planned.after.is_empty() || waiters.contains_key(planned.name.as_str());
+    let is_ordered = |planned: &&ContainerPlan| !planned.after.is_empty() || waiters.contains_key(&*planned.name);
     let mut chain: Vec<&ContainerPlan> = plan.containers.iter().filter(is_ordered).collect();
     chain.sort_by_key(|planned| planned.after.len());
     // In a chain, each container waits for all containers before it.

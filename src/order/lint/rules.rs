@@ -77,6 +77,7 @@ pub const RULES: &[Rule] = &[
     rule("order-assigned", &[Note], "The webhook's file of orders assigns an order to the Pod"),
     rule("order-broken", &[Error], "The podgate commands in the template allow no valid start order"),
     rule("order-does-not-fit", &[Warning], "An order of the webhook's file of orders does not fit the Pod"),
+    rule("order-reversed", &[Warning], "The order starts a container before another one whose address it names"),
     rule("own-post-start", &[Error], "Podgate's hook cannot run the container's own postStart hook"),
     rule("own-pre-stop", &[Error], "Podgate's hook cannot run the container's own preStop hook"),
     rule("place-not-read", &[Warning], "An annotation is at a place that podgate does not read"),

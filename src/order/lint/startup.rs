@@ -1,15 +1,18 @@
 //! Checks for containers that cannot start, cannot become Ready, or keep a Job from completing.
 
 use super::Target;
-use super::shell::never_ends;
+use super::native::{advice, sidecar_startup_probe};
+use super::shell::{never_ends, waits_for_local_port};
 use crate::core::argv::Check;
 use crate::core::container::Handler;
-use crate::order::declare::spec::{ContainerRef, Spec, command_words, items_of, shares_processes};
+use crate::core::until::WantedState;
+use crate::order::declare::spec::{ContainerRef, Spec, command_words, is_foreign, items_of, shares_processes};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::helpers::{known_quit_line, runs_known_daemon};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
+use crate::order::suggest::{ConfigMaps, Edge, Rank, suggest};
 use serde_json::Value;
 use std::cell::LazyCell;
 
@@ -82,8 +85,10 @@ pub(super) fn check_job(
     let planned = |own: &ContainerRef<'_>| plan.and_then(|plan| plan.get(own.name));
     // Another container, or a wrapper of the server's command, may end the server.
     let is_ended = LazyCell::new(|| {
-        let text = spec.value.to_string();
-        shares_processes(spec.value) || ["kill", "quit", "shutdown", "validate"].iter().any(|word| text.contains(word))
+        let lists = spec.containers.iter().flat_map(|own| ["command", "args"].map(|field| own.string_list(field)));
+        let text = lists.flatten().flatten().collect::<Vec<_>>().join(" ");
+        let ends = |word: &str| "kill pkill quit shutdown validate".split(' ').any(|end| word.starts_with(end));
+        shares_processes(spec.value) || text.split(|c: char| !c.is_alphanumeric()).any(ends)
     });
     let is_server = |own: &&ContainerRef<'_>| {
         let wanted = waiters.get(own.name).map_or(&[][..], Vec::as_slice);
@@ -101,11 +106,26 @@ pub(super) fn check_job(
     let what = format!("the Job completes only when all its containers exit, but these probably keep running: {names}");
     let quit = servers.iter().find_map(|own| known_quit_line(own)).filter(|_| plan.is_some());
     let line = quit.unwrap_or_else(|| format!("{}: \"{names}\"", keys::JOB_SIDECARS));
-    let fix = match plan {
-        Some(_) => format!("write =Completed if they exit, add {line}, or use native sidecars"),
-        None => format!("move {names} to initContainers, with restartPolicy: Always; or add the annotation {line}"),
-    };
+    let native = |own: &&ContainerRef<'_>| (own.name.to_owned(), sidecar_startup_probe(own).unwrap_or_default());
+    let native = advice(&servers.iter().map(native).collect::<Vec<_>>()).fix.replace(", startupProbe: null", "");
+    let exits = plan.map_or("", |_| "write =Completed if they exit, or ");
+    let fix = format!("{native}; or {exits}add the annotation {line}");
     findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));
+}
+
+/// Reports containers that the order starts before a container whose address they name, unless they retry.
+pub fn check_reversed(template: &Value, plan: &Plan) -> Vec<Finding> {
+    let (spec, after) = (Spec::read(template, &mut Vec::new()), Waiters::of(&plan.containers));
+    let found = suggest(template, &ConfigMaps::new());
+    let reversed = |own: &ContainerRef<'_>| {
+        let later = after.transitive_waiters(own.name, |want| want != WantedState::Started);
+        let is_late = |one: &&Edge| one.waiter == own.name && one.rank == Rank::Fails && later.contains(&*one.needed);
+        let Edge { needed, finding, .. } = found.edges.iter().filter(|one| !is_foreign(&one.needed)).find(is_late)?;
+        let what = format!("the order starts {} before {needed}, but {}", own.name, finding.message);
+        let fix = format!("start {needed} first, as in {}: \"{}\"", keys::ORDER, found.order.as_ref()?);
+        Some(Finding::warning("order-reversed", finding.at.clone(), what).fix(fix))
+    };
+    spec.containers.iter().filter(|own| !waits_for_local_port(own)).filter_map(reversed).collect()
 }
 
 /// Reports `mount://` conditions of containers that cannot see the mounts of others in a shared volume.

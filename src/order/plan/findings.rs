@@ -5,10 +5,12 @@ use super::modes;
 use super::stop_order::late_stop;
 use super::types::{ContainerPlan, Plan, PlannedMode};
 use crate::core::container::Mode;
+use crate::core::text::command_line;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Declaration, Publish, RequestedMode, annotation_place, container_annotation_place, keys};
 use crate::order::finding::Finding;
 use crate::order::kubernetes_version::Version;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Reports each wait for the exit of a container that the kubelet restarts, or that cannot exit before the waiter.
@@ -97,10 +99,18 @@ pub(super) fn of_settings(
     declared.settings.iter().filter_map(check).collect()
 }
 
+/// Returns the command that gives podgate's role to the service account of a Pod.
+pub(super) fn role_command(spec: &Value) -> String {
+    let account = spec["serviceAccountName"].as_str().filter(|name| !matches!(*name, "" | "default"));
+    let Some(account) = account else { return "kubectl podgate install --namespaces NAMESPACE".to_owned() };
+    let bind = "kubectl create rolebinding podgate-more -n NAMESPACE --clusterrole podgate-sidecar --serviceaccount ";
+    bind.to_owned() + &command_line(&[&format!("NAMESPACE:{account}")])
+}
+
 impl Plan {
     /// Returns the costs of the order, which `check` and `inject` name before a user pays them, each as a word and a
-    /// sentence. `kubernetes` is the cluster's version, if known.
-    pub fn costs(&self, kubernetes: Option<Version>) -> Vec<(&'static str, String)> {
+    /// sentence. `template` is the template of this plan, and `kubernetes` is the cluster's version, if known.
+    pub fn costs(&self, template: &Value, kubernetes: Option<Version>) -> Vec<(&'static str, String)> {
         let mut costs = Vec::new();
         let mut add = |word, text: String| costs.push((word, text));
         let held = self.containers.iter().filter(|planned| planned.mode() == Mode::Hold);
@@ -122,8 +132,8 @@ impl Plan {
                 _ if held.is_empty() => "status shows no states".to_owned(),
                 _ => "status shows no states, and held containers can start up to 90 s late".to_owned(),
             };
-            add("role", format!("{without} without podgate's role: kubectl podgate install --namespaces NAMESPACE"));
-            if self.mounts_token {
+            add("role", format!("{without} without podgate's role: {}", role_command(&template["spec"])));
+            if template["spec"]["automountServiceAccountToken"] != false {
                 let effect = "so it has this role too and can read all Pods of the namespace";
                 let fix = "automountServiceAccountToken: false prevents that";
                 add("token", format!("each container mounts the account's token, {effect}; {fix}"));

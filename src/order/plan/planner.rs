@@ -71,7 +71,6 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     }
     let Declaration { sidecar_resources, sidecar_settings, publish, .. } = declared;
     Ok(Plan {
-        mounts_token: template["spec"]["automountServiceAccountToken"] != false,
         containers,
         init,
         sidecar_resources,

@@ -55,6 +55,7 @@ impl ModeResolver<'_> {
         });
         let mut all: Vec<_> = states.chain(quits).collect();
         all.dedup();
+        all.iter_mut().for_each(|(_, finding)| finding.fix += &super::findings::role_command(spec.value));
         all
     }
 
@@ -87,14 +88,13 @@ impl ModeResolver<'_> {
     /// Returns `what`, and the finding that only the kubelet's status shows it.
     fn condition(&self, what: String, at: Place, fix: &str) -> (String, Finding) {
         let only = format!("only the kubelet's status shows {what}");
-        let role = "bind the role: kubectl podgate install --namespaces NAMESPACE";
         let finding = if self.declared.publish == Some(Publish::None) {
             let message = format!("{only}, but with {}: none, the sidecar does not read it", keys::PUBLISH);
-            let fix = format!("{fix}, or set {}: api and {role}", keys::PUBLISH);
+            let fix = format!("{fix}, or set {}: api and bind the role: ", keys::PUBLISH);
             Finding::error("condition-never-met", at, message).fix(fix)
         } else {
             let message = format!("{only}: podgate learns it 1 to 2 s late, and never without its role");
-            Finding::warning("known-by-kubelet", at, message).fix(format!("{fix}, or {role}"))
+            Finding::warning("known-by-kubelet", at, message).fix(format!("{fix}, or bind the role: "))
         };
         (what, finding)
     }

@@ -31,8 +31,6 @@ pub struct Plan {
     pub needs_sidecar: bool,
     /// Target to which the sidecar publishes states: the API server, or the board alone.
     pub publish: Publish,
-    /// True if Kubernetes mounts the service account's token into all containers.
-    pub mounts_token: bool,
     /// The Pod's grace period: `terminationGracePeriodSeconds`, 30 s by default.
     pub grace: Duration,
     /// Conditions that only the kubelet's status proves, which the sidecar reads with podgate's role.

@@ -13,8 +13,8 @@ pub(crate) use mentions::{Address, Mention, listens_on_loopback, local_mentions,
 use serde_json::{Map, Value};
 pub(crate) use services::{image, is_docker_daemon};
 use std::collections::{BTreeMap, BTreeSet};
-use texts::Mounts;
 pub(crate) use texts::{LINE_MAX, LOCAL_HOSTS};
+use texts::{Mounts, unread};
 
 /// Maximum number of findings about addresses without an owner, for each template.
 const UNOWNED_MAX: usize = 20;
@@ -61,6 +61,8 @@ pub struct Suggestion {
     pub order: Option<String>,
     /// Description of a cycle of waits, if the signs form one.
     pub cycle: Option<String>,
+    /// ConfigMaps and Secrets that the template names, but that were not read.
+    pub unread: String,
 }
 
 impl Suggestion {
@@ -101,7 +103,8 @@ pub fn suggest(template: &Value, configs: &ConfigMaps<'_>) -> Suggestion {
     let servers = spec.containers.iter().chain(spec.native_sidecars());
     let all: Vec<Member<'_>> =
         servers.map(|own| Member::of(*own, mentions::mentions(own, &spec, configs, &mounts))).collect();
-    let mut found = Suggestion::default();
+    let mut found =
+        Suggestion { unread: Vec::from_iter(unread(spec.value, configs)).join(", "), ..Suggestion::default() };
     let mut add =
         |edge: Edge| match found.edges.iter_mut().find(|one| one.waiter == edge.waiter && one.needed == edge.needed) {
             // A better sign replaces another one.
@@ -167,7 +170,9 @@ fn edge(
     doubt: Option<&'static str>,
 ) -> Edge {
     let ready = ready_check(needed, &mention.address).filter(|_| !has_probe(needed));
+    let is_late = has_probe(needed) && ["startupProbe", "lifecycle"].iter().all(|one| needed.value[*one].is_null());
     let doubt = match () {
+        () if needed.is_native() && is_late => UNAWAITED,
         () if needed.is_native() => "that container is a native sidecar, which starts first anyway",
         () if let Some(doubt) = doubt => doubt,
         () if mention.is_later => "according to the name, the address is not needed at the start",
@@ -183,9 +188,10 @@ fn edge(
     let mut fix = start_first(&waiter, &needed, rank);
     if rank == Rank::Doubtful {
         what += &format!("; not used, because {doubt}");
-        fix = match doubt == UNSEEN {
-            true => format!("give {needed} a readinessProbe, and run suggest again"),
-            false => format!("check whether {waiter} needs {needed}"),
+        fix = match doubt {
+            UNSEEN => format!("give {needed} a readinessProbe, and run suggest again"),
+            UNAWAITED => format!("give {needed} a startupProbe, for which Kubernetes waits; see kubectl podgate check"),
+            _ => format!("check whether {waiter} needs {needed}"),
         };
     }
     let finding = Finding::note("suggested-order", mention.at.clone(), what).fix(fix);
@@ -266,6 +272,8 @@ const EVIDENCE: [&str; 5] =
 const BY_IMAGE: &str = "listens on it by default (a guess from its image)";
 /// Reason why an order would have no effect.
 const UNSEEN: &str = "podgate cannot see when that container is ready";
+/// Reason why a native sidecar needs another fix than an order.
+pub const UNAWAITED: &str = "it starts first, but Kubernetes does not wait until it is Ready";
 
 /// Container with the addresses that it names.
 pub(crate) struct Member<'a> {

@@ -184,3 +184,19 @@ pub(super) fn files(
 fn config_text(map: &Map<String, Value>, key: &str, at: Place, label: String, name: &str) -> Option<Text> {
     Some(Text { at, offset: None, label, name: name.to_owned(), text: map.get(key)?.as_str()?.to_owned() })
 }
+
+/// Returns the ConfigMaps that `value` names but `configs` lacks, and the Secrets that it names.
+pub(super) fn unread(value: &Value, configs: &ConfigMaps<'_>) -> BTreeSet<String> {
+    let items = value.as_array().into_iter().flatten().map(|item| ("", item));
+    let fields = value.as_object().into_iter().flatten().map(|(key, field)| (key.as_str(), field));
+    let names = |(key, below): (&str, &Value)| {
+        let name = below["name"].as_str().or(below["secretName"].as_str()).filter(|name| *name != "kube-root-ca.crt");
+        let own = match (key.trim_end_matches("Ref").trim_end_matches("Key"), name) {
+            ("configMap", Some(name)) if !configs.contains_key(name) => Some(format!("ConfigMap {name}")),
+            ("secret", Some(name)) => Some(format!("Secret {name}")),
+            _ => None,
+        };
+        unread(below, configs).into_iter().chain(own)
+    };
+    items.chain(fields).flat_map(names).collect()
+}

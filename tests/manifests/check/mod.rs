@@ -121,6 +121,24 @@ fn same_finding_is_reported_for_each_document() {
 }
 
 #[test]
+fn templates_without_an_order_count_as_checked() {
+    let job = "apiVersion: batch/v1
+kind: Job
+metadata: {name: report}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: main, image: main:1, command: [main]}
+      - {name: log, image: busybox, command: [tail, -F, /log]}
+";
+    let (directory, _) = file(&format!("{CHAIN}---\n{job}"));
+    let (_, out, _) = check(&directory, &["pod.yaml", "--quiet"]);
+    assert!(out.contains("2 templates checked: 0 errors, 1 warning"), "{out}");
+}
+
+#[test]
 fn json_contains_findings_and_forecasts() {
     let (directory, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
     let (code, out, _) = check(&directory, &["pod.yaml", "-o", "json"]);

@@ -79,7 +79,12 @@ fn reasons_for_no_order_are_told() {
         (own("a", 1, 2), "Pod/p: nothing needs an order: no container clearly needs another one\n"),
         (
             own("exporter", 1, 2) + &own("b", 2, 2) + &own("telegraf", 3, 2),
-            "Pod/p: nothing needs an order, because these containers retry: exporter, telegraf until b answers\n",
+            "Pod/p: nothing needs an order, because these retry: exporter, telegraf until b answers\n",
+        ),
+        (
+            own("a", 1, 2)
+                + "  initContainers: [{name: b, restartPolicy: Always, ports: [{containerPort: 2}], readinessProbe: {}}]\n",
+            "Pod/p: no order for a native sidecar: it starts first, but Kubernetes does not wait until it is Ready; run kubectl podgate check\n",
         ),
         (own("a", 1, 9) + &own("b", 2, 3), "Pod/p: no order, because an address has no known owner\n"),
         (
@@ -100,6 +105,15 @@ fn reasons_for_no_order_are_told() {
         // A Pod that needs no order has one line.
         assert!(!expected.contains("nothing") || out.lines().count() == 1, "{out}");
     }
+    let secret = "  - {name: b, envFrom: [{secretRef: {name: db}}, {configMapRef: {name: conf}}]}\n";
+    let (directory, _) = file(&pod(secret));
+    let output =
+        program(directory.path()).current_dir(directory.path()).args(["suggest", "pod.yaml"]).output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "pod.yaml:2:1: Pod/p: nothing needs an order: no container clearly needs another one\n\
+         pod.yaml:2:1: Pod/p: not read: ConfigMap conf, Secret db (suggest reads only ConfigMaps in the input)\n"
+    );
     // A check that the user has written remains.
     let (directory, path) = file(
         &(pod(&(own("a", 1, 2) + &own("b", 2, 2)))

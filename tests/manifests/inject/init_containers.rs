@@ -278,6 +278,11 @@ fn container_restarts_with_a_native_sidecar() {
         assert!(found.rule == "condition-never-met" && found.message.contains("shows a restart of"), "{found}");
         let role = "set podgate.io/publish: api and bind the role: kubectl podgate install --namespaces NAMESPACE";
         assert_eq!(found.fix, format!("write on-dependency-restart.podgate.io/app: ignore, or {role}"));
+        let mut with_account = with(order, &[("podgate.io/publish", "none")]);
+        with_account["spec"]["serviceAccountName"] = json!("shop");
+        assert!(first_error(&with_account).fix.ends_with(
+            "the role: kubectl create rolebinding podgate-more -n NAMESPACE --clusterrole podgate-sidecar --serviceaccount NAMESPACE:shop"
+        ));
     }
 }
 

@@ -340,6 +340,9 @@ fn jobs_with_a_server_never_complete() {
         ),
         (json!({"image": "envoy"}), json!({"args": ["; curl -X POST localhost:9901/quitquitquit"]}), none(), false),
         (json!({"image": "nginx"}), json!({"args": ["; pkill nginx"]}), none(), false),
+        // These words end no container.
+        (json!({"image": "nginx"}), json!({"env": [{"name": "NO_KILL", "value": "quit"}]}), none(), true),
+        (json!({"image": "nginx"}), json!({"command": ["mosquitto_pub", "-t", "skills"]}), none(), true),
         (json!({"image": "nginx"}), none(), json!({"shareProcessNamespace": true}), false),
         (json!({"image": "nginx"}), none(), json!({"restartPolicy": "Always"}), false),
         (json!({"image": "nginx"}), json!({"image": "redis", "command": null}), none(), false),
@@ -352,6 +355,6 @@ fn jobs_with_a_server_never_complete() {
     assert_eq!(rules(&pod, false), [] as [&str; 0], "a bare Pod");
     assert_eq!(
         check(&pod, true).pop().unwrap().fix,
-        "move server to initContainers, with restartPolicy: Always; or add the annotation podgate.io/job-sidecars: \"server\""
+        "move server to initContainers, with these fields; server: restartPolicy: Always; or add the annotation podgate.io/job-sidecars: \"server\""
     );
 }

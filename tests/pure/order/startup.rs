@@ -1,7 +1,7 @@
 //! Tests of the rules about containers that cannot start, and about Jobs that never complete.
 
 use super::lint::{findings_of, pod};
-use podgate::order::lint::Target;
+use podgate::order::lint::{Target, check_reversed};
 use podgate::order::plan::{KnownFacts, plan};
 use serde_json::{Value, json};
 
@@ -92,6 +92,42 @@ fn name_of_a_container_is_no_host() {
 }
 
 #[test]
+fn order_that_starts_a_client_before_its_server_warns() {
+    let db = json!({"ports": [{"containerPort": 5432}]});
+    let env = |name: &str| json!({"env": [{"name": name, "value": "localhost:5432"}]});
+    let found = |order: &str, api: Value, db: &Value| {
+        let mut own = annotated(&[], db.clone(), api);
+        own["metadata"]["annotations"]["podgate.io/order"] = json!(order);
+        check_reversed(&own, &plan(&own, &KnownFacts::default()).unwrap())
+    };
+    let [finding] = &found("api, db", env("DATABASE_HOST"), &db)[..] else { panic!() };
+    assert_eq!((finding.rule, finding.at.to_string().as_str()), ("order-reversed", "spec.containers[1].env[0].value"));
+    assert_eq!(
+        finding.message,
+        "the order starts api before db, but the variable DATABASE_HOST of api names localhost:5432, and db declares this port"
+    );
+    assert_eq!(finding.fix, r#"start db first, as in podgate.io/order: "db, api""#);
+    let loops =
+        json!({"env": env("DB")["env"], "command": ["sh", "-c", "until nc -z localhost:5432; do sleep 1; done"]});
+    let native = json!({"ports": [{"containerPort": 5433}]});
+    let mutual = json!({"ports": [{"containerPort": 5432}], "args": ["--api=localhost:80"]});
+    let api = json!({"env": env("DB")["env"], "ports": [{"containerPort": 80}]});
+    for (order, api, db) in [
+        ("db, api", env("DB"), &db),
+        ("api=Started, db", env("DB"), &db),
+        // The client retries, or does not need the address at its start.
+        ("api, db", loops, &db),
+        ("api, db", env("OTEL_EXPORTER_OTLP_ENDPOINT"), &db),
+        ("api, db", env("WEBHOOK_URL"), &db),
+        ("api, db", env("PROXY"), &db),
+        ("api, db", env("DB"), &native),
+        ("api, db", api, &mutual),
+    ] {
+        assert_eq!(found(order, api.clone(), db), [], "{order} {api} {db}");
+    }
+}
+
+#[test]
 fn server_in_a_job_warns() {
     let job = json!({"template": {}});
     let in_job = Target { workload: Some(&job), ..Target::default() };
@@ -102,12 +138,26 @@ fn server_in_a_job_warns() {
         let rules = findings_of(&pod, target).into_iter().filter(|one| one.rule == "job-never-completes");
         rules.map(|one| one.fix).collect::<Vec<_>>()
     };
-    let fix = r#"write =Completed if they exit, add podgate.io/job-sidecars: "db", or use native sidecars"#;
-    let quit = r#"write =Completed if they exit, add quit.podgate.io/db: "POST http://127.0.0.1:15020/quitquitquit", or use native sidecars"#;
-    assert_eq!(of("db, api", &[], json!({"image": "docker.io/istio/proxyv2:1.30"}), in_job), [quit]);
+    let native = json!({"tcpSocket": {"port": 1}, "periodSeconds": 1, "failureThreshold": 300, "successThreshold": 1});
+    let fix = |native: &str, line: &str| {
+        format!(
+            "move db to initContainers, with these fields; db: restartPolicy: Always{native}; or write =Completed if they exit, or add the annotation {line}"
+        )
+    };
+    let probed = |line: &str| fix(&format!(", startupProbe: {native}"), line);
+    let quit = r#"quit.podgate.io/db: "POST http://127.0.0.1:15020/quitquitquit""#;
+    assert_eq!(of("db, api", &[], json!({"image": "docker.io/istio/proxyv2:1.30"}), in_job), [probed(quit)]);
+    // The Cloud SQL Auth Proxy serves the request only with a flag.
+    let proxy = "gcr.io/cloud-sql-connectors/cloud-sql-proxy:2";
+    let quit = r#"quit.podgate.io/db: "POST http://127.0.0.1:9091/quitquitquit""#;
+    let with_flag = probed(&format!("{quit} (with --quitquitquit in its args)"));
+    assert_eq!(of("db, api", &[], json!({"image": proxy, "args": ["p:r:i"]}), in_job), [with_flag]);
+    let args = json!(["p:r:i", "--quitquitquit"]);
+    assert_eq!(of("db, api", &[], json!({"image": proxy, "args": args}), in_job), [probed(quit)]);
+    let sidecars = r#"podgate.io/job-sidecars: "db""#;
     let port = json!({"readinessProbe": null, "ports": [{"containerPort": 80}]});
-    assert_eq!(of("db, api", &[], json!({}), in_job), [fix]);
-    assert_eq!(of("db=Started, api", &[], port, in_job), [fix]);
+    assert_eq!(of("db, api", &[], json!({}), in_job), [probed(sidecars)]);
+    assert_eq!(of("db=Started, api", &[], port, in_job), [fix("", sidecars)]);
     for (order, annotations, db, target) in [
         ("db, api", &[("podgate.io/job-sidecars", "db")][..], json!({}), in_job),
         ("db=Completed, api", &[], json!({}), in_job),

@@ -1,7 +1,7 @@
 //! Tests of proposed orders: the addresses that lead to a condition, the addresses that do not, and the resulting
 //! order.
 
-use podgate::order::suggest::{Rank, config_maps, suggest};
+use podgate::order::suggest::{Rank, UNAWAITED, config_maps, suggest};
 use serde_json::{Value, json};
 
 /// Returns the edges of a Pod, such as `api > db` (`>>` if only requests fail, `?` if doubtful, `~` if the container
@@ -118,6 +118,56 @@ fn servers_are_found_by_port_probe_or_argument() {
     let mut native = server("proxy");
     native["restartPolicy"] = json!("Always");
     assert_eq!(edges(json!([web]), json!({"initContainers": [native]})), (vec!["web ? proxy".into()], None));
+}
+
+/// Kubernetes waits for the startupProbe and the postStart hook of a native sidecar, but not for its readinessProbe.
+#[test]
+fn native_sidecar_starts_first_but_may_not_be_ready() {
+    let web = json!({"name": "web", "env": [{"name": "API", "value": "http://localhost:80"}]});
+    for (fields, is_late) in [
+        (json!({"readinessProbe": {}}), true),
+        (json!({}), false),
+        (json!({"startupProbe": {}}), false),
+        (json!({"readinessProbe": {}, "startupProbe": {}}), false),
+        (json!({"readinessProbe": {}, "lifecycle": {"postStart": {}}}), false),
+    ] {
+        let mut native = json!({"name": "proxy", "restartPolicy": "Always", "ports": [{"containerPort": 80}]});
+        native.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let pod = json!({"spec": {"containers": [web], "initContainers": [native]}});
+        let found = suggest(&pod, &config_maps([].into_iter()));
+        assert_eq!((found.edges.len(), found.edges[0].rank, &found.order), (1, Rank::Doubtful, &None), "{fields}");
+        let finding = &found.edges[0].finding;
+        assert_eq!(finding.message.ends_with(UNAWAITED), is_late, "{fields}: {finding}");
+        let fix = "give proxy a startupProbe, for which Kubernetes waits; see kubectl podgate check";
+        assert_eq!(finding.fix == fix, is_late, "{fields}: {finding}");
+    }
+}
+
+#[test]
+fn config_maps_and_secrets_that_were_not_read_are_named() {
+    let own = json!({
+        "name": "web",
+        "env": [
+            {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "a"}}},
+            {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "other", "key": "b"}}},
+            {"name": "C", "valueFrom": {"secretKeyRef": {"name": "db", "key": "c"}}},
+            {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "envFrom": [{"configMapRef": {"name": "env"}}, {"secretRef": {"name": "env"}}],
+    });
+    let volumes = json!([
+        {"name": "a", "configMap": {"name": "other"}},
+        {"name": "b", "secret": {"secretName": "tls"}},
+        {"name": "c", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}, {"secret": {"name": "p"}}]}},
+        {"name": "d", "persistentVolumeClaim": {"claimName": "data"}},
+    ]);
+    let conf = json!({"kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {}});
+    let unread = |spec: Value| suggest(&json!({"spec": spec}), &config_maps([&conf].into_iter())).unread;
+    assert_eq!(
+        unread(json!({"containers": [own], "volumes": volumes})),
+        "ConfigMap env, ConfigMap other, Secret db, Secret env, Secret p, Secret tls"
+    );
+    assert_eq!(unread(json!({"containers": [{"name": "web"}]})), "");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 
 #[derive(Default)]
 pub(crate) struct Analysis<'a> {
+    pub(crate) templates_read: usize,
     /// Templates that declare an order, in input order.
     pub(crate) templates: Vec<CheckedTemplate<'a>>,
     /// Findings, sorted by file and position.
@@ -40,7 +41,7 @@ pub(crate) struct CheckedTemplate<'a> {
     pub(crate) name: String,
     pub(crate) place: Place,
     pub(crate) is_injected: bool,
-    pub(crate) kubernetes: Option<Version>,
+    pub(crate) costs: Vec<(&'static str, String)>,
     /// Plan and forecast. `None` if no plan can be made; the findings then contain an error.
     pub(crate) outlook: Option<(Plan, LintReport)>,
 }
@@ -92,6 +93,7 @@ fn analyze_template<'a>(
     if label == Some("disabled") {
         return;
     }
+    analysis.templates_read += 1;
     let here = |finding| locate(finding, &at.place, document, &source.name);
     let is_injected = inject::is_injected(template);
     let is_requested = is_declared || is_injected || label == Some("enabled");
@@ -136,7 +138,7 @@ fn analyze_template<'a>(
         name: at.name(&document.value),
         place: at.place,
         is_injected,
-        kubernetes: flags.kubernetes,
+        costs: outlook.as_ref().map_or(Vec::new(), |(plan, _)| plan.costs(template, flags.kubernetes)),
         outlook,
     });
 }
@@ -174,5 +176,6 @@ fn plan_and_outlook(
     let mut outlook = lint::check_template(plain, &plan, target);
     findings.extend(stripped.relocate(std::mem::take(&mut outlook.findings)));
     findings.extend(stripped.relocate(lint::check_plain(plain, Some(&plan), target)));
+    findings.extend(stripped.relocate(lint::check_reversed(plain, &plan)));
     Some((plan, outlook))
 }

@@ -41,7 +41,7 @@ fn summary(analysis: &Analysis<'_>) -> String {
     let some = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let [errors, warnings, notes] = [Level::Error, Level::Warning, Level::Note]
         .map(|level| some(analysis.count_findings(|other| other == level), level.as_str()));
-    format!("{} checked: {errors}, {warnings}, {notes}", some(analysis.templates.len(), "template"))
+    format!("{} checked: {errors}, {warnings}, {notes}", some(analysis.templates_read, "template"))
 }
 
 /// Returns true for a note without a fix. The output shows such a note without its line of the file.
@@ -117,7 +117,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
         let grace = format_duration(plan.grace);
         let _ = writeln!(out, "  stops    {}; within {grace}", steps.join(", then "));
     }
-    for (word, cost) in plan.costs(template.kubernetes) {
+    for (word, cost) in &template.costs {
         let _ = writeln!(out, "  {word:<8} {cost}");
     }
 }

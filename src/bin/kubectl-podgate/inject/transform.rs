@@ -88,7 +88,7 @@ pub(super) fn transform_document<'a>(source: &'a Source, document: &Document, ac
             let image = image.map(|image| format!(", {image}")).unwrap_or_default();
             changed.push(format!("{start}: {}: {verb}{image}", at.name(&document.value)));
             let Some(plan) = &injected.plan else { continue };
-            let mut costs = plan.costs(None);
+            let mut costs = plan.costs(template, None);
             let mut held = images_to_resolve(&injected.value);
             held.retain(|(name, _)| !sets_images && plan.is_held(name));
             let line = |(own, image)| format!("to read the command of {own} from {image}, pass --resolve-images");

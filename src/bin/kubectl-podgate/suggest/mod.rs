@@ -12,7 +12,7 @@ use podgate::order::edit::{Editor, Place};
 use podgate::order::finding::Level;
 use podgate::order::lint::{self, Target};
 use podgate::order::plan::{KnownFacts, plan};
-use podgate::order::suggest::{Rank, Suggestion, config_maps, suggest};
+use podgate::order::suggest::{Rank, Suggestion, UNAWAITED, config_maps, suggest};
 use podgate::order::{declare, inject, pod_templates};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -75,28 +75,27 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
                 annotations.retain(|key, _| template["metadata"]["annotations"][key].is_null());
                 annotations.iter().try_for_each(|(key, value)| editor.annotate(key, value)).map_err(refused)?;
                 let useless = found.order.as_ref().and_then(|_| useless_order(editor.value()));
-                let verdicts = match (&found.order, found.cycle) {
-                    _ if is_closed => vec!["declares an order already, or is excluded by its label".to_owned()],
-                    (_, Some(cycle)) => vec![format!("no order, because the containers need each other: {cycle}")],
-                    (Some(order), _) if let Some(reason) = &useless => {
-                        vec![format!("no order, because {order} does not help: {reason}")]
-                    }
+                let verdict = match (&found.order, found.cycle) {
+                    _ if is_closed => "declares an order already, or is excluded by its label".to_owned(),
+                    (_, Some(cycle)) => format!("no order, because the containers need each other: {cycle}"),
+                    (Some(order), _) if let Some(reason) = &useless => format!("no order, because {order} {reason}"),
                     (Some(_), _) => {
                         let lines = annotations.iter().map(|(key, value)| format!("{key}: \"{value}\""));
-                        let retries = (!retries.is_empty())
-                            .then(|| format!("these containers retry, so they need no order: {retries}"));
-                        lines.chain(retries).collect()
+                        let retries =
+                            (!retries.is_empty()).then(|| format!("these retry and need no order: {retries}"));
+                        lines.chain(retries).collect::<Vec<_>>().join("\n")
                     }
-                    _ if !found.unowned.is_empty() => {
-                        vec!["no order, because an address has no known owner".to_owned()]
+                    _ if found.edges.iter().any(|edge| edge.finding.message.ends_with(UNAWAITED)) => {
+                        format!("no order for a native sidecar: {UNAWAITED}; run kubectl podgate check")
                     }
-                    _ if !retries.is_empty() => {
-                        vec![format!("nothing needs an order, because these containers retry: {retries}")]
-                    }
-                    _ => vec!["nothing needs an order: no container clearly needs another one".to_owned()],
+                    _ if !found.unowned.is_empty() => "no order, because an address has no known owner".to_owned(),
+                    _ if !retries.is_empty() => format!("nothing needs an order, because these retry: {retries}"),
+                    _ => "nothing needs an order: no container clearly needs another one".to_owned(),
                 };
                 let place = format!("{}: {}", start.in_file(&source.name), at.name(&document.value));
-                verdicts.iter().for_each(|verdict| out += &(sanitize(&format!("{place}: {verdict}")) + "\n"));
+                let unread = format!("not read: {} (suggest reads only ConfigMaps in the input)", found.unread);
+                let lines = verdict.lines().chain((!found.unread.is_empty()).then_some(&*unread));
+                lines.for_each(|line| out += &(sanitize(&format!("{place}: {line}")) + "\n"));
                 if args.write && found.order.is_some() && useless.is_none() {
                     let (value, edits) = editor.finish();
                     is_edited = true;
@@ -123,6 +122,6 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
 fn useless_order(template: &Value) -> Option<String> {
     const RULES: [&str; 3] = ["no-readiness-probe", "nothing-to-do", "readiness-needs-later"];
     let plan = plan(template, &KnownFacts::default()).ok()?;
-    let found = lint::check_template(template, &plan, Target::default()).findings;
-    Some(plan.findings.into_iter().chain(found).find(|finding| RULES.contains(&finding.rule))?.message)
+    let mut all = lint::check_template(template, &plan, Target::default()).findings.into_iter().chain(plan.findings);
+    all.find(|finding| RULES.contains(&finding.rule)).map(|finding| format!("does not help: {}", finding.message))
 }

@@ -71,8 +71,8 @@ pub(super) fn build(args: &TryArgs, planned: &PlannedPod, programs: &Programs, d
     let order = Forecast::of(plan).start_steps.concat();
     // Native sidecars are not in the forecast, and they start first.
     others.sort_by_key(|one| order.iter().position(|name| one["name"] == **name).map_or(0, |at| at + 1));
-    let annotations = template.pointer("/metadata/annotations").and_then(Value::as_object);
-    let has_check = annotations.is_some_and(|all| all.keys().any(|key| is_check_key(key)));
+    let annotations = template["metadata"]["annotations"].as_object().into_iter().flatten();
+    let tail = annotations.filter(|(key, _)| is_check_key(key)).map(|(key, _)| format!(" ({key} is not tested here)"));
     let writer = TaskWriter {
         pod: &injected.value,
         probed: &stage.probed,
@@ -82,7 +82,7 @@ pub(super) fn build(args: &TryArgs, planned: &PlannedPod, programs: &Programs, d
         directories: setup::VOLUME_DIRECTORIES.map(|name| dir.join(name)),
     };
     Ok(RunPlan {
-        title: if has_check { format!("{title} without its checks") } else { title.clone() },
+        title: title.clone() + &tail.collect::<String>(),
         notes: stage.notes.clone(),
         sidecar_hook: writer.sidecar_command(&["ready"]),
         tasks: std::iter::once(writer.sidecar(sidecar)).chain(others.iter().map(|one| writer.task(one))).collect(),

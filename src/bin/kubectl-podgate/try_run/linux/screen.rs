@@ -122,9 +122,11 @@ pub(super) fn print_result(args: &TryArgs, run: RunResult<'_>) -> CommandResult 
     let outcome = if stops.iter().all(|(is_kept, _)| *is_kept) { start } else { Outcome::Broken };
     let (shown, to) = if args.stop { (&run.stopped[..], now_ms()) } else { (&run.at_stop[..], run.judged_at) };
     let mut timeline = timeline(title, shown, run.zero, to + ((to - run.zero) / 24).max(100));
-    let took = format_seconds(run.judged_at - run.zero);
+    // Containers without probes run on for a while before the verdict.
+    let ready = run.at_stop.iter().flat_map(|own| own.runs.iter().filter_map(|run| own.ready_at(run))).max();
+    let [took, start_took] = [run.judged_at, ready.unwrap_or(run.judged_at)].map(|at| format_seconds(at - run.zero));
     timeline.summary = match outcome {
-        Outcome::InOrder => format!("The order was kept: {title} started in {took}."),
+        Outcome::InOrder => format!("The order was kept: {title} started in {start_took}."),
         Outcome::Broken => format!("The order of {title} was broken."),
         Outcome::Incomplete => format!("Not all containers of {title} were Ready after {took}."),
     };
