@@ -48,9 +48,7 @@ impl Graph {
     ) {
         let needs = self.needs.entry(edge.waiter.clone()).or_default();
         let number = *numbers.entry((&edge.waiter, &edge.until.container)).or_insert(needs.len());
-        let Some(need) = needs.get_mut(number) else {
-            return needs.push(edge.clone());
-        };
+        let Some(need) = needs.get_mut(number) else { return needs.push(edge.clone()) };
         if need.is_direct != edge.is_direct {
             // A direct condition replaces the condition that follows from the whole order.
             if edge.is_direct {
