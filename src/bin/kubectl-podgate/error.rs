@@ -38,12 +38,16 @@ impl ErrorKind {
 
 impl CommandError {
     pub(crate) fn new(kind: ErrorKind, line: impl Into<String>) -> CommandError {
-        CommandError { kind, ..CommandError::from(line.into()) }
+        CommandError { kind, lines: vec![line.into()] }
+    }
+
+    pub(crate) fn of_lines(lines: Vec<String>) -> CommandError {
+        CommandError { kind: ErrorKind::Failed, lines }
     }
 
     /// Fails if there are `lines`.
     pub(crate) fn fail_if_any(lines: Vec<String>) -> CommandResult<()> {
-        if lines.is_empty() { Ok(()) } else { Err(lines.into()) }
+        if lines.is_empty() { Ok(()) } else { Err(CommandError::of_lines(lines)) }
     }
 }
 
@@ -53,20 +57,8 @@ impl fmt::Display for CommandError {
     }
 }
 
-impl From<Vec<String>> for CommandError {
-    fn from(lines: Vec<String>) -> CommandError {
-        CommandError { kind: ErrorKind::Failed, lines }
-    }
-}
-
-impl From<String> for CommandError {
-    fn from(line: String) -> CommandError {
-        vec![line].into()
-    }
-}
-
-impl From<&str> for CommandError {
-    fn from(line: &str) -> CommandError {
-        line.to_owned().into()
+impl<T: Into<String>> From<T> for CommandError {
+    fn from(line: T) -> CommandError {
+        CommandError::new(ErrorKind::Failed, line)
     }
 }
