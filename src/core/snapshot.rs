@@ -120,6 +120,7 @@ impl Snapshot {
             let is_valid = is_short_alphanumeric(ticket) && [PASSED, FAILED].contains(&result);
             is_valid.then(|| (name.to_owned(), (ticket.to_owned(), result == PASSED)))
         };
+        let restarts = |(name, count): (&str, &str)| Some((name.to_owned(), count.parse().ok()?));
         Ok(Snapshot {
             sandbox,
             epoch: epoch.to_owned(),
@@ -134,9 +135,7 @@ impl Snapshot {
             startup: pairs(names::STARTUP_RESULTS_KEY).filter_map(startup).collect(),
             pod_ip: get(names::POD_IP_KEY).map(Into::into),
             stopping: list(names::STOPPING_KEY).map(str::to_owned).collect(),
-            restarts: pairs(names::RESTART_COUNTS_KEY)
-                .filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)))
-                .collect(),
+            restarts: pairs(names::RESTART_COUNTS_KEY).filter_map(restarts).collect(),
         })
     }
 
