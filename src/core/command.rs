@@ -41,6 +41,11 @@ impl AgentCommand {
         self.flags.push((flag.to_owned(), Some(value.into())));
     }
 
+    /// Adds `--flag VALUE` for each of `values`.
+    pub fn add_flags(&mut self, flag: &str, values: impl IntoIterator<Item: Into<String>>) {
+        values.into_iter().for_each(|value| self.add_flag(flag, value));
+    }
+
     /// Adds a flag that takes no value.
     pub fn add_switch(&mut self, flag: &str) {
         self.flags.push((flag.to_owned(), None));

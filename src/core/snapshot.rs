@@ -101,11 +101,9 @@ impl Snapshot {
         let get = |key: &str| annotations.get(key).map(String::as_str);
         let sandbox = get(names::SANDBOX_ID_KEY).and_then(|v| v.parse().ok()).ok_or(Invalid(names::SANDBOX_ID_KEY))?;
         let epoch = get(names::EPOCH_KEY).filter(|v| is_short_alphanumeric(v)).ok_or(Invalid(names::EPOCH_KEY))?;
-        let revision = get(names::REVISION_KEY)
-            .filter(|v| v.bytes().all(|b| b.is_ascii_digit()))
-            .and_then(|v| v.parse().ok())
-            .filter(|v| *v <= REVISION_MAX)
-            .ok_or(Invalid(names::REVISION_KEY))?;
+        let revision = get(names::REVISION_KEY).filter(|v| v.bytes().all(|b| b.is_ascii_digit()));
+        let revision = revision.and_then(|v| v.parse::<u64>().ok()).filter(|v| *v <= REVISION_MAX);
+        let revision = revision.ok_or(Invalid(names::REVISION_KEY))?;
         let stage = get(names::STAGE_KEY).and_then(|v| v.parse().ok()).ok_or(Invalid(names::STAGE_KEY))?;
         let states = annotations.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix(names::STATUS_KEY_PREFIX)?;
@@ -122,6 +120,7 @@ impl Snapshot {
             let is_valid = is_short_alphanumeric(ticket) && [PASSED, FAILED].contains(&result);
             is_valid.then(|| (name.to_owned(), (ticket.to_owned(), result == PASSED)))
         };
+        let restarts = |(name, count): (&str, &str)| Some((name.to_owned(), count.parse().ok()?));
         Ok(Snapshot {
             sandbox,
             epoch: epoch.to_owned(),
@@ -136,9 +135,7 @@ impl Snapshot {
             startup: pairs(names::STARTUP_RESULTS_KEY).filter_map(startup).collect(),
             pod_ip: get(names::POD_IP_KEY).map(Into::into),
             stopping: list(names::STOPPING_KEY).map(str::to_owned).collect(),
-            restarts: pairs(names::RESTART_COUNTS_KEY)
-                .filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)))
-                .collect(),
+            restarts: pairs(names::RESTART_COUNTS_KEY).filter_map(restarts).collect(),
         })
     }
 

@@ -160,9 +160,7 @@ pub fn replace_via(directory: &Path, temporary: &str, name: &str, content: &[u8]
         rustix::fs::renameat(directory.as_fd(), &temporary, directory.as_fd(), name)?;
         Ok(file)
     };
-    written().inspect_err(|_| {
-        let _ = rustix::fs::unlinkat(directory.as_fd(), &temporary, AtFlags::empty());
-    })
+    written().inspect_err(|_| _ = rustix::fs::unlinkat(directory.as_fd(), &temporary, AtFlags::empty()))
 }
 
 /// Writes `program` to `directory/name` (mode 0555), replacing any file. Creates a missing directory (mode 0755). On

@@ -56,14 +56,10 @@ impl SockDiag {
     }
 
     fn query_kernel(&mut self, address: SocketAddr) -> Result<bool, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match &mut self.socket {
             Some(socket) => socket,
-            none => none.insert(socket_with(
-                AddressFamily::NETLINK,
-                SocketType::DGRAM,
-                SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-                Some(SOCK_DIAG),
-            )?),
+            none => none.insert(socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?),
         };
         sendto(&*socket, &encode_request(address), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         // The kernel responds within `sendto`, with one message. Without a response, the non-blocking socket returns

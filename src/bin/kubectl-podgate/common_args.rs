@@ -46,11 +46,8 @@ fn ignorable_rule(name: &str) -> Result<&'static str, String> {
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration =
         humantime::parse_duration(text).map_err(|_| "not a duration; write a duration such as 15s or 1m".to_owned())?;
-    if (Duration::from_millis(1)..=Duration::from_secs(24 * 60 * 60)).contains(&duration) {
-        Ok(duration)
-    } else {
-        Err("must be between 1ms and 1day".to_owned())
-    }
+    let range = Duration::from_millis(1)..=Duration::from_secs(24 * 60 * 60);
+    range.contains(&duration).then_some(duration).ok_or_else(|| "must be between 1ms and 1day".to_owned())
 }
 
 /// Returns `-`, the name of standard input, if standard input is a file or a pipe, and not empty. Waits for the first

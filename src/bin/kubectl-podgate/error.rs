@@ -1,19 +1,21 @@
 //! The error of every command: what failed, the fix, and the exit code.
 
 use podgate::core::exit::Exit;
-use std::fmt;
 use std::process::ExitCode;
 
 /// Result of a command, or of a part of a command.
 pub(crate) type CommandResult<T = ExitCode> = Result<T, CommandError>;
 
 /// Error with one line for each problem. `Display` is the message for the user.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .lines.join("\n"))]
 pub(crate) struct CommandError {
     pub(crate) kind: ErrorKind,
     pub(crate) lines: Vec<String>,
 }
 
 /// Kind of an error. The kind decides the exit code, and callers handle some kinds.
+#[derive(Debug)]
 pub(crate) enum ErrorKind {
     Failed,
     /// The arguments contradict each other or the manifest.
@@ -38,35 +40,21 @@ impl ErrorKind {
 
 impl CommandError {
     pub(crate) fn new(kind: ErrorKind, line: impl Into<String>) -> CommandError {
-        CommandError { kind, ..CommandError::from(line.into()) }
+        CommandError { kind, lines: vec![line.into()] }
+    }
+
+    pub(crate) fn of_lines(lines: Vec<String>) -> CommandError {
+        CommandError { kind: ErrorKind::Failed, lines }
     }
 
     /// Fails if there are `lines`.
     pub(crate) fn fail_if_any(lines: Vec<String>) -> CommandResult<()> {
-        if lines.is_empty() { Ok(()) } else { Err(lines.into()) }
+        if lines.is_empty() { Ok(()) } else { Err(CommandError::of_lines(lines)) }
     }
 }
 
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines.join("\n"))
-    }
-}
-
-impl From<Vec<String>> for CommandError {
-    fn from(lines: Vec<String>) -> CommandError {
-        CommandError { kind: ErrorKind::Failed, lines }
-    }
-}
-
-impl From<String> for CommandError {
-    fn from(line: String) -> CommandError {
-        vec![line].into()
-    }
-}
-
-impl From<&str> for CommandError {
-    fn from(line: &str) -> CommandError {
-        line.to_owned().into()
+impl<T: Into<String>> From<T> for CommandError {
+    fn from(line: T) -> CommandError {
+        CommandError::new(ErrorKind::Failed, line)
     }
 }

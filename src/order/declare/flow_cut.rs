@@ -10,12 +10,8 @@ use serde_json::{Map, Value};
 
 /// Returns the key of the annotation that YAML cut, and the finding.
 pub(super) fn find_cut<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> Option<(&'a str, Finding)> {
-    let parts: Vec<(usize, &str, &Value)> = annotations
-        .iter()
-        .enumerate()
-        .filter(|(_, (key, value))| is_part(key, value, spec))
-        .map(|(at, (key, value))| (at, key.as_str(), value))
-        .collect();
+    let parts = annotations.iter().enumerate().filter(|(_, (key, value))| is_part(key, value, spec));
+    let parts: Vec<(usize, &str, &Value)> = parts.map(|(at, (key, value))| (at, key.as_str(), value)).collect();
     let first = parts.first()?.0;
     // A cut value has no comma. The other parts of the list follow the value, unless the API server sorted the keys.
     let are_checks = parts[0].1.parse::<Check>().is_ok();

@@ -6,13 +6,9 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     // Skip words that cannot match: the distance of long words is expensive to compute.
     let near = |other: &&str| other.len().abs_diff(word.len()) <= 2 && other.len() <= 80;
     let limit = |other: &str| (other.len().max(word.len()) / 3).clamp(1, 2);
-    known
-        .into_iter()
-        .filter(near)
-        .map(|other| (strsim::osa_distance(&word, &other.to_lowercase()), other))
-        .filter(|(edits, other)| *edits <= limit(other))
-        .min()
-        .map(|(_, other)| other)
+    let known = known.into_iter().filter(near);
+    let distances = known.map(|other| (strsim::osa_distance(&word, &other.to_lowercase()), other));
+    distances.filter(|(edits, other)| *edits <= limit(other)).min().map(|(_, other)| other)
 }
 
 /// Returns a suggestion such as `did you mean db?`; `None` if no word in `known` is similar enough.

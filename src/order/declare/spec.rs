@@ -217,9 +217,8 @@ impl<'a> Spec<'a> {
     pub(crate) fn shared_port(&self, entry: &Container) -> Option<(u16, &'a str)> {
         let ports: Vec<u16> = entry.probes().filter_map(|probe| entry.probe_port(probe)).collect();
         let others = self.containers.iter().chain(self.native_sidecars()).filter(|own| own.name != entry.name);
-        others
-            .flat_map(|own| own.used_ports().into_iter().map(|port| (port, own.name)))
-            .find(|(port, _)| ports.contains(port))
+        let mut used = others.flat_map(|own| own.used_ports().into_iter().map(|port| (port, own.name)));
+        used.find(|(port, _)| ports.contains(port))
     }
 
     /// Returns true if a regular container, an init container or a native sidecar is called `name`.

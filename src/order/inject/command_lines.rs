@@ -46,32 +46,28 @@ impl CommandLines<'_> {
         let ContainerPlan { name, after, stop_after, .. } = self.planned;
         let mut line = AgentCommand::new("entrypoint");
         line.add_flag("--container", name);
-        for ask in self.predecessors.into_iter().flatten().filter_map(AskedProbe::of).flatten() {
-            line.add_flag("--ask", dollars::escape(&ask.to_string()));
-        }
+        let asks = self.predecessors.into_iter().flatten().filter_map(AskedProbe::of).flatten();
+        line.add_flags("--ask", asks.map(|ask| dollars::escape(&ask.to_string())));
         for until in after.iter().filter(|_| self.predecessors.is_none()) {
             // Omit the state Ready, which is the agent's default.
             let is_ready = until.want == WantedState::Ready;
             line.add_flag("--until", if is_ready { until.container.clone() } else { until.to_string() });
         }
         // Escape all checks, because Kubernetes expands variables in `command`.
-        gate.checks.iter().for_each(|check| line.add_flag("--check", dollars::escape(&check.to_string())));
+        line.add_flags("--check", gate.checks.iter().map(|check| dollars::escape(&check.to_string())));
         if self.planned.waits_in_gate() {
             line.add_flag("--timeout", compact_duration(self.planned.timeout));
             self.add_timeout_flags(&mut line);
         }
         if gate.needs_parent {
             line.add_flag("--tether", "parent");
-            self.ready_checks().iter().for_each(|check| line.add_flag("--ready-check", dollars::escape(check)));
+            line.add_flags("--ready-check", self.ready_checks().into_iter().map(|check| dollars::escape(&check)));
             self.add_probe_times(&mut line, &self.exec_probes());
         }
-        gate.restarts_with.iter().for_each(|one| line.add_flag("--restart-with", one));
-        stop_after.iter().for_each(|one| line.add_flag("--stop-after", one));
-        if let Some(signal) = self.spec.pointer("/lifecycle/stopSignal").and_then(Value::as_str)
-            && !stop_after.is_empty()
-        {
-            line.add_flag("--stop-signal", signal);
-        }
+        line.add_flags("--restart-with", &gate.restarts_with);
+        line.add_flags("--stop-after", stop_after);
+        let stop_signal = self.spec.pointer("/lifecycle/stopSignal").and_then(Value::as_str);
+        line.add_flags("--stop-signal", stop_signal.filter(|_| !stop_after.is_empty()));
         self.add_message_flags(&mut line);
         let mut words = with_added_flags(line, self.found, "command");
         words.push("--".to_owned());
@@ -102,24 +98,20 @@ impl CommandLines<'_> {
         }
         if waits {
             self.add_timeout_flags(&mut line);
-            self.ready_checks().into_iter().for_each(|check| line.add_flag("--check", check));
+            line.add_flags("--check", self.ready_checks());
             self.add_probe_times(&mut line, &self.exec_probes());
             let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
             let check = match &self.planned.ready {
                 Some(ready) => ready.check.clone(),
                 None => probe.and_then(|probe| checks::equivalent_check(self.container, probe)),
             };
-            if let Some(url) = check.map(|check| check.to_string()) {
-                line.add_flag("--fallback-check", url);
-            }
+            line.add_flags("--fallback-check", check.map(|check| check.to_string()));
         }
         if self.planned.needs_tether() {
             line.add_switch("--tether");
         }
         self.add_message_flags(&mut line);
-        if let Some(then) = then {
-            line.add_flag("--then", then);
-        }
+        line.add_flags("--then", then);
         with_added_flags(line, self.found, "postStart")
     }
 
@@ -135,7 +127,7 @@ impl CommandLines<'_> {
     ) -> Vec<String> {
         let mut line = AgentCommand::new("pre-stop");
         line.add_flag("--container", &self.planned.name);
-        outlives.iter().for_each(|one| line.add_flag("--until", one));
+        line.add_flags("--until", outlives);
         // Without a gate and a postStart hook, the preStop hook must take the tether.
         if self.planned.needs_tether() && !self.planned.has_hook() {
             line.add_switch("--tether");
@@ -146,9 +138,7 @@ impl CommandLines<'_> {
         if logs {
             line.add_flag("--log-to", "/proc/1/fd/2");
         }
-        if let Some(level) = self.settings.log_level() {
-            line.add_flag("--log-level", level);
-        }
+        line.add_flags("--log-level", self.settings.log_level());
         if let Some(command) = then {
             // If the command's duration is unknown, reserve at least half of `grace` for the wait.
             let kept = takes
@@ -169,9 +159,8 @@ impl CommandLines<'_> {
         let own = self.container.startup_probe.as_ref();
         match own {
             Some(probe) if probe.is_exec() || self.predecessors.is_some() => {
-                if let Some(check) = checks::equivalent_check(self.container, probe) {
-                    line.add_flag("--check", dollars::escape(&check.to_string()));
-                }
+                let check = checks::equivalent_check(self.container, probe);
+                line.add_flags("--check", check.map(|check| dollars::escape(&check.to_string())));
                 for (flag, seconds, default) in [
                     ("--check-timeout", probe.timeout_seconds, 1),
                     ("--check-delay", probe.initial_delay_seconds, 0),
@@ -273,13 +262,9 @@ impl CommandLines<'_> {
 
     /// Adds the log level and the container's `terminationMessagePath`, unless they are the defaults.
     fn add_message_flags(&self, line: &mut AgentCommand) {
-        if let Some(level) = self.settings.log_level() {
-            line.add_flag("--log-level", level);
-        }
+        line.add_flags("--log-level", self.settings.log_level());
         let path = self.spec["terminationMessagePath"].as_str();
-        if let Some(path) = path.filter(|path| !path.is_empty() && *path != names::TERMINATION_LOG) {
-            line.add_flag("--termination-log", path);
-        }
+        line.add_flags("--termination-log", path.filter(|path| !path.is_empty() && *path != names::TERMINATION_LOG));
     }
 }
 

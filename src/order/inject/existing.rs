@@ -58,16 +58,12 @@ impl<'a> ExistingInjection<'a> {
         for (at, item) in list.items(self.template).iter().enumerate() {
             // Skip containers that another webhook added.
             let Some(entry) = parts::item_name(item).and_then(|name| listed.get(name)) else { continue };
+            let has_gate = parts::find_gate_end(item).is_some();
             let has_hook = |short| parts::agent_line(item, short).is_some();
             let is_reported = entry.mode == Mode::PostStart || entry.reports_start && !has_hook("readinessProbe");
             for (is_expected, is_there, part, field) in [
                 (entry.mode == Mode::Hold, is_held(item, &entry.name), "variable in the env", "env"),
-                (
-                    entry.mode == Mode::Entrypoint,
-                    parts::find_gate_end(item).is_some(),
-                    "gate in the command",
-                    "command",
-                ),
+                (entry.mode == Mode::Entrypoint, has_gate, "gate in the command", "command"),
                 (is_reported, has_hook("postStart"), "postStart hook", "postStart"),
                 (entry.pre_stop, has_hook("preStop"), "preStop hook", "preStop"),
             ] {

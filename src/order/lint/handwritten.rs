@@ -90,11 +90,8 @@ struct AgentLines {
 impl AgentLines {
     fn of(own: &ContainerRef<'_>) -> AgentLines {
         let container: pod::Container = serde_json::from_value(own.value.clone()).unwrap_or_default();
-        AgentLines {
-            gate: container.gate().zip(container.gate_command()),
-            pre_stop: container.pre_stop_command(),
-            container,
-        }
+        let gate = container.gate().zip(container.gate_command());
+        AgentLines { gate, pre_stop: container.pre_stop_command(), container }
     }
 
     fn check(&self, own: &ContainerRef<'_>, spec: &Spec<'_>, findings: &mut Vec<Finding>) {

@@ -42,19 +42,17 @@ pub(super) fn replacement_sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(
     }
     let last = spec.regular(&chain.pop()?.name)?;
     let ports = |own: &ContainerRef<'_>| items_of(own.value, "ports").len();
-    chain
-        .iter()
-        .map(|planned| {
-            let own = spec.regular(&planned.name).filter(|own| !is_foreign(own.name) && !is_rewritten(own))?;
-            // The main program of a Pod belongs in `containers`. It serves more ports than the containers around it.
-            if !is_helper(own) || ports(own) > ports(last) {
-                return None;
-            }
-            // In a Pod that runs to completion, only the Job's sidecars keep running.
-            let keeps_running = own.restart_policy(spec.value) == "Always" || planned.ends_last();
-            Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| keeps_running)?))
-        })
-        .collect()
+    let sidecar = |planned: &ContainerPlan| {
+        let own = spec.regular(&planned.name).filter(|own| !is_foreign(own.name) && !is_rewritten(own))?;
+        // The main program of a Pod belongs in `containers`. It serves more ports than the containers around it.
+        if !is_helper(own) || ports(own) > ports(last) {
+            return None;
+        }
+        // In a Pod that runs to completion, only the Job's sidecars keep running.
+        let keeps_running = own.restart_policy(spec.value) == "Always" || planned.ends_last();
+        Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| keeps_running)?))
+    };
+    chain.into_iter().map(sidecar).collect()
 }
 
 /// Returns true if Istio has rewritten a probe. The probe would then depend on a proxy that may start later.

@@ -21,7 +21,7 @@ pub(super) fn check_exit_waits(spec: &Spec<'_>, declared: &Declaration, graph: &
     for own in &spec.containers {
         let exit = graph.waiters_with_needs(own.name).find(|(_, need)| need.until.want.is_exit());
         let Some((waiter, need)) = exit else { continue };
-        let (name, at, word) = (own.name, need.edge.at.clone(), need.edge.span.clone());
+        let (name, at, word) = (own.name, need.at.clone(), need.span.clone());
         if is_last(name) && !is_last(waiter) || quits.contains_key(name) && !quits.contains_key(waiter) {
             let what = format!(
                 "{waiter} waits for the exit of {name}, but podgate ends {name} only after {waiter} has exited"

@@ -4,7 +4,7 @@
 use super::types::ContainerPlan;
 use crate::core::container::Mode;
 use crate::core::graph::{describe_cycle, find_cycle};
-use crate::core::until::{WaitCondition, WantedState};
+use crate::core::until::WantedState;
 use crate::order::declare::{Edge, annotation_place, keys};
 use crate::order::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,18 +13,10 @@ const MAX_CYCLES: usize = 5;
 
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    /// Needs of each waiting container, one need per container that it waits for.
-    needs: BTreeMap<String, Vec<Need>>,
+    /// Needs of each waiting container, one edge per container that it waits for.
+    needs: BTreeMap<String, Vec<Edge>>,
     /// Waiting containers, by the container that they wait for. The number is an index in the waiter's list of `needs`.
     waiters: BTreeMap<String, BTreeMap<String, usize>>,
-}
-
-/// A condition that a container waits for.
-#[derive(Debug, Clone)]
-pub(super) struct Need {
-    pub(super) until: WaitCondition,
-    /// Edge that declares the need.
-    pub(super) edge: Edge,
 }
 
 impl Graph {
@@ -56,13 +48,11 @@ impl Graph {
     ) {
         let needs = self.needs.entry(edge.waiter.clone()).or_default();
         let number = *numbers.entry((&edge.waiter, &edge.until.container)).or_insert(needs.len());
-        let Some(need) = needs.get_mut(number) else {
-            return needs.push(Need { until: edge.until.clone(), edge: edge.clone() });
-        };
-        if need.edge.is_direct != edge.is_direct {
+        let Some(need) = needs.get_mut(number) else { return needs.push(edge.clone()) };
+        if need.is_direct != edge.is_direct {
             // A direct condition replaces the condition that follows from the whole order.
             if edge.is_direct {
-                *need = Need { until: edge.until.clone(), edge: edge.clone() };
+                *need = edge.clone();
             }
             return;
         }
@@ -74,7 +64,7 @@ impl Graph {
                     edge.waiter,
                     edge.until,
                     need.until,
-                    if need.edge.at == edge.at { "the same annotation".to_owned() } else { need.edge.at.to_string() },
+                    if need.at == edge.at { "the same annotation".to_owned() } else { need.at.to_string() },
                 );
                 let finding = Finding::error("condition-never-met", edge.at.clone(), what).span(edge.span.clone());
                 findings.push(finding.fix("keep one of the two conditions"));
@@ -82,23 +72,23 @@ impl Graph {
         }
     }
 
-    pub(super) fn needs(&self, name: &str) -> &[Need] {
+    pub(super) fn needs(&self, name: &str) -> &[Edge] {
         self.needs.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the needs of `name` without those that follow from earlier steps of the order.
-    pub(super) fn direct_needs(&self, name: &str) -> impl Iterator<Item = &Need> {
-        self.needs(name).iter().filter(|need| need.edge.is_direct)
+    pub(super) fn direct_needs(&self, name: &str) -> impl Iterator<Item = &Edge> {
+        self.needs(name).iter().filter(|need| need.is_direct)
     }
 
-    pub(super) fn waiters_with_needs(&self, name: &str) -> impl Iterator<Item = (&str, &Need)> {
+    pub(super) fn waiters_with_needs(&self, name: &str) -> impl Iterator<Item = (&str, &Edge)> {
         let waiters = self.waiters.get(name).into_iter().flatten();
         waiters.filter_map(|(waiter, number)| Some((waiter.as_str(), self.needs(waiter).get(*number)?)))
     }
 
     /// Returns the containers of a cycle: each waits for the next one, and the last waits for the first.
     fn find_cycle<'a>(&'a self) -> Option<Vec<String>> {
-        let target = |need: &'a Need| need.until.container.as_str();
+        let target = |need: &'a Edge| need.until.container.as_str();
         let edges = self.needs.keys().map(|waiter| (waiter.as_str(), self.direct_needs(waiter).map(target).collect()));
         Some(find_cycle(&edges.collect())?.into_iter().map(str::to_owned).collect())
     }
@@ -107,11 +97,9 @@ impl Graph {
     fn break_cycle(&mut self, cycle: &[String]) -> Edge {
         let next = |at: usize| &cycle[(at + 1) % cycle.len()];
         let edge = |at: usize| self.needs(&cycle[at]).iter().find(|need| need.until.container == *next(at));
-        let is_after = |need: &&Need| need.edge.at != annotation_place(keys::ORDER);
+        let is_after = |need: &&Edge| need.at != annotation_place(keys::ORDER);
         let closing = (0..cycle.len()).filter_map(edge).find(is_after).or_else(|| edge(0));
-        let Some(closing) = closing.map(|need| Edge { until: need.until.clone(), ..need.edge.clone() }) else {
-            unreachable!("a cycle has edges")
-        };
+        let Some(closing) = closing.cloned() else { unreachable!("a cycle has edges") };
         let needs = self.needs.entry(closing.waiter.clone()).or_default();
         needs.retain(|need| need.until.container != closing.until.container);
         closing

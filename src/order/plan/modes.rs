@@ -234,7 +234,7 @@ pub(super) fn required_gates(
             if !is_native && !need.until.want.is_exit() {
                 continue;
             }
-            let (at, span) = (need.edge.at.clone(), Some(need.edge.span.clone()));
+            let (at, span) = (need.at.clone(), Some(need.span.clone()));
             let gate = |reason| GateRequirement {
                 reason,
                 needs_command: false,

@@ -115,28 +115,23 @@ impl Planner<'_> {
 
     /// Returns the plans, and the conditions that need podgate's role.
     fn plan_containers(&self, findings: &mut Vec<Finding>) -> (Vec<ContainerPlan>, BTreeSet<String>) {
+        let Planner { spec, declared, graph, known, .. } = *self;
         let involved: Vec<&ContainerRef<'_>> =
-            self.spec.containers.iter().filter(|own| self.is_involved(own.name)).collect();
+            spec.containers.iter().filter(|own| self.is_involved(own.name)).collect();
         let names: BTreeSet<&str> = involved.iter().map(|own| own.name).collect();
-        let gates = modes::required_gates(self.spec, self.graph, self.declared, &names);
-        let modes = ModeResolver {
-            graph: self.graph,
-            declared: self.declared,
-            commands: &self.commands,
-            required_gates: gates,
-            known: self.known,
-        };
-        let gated = |own: &&&ContainerRef<'_>| !self.graph.needs(own.name).is_empty() || self.needs_gate(own, &modes);
+        let required_gates = modes::required_gates(spec, graph, declared, &names);
+        let modes = ModeResolver { graph, declared, commands: &self.commands, required_gates, known };
+        let gated = |own: &&&ContainerRef<'_>| !graph.needs(own.name).is_empty() || self.needs_gate(own, &modes);
         let gated: BTreeSet<&str> = involved.iter().filter(gated).map(|own| own.name).collect();
         let hooked = modes.decide_hooked(&involved, &gated, findings);
-        findings::check_exit_waits(self.spec, self.declared, self.graph, findings);
+        findings::check_exit_waits(spec, declared, graph, findings);
         let plan = |own| self.plan_container(own, [&names, &gated], &modes, &hooked);
-        let planned: Vec<_> = self.spec.containers.iter().map(plan).collect();
-        findings.extend(findings::of_settings(self.spec, self.declared, self.graph, &names, &planned));
-        let unproven = if has_errors(findings) { Vec::new() } else { modes.unproven(self.spec, &planned) };
+        let planned: Vec<_> = spec.containers.iter().map(plan).collect();
+        findings.extend(findings::of_settings(spec, declared, graph, &names, &planned));
+        let unproven = if has_errors(findings) { Vec::new() } else { modes.unproven(spec, &planned) };
         let (unprovable_conditions, unproven): (_, Vec<Finding>) = unproven.into_iter().unzip();
         findings.extend(unproven);
-        (arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect()), unprovable_conditions)
+        (arrange(planned, graph, &hooked.keys().map(String::as_str).collect()), unprovable_conditions)
     }
 
     fn plan_container(

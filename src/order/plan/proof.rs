@@ -1,13 +1,12 @@
 //! Gives each condition of a plan a source that proves it, or a finding. Only the kubelet's status needs podgate's
 //! role.
 
-use super::graph::Need;
 use super::modes::{ModeResolver, command_advice, entrypoint_advice, ready_check};
 use super::types::ContainerPlan;
 use crate::core::container::Container;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
-use crate::order::declare::{Publish, annotation_place, container_annotation_place, keys};
+use crate::order::declare::{Edge, Publish, annotation_place, container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::{Finding, Level};
 
@@ -37,7 +36,7 @@ impl ModeResolver<'_> {
 
     /// Returns the containers that restart with `name`.
     fn restarting_waiters<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let direct = self.graph.waiters_with_needs(name).filter(|(_, need)| need.edge.is_direct);
+        let direct = self.graph.waiters_with_needs(name).filter(|(_, need)| need.is_direct);
         direct.map(|(waiter, _)| waiter).filter(|waiter| self.declared.restart_with_dependency.of(waiter))
     }
 
@@ -67,7 +66,7 @@ impl ModeResolver<'_> {
             (_, true) => entrypoint_advice(name),
             (_, false) => command_advice(name),
         };
-        let need = |(_, Need { until, edge }): (&str, &Need)| (until.want, edge.at.clone(), Some(edge.span.clone()));
+        let need = |(_, need): (&str, &Edge)| (need.until.want, need.at.clone(), Some(need.span.clone()));
         let needs = self.graph.waiters_with_needs(name).map(need);
         let is_awaited = plans.iter().any(|other| other.stop_after.iter().any(|awaited| awaited == name));
         let ends = is_awaited.then(|| (WantedState::Exited, annotation_place(keys::JOB_SIDECARS), None));

@@ -1,10 +1,10 @@
 //! Stop order: containers that must outlive others when the Pod stops, and the time limits of these waits.
 
-use super::graph::{Graph, Need};
+use super::graph::Graph;
 use crate::core::graph;
 use crate::order::declare::grammar::ContainerItem;
 use crate::order::declare::spec::Spec;
-use crate::order::declare::{Declaration, StopOrder, annotation_place, keys};
+use crate::order::declare::{Declaration, Edge, StopOrder, annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use humantime::format_duration;
@@ -63,7 +63,7 @@ pub(super) fn outlives(
 /// Returns a warning if the container of `item` waits at its start for a container of `earlier`, which stops first.
 fn contradiction(item: &ContainerItem, earlier: &[String], graph: &Graph) -> Option<Finding> {
     let user = &item.until.container;
-    let is_early = |need: &&Need| !need.until.want.is_exit() && earlier.contains(&need.until.container);
+    let is_early = |need: &&Edge| !need.until.want.is_exit() && earlier.contains(&need.until.container);
     let name = &graph.needs(user).iter().find(is_early)?.until.container;
     let what = format!("{name} stops before {user}, but {user} waits for {name} at the start, and probably uses it");
     let fix = format!("write {name} after {user}, or set {}: reverse", keys::STOP_ORDER);

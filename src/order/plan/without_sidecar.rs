@@ -108,8 +108,8 @@ impl NoSidecarCandidate<'_> {
         for (waiter, need) in self.graph.waiters_with_needs(name) {
             if need.until.want != WantedState::Ready {
                 let what = format!("{waiter} waits for {}, which only a sidecar sees", need.until);
-                let finding = Self::reason(need.edge.at.clone(), what, &format!("wait for {name}=Ready"));
-                return Some(finding.span(need.edge.span.clone()));
+                let finding = Self::reason(need.at.clone(), what, &format!("wait for {name}=Ready"));
+                return Some(finding.span(need.span.clone()));
             }
         }
         let (waiter, _) = self.graph.waiters_with_needs(name).next()?;

@@ -67,9 +67,8 @@ pub(crate) struct CheckArgs {
 
 pub(crate) fn run(args: &CheckArgs) -> CommandResult {
     let sources = args.manifests.read();
-    if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
-        print_stderr(Level::Note, &line);
-    }
+    let ignored = ignored_message(&sources).filter(|_| !args.quiet);
+    ignored.iter().for_each(|line| print_stderr(Level::Note, line));
     let images = resolve_images(&sources, &args.images)?.unwrap_or_default();
     let orders = args.orders.as_deref().map_or_else(|| Ok(AssignedOrders::default()), orders::read)?;
     let flags = Flags { images: &images, kubernetes: args.kubernetes, orders: &orders };

@@ -44,11 +44,8 @@ pub(crate) fn parse_pod_name(text: &str) -> Result<String, &'static str> {
             "not a Pod name; list the Pods of a workload with `kubectl get pods -l LABELS`, and pass one of them",
         );
     }
-    if !name.is_empty() && name.len() <= 253 && name.bytes().all(ok) {
-        Ok(name.to_owned())
-    } else {
-        Err("not a Pod name; write NAME or pod/NAME")
-    }
+    let is_valid = !name.is_empty() && name.len() <= 253 && name.bytes().all(ok);
+    is_valid.then(|| name.to_owned()).ok_or("not a Pod name; write NAME or pod/NAME")
 }
 
 /// Returns the namespace, unless it could change the URL of a request.

@@ -156,9 +156,8 @@ fn run(
     }
     let sources = args.manifests.read();
     check_readable(&sources, reads_all)?;
-    if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
-        print_stderr(Level::Note, &line);
-    }
+    let ignored = ignored_message(&sources).filter(|_| !args.quiet);
+    ignored.iter().for_each(|line| print_stderr(Level::Note, line));
     let action = action(&sources)?;
     let (mut located, mut outdated, mut any) = (Vec::new(), Vec::new(), false);
     let (mut changes, mut changed) = (Vec::new(), Vec::new());

@@ -166,10 +166,8 @@ impl Evidence<'_> {
                 (start, start)
             }
         };
-        let ended = merge_moments(
-            by_kubelet(&kubelet.finished_at).filter(|_| kubelet.restarts == 0),
-            by_podgate(Milestone::Ended),
-        );
+        let kubelet_end = by_kubelet(&kubelet.finished_at).filter(|_| kubelet.restarts == 0);
+        let ended = merge_moments(kubelet_end, by_podgate(Milestone::Ended));
         let is_pull = |event: &&Event| is_about(event, Some(name), "Pulled");
         Row {
             name: name.to_owned(),

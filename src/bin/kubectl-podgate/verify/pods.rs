@@ -133,10 +133,8 @@ impl PodSurvey {
             let moved = entry.zip(runs).filter(|(entry, runs)| !entry.digest.is_empty() && entry.digest != *runs);
             let (rule, what) = if let Some((entry, runs)) = moved {
                 let [runs, known] = [runs, &entry.digest].map(short_digest);
-                (
-                    "image-moved",
-                    format!("the image {image} has moved: {workload} runs {runs}, the webhook knows {known}"),
-                )
+                let what = format!("the image {image} has moved: {workload} runs {runs}, the webhook knows {known}");
+                ("image-moved", what)
             } else if entry.is_none() && is_held {
                 let what = format!("the webhook does not know the command of {image}, so {name} is held: {workload}");
                 ("image-not-known", what)

@@ -75,15 +75,13 @@ pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
     };
     let kubelet_statuses: BTreeMap<String, KubeletStatus> = others.iter().filter_map(named_status).collect();
     let own_state = statuses.get(own).and_then(|status| status.state.running.as_ref());
-    let annotations = pod.metadata.annotations.iter().flatten();
+    let is_wanted = |key: &str| is_snapshot_key(key) || key.starts_with(names::OVERRIDE_KEY_PREFIX);
+    let annotations = pod.metadata.annotations.iter().flatten().filter(|(key, _)| is_wanted(key));
     PodFacts {
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         resource_version: pod.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()),
         is_deleting: pod.metadata.deletion_timestamp.is_some(),
-        annotations: annotations
-            .filter(|(key, _)| is_snapshot_key(key) || key.starts_with(names::OVERRIDE_KEY_PREFIX))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect(),
+        annotations: annotations.map(|(key, value)| (key.clone(), value.clone())).collect(),
         containers: others.iter().map(|c| Container { restart_policy: Some(policy(c)), ..c.declared() }).collect(),
         kubelet_statuses,
         own_restarts: statuses.get(own).map_or(0, |status| status.restart_count),

@@ -40,12 +40,10 @@ pub(super) fn log_path(text: &str) -> Result<PathBuf, &'static str> {
 pub(super) fn exit_condition(text: &str) -> Result<WaitCondition, ParseError> {
     let text = if text.contains('=') { text.to_owned() } else { format!("{text}={}", WantedState::Exited) };
     let until: WaitCondition = text.parse()?;
-    match until.want {
-        WantedState::Exited | WantedState::Completed => Ok(until),
-        WantedState::Started | WantedState::Ready => {
-            Err(format!("a preStop hook can only wait for an exit; write {}=Exited", until.container).into())
-        }
+    if until.want.is_exit() {
+        return Ok(until);
     }
+    Err(format!("a preStop hook can only wait for an exit; write {}=Exited", until.container).into())
 }
 
 podgate::words! {

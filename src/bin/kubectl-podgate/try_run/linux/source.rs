@@ -94,7 +94,7 @@ pub(super) fn read(args: &TryArgs) -> CommandResult<PlannedPod> {
         ([], Some(chosen)) if !all.is_empty() => {
             Err(format!("{file}: no {chosen} with an order; the file has {all}").into())
         }
-        ([], _) if !misspelled.is_empty() => Err(misspelled.into()),
+        ([], _) if !misspelled.is_empty() => Err(CommandError::of_lines(misspelled)),
         ([], _) => Err(format!("{file}: {NO_ORDER}").into()),
         _ => Err(format!("{file}: several orders ({all}); choose one with --workload").into()),
     }
@@ -131,7 +131,8 @@ fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Com
 }
 
 pub(super) fn findings_error(findings: &[Finding], line: impl Fn(&Finding) -> String) -> CommandError {
-    findings.iter().filter(|finding| finding.level == Level::Error).map(line).collect::<Vec<_>>().into()
+    let errors = findings.iter().filter(|finding| finding.level == Level::Error);
+    CommandError::of_lines(errors.map(line).collect())
 }
 
 /// Returns the end that the order requires of the container: `Completed` (exit code 0), `Exited` (any code) or none.

@@ -97,13 +97,9 @@ impl Provider {
         let count = snapshot.restarts.get(&self.until.container).copied().unwrap_or(0);
         match &self.baseline {
             Some((epoch, before)) if *epoch == snapshot.epoch => {
-                let regressed = match self.until.want {
-                    WantedState::Started | WantedState::Ready => matches!(
-                        snapshot.states.get(&self.until.container),
-                        Some(State::Waiting | State::Completed | State::Failed)
-                    ),
-                    WantedState::Completed | WantedState::Exited => false,
-                };
+                let state = snapshot.states.get(&self.until.container);
+                let has_left = matches!(state, Some(State::Waiting | State::Completed | State::Failed));
+                let regressed = has_left && !self.until.want.is_exit();
                 (count > *before || regressed).then(|| self.until.container.clone())
             }
             _ => {
