@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ResolveImagesArgs) -> CommandResult {
         })?
     } else {
         let sources = args.manifests.read();
-        check_readable(&sources, false)?;
+        check_readable(&sources, false).map_err(CommandError::of_lines)?;
         let (images, errors) = block_on(look_up(&wanted_images(&sources), &args.registry))?;
         (to_json(&images), errors)
     };

@@ -155,7 +155,7 @@ fn run(
         return Err(CommandError::new(ErrorKind::Usage, line));
     }
     let sources = args.manifests.read();
-    check_readable(&sources, reads_all)?;
+    check_readable(&sources, reads_all).map_err(CommandError::of_lines)?;
     let ignored = ignored_message(&sources).filter(|_| !args.quiet);
     ignored.iter().for_each(|line| print_stderr(Level::Note, line));
     let action = action(&sources)?;

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
         return Err(CommandError::new(ErrorKind::Usage, "--write cannot change standard input (-); pass files"));
     }
     let sources = args.manifests.read();
-    check_readable(&sources, false)?;
+    check_readable(&sources, false).map_err(CommandError::of_lines)?;
     ignored_message(&sources).iter().for_each(|line| print_stderr(Level::Note, line));
     let configs = config_maps(sources.iter().flat_map(|source| &source.documents).map(|document| &document.value));
     let (mut out, mut changed) = (String::new(), Vec::new());

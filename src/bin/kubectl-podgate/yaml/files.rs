@@ -1,7 +1,6 @@
 //! Finds and reads the manifests that the user passes: files, directories, standard input.
 
 use super::{Document, Source, SourceError};
-use crate::error::{CommandError, CommandResult};
 use podgate::core::text::{command_line, error_chain};
 use serde_json::Value;
 use std::fs;
@@ -106,8 +105,9 @@ pub(crate) fn read_text(path: &Path) -> Result<String, String> {
 }
 
 /// Returns an error for each unreadable document that may declare an order, or for all if `reads_all` is true.
-pub(crate) fn check_readable(sources: &[Source], reads_all: bool) -> CommandResult<()> {
-    CommandError::fail_if_any(unreadable(sources, |document| reads_all || document.may_declare_order()))
+pub(crate) fn check_readable(sources: &[Source], reads_all: bool) -> Result<(), Vec<String>> {
+    let errors = unreadable(sources, |document| reads_all || document.may_declare_order());
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
 /// Returns a message about unreadable documents that podgate ignores because they cannot declare an order. Returns

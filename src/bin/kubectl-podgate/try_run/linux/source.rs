@@ -60,7 +60,7 @@ pub(super) fn read(args: &TryArgs) -> CommandResult<PlannedPod> {
         return plan(EXAMPLE_TITLE, &example(), |finding| finding.message.clone());
     };
     let sources = read_sources(std::slice::from_ref(&path), false);
-    check_readable(&sources, false)?;
+    check_readable(&sources, false).map_err(CommandError::of_lines)?;
     ignored_message(&sources).iter().for_each(|line| print_stderr(Level::Note, line));
     let (mut found, mut misspelled) = (Vec::new(), Vec::new());
     for source in &sources {
