@@ -94,7 +94,7 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
 /// Opens an output of a process, such as `/proc/1/fd/2` or `/dev/stderr`, for appending. Fails if the output is a file,
 /// because the file may be on a mount that does not answer. Reads the targets of links to find out the kind of output
 /// before opening it.
-pub fn open_output(path: &Path) -> io::Result<File> {
+pub fn open_pipe_or_device(path: &Path) -> io::Result<File> {
     let mut shown = path.to_owned();
     // /dev/stderr is a link to a link.
     for _ in 0..3 {

@@ -90,7 +90,7 @@ struct AgentLines {
 impl AgentLines {
     fn of(own: &ContainerRef<'_>) -> AgentLines {
         let container: pod::Container = serde_json::from_value(own.value.clone()).unwrap_or_default();
-        let gate = container.gate().zip(container.gate_command());
+        let gate = container.gate_from_command().zip(container.gate_command());
         AgentLines { gate, pre_stop: container.pre_stop_command(), container }
     }
 

@@ -1,7 +1,7 @@
 //! Recognizes shell scripts that wait for a port, or that never end.
 
 use crate::order::declare::spec::ContainerRef;
-use crate::order::suggest::{LINE_MAX, LOCAL_HOSTS, scheme_ports};
+use crate::order::suggest::{LINE_MAX, LOCAL_URL_HOSTS, scheme_ports};
 use std::collections::BTreeSet;
 
 const CONDITION_WORDS_MAX: usize = 100;
@@ -27,7 +27,7 @@ pub(super) fn words(script: &str) -> Vec<&str> {
 pub(super) fn waits_for_local_port(own: &ContainerRef<'_>) -> bool {
     let script = script(own);
     let is_loop = |word: &str| matches!(word, "until" | "while" | "for") || word.contains("wait");
-    LOCAL_HOSTS.iter().any(|host| script.contains(host)) && words(&script).into_iter().any(is_loop)
+    LOCAL_URL_HOSTS.iter().any(|host| script.contains(host)) && words(&script).into_iter().any(is_loop)
 }
 
 /// Returns the local ports that must answer before the container's script continues.
@@ -52,7 +52,7 @@ pub(super) fn awaited_ports(own: &ContainerRef<'_>) -> BTreeSet<u16> {
 /// `/dev/tcp/localhost/80`, or the default port of a client.
 fn local_port(words: &[&str]) -> Option<u16> {
     let line = words.join(" ").replace('=', " ");
-    let after = LOCAL_HOSTS.into_iter().find_map(|host| Some(line.split_once(host)?.1))?;
+    let after = LOCAL_URL_HOSTS.into_iter().find_map(|host| Some(line.split_once(host)?.1))?;
     let number = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
     let flag = || [" -p ", " -P ", " --port "].iter().find_map(|flag| number(line.split_once(*flag)?.1));
     let client = || DEFAULT_PORTS.iter().find(|(name, _)| words.contains(name)).map(|(_, port)| *port);

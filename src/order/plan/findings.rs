@@ -2,7 +2,7 @@
 
 use super::graph::Graph;
 use super::modes;
-use super::stop_order::late_stop;
+use super::stop_order::describe_delayed_sigterm;
 use super::types::{ContainerPlan, Plan, PlannedMode};
 use crate::core::container::Mode;
 use crate::core::text::command_line;
@@ -117,7 +117,7 @@ impl Plan {
         let held = held.map(|planned| planned.name.as_str()).collect::<Vec<_>>().join(", ");
         let is_modified = self.containers.iter().any(ContainerPlan::is_modified);
         for planned in self.containers.iter().filter(|planned| !planned.outlives.is_empty()) {
-            add("late", late_stop(&planned.name, planned.pre_stop_limit, self.grace));
+            add("late", describe_delayed_sigterm(&planned.name, planned.pre_stop_limit, self.grace));
         }
         if !held.is_empty() {
             let state = "kubectl get pods shows CreateContainerConfigError, and the phase is Pending";

@@ -71,7 +71,7 @@ fn contradiction(item: &ContainerItem, earlier: &[String], graph: &Graph) -> Opt
 }
 
 /// Describes the end of the container `name`, which waits for others for at most `limit`.
-pub(super) fn late_stop(name: &str, limit: Duration, grace: Duration) -> String {
+pub(super) fn describe_delayed_sigterm(name: &str, limit: Duration, grace: Duration) -> String {
     let left = format_duration(grace.saturating_sub(limit));
     format!("{name} gets SIGTERM after at most {}, and then has {left}", format_duration(limit))
 }
@@ -113,7 +113,7 @@ pub(super) fn pre_stop_limits(
         findings.push(Finding::warning("short-grace", at, what).fix("increase terminationGracePeriodSeconds"));
     }
     let late = limits.iter().filter(|(_, limit)| (grace - **limit) * 3 < grace);
-    let late: Vec<String> = late.map(|(name, limit)| late_stop(name, *limit, grace)).collect();
+    let late: Vec<String> = late.map(|(name, limit)| describe_delayed_sigterm(name, *limit, grace)).collect();
     if !late.is_empty() {
         let what = format!("{}; without a stop order, it has {}", late.join("; "), format_duration(grace));
         let fix = "increase terminationGracePeriodSeconds if this is too short";

@@ -1,6 +1,6 @@
 //! Finds the addresses in the variables, arguments and ConfigMaps of a container.
 
-use super::texts::{LINE_MAX, LOCAL_HOSTS, Mounts, Text, arguments, files, is_local_host, setting_name, settings};
+use super::texts::{LINE_MAX, LOCAL_URL_HOSTS, Mounts, Text, arguments, files, is_local_host, setting_name, settings};
 use super::{ConfigMaps, Rank, services};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
@@ -146,7 +146,7 @@ fn default_sockets(own: &ContainerRef<'_>, spec: &Spec<'_>, mounts: &Mounts<'_>)
 pub(crate) fn local_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u16)> {
     // dnsmasq writes `127.0.0.1#53`.
     line.match_indices([':', '#']).filter_map(|(colon, _)| {
-        let host = LOCAL_HOSTS.into_iter().find(|host| line[..colon].ends_with(host))?;
+        let host = LOCAL_URL_HOSTS.into_iter().find(|host| line[..colon].ends_with(host))?;
         let start = colon - host.len();
         let is_part = line[..start].ends_with(|before: char| before.is_alphanumeric() || ".-_".contains(before));
         let end = colon + 1 + line[colon + 1..].bytes().take_while(u8::is_ascii_digit).count();
@@ -162,7 +162,7 @@ pub(crate) fn scheme_ports(line: &str) -> impl Iterator<Item = (Range<usize>, u1
         let end = rest.find(|c: char| c.is_whitespace() || "/?#\"',;)".contains(c)).unwrap_or(rest.len());
         let host = rest[..end].rsplit('@').next()?;
         let end = colon + mark.len() + end;
-        let port = LOCAL_HOSTS.contains(&host).then(|| services::ports_of(scheme).first().copied())??;
+        let port = LOCAL_URL_HOSTS.contains(&host).then(|| services::ports_of(scheme).first().copied())??;
         Some((end - host.len()..end, port))
     })
 }

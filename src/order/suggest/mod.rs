@@ -13,7 +13,7 @@ pub(crate) use mentions::{Address, Mention, listens_on_loopback, local_mentions,
 use serde_json::{Map, Value};
 pub(crate) use services::{image, is_docker_daemon};
 use std::collections::{BTreeMap, BTreeSet};
-pub(crate) use texts::{LINE_MAX, LOCAL_HOSTS};
+pub(crate) use texts::{LINE_MAX, LOCAL_URL_HOSTS};
 use texts::{Mounts, unread};
 
 /// Maximum number of findings about addresses without an owner, for each template.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum length of a line that podgate searches, in bytes. A longer line would take too much time.
 pub(crate) const LINE_MAX: usize = 10_000;
 /// Hosts of the Pod itself.
-pub(crate) const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+pub(crate) const LOCAL_URL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Last words of the names of variables and flags that contain a host without a port.
 const HOST_NAMES: &str = "hostname|host|address|addr|server";
 
@@ -74,7 +74,7 @@ pub(super) fn setting_name(name: &str) -> String {
 }
 
 pub(super) fn is_local_host(host: &str) -> bool {
-    LOCAL_HOSTS.contains(&host) || host == "::1"
+    LOCAL_URL_HOSTS.contains(&host) || host == "::1"
 }
 
 /// Returns the arguments and the variables of a container.

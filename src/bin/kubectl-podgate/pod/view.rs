@@ -117,7 +117,7 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
         let role = if spec.is_sidecar() { Role::Sidecar } else { role };
         let declared = list.iter().find(|declared| declared.name == spec.name).cloned();
         let held = || declared.as_ref().and_then(hold_gate);
-        let gate = spec.gate().or_else(held).filter(|_| role == Role::Container);
+        let gate = spec.gate_from_command().or_else(held).filter(|_| role == Role::Container);
         let status = statuses.clone().find(|status| status.name == spec.name);
         let kubelet = status.map(kubelet_status).unwrap_or_default();
         let mut container = PodContainer { spec, declared, role, gate, kubelet };

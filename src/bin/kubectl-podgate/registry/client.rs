@@ -87,11 +87,11 @@ impl<'a> RegistryClient<'a> {
     async fn pull(&self, scheme: &str, image: &Reference, login: Option<&Login>) -> Result<ImageCommand, Error> {
         let mut registry = RegistrySession { http: &self.http, scheme, image, login, authorization: None };
         registry.authorize().await?;
-        let (body, digest) = registry.manifest(image.digest()).await?;
+        let (body, digest) = registry.manifest_and_digest(image.digest()).await?;
         let mut manifest = parse_manifest(&body)?;
         if let Some(entries) = manifest["manifests"].as_array().filter(|entries| !entries.is_empty()) {
             let own = platform_digest(&self.args.platform, entries).ok_or(Error::NoPlatform)?;
-            manifest = parse_manifest(&registry.manifest(Some(own)).await?.0)?;
+            manifest = parse_manifest(&registry.manifest_and_digest(Some(own)).await?.0)?;
         }
         let config = manifest["config"]["digest"].as_str();
         let config = config.ok_or_else(|| Error::Refused("the manifest names no configuration".to_owned()))?;

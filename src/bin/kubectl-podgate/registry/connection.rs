@@ -119,7 +119,7 @@ impl RegistrySession<'_> {
     }
 
     /// Returns the manifest with `digest`, and its digest. Without `digest`, returns the manifest of the image's tag.
-    pub(super) async fn manifest(&self, digest: Option<&str>) -> Result<(Vec<u8>, String), Error> {
+    pub(super) async fn manifest_and_digest(&self, digest: Option<&str>) -> Result<(Vec<u8>, String), Error> {
         let name = digest.or(self.image.tag()).unwrap_or("latest");
         let answer = self.get(&format!("manifests/{name}"), MANIFEST_TYPES).await?;
         let body = read_body(answer, DOCUMENT_BYTES_MAX, "manifest").await?;

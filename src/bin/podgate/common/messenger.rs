@@ -3,7 +3,7 @@
 use crate::args::LogArgs;
 use crate::failure::Failure;
 use crate::output;
-use podgate::edge::files::open_output;
+use podgate::edge::files::open_pipe_or_device;
 use podgate::edge::log::{self, Target};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ impl Messenger {
         by_default: Option<Target>,
     ) -> Messenger {
         let (target, log_error) = match &logs.log_to {
-            Some(path) => match open_output(path) {
+            Some(path) => match open_pipe_or_device(path) {
                 Ok(file) => (Some(Target::File(file)), None),
                 Err(error) => (None, Some(format!("{}: {error}", path.display()))),
             },

@@ -22,7 +22,7 @@ impl Splicer<'_> {
         let indent = elements.first().and_then(|first| self.line_indent(first.start));
         let separator = indent.map_or(style.comma.to_owned(), |indent| format!(",{}{indent}", self.style.newline));
         let format_entry = |part: &EditedEntry<'_>, value: &Value| {
-            let key = part.key.as_ref().map(|key| render::flow_key(key, style)).unwrap_or_default();
+            let key = part.key.as_ref().map(|key| render::flow_key_with_colon(key, style)).unwrap_or_default();
             let pretty =
                 indent.filter(|_| style.is_json).and_then(|indent| self.pretty_json(value, whole.start, indent));
             key + &pretty.unwrap_or_else(|| render::flow(value, style))

@@ -123,7 +123,7 @@ pub(crate) fn flow(value: &Value, style: FlowStyle) -> String {
             format!("[{}]", items.join(style.comma))
         }
         Value::Object(fields) => {
-            let field = |(key, value): (&String, &Value)| flow_key(key, style) + &flow(value, style);
+            let field = |(key, value): (&String, &Value)| flow_key_with_colon(key, style) + &flow(value, style);
             format!("{{{}}}", fields.iter().map(field).collect::<Vec<String>>().join(style.comma))
         }
         scalar => scalar.to_string(),
@@ -131,7 +131,7 @@ pub(crate) fn flow(value: &Value, style: FlowStyle) -> String {
 }
 
 /// Renders a key in flow style, including the `:`.
-pub(crate) fn flow_key(key: &str, style: FlowStyle) -> String {
+pub(crate) fn flow_key_with_colon(key: &str, style: FlowStyle) -> String {
     quote_if_needed(key, style.is_json) + if style.comma == "," { ":" } else { ": " }
 }
 
