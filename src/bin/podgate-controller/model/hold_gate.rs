@@ -117,7 +117,7 @@ impl HoldGate {
         }
     }
 
-    /// Begins a new wait. Call this when the container runs or has run.
+    /// Restarts the time limit of the gate. Call this when the container runs or has run.
     pub(super) fn reset_time_limit(&mut self, now: Instant) {
         (self.waiting_since, self.waited) = (now, Duration::ZERO);
         self.state = match self.state {

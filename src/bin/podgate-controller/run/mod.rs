@@ -277,7 +277,8 @@ impl Controller {
             api.publish(annotations, self.pod.has_held_container());
         }
         self.ask_to_quit();
-        if self.pod.may_idle() && self.idle_state.api_wait_until.is_none() {
+        // Handle a waiting update first. After `go_idle`, its old status would count as the state after the idle time.
+        if self.pod.may_idle() && self.idle_state.api_wait_until.is_none() && self.pod_updates.is_empty() {
             self.go_idle();
         }
         if self.idle_state.is_idle {
