@@ -51,8 +51,8 @@ impl KubeletReadyFilter {
         KubeletReadyFilter { startup_period, distrusted_until, ..KubeletReadyFilter::default() }
     }
 
-    /// Forgets the status while the sidecar is idle, but not the container's id. A kubelet restart in this time stays
-    /// unknown, because the sidecar cannot see which containers existed at that time.
+    /// Forgets the status while the sidecar is idle, but not the container's id. Ignores a kubelet restart in this time,
+    /// because the sidecar does not know which containers existed then.
     pub(crate) fn on_idle(&mut self) {
         self.forget_status();
         (self.config_seen, self.has_kubelet_restarted) = (None, false);
