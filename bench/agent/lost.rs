@@ -103,7 +103,7 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
         if revision > read {
             // A publication that arrives exactly at the timeout also counts, because the waiter cannot distinguish this
             // publication from a lost one.
-            lost += u64::from(woken == WakeReason::Timeout && slept.elapsed() >= REREAD_INTERVAL_MIN);
+            lost += u64::from(woken == WakeReason::NoEvent && slept.elapsed() >= REREAD_INTERVAL_MIN);
             read = revision;
             print(revision);
         }

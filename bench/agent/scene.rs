@@ -75,7 +75,7 @@ impl Scene {
             std::fs::create_dir(root.path().join(directory)).unwrap();
         }
         std::fs::write(root.path().join("message"), "").unwrap();
-        let lock = lock::take(&board, names::CONTROLLER_LOCK_FILE).unwrap().unwrap();
+        let lock = lock::take_over(&board, names::CONTROLLER_LOCK_FILE).unwrap().unwrap();
         let ringer = (method == Method::Bell).then(|| Ringer::new(&board, names::BELL_FILE));
         let states = [("db", State::Started), ("api", State::Waiting), ("web", State::Waiting)];
         let snapshot = Snapshot::new(sandbox_id(), "e", &states);

@@ -141,7 +141,7 @@ impl Gate {
 
 /// Returns the agent's path in a container.
 pub fn agent_path() -> String {
-    format!("{}/{}/{}", names::BOARD_DIR, names::BIN_DIR, names::AGENT_FILE)
+    format!("{}/{}/{}", names::BOARD_DIR, names::BIN_SUBDIR, names::AGENT_FILE)
 }
 
 /// Returns the last component of a path.

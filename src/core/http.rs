@@ -1,5 +1,4 @@
-//! An `httpGet` probe or hook: its requests, redirects and result, as in the kubelet's `pkg/probe/http` with Go's
-//! `net/http`.
+//! An `httpGet` probe or hook: requests, redirects and result, as in the kubelet's `pkg/probe/http` (Go's `net/http`).
 
 use crate::core::http_response::{Response, is_token};
 use crate::core::url::Url;
@@ -111,13 +110,13 @@ impl HttpAttempt {
     }
 
     /// Returns the value of the next request's `Host` header.
-    pub fn host(&self) -> &str {
+    pub fn host_header(&self) -> &str {
         self.host.as_deref().unwrap_or(&self.url.authority)
     }
 
     /// Returns the next request as HTTP/1.1.
     pub fn request(&self) -> Vec<u8> {
-        let (target, host, headers) = (self.url.target(), self.host(), &self.headers);
+        let (target, host, headers) = (self.url.target(), self.host_header(), &self.headers);
         let parts = ["GET ", &target, " HTTP/1.1\r\nHost: ", host, "\r\n", headers, "Connection: close\r\n\r\n"];
         parts.concat().into_bytes()
     }
@@ -127,7 +126,7 @@ impl HttpAttempt {
     pub fn on_response(&mut self, response: Response) -> Result<Option<Outcome>, String> {
         let detail = format!("HTTP status {}", response.status);
         if let Some(location) = response.location {
-            let (next, is_absolute) = self.url.join(&location).ok_or("redirects to an invalid URL")?;
+            let next = self.url.join(&location).ok_or("redirects to an invalid URL")?;
             if next.host != self.first_host {
                 let warning = format!("redirects to another host, not followed: {:?}", next.host);
                 return Ok(Some(Outcome::success(detail, Some(warning))));
@@ -137,7 +136,7 @@ impl HttpAttempt {
                 return Err(format!("stopped after {REQUESTS_MAX} redirects"));
             }
             // Like Go's client, keep the user's Host header only for relative redirects.
-            self.host.take_if(|_| is_absolute);
+            self.host.take_if(|_| Url::is_absolute(&location));
             self.url = next;
             return Ok(None);
         }

@@ -16,16 +16,16 @@ pub const REVISION_KEY: &str = "sandbox.podgate.io/revision";
 /// Key of the annotation with the stage of the pod: `starting`, `started` or `terminating`.
 pub const STAGE_KEY: &str = "sandbox.podgate.io/stage";
 /// Key of the annotation with the ordered containers in start order, separated by commas.
-pub const PUBLISHED_ORDER_KEY: &str = "sandbox.podgate.io/order";
+pub const ORDERED_CONTAINERS_KEY: &str = "sandbox.podgate.io/order";
 /// Key of the annotation with the stuck containers and their reasons: `db=ImagePullBackOff,api=Ended`.
-pub const STUCK_KEY: &str = "sandbox.podgate.io/stuck";
+pub const STUCK_REASONS_KEY: &str = "sandbox.podgate.io/stuck";
 /// Key of the annotation with the containers that have ended and that the kubelet will restart: `app,worker`.
 /// Published only on the board.
 pub const WILL_RESTART_KEY: &str = "sandbox.podgate.io/restarting";
 /// Key of the annotation with the conditions that the sidecar cannot see without the API: `migrate=Completed`.
-pub const UNSEEN_KEY: &str = "sandbox.podgate.io/unseen";
+pub const UNSEEN_CONDITIONS_KEY: &str = "sandbox.podgate.io/unseen";
 /// Key of the annotation with the time of the sidecar's last observation, RFC 3339 in UTC.
-pub const LAST_SEEN_KEY: &str = "sandbox.podgate.io/seen";
+pub const LAST_SEEN_TIME_KEY: &str = "sandbox.podgate.io/seen";
 
 /// Key of the annotation with the times of each container's milestones, in milliseconds since 1970 (`core::times`).
 pub const MILESTONE_TIMES_KEY: &str = "sandbox.podgate.io/times";
@@ -35,13 +35,13 @@ pub const MILESTONE_TIMES_KEY: &str = "sandbox.podgate.io/times";
 pub const CONFIRMED_TICKETS_KEY: &str = "sandbox.podgate.io/confirmed";
 /// Key of the annotation with the ticket of each gate whose startupProbe the sidecar has run, and the probe's result:
 /// `api=3f2a9c1e:passed`. Published only on the board.
-pub const STARTUP_RESULTS_KEY: &str = "sandbox.podgate.io/startup";
+pub const TICKET_STARTUP_RESULTS_KEY: &str = "sandbox.podgate.io/startup";
 /// Key of the annotation with the Pod's first IP address. Published only on the board.
 pub const POD_IP_KEY: &str = "sandbox.podgate.io/ip";
 /// Key of the annotation with the containers whose preStop hook has started: `app,envoy`.
-pub const STOPPING_KEY: &str = "sandbox.podgate.io/stopping";
+pub const STOPPING_CONTAINERS_KEY: &str = "sandbox.podgate.io/stopping";
 /// Key of the annotation with the number of restarts of each restarted container in this epoch: `db=2`.
-pub const RESTART_COUNTS_KEY: &str = "sandbox.podgate.io/restarts";
+pub const EPOCH_RESTARTS_KEY: &str = "sandbox.podgate.io/restarts";
 
 /// Key of the annotation with the start time of the first sidecar in this sandbox, by the kubelet's clock: RFC 3339 in
 /// UTC. Published only on the board.
@@ -49,10 +49,10 @@ pub const SANDBOX_SINCE_KEY: &str = "sandbox.podgate.io/since";
 
 /// Key of the annotation with the number of patches that release held containers or make the kubelet repeat a probe.
 /// A new value makes the kubelet sync the Pod.
-pub const RELEASES_KEY: &str = "sandbox.podgate.io/releases";
+pub const RELEASE_COUNT_KEY: &str = "sandbox.podgate.io/releases";
 
 /// Key of the annotation that the kubelet adds to the downward-API file. A new value means a restart of the kubelet.
-pub const KUBELET_CONFIG_SEEN_KEY: &str = "kubernetes.io/config.seen";
+pub const KUBELET_RUN_KEY: &str = "kubernetes.io/config.seen";
 
 /// Mount path of the board, the volume `podgate-board`.
 pub const BOARD_DIR: &str = "/podgate";
@@ -84,9 +84,9 @@ pub const BELL_FILE: &str = "bell";
 /// Name of the file on the board that the sidecar locks after it has reset and published the board.
 pub const CONTROLLER_LOCK_FILE: &str = "controller";
 /// Name of the file on the board that contains the epoch. The sidecar's own hook writes this file on success.
-pub const HOOK_SUCCESS_FILE: &str = "hooked";
+pub const SIDECAR_HOOK_SUCCESS_FILE: &str = "hooked";
 /// Name of the directory on the board that contains the agent.
-pub const BIN_DIR: &str = "bin";
+pub const BIN_SUBDIR: &str = "bin";
 /// File name of the agent.
 pub const AGENT_FILE: &str = "podgate";
 /// Name of the file with the agent's report, in a container's own directory.

@@ -116,7 +116,7 @@ impl Container {
 
     /// Returns podgate's hook or gate in this container, if any. A hook that waits only for the start of its own container
     /// delays no container, so it does not count.
-    pub fn gate_from_command(&self) -> Option<Gate> {
+    pub fn gate_or_hook(&self) -> Option<Gate> {
         let own_start = WaitCondition { container: self.name.clone(), want: WantedState::Started };
         let gate = Gate::from_command(&self.gate_command()?)?;
         (gate.mode != Mode::PostStart || gate.until != [own_start] || !gate.checks.is_empty()).then_some(gate)
@@ -138,7 +138,7 @@ impl Container {
 
     /// Returns the container's declaration, with the startup probe that it had before injection.
     pub fn declared(&self) -> container::Container {
-        let (mode, until) = self.gate_from_command().map_or_else(Default::default, |gate| (gate.mode, gate.until));
+        let (mode, until) = self.gate_or_hook().map_or_else(Default::default, |gate| (gate.mode, gate.until));
         let has_probe = self.startup_probe.is_some() || self.readiness_probe.is_some();
         let line = self.gate_command();
         let ready_check = line.as_ref().and_then(|line| line.values("--ready-check").first().copied());

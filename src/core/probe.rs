@@ -3,8 +3,7 @@
 //! The kubelet's intervals are whole seconds, and the kubelet does not probe while a postStart hook runs.
 //! [`ProbeProgress`] schedules earlier attempts: the interval is 0.8 % of the time since the container's start, and
 //! 2.5 % after 10 s (`LONG_WAIT`). The interval is at least 10 ms ([`MIN_INTERVAL`]) and at most the probe's period.
-//! While no socket listens on the probe's port, the interval is at least 1 s (`UNHEARD_INTERVAL`). Times begin at the
-//! container's start.
+//! While nothing listens on the port, it is at least 1 s (`UNHEARD_INTERVAL`). Times begin at the container's start.
 
 use crate::core::container::Probe;
 use std::time::Duration;
@@ -12,8 +11,7 @@ use std::time::Duration;
 /// Minimum interval between two attempts.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Minimum interval while no socket listens on the probe's port. An attempt can then succeed only if the connection is
-/// redirected.
+/// Minimum interval while nothing listens on the probe's port. Then only a redirected connection can succeed.
 const UNHEARD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time since the container's start after which attempts become less frequent. If a start is slow, a slightly earlier
@@ -86,7 +84,7 @@ pub struct ProbeProgress {
     startup: StartupFailureCount,
     counted_at: Option<Duration>,
     attempted_at: Option<Duration>,
-    is_resumed: bool,
+    is_assumed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -96,9 +94,8 @@ struct Stage {
 }
 
 impl ProbeProgress {
-    /// Starts to track the probes that the sidecar can run from outside the container. Returns `None` if the container
-    /// has no such probes.
-    pub fn new(startup: Option<&Probe>, readiness: Option<&Probe>, min_interval: Duration) -> Option<ProbeProgress> {
+    /// Starts to track the network probes, which run from outside the container. Returns `None` if there are none.
+    pub fn for_network(startup: Option<&Probe>, readiness: Option<&Probe>, min_interval: Duration) -> Option<Self> {
         let stage = |probe: Option<&Probe>, is_startup| {
             probe.filter(|p| !p.is_exec()).map(|probe| Stage { probe: probe.clone(), is_startup })
         };
@@ -114,14 +111,14 @@ impl ProbeProgress {
             startup: StartupFailureCount::new(seconds(times.0), seconds(times.1)),
             counted_at: None,
             attempted_at: None,
-            is_resumed: false,
+            is_assumed: false,
         })
     }
 
     /// Resumes the probing of an incarnation whose probes have passed before: skips the delay and begins with `Passed`.
-    pub fn resumed(mut self) -> ProbeProgress {
+    pub fn assume_passed(mut self) -> ProbeProgress {
         self.stage_index = self.stages.len() - 1;
-        (self.verdict, self.is_resumed) = (ProbeVerdict::Passed, true);
+        (self.verdict, self.is_assumed) = (ProbeVerdict::Passed, true);
         self
     }
 
@@ -138,7 +135,7 @@ impl ProbeProgress {
     /// Returns the time since the container's start at which the next attempt is due.
     pub fn next_due(&self, is_listening: bool) -> Duration {
         let probe = self.next_probe();
-        let earliest = self.earliest_attempt();
+        let earliest = self.initial_delay_end();
         let Some(last) = self.attempted_at else { return earliest };
         let period = seconds(probe.period_seconds);
         // After the first success, thresholds count at most one attempt per period, as in the kubelet.
@@ -152,8 +149,8 @@ impl ProbeProgress {
 
     /// Returns the end of the initial delay, as a time since the container's start. When the port begins to listen, the
     /// sidecar makes an extra attempt, but not before this time.
-    pub fn earliest_attempt(&self) -> Duration {
-        if self.is_resumed { Duration::ZERO } else { seconds(self.next_probe().initial_delay_seconds) }
+    pub fn initial_delay_end(&self) -> Duration {
+        if self.is_assumed { Duration::ZERO } else { seconds(self.next_probe().initial_delay_seconds) }
     }
 
     /// Records an attempt from `started` to `now`. `success` is `None` if the kubelet would discard the result.

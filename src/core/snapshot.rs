@@ -80,13 +80,13 @@ const FAILED: &str = "failed";
 pub const REASON_ENDED_FOR_GOOD: &str = "Ended";
 
 impl Snapshot {
-    /// Creates a snapshot of a starting pod with these containers, in start order.
-    pub fn new(sandbox: SandboxId, epoch: &str, states: &[(&str, State)]) -> Snapshot {
+    /// Creates a snapshot of a starting pod with these containers.
+    pub fn new(sandbox: SandboxId, epoch: &str, states_in_order: &[(&str, State)]) -> Snapshot {
         Snapshot {
             sandbox,
             epoch: epoch.to_owned(),
-            states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
-            order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            states: states_in_order.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
+            order: states_in_order.iter().map(|(name, _)| (*name).to_owned()).collect(),
             ..Snapshot::default()
         }
     }
@@ -127,15 +127,15 @@ impl Snapshot {
             revision,
             stage,
             states: states.collect(),
-            order: list(names::PUBLISHED_ORDER_KEY).map(str::to_owned).collect(),
-            stuck: words(names::STUCK_KEY),
+            order: list(names::ORDERED_CONTAINERS_KEY).map(str::to_owned).collect(),
+            stuck: words(names::STUCK_REASONS_KEY),
             restarting: list(names::WILL_RESTART_KEY).map(str::to_owned).collect(),
-            unseen: list(names::UNSEEN_KEY).map(str::to_owned).collect(),
+            unseen: list(names::UNSEEN_CONDITIONS_KEY).map(str::to_owned).collect(),
             confirmed_tickets: words(names::CONFIRMED_TICKETS_KEY),
-            startup: pairs(names::STARTUP_RESULTS_KEY).filter_map(startup).collect(),
+            startup: pairs(names::TICKET_STARTUP_RESULTS_KEY).filter_map(startup).collect(),
             pod_ip: get(names::POD_IP_KEY).map(Into::into),
-            stopping: list(names::STOPPING_KEY).map(str::to_owned).collect(),
-            restarts: pairs(names::RESTART_COUNTS_KEY).filter_map(restarts).collect(),
+            stopping: list(names::STOPPING_CONTAINERS_KEY).map(str::to_owned).collect(),
+            restarts: pairs(names::EPOCH_RESTARTS_KEY).filter_map(restarts).collect(),
         })
     }
 
@@ -146,7 +146,7 @@ impl Snapshot {
             (names::EPOCH_KEY.to_owned(), self.epoch.clone()),
             (names::REVISION_KEY.to_owned(), self.revision.to_string()),
             (names::STAGE_KEY.to_owned(), self.stage.to_string()),
-            (names::PUBLISHED_ORDER_KEY.to_owned(), self.order.join(",")),
+            (names::ORDERED_CONTAINERS_KEY.to_owned(), self.order.join(",")),
         ]);
         let mut put = |key: &str, items: Vec<String>| {
             if !items.is_empty() {
@@ -154,17 +154,17 @@ impl Snapshot {
             }
         };
         let pairs = |of: &BTreeMap<String, String>| of.iter().map(|(name, word)| format!("{name}={word}")).collect();
-        put(names::STUCK_KEY, pairs(&self.stuck));
+        put(names::STUCK_REASONS_KEY, pairs(&self.stuck));
         put(names::WILL_RESTART_KEY, self.restarting.iter().cloned().collect());
-        put(names::UNSEEN_KEY, self.unseen.iter().cloned().collect());
+        put(names::UNSEEN_CONDITIONS_KEY, self.unseen.iter().cloned().collect());
         put(names::CONFIRMED_TICKETS_KEY, pairs(&self.confirmed_tickets));
         let result = |passed: bool| if passed { PASSED } else { FAILED };
         let startup =
             self.startup.iter().map(|(name, (ticket, passed))| format!("{name}={ticket}:{}", result(*passed)));
-        put(names::STARTUP_RESULTS_KEY, startup.collect());
+        put(names::TICKET_STARTUP_RESULTS_KEY, startup.collect());
         put(names::POD_IP_KEY, self.pod_ip.iter().map(|ip| ip.to_string()).collect());
-        put(names::STOPPING_KEY, self.stopping.iter().cloned().collect());
-        put(names::RESTART_COUNTS_KEY, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
+        put(names::STOPPING_CONTAINERS_KEY, self.stopping.iter().cloned().collect());
+        put(names::EPOCH_RESTARTS_KEY, self.restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
         out.extend(
             self.states.iter().map(|(name, state)| (format!("{}{name}", names::STATUS_KEY_PREFIX), state.to_string())),
         );

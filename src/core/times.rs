@@ -38,14 +38,14 @@ impl Times {
         self.0.get(container)?.get(&milestone).copied()
     }
 
-    /// Records that `container` reached `milestone` at `ms`. Only [`Milestone::StateChanged`] replaces an earlier time.
-    pub fn record(&mut self, container: &str, milestone: Milestone, ms: u64) {
-        let of = self.0.entry(container.to_owned()).or_default();
-        if milestone == Milestone::StateChanged {
-            of.insert(milestone, ms);
-        } else {
-            of.entry(milestone).or_insert(ms);
-        }
+    /// Records that `container` reached `milestone` at `ms`, unless an earlier time is recorded.
+    pub fn record_first(&mut self, container: &str, milestone: Milestone, ms: u64) {
+        self.0.entry(container.to_owned()).or_default().entry(milestone).or_insert(ms);
+    }
+
+    /// Records that `container` entered its current state at `ms`. Replaces an earlier time.
+    pub fn record_state_change(&mut self, container: &str, ms: u64) {
+        self.0.entry(container.to_owned()).or_default().insert(Milestone::StateChanged, ms);
     }
 
     /// Returns true if no time is recorded.
@@ -60,9 +60,10 @@ impl Times {
         let Some(zero) = items.next().and_then(|zero| zero.parse::<u64>().ok()) else { return times };
         for (name, list) in items.filter_map(|item| item.split_once('=')) {
             for (word, after) in list.split(';').filter_map(|one| one.split_once('+')) {
-                let at = after.parse::<u64>().ok().and_then(|after| zero.checked_add(after));
-                if let (Ok(what), Some(at)) = (word.parse(), at) {
-                    times.record(name, what, at);
+                match (word.parse(), after.parse::<u64>().ok().and_then(|after| zero.checked_add(after))) {
+                    (Ok(Milestone::StateChanged), Some(at)) => times.record_state_change(name, at),
+                    (Ok(what), Some(at)) => times.record_first(name, what, at),
+                    _ => {}
                 }
             }
         }

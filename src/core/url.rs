@@ -1,5 +1,4 @@
-//! Parses the subset of URLs that a probe and its redirects need. The parser follows Go's `net/url`, which the kubelet
-//! uses.
+//! Parses the subset of URLs that a probe and its redirects need, like Go's `net/url`, which the kubelet uses.
 
 /// URL of a probe, a hook or a redirect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,9 +42,8 @@ impl Url {
         }
     }
 
-    /// Resolves the `Location` header `text` of a response from `self`. Returns the target, and true if `text` is an
-    /// absolute URL; `None` if `text` is invalid.
-    pub fn join(&self, text: &str) -> Option<(Url, bool)> {
+    /// Resolves the `Location` header `text` of a response from `self`. Returns `None` if `text` is invalid.
+    pub fn join(&self, text: &str) -> Option<Url> {
         let reference = Reference::parse(text)?;
         if reference.scheme.is_none() && reference.authority.is_none() {
             let (path, query) = if reference.path.is_empty() {
@@ -56,20 +54,23 @@ impl Url {
                 let directory = self.path.rsplit_once('/').map_or("", |(directory, _)| directory);
                 (format!("{directory}/{}", reference.path), reference.query)
             };
-            return Some((Url { path: resolve_dots(&path), query, ..self.clone() }, false));
+            return Some(Url { path: resolve_dots(&path), query, ..self.clone() });
         }
-        let is_absolute = reference.scheme.is_some();
         let authority = reference.authority.unwrap_or_default();
         let (host, port) = split_authority(&authority)?;
-        let url = Url {
+        Some(Url {
             scheme: reference.scheme.unwrap_or_else(|| self.scheme.clone()),
             host: host.to_owned(),
             port,
             path: resolve_dots(&reference.path),
             query: reference.query,
             authority,
-        };
-        Some((url, is_absolute))
+        })
+    }
+
+    /// Returns true if the `Location` header `text` has a scheme.
+    pub fn is_absolute(text: &str) -> bool {
+        Reference::parse(text).is_some_and(|reference| reference.scheme.is_some())
     }
 
     /// Returns the port, by default the standard port of the scheme.
@@ -222,7 +223,7 @@ mod tests {
             ("mailto:me", "mailto  80 /me", true),
             ("http:x", "http  80 /x", true),
         ] {
-            let (url, is_absolute) = base.join(location).unwrap();
+            let (url, is_absolute) = (base.join(location).unwrap(), Url::is_absolute(location));
             let got = format!("{} {} {} {}", url.scheme, url.host, url.port(), url.target());
             assert_eq!((got.as_str(), is_absolute), (expected, expected_absolute), "{location}");
         }

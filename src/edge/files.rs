@@ -12,8 +12,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Opens the directory `path` to access files beneath it.
-pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+/// Opens the directory `path` to access files beneath it. Follows links in `path`.
+pub fn open_trusted_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
@@ -41,9 +41,8 @@ pub fn open_file_beneath(directory: BorrowedFd<'_>, name: &Path, flags: OFlags) 
 }
 
 /// Returns false if the kernel's cache does not contain `path`: the path does not exist, or is in a remote file system.
-/// Returns true if the kernel lacks this lookup (Linux before 5.12, or a sandbox without openat2). Does not wait for a
-/// file system.
-pub fn may_exist(path: &str) -> bool {
+/// Returns true if the kernel lacks this lookup (Linux before 5.12, or a sandbox without openat2). Never waits.
+pub fn may_be_cached(path: &str) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
     !matches!(found, Err(Errno::AGAIN | Errno::NOENT))
@@ -139,7 +138,7 @@ pub fn replace(directory: &Path, name: &str, content: &[u8], mode: u32) -> io::R
 /// Replaces the file like [`replace`], but through the file `temporary`. If a file has two writers, each writer needs
 /// its own temporary file.
 pub fn replace_via(directory: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<File> {
-    let directory = open_directory(directory)?;
+    let directory = open_trusted_directory(directory)?;
     // Remove the temporary file of a writer that was killed.
     let temporary = match rustix::fs::unlinkat(directory.as_fd(), temporary, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => temporary.to_owned(),
@@ -180,17 +179,16 @@ pub fn size(directory: &Path, name: &str, max: usize) -> usize {
 }
 
 /// Replaces the file like [`replace_via`]. If the volume is full, overwrites the file in place and returns `None`.
-/// Readers may then see a torn file, so `content` must be [padded](crate::core::annotations::pad_with_hash) to the size
-/// of the file.
+/// Readers may then see a torn file, so [pad](crate::core::annotations::pad_with_hash) the content to the file's size.
 pub fn replace_or_overwrite(
     directory: &Path,
     temporary: &str,
     name: &str,
-    content: &[u8],
+    padded: &[u8],
     mode: u32,
 ) -> io::Result<Option<File>> {
-    match replace_via(directory, temporary, name, content, mode) {
-        Err(error) if is_full(&error) => overwrite(directory, name, content).map(|()| None),
+    match replace_via(directory, temporary, name, padded, mode) {
+        Err(error) if is_full(&error) => overwrite(directory, name, padded).map(|()| None),
         other => other.map(Some),
     }
 }
@@ -204,14 +202,14 @@ pub fn is_full(error: &io::Error) -> bool {
 ///
 /// - The content needs more pages than the file has, because a full volume cannot extend the file.
 /// - The content is shorter than the file, so the end of the old content would remain.
-pub fn overwrite(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-    let directory = open_directory(directory)?;
+pub fn overwrite(directory: &Path, name: &str, padded: &[u8]) -> io::Result<()> {
+    let directory = open_trusted_directory(directory)?;
     let mut file = open_file_beneath(directory.as_fd(), Path::new(name), OFlags::WRONLY)?;
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    if !(size..=size.next_multiple_of(PAGE_SIZE)).contains(&content.len()) {
+    if !(size..=size.next_multiple_of(PAGE_SIZE)).contains(&padded.len()) {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    file.write_all(content)
+    file.write_all(padded)
 }
 
 #[cfg(test)]
@@ -226,7 +224,7 @@ mod tests {
         std::fs::write(directory.path().join("d/file"), "f").unwrap();
         symlink("d", directory.path().join("dirlink")).unwrap();
         symlink("d/file", directory.path().join("link")).unwrap();
-        let handle = open_directory(directory.path()).unwrap();
+        let handle = open_trusted_directory(directory.path()).unwrap();
         let stepwise = |name: &str| open_stepwise(handle.as_fd(), Path::new(name), OFlags::RDONLY | OFlags::NOFOLLOW);
         assert!(stepwise("d/file").is_ok());
         assert!(stepwise("dirlink/file").is_err() && stepwise("link").is_err());

@@ -20,11 +20,10 @@ use std::path::{Path, PathBuf};
 /// Lowest number of the inherited descriptor. Programs may expect lower numbers to be free.
 const MIN_DESCRIPTOR: i32 = 400;
 
-/// Takes the write lock on the file `name` in `directory`. Replaces an earlier file and its locks. The lock is held
-/// until the returned file is closed. Returns `None` if no file can be created and another process has locked the
-/// existing file.
-pub fn take(directory: &Path, name: &str) -> io::Result<Option<File>> {
-    let directory = files::open_directory(directory)?;
+/// Takes the write lock on the file `name` in `directory` until the returned file is closed. Replaces an earlier file
+/// and its locks. Returns `None` if no file can be created and another process has locked the existing file.
+pub fn take_over(directory: &Path, name: &str) -> io::Result<Option<File>> {
+    let directory = files::open_trusted_directory(directory)?;
     if let Ok(file) = create_locked(&directory, name) {
         return Ok(Some(file.into()));
     }
@@ -76,8 +75,8 @@ pub struct Tether(File);
 impl Tether {
     /// Takes the tether in the container's own directory. Replaces the file of an earlier process. Fails with
     /// `WouldBlock` if another process has the tether and the file cannot be replaced.
-    pub fn take(directory: &Path) -> io::Result<Tether> {
-        let locked = take(directory, TETHER_FILE)?;
+    pub fn take_over(directory: &Path) -> io::Result<Tether> {
+        let locked = take_over(directory, TETHER_FILE)?;
         locked.map(Tether).ok_or_else(|| io::Error::new(io::ErrorKind::WouldBlock, "the tether cannot be locked"))
     }
 
@@ -94,7 +93,7 @@ impl Tether {
 /// missing or not a regular file. Never blocks and follows no links.
 pub fn is_tethered(root: &Path, name: &str) -> bool {
     let query = || -> io::Result<bool> {
-        let root = files::open_directory(root)?;
+        let root = files::open_trusted_directory(root)?;
         let file = files::open_file_beneath(root.as_fd(), &Path::new(name).join(TETHER_FILE), OFlags::RDONLY)?;
         is_write_locked(file.as_fd())
     };

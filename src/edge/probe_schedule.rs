@@ -1,8 +1,7 @@
 //! Schedule of the probes of one container: attempts at the times of [`ProbeProgress`], at once when a socket begins to
 //! listen on the probe's port, and until one passes while a gate waits for a confirmation.
 //!
-//! The sidecar has a schedule for each container. A gate without a sidecar has one for each container that it waits
-//! for.
+//! The sidecar has a schedule for each container. A gate without a sidecar has one for each predecessor.
 
 use crate::core::container::{Container, Probe};
 use crate::core::probe::{ProbeProgress, ProbeVerdict, interval};
@@ -40,11 +39,11 @@ pub struct ProbeSchedule {
 
 impl ProbeSchedule {
     /// Creates a schedule for the network probes of `container`; `None` if the container has no such probe.
-    /// `has_passed` means that the container has already passed its probes in this incarnation.
-    pub fn new(container: Container, since: Instant, min_interval: Duration, has_passed: bool) -> Option<Self> {
+    /// `has_passed_all` means that the container has already passed all its probes in this incarnation.
+    pub fn new(container: Container, since: Instant, min_interval: Duration, has_passed_all: bool) -> Option<Self> {
         let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
-        let progress = ProbeProgress::new(startup, readiness, min_interval)?;
-        let progress = if has_passed { progress.resumed() } else { progress };
+        let progress = ProbeProgress::for_network(startup, readiness, min_interval)?;
+        let progress = if has_passed_all { progress.assume_passed() } else { progress };
         let (listen_check_at, is_expedited, confirmation) = (Some(since), false, None);
         Some(ProbeSchedule { container, progress, since, listen_check_at, min_interval, is_expedited, confirmation })
     }
@@ -70,24 +69,24 @@ impl ProbeSchedule {
     }
 
     /// Returns the time of the next attempt; `None` if no attempt is needed. The caller runs one attempt at a time.
-    pub fn due(&self) -> Option<Instant> {
+    pub fn attempt_due(&self) -> Option<Instant> {
         if self.progress.has_passed_for_good() && self.confirmation.is_none() {
             return None;
         }
         let is_listening = self.listen_check_at.is_none();
         let wait =
-            if self.is_expedited { self.progress.earliest_attempt() } else { self.progress.next_due(is_listening) };
+            if self.is_expedited { self.progress.initial_delay_end() } else { self.progress.next_due(is_listening) };
         let regular = self.since + wait;
         Some(self.confirmation.map_or(regular, |(_, due)| due.max(self.since).min(regular)))
     }
 
     /// Plans an attempt now, and again until an attempt succeeds.
-    pub fn confirm(&mut self, now: Instant) {
+    pub fn probe_until_success(&mut self, now: Instant) {
         self.confirmation.get_or_insert((now, now));
     }
 
-    /// Returns true if no attempt has succeeded since [`confirm`](ProbeSchedule::confirm).
-    pub fn is_confirming(&self) -> bool {
+    /// Returns true if no attempt has succeeded since [`probe_until_success`](ProbeSchedule::probe_until_success).
+    pub fn awaits_success(&self) -> bool {
         self.confirmation.is_some()
     }
 
@@ -104,7 +103,7 @@ impl ProbeSchedule {
     }
 
     /// Returns the probe to attempt now.
-    pub fn start_attempt(&mut self) -> &Probe {
+    pub fn probe_to_attempt(&mut self) -> &Probe {
         self.is_expedited = false;
         self.progress.next_probe()
     }

@@ -1,5 +1,4 @@
-//! Process utilities: an identity that is safe against pid reuse, a watch for the end of a child process, exit codes,
-//! and random ids.
+//! Processes: an identity that is safe against pid reuse, a watch for the end of a child, exit codes, and random ids.
 
 use crate::core::report::Process;
 use rustix::event::{PollFd, PollFlags};
@@ -32,8 +31,7 @@ impl ChildWatch {
         self.pidfd.as_ref().map(|pidfd| PollFd::new(pidfd, PollFlags::IN))
     }
 
-    /// Returns the time to wait for the child before the next poll: `limit` with a pidfd, otherwise at most
-    /// `CHILD_POLL_INTERVAL`.
+    /// Returns the time to wait before the next poll: `limit` with a pidfd, otherwise at most `CHILD_POLL_INTERVAL`.
     pub fn poll_interval(&self, limit: Duration) -> Duration {
         if self.pidfd.is_some() { limit } else { limit.min(CHILD_POLL_INTERVAL) }
     }
@@ -46,7 +44,7 @@ pub fn child_end(child: Pid) -> Option<WaitIdStatus> {
 
 /// Returns true if `process` catches, ignores or blocks `signal`, so that the signal's default action does not apply.
 /// Returns false if `/proc` cannot be read.
-pub fn handles_signal(process: Pid, signal: i32) -> bool {
+pub fn overrides_default_action(process: Pid, signal: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let masks = status.lines().filter_map(|line| line.split_once(":\t"));
     let mut masks = masks.filter(|(name, _)| ["SigBlk", "SigIgn", "SigCgt"].contains(name));

@@ -54,8 +54,8 @@ pub enum WakeReason {
     Source,
     /// Another descriptor is ready.
     Other,
-    /// The time limit has passed.
-    Timeout,
+    /// A time limit has passed, the slow re-read is due, or a signal has interrupted the wait.
+    NoEvent,
 }
 
 /// A watch over the board and the downward-API volume.
@@ -117,7 +117,7 @@ impl Watch {
         }) {
             self.bell = self.open_bell();
         }
-        self.method = if self.is_controller_alive() && self.board_has_snapshot {
+        self.method = if self.has_live_bell() && self.board_has_snapshot {
             WatchMethod::Bell
         } else if self.watch_directories() {
             WatchMethod::Inotify
@@ -131,8 +131,7 @@ impl Watch {
         let path = self.board.join(names::BELL_FILE);
         let mut bell = Bell::open(&path)?;
         for _ in 0..3 {
-            // If the sidecar replaces the bell while this code opens it, the old bell looks dead. Then open the new
-            // bell.
+            // If the sidecar has just replaced the bell, the opened bell looks dead. Then open the new bell.
             if bell.is_live || bell.is_current() {
                 break;
             }
@@ -142,17 +141,17 @@ impl Watch {
     }
 
     /// Returns true if the board has a bell with an open write end.
-    pub fn is_controller_alive(&self) -> bool {
+    pub fn has_live_bell(&self) -> bool {
         self.bell.as_ref().is_some_and(|bell| bell.is_live)
     }
 
     /// Returns true if the board has a bell. A dead bell means that the sidecar has died.
-    pub fn has_bell(&self) -> bool {
+    pub fn has_any_bell(&self) -> bool {
         self.bell.is_some()
     }
 
-    /// Sleeps until a source may have changed, one of `others` is ready, `limit` has passed or the slow re-read is due.
-    pub fn wait(&mut self, limit: Duration, others: Vec<PollFd<'_>>) -> io::Result<WakeReason> {
+    /// Sleeps until a source may have changed, one of `others` is ready or the slow re-read is due, but only `at_most`.
+    pub fn wait(&mut self, at_most: Duration, others: Vec<PollFd<'_>>) -> io::Result<WakeReason> {
         if self.method == WatchMethod::Bell {
             // Closing inotify takes milliseconds. Close it before the wait, not when the gate is about to open.
             self.close_inotify();
@@ -161,7 +160,7 @@ impl Watch {
             WatchMethod::Polling if !self.directories.is_empty() => POLL_INTERVAL,
             _ => reread_interval(self.since.elapsed()),
         };
-        let timeout = Timespec::try_from(limit.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let timeout = Timespec::try_from(at_most.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let count = others.len();
         let mut set = others;
         // Skip a dead bell, whose hang-up would end each wait at once.
@@ -172,10 +171,9 @@ impl Watch {
             set.push(PollFd::new(inotify, PollFlags::IN));
         }
         let woken = match poll(&mut set, Some(&timeout)) {
-            Ok(0) => WakeReason::Timeout,
+            Ok(0) | Err(rustix::io::Errno::INTR) => WakeReason::NoEvent,
             Ok(_) if set[count..].iter().any(|source| !source.revents().is_empty()) => WakeReason::Source,
             Ok(_) => WakeReason::Other,
-            Err(rustix::io::Errno::INTR) => WakeReason::Timeout,
             Err(error) => return Err(error.into()),
         };
         drop(set);
@@ -236,8 +234,7 @@ impl Watch {
     }
 }
 
-/// Waits at most `limit` until `descriptor` is ready for one of `flags` or has hung up. Returns false at the time
-/// limit.
+/// Waits until `descriptor` is ready for one of `flags` or has hung up. Returns false after `limit`.
 pub fn wait_until_ready(descriptor: &impl AsFd, flags: PollFlags, limit: Duration) -> bool {
     let timeout = Timespec::try_from(limit).ok();
     let mut set = [PollFd::new(descriptor, flags)];

@@ -5,9 +5,9 @@ use crate::core::words::words;
 use crate::order::assigned::{AssignedOrder, AssignedOrders};
 use crate::order::declare::limits::count_values;
 use crate::order::declare::{annotation_place, check_undeclared, keys};
-use crate::order::edit::{Edit, JSON_SIZE_MAX, Op, PathSegment, json_length, too_large};
+use crate::order::edit::{Edit, JSON_SIZE_MAX, Op, PathSegment, edits_too_large, json_length};
 use crate::order::finding::{Finding, Level, has_errors};
-use crate::order::inject::{Injected, inject_label, is_injected, is_requested};
+use crate::order::inject::{Injected, inject_label, is_injected, wants_injection};
 use crate::order::lint::{self, Target};
 use crate::order::pod_templates::templates;
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -143,12 +143,12 @@ impl Request {
         if inject_label(template) == Some("disabled") {
             return self.allow(Outcome::Passed, &[], None);
         }
-        let mut findings = match is_requested(template).then(|| inject(&self.namespace, template)) {
+        let mut findings = match wants_injection(template).then(|| inject(&self.namespace, template)) {
             None => check_undeclared(template),
             Some(Err(findings)) => findings,
             Some(Ok(mut injected)) => {
                 let target = Target { workload: at.workload_spec(workload), ..Target::default() };
-                injected.findings.extend(lint::check_injected(template, &injected, target));
+                injected.findings.extend(lint::check_stripped(template, &injected, target));
                 injected.findings
             }
         };
@@ -168,7 +168,7 @@ impl Request {
                 Err(findings) => self.allow_misfit(order, &findings),
             };
         }
-        if !is_requested(pod) {
+        if !wants_injection(pod) {
             let findings = check_undeclared(pod);
             return if has_errors(&findings) {
                 self.refuse(&findings)
@@ -185,7 +185,7 @@ impl Request {
             Ok(mut injected) => {
                 // The API server shows all findings as warnings. Even errors are only warnings here, because later
                 // webhooks can still change the Pod.
-                injected.findings.extend(lint::check_injected(pod, &injected, Target::default()));
+                injected.findings.extend(lint::check_stripped(pod, &injected, Target::default()));
                 self.allow_injected(injected, |findings| self.refuse(findings))
             }
         }
@@ -199,7 +199,7 @@ impl Request {
         }
         let patch = json_patch(edits);
         if json_length(&patch) > JSON_SIZE_MAX {
-            return reject(&[too_large()]);
+            return reject(&[edits_too_large()]);
         }
         self.allow(Outcome::Injected, &findings, Some(&patch))
     }
@@ -234,7 +234,7 @@ impl Request {
         }
         let message = self.refuse(findings).message.replace(char::is_control, "; ");
         let message = truncate(&message, POLICY_MESSAGE_MAX).to_owned();
-        let at = annotation_place(keys::UNKNOWN_CONTAINERS);
+        let at = annotation_place(keys::UNKNOWN_CONTAINER_FINDINGS);
         let has_changed = at.of(pod).and_then(Value::as_str) != Some(&message);
         let patch = has_changed.then(|| json_patch(vec![Edit { at, op: Op::Set(message.clone().into()) }]));
         Answer { message, ..self.allow(Outcome::Deferred, &[], patch.as_ref()) }

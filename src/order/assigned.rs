@@ -1,10 +1,10 @@
 //! The file of `--orders`. It assigns orders to Pods whose template declares none, such as the Pods of an operator.
 
-use crate::order::declare::{check_key, keys, resembles_podgate_key};
+use crate::order::declare::{check_key, is_or_resembles_podgate_key, keys};
 use crate::order::edit::{Editor, Place};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::Injected;
-use crate::order::lint::{Target, check_injected};
+use crate::order::lint::{Target, check_stripped};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl TryFrom<String> for AnnotationKey {
     type Error = String;
 
     fn try_from(key: String) -> Result<AnnotationKey, String> {
-        if keys::is_known_annotation(&key) && key != keys::INJECTION_RECORD {
+        if keys::is_manifest_annotation(&key) && key != keys::INJECTION_RECORD {
             return Ok(AnnotationKey(key));
         }
         let other = || format!("an order cannot set the annotation {key:?}; remove it");
@@ -85,7 +85,7 @@ impl AssignedOrders {
     pub fn order_to_assign(&self, namespace: &str, template: &Value) -> Option<&AssignedOrder> {
         let maps = ["annotations", "labels"].map(|field| template["metadata"][field].as_object());
         let mut keys = maps.into_iter().flatten().flat_map(serde_json::Map::keys);
-        self.first_match(namespace, template).filter(|_| !keys.any(|key| resembles_podgate_key(key)))
+        self.first_match(namespace, template).filter(|_| !keys.any(|key| is_or_resembles_podgate_key(key)))
     }
 
     /// Returns the order that this Pod of `namespace` has got: the Pod has all annotations of the order.
@@ -145,7 +145,7 @@ impl AssignedOrder {
     ) -> Result<Injected, Vec<Finding>> {
         let mut assigned = self.assign(pod)?;
         let mut injected = inject(&assigned.value)?;
-        injected.findings.extend(check_injected(&assigned.value, &injected, Target::default()));
+        injected.findings.extend(check_stripped(&assigned.value, &injected, Target::default()));
         if !injected.edits.is_empty() {
             assigned.edits.append(&mut injected.edits);
             injected.edits = assigned.edits;

@@ -38,7 +38,7 @@ pub(crate) fn mismatch(at: &Place) -> Finding {
 }
 
 /// Returns the error for changes whose sum is too large.
-pub(crate) fn too_large() -> Finding {
+pub(crate) fn edits_too_large() -> Finding {
     let what = format!("podgate would add more than {JSON_SIZE_MAX} bytes");
     Finding::error("template-too-large", Place::root().to("spec"), what)
         .fix("shorten the probes, hooks, commands and variables in the Pod")
@@ -107,7 +107,7 @@ impl Editor {
         let value = if let Op::Set(value) | Op::Insert(value) = &edit.op { json_length(value) } else { 0 };
         self.length += value + edit.at.pointer().len();
         if self.length > JSON_SIZE_MAX {
-            return Err(too_large());
+            return Err(edits_too_large());
         }
         apply(&mut self.value, &edit)?;
         self.edits.push(edit);
@@ -117,13 +117,13 @@ impl Editor {
     /// Sets an annotation of a template. Adds the map of annotations if there is none.
     pub fn annotate(&mut self, key: &str, text: &str) -> Result<(), Finding> {
         let annotations = Place::metadata("annotations");
-        self.ensure_object(&Place::root().to("metadata"))?;
-        self.ensure_object(&annotations)?;
+        self.add_object_if_absent(&Place::root().to("metadata"))?;
+        self.add_object_if_absent(&annotations)?;
         self.edit(annotations.to(key), Op::Set(text.into()))
     }
 
     /// Creates an empty object at `place` if the field is absent or null.
-    pub fn ensure_object(&mut self, place: &Place) -> Result<(), Finding> {
+    pub fn add_object_if_absent(&mut self, place: &Place) -> Result<(), Finding> {
         match place.of(&self.value) {
             None | Some(Value::Null) => self.edit(place.clone(), Op::Set(Value::Object(Map::new()))),
             Some(_) => Ok(()),

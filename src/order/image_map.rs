@@ -15,7 +15,7 @@ pub type ImageMap = BTreeMap<String, ImageCommand>;
 const COMMAND_MAX: usize = 16 << 10;
 
 /// Returns the command of an image. A digest identifies the same image under any name.
-pub fn find<'a>(images: &'a ImageMap, image: &str) -> Option<&'a ImageCommand> {
+pub fn find_by_name_or_digest<'a>(images: &'a ImageMap, image: &str) -> Option<&'a ImageCommand> {
     let by_digest = |(_, digest): (&str, &str)| images.values().find(|command| command.digest == digest);
     images.get(image).or_else(|| image.split_once('@').and_then(by_digest))
 }
@@ -24,7 +24,7 @@ pub fn find<'a>(images: &'a ImageMap, image: &str) -> Option<&'a ImageCommand> {
 pub fn commands(images: &ImageMap, template: &Value) -> BTreeMap<String, ImageCommand> {
     let size = |word: &String| word.len() + size_of::<String>();
     let is_short = |of: &&ImageCommand| of.entrypoint.iter().chain(&of.cmd).map(size).sum::<usize>() <= COMMAND_MAX;
-    let command = |image: &str| find(images, image).filter(is_short).cloned();
+    let command = |image: &str| find_by_name_or_digest(images, image).filter(is_short).cloned();
     // Skip containers beyond the limit, because podgate later rejects a Pod with so many containers.
     let all = template["spec"]["containers"].as_array().into_iter().flatten().take(CONTAINERS_MAX);
     all.filter_map(|own| Some((own["name"].as_str()?.to_owned(), command(own["image"].as_str()?)?))).collect()
@@ -37,8 +37,8 @@ pub fn check_tags(pod: &Value, images: &BTreeMap<String, ImageCommand>, plan: &P
         let (name, image) = (own["name"].as_str()?, own["image"].as_str()?);
         let is_from_file = own["command"].as_array().is_none_or(Vec::is_empty)
             && container_annotation_place(keys::COMMAND_PREFIX, name).of(pod).is_none();
-        plan.get(name)?.gate().filter(|_| is_from_file && !image.contains('@'))?;
-        Some(format!("{name} ({})", short_digest(&images.get(name)?.digest)))
+        plan.get(name)?.entrypoint_gate().filter(|_| is_from_file && !image.contains('@'))?;
+        Some(format!("{name} ({})", shorten_digest(&images.get(name)?.digest)))
     };
     let names: Vec<String> = pod["spec"]["containers"].as_array()?.iter().filter_map(from_tag).collect();
     let what = "commands come from the webhook's file of images; if a tag has moved since, run kubectl podgate \
@@ -48,8 +48,8 @@ pub fn check_tags(pod: &Value, images: &BTreeMap<String, ImageCommand>, plan: &P
     (!names.is_empty()).then(finding)
 }
 
-/// Returns the first 12 digits of a digest.
-pub fn short_digest(digest: &str) -> &str {
+/// Returns a digest with its prefix and its first 12 digits only.
+pub fn shorten_digest(digest: &str) -> &str {
     digest.get(.."sha256:".len() + 12).unwrap_or("no digest")
 }
 

@@ -5,7 +5,7 @@ use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, TETHER_FILE};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{PodView, Source, SourceError};
 use podgate::edge::bell::Ringer;
-use podgate::edge::files::{install, may_exist, open_directory, overwrite, read_beneath, replace};
+use podgate::edge::files::{install, may_be_cached, open_trusted_directory, overwrite, read_beneath, replace};
 use podgate::edge::lock::{Tether, is_tethered};
 use podgate::edge::watch::{WakeReason, Watch, WatchMethod, reread_interval};
 use rustix::fs::{FileType, Mode};
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn read(directory: &Path, name: &str) -> io::Result<Vec<u8>> {
-    read_beneath(open_directory(directory)?.as_fd(), Path::new(name), 100)
+    read_beneath(open_trusted_directory(directory)?.as_fd(), Path::new(name), 100)
 }
 
 fn make_fifo(path: &Path) {
@@ -44,9 +44,9 @@ fn replace_sets_content_and_mode() {
 fn cached_path_may_exist() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file").display().to_string();
-    assert!(!may_exist(&path));
+    assert!(!may_be_cached(&path));
     fs::write(&path, "").unwrap();
-    assert!(may_exist(&path) && !may_exist(&format!("{path}.err")));
+    assert!(may_be_cached(&path) && !may_be_cached(&format!("{path}.err")));
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn existing_tether_is_used_if_none_can_be_created() {
     // A directory has the tether's temporary name. The agent cannot unlink this directory, so it cannot create a
     // tether.
     fs::create_dir(db.join(format!(".{TETHER_FILE}.tmp"))).unwrap();
-    let tether = Tether::take(&db).unwrap();
+    let tether = Tether::take_over(&db).unwrap();
     assert!(is_tethered(root.path(), "db"));
-    assert!(Tether::take(&db).is_err(), "the lock is already held");
+    assert!(Tether::take_over(&db).is_err(), "the lock is already held");
     drop(tether);
 }
 
@@ -154,21 +154,21 @@ fn read_repeats_until_the_armed_source_was_read() {
         });
         (count, watch.method, watch.wait(Duration::ZERO, Vec::new()).unwrap())
     };
-    assert_eq!(reads(with_snapshot, 0), (1, WatchMethod::Bell, WakeReason::Timeout));
+    assert_eq!(reads(with_snapshot, 0), (1, WatchMethod::Bell, WakeReason::NoEvent));
     // If the bell is replaced after arming, the armed bell does not ring for the next publication, so `read` reads
     // again.
-    assert_eq!(reads(with_snapshot, 1), (2, WatchMethod::Bell, WakeReason::Timeout));
+    assert_eq!(reads(with_snapshot, 1), (2, WatchMethod::Bell, WakeReason::NoEvent));
     // The bell does not ring for a change of the volume, so the watch uses inotify.
-    assert_eq!(reads(without_snapshot, 0), (2, WatchMethod::Inotify, WakeReason::Timeout));
-    assert_eq!(reads(without_snapshot, 0), (1, WatchMethod::Inotify, WakeReason::Timeout));
+    assert_eq!(reads(without_snapshot, 0), (2, WatchMethod::Inotify, WakeReason::NoEvent));
+    assert_eq!(reads(without_snapshot, 0), (1, WatchMethod::Inotify, WakeReason::NoEvent));
     // When a snapshot appears on the board, the watch switches to the bell.
-    assert_eq!(reads(with_snapshot, 0), (2, WatchMethod::Bell, WakeReason::Timeout));
+    assert_eq!(reads(with_snapshot, 0), (2, WatchMethod::Bell, WakeReason::NoEvent));
     // A board that changes at every read does not block `read`. The last ring then ends the wait at once.
     assert_eq!(reads(with_snapshot, usize::MAX), (4, WatchMethod::Bell, WakeReason::Source));
     drop(ringer);
     watch.read(with_snapshot);
     let mut wait = || watch.wait(Duration::ZERO, Vec::new()).unwrap();
-    assert_eq!(wait(), WakeReason::Timeout);
+    assert_eq!(wait(), WakeReason::NoEvent);
     replace(board.path(), ANNOTATIONS_FILE, b"", 0o644).unwrap();
     assert_eq!(wait(), WakeReason::Source);
     // If the volume is full, the sidecar overwrites the file instead of replacing it.

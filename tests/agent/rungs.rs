@@ -158,7 +158,7 @@ fn read_until_stopped(board: &Path, stop: &AtomicBool, seen: &AtomicU64, lost: &
     while !stop.load(Ordering::Relaxed) {
         let view = watch.read(|| choose_view(&here, source::read_board(board), || None));
         let PodView::Snapshot(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
-        if wake_reason == WakeReason::Timeout && revision > last {
+        if wake_reason == WakeReason::NoEvent && revision > last {
             lost.fetch_add(1, Ordering::Relaxed);
         }
         seen.fetch_add(revision - last, Ordering::Relaxed);

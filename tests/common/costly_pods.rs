@@ -2,7 +2,7 @@
 //! check the limits, and the fuzzer changes these Pods.
 
 use podgate::core::container_list::CONTAINERS_MAX;
-use podgate::order::declare::limits::{CONTAINER_CHECKS_MAX, LIST_ITEMS_MAX};
+use podgate::order::declare::limits::{CONTAINER_CHECKS_MAX, JSON_LIST_ITEMS_MAX};
 use podgate::order::inject::{self, Options};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Map, Value, json};
@@ -65,28 +65,28 @@ knobs! {
     check_kind 0: up to 6,
     check_length 8: up to 2000,
     ready 0: up to 2,
-    mounts 0: list of LIST_ITEMS_MAX,
+    mounts 0: list of JSON_LIST_ITEMS_MAX,
     mount_kind 0: up to 4,
-    volumes 0: list of LIST_ITEMS_MAX,
-    env 0: list of LIST_ITEMS_MAX,
+    volumes 0: list of JSON_LIST_ITEMS_MAX,
+    env 0: list of JSON_LIST_ITEMS_MAX,
     env_kind 0: up to 8,
     env_length 1: up to 8192,
-    ports 0: list of LIST_ITEMS_MAX,
-    words 1: list of LIST_ITEMS_MAX,
+    ports 0: list of JSON_LIST_ITEMS_MAX,
+    words 1: list of JSON_LIST_ITEMS_MAX,
     word_length 1: up to 20000,
-    args 0: list of LIST_ITEMS_MAX,
+    args 0: list of JSON_LIST_ITEMS_MAX,
     probe 0: up to 7,
-    probe_words 1: list of LIST_ITEMS_MAX,
+    probe_words 1: list of JSON_LIST_ITEMS_MAX,
     hooks 0: up to 4,
-    hook_words 1: list of LIST_ITEMS_MAX,
-    unknown_fields 0: list of LIST_ITEMS_MAX - 3,
+    hook_words 1: list of JSON_LIST_ITEMS_MAX,
+    unknown_fields 0: list of JSON_LIST_ITEMS_MAX - 3,
     depth 0: up to 120,
     padding 0: up to 4000000,
     padding_kind 0: up to 3,
-    keys 0: list of LIST_ITEMS_MAX - 1,
+    keys 0: list of JSON_LIST_ITEMS_MAX - 1,
     key_kind 0: up to 6,
     key_length 0: up to 4000000,
-    labels 0: list of LIST_ITEMS_MAX,
+    labels 0: list of JSON_LIST_ITEMS_MAX,
     istio 0: up to 4000000,
     settings 0: up to 6,
     injected 0: up to 3,
@@ -94,7 +94,7 @@ knobs! {
     record_kind 0: up to 4,
     listed 0: up to 20000,
     listed_waits 0: up to 200,
-    affinity 0: list of LIST_ITEMS_MAX - 1,
+    affinity 0: list of JSON_LIST_ITEMS_MAX - 1,
     ephemeral 0: up to 1100,
     publish 0: up to 2,
 }

@@ -97,7 +97,7 @@ fn decision_about_unknown_containers_is_left_to_a_later_call() {
     assert_eq!(response["allowed"], true, "{response}");
     let marked = patched(&first, &response);
     let mut annotations = marked["metadata"]["annotations"].clone();
-    let message = annotations.as_object_mut().unwrap().remove(keys::UNKNOWN_CONTAINERS).unwrap();
+    let message = annotations.as_object_mut().unwrap().remove(keys::UNKNOWN_CONTAINER_FINDINGS).unwrap();
     let message = message.as_str().unwrap();
     assert_eq!(
         message,
@@ -122,7 +122,7 @@ fn decision_about_unknown_containers_is_left_to_a_later_call() {
     };
     let some = add(&marked, &agent);
     let some = patched(&some, &client.review(&review("three", &some)));
-    let left = some["metadata"]["annotations"][keys::UNKNOWN_CONTAINERS].as_str().unwrap();
+    let left = some["metadata"]["annotations"][keys::UNKNOWN_CONTAINER_FINDINGS].as_str().unwrap();
     assert!(!left.contains("vault-agent") && left.contains("apii"), "{left}");
     let last = json!({"name": "apii", "image": "x", "command": ["x"]});
     let whole = add(&some, &last);

@@ -108,7 +108,7 @@ fn policy_denies_pods_with_unknown_containers() {
     );
     let creation = json!([{"name": "creation", "expression": "request.operation == 'CREATE'"}]);
     assert_eq!(policy["matchConditions"], creation, "no new Pod is excluded");
-    let (key, validation) = (keys::UNKNOWN_CONTAINERS, &policy["validations"][0]);
+    let (key, validation) = (keys::UNKNOWN_CONTAINER_FINDINGS, &policy["validations"][0]);
     assert_eq!(validation["expression"], format!("!('{key}' in object.metadata.?annotations.orValue({{}}))"));
     assert_eq!(validation["messageExpression"], format!("'podgate - ' + object.metadata.annotations['{key}']"));
     let binding = &objects[&("ValidatingAdmissionPolicyBinding".to_owned(), name)]["spec"];

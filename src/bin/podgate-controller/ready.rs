@@ -31,10 +31,10 @@ pub(crate) fn run(args: &ReadyArgs) -> Exit {
         }
         std::thread::sleep((waited / 50).clamp(MIN_PAUSE, MAX_PAUSE).min(args.timeout - waited));
     }
-    // The file `HOOK_SUCCESS_FILE` tells the exiting sidecar that its hook has succeeded. Without the file, the sidecar
-    // exits with 143 instead of 0, which does no harm.
+    // The file `SIDECAR_HOOK_SUCCESS_FILE` tells the exiting sidecar that its hook has succeeded. Without the file, the
+    // sidecar exits with 143 instead of 0, which does no harm.
     if let Ok(snapshot) = source::read_board(&args.board) {
-        let _ = files::replace(&args.board, names::HOOK_SUCCESS_FILE, snapshot.epoch.as_bytes(), 0o644);
+        let _ = files::replace(&args.board, names::SIDECAR_HOOK_SUCCESS_FILE, snapshot.epoch.as_bytes(), 0o644);
     }
     Exit::Released
 }

@@ -13,7 +13,7 @@ use tracing::warn;
 /// runtime kills this process. A failure is not fatal: the sidecar then relies on the kubelet's status.
 pub(crate) fn spawn_or_warn(own: &Path) {
     let spawn = || -> io::Result<()> {
-        let tether = Tether::take(own)?;
+        let tether = Tether::take_over(own)?;
         let inherited = tether.inheritable_copy()?;
         // Inherit no other descriptors: the hook's caller may wait until all copies of them are closed.
         inherit_only(inherited.as_fd());

@@ -29,13 +29,16 @@ impl<'a> Mounts<'a> {
         Mounts { by_path: mounts.rev().filter_map(by_path).collect(), host_path_volumes }
     }
 
-    /// Returns true if a volume is mounted at `path` and the path is certainly a directory. Returns false if a volume
-    /// is mounted at `path` but the path can be a file: a hostPath, or a path inside a volume. Returns `None` if no
-    /// volume is mounted at `path`.
-    pub(super) fn is_mounted_directory(&self, path: &str) -> Option<bool> {
-        let mount = self.by_path.get(path.trim_end_matches('/'))?;
-        let is_whole = mount["subPath"].is_null() && mount["subPathExpr"].is_null();
-        Some(is_whole && !mount["name"].as_str().is_some_and(|name| self.host_path_volumes.contains(name)))
+    fn has_mount(&self, path: &str) -> bool {
+        self.by_path.contains_key(path.trim_end_matches('/'))
+    }
+
+    /// Returns true if a whole volume that is no hostPath is mounted at `path`. All other mounts can be files.
+    fn has_directory_mount(&self, path: &str) -> bool {
+        self.by_path.get(path.trim_end_matches('/')).is_some_and(|mount| {
+            let is_whole = mount["subPath"].is_null() && mount["subPathExpr"].is_null();
+            is_whole && !mount["name"].as_str().is_some_and(|name| self.host_path_volumes.contains(name))
+        })
     }
 }
 
@@ -46,8 +49,7 @@ pub(super) fn host_path_volumes<'a>(spec: &Spec<'a>) -> BTreeSet<&'a str> {
 }
 
 /// Parses a list of one or more checks. A comma separates checks, except inside the JSON list of an `exec:` check.
-/// `is_dir` returns the same as `Mounts::is_mounted_directory`.
-pub(super) fn parse(text: &str, is_dir: impl Fn(&str) -> Option<bool>) -> Result<Vec<Check>, SyntaxError> {
+pub(super) fn parse(text: &str, mounts: &Mounts<'_>) -> Result<Vec<Check>, SyntaxError> {
     let (mut checks, mut at) = (Vec::new(), 0);
     loop {
         if checks.len() == CONTAINER_CHECKS_MAX {
@@ -58,7 +60,7 @@ pub(super) fn parse(text: &str, is_dir: impl Fn(&str) -> Option<bool>) -> Result
         let start = at + text[at..].len() - text[at..].trim_start().len();
         let end = start + item_length(&text[start..]);
         let span = start..start + text[start..end].trim_end().len();
-        checks.push(parse_item(text, span, &is_dir)?);
+        checks.push(parse_item(text, span, mounts)?);
         if end == text.len() {
             return Ok(checks);
         }
@@ -77,7 +79,7 @@ fn item_length(text: &str) -> usize {
     }
 }
 
-fn parse_item(text: &str, span: Range<usize>, is_dir: impl Fn(&str) -> Option<bool>) -> Result<Check, SyntaxError> {
+fn parse_item(text: &str, span: Range<usize>, mounts: &Mounts<'_>) -> Result<Check, SyntaxError> {
     let item = &text[span.clone()];
     let has_suffix = |path: &str| path.to_ascii_lowercase().ends_with(CONTENT);
     let has_dots = |path: &str| path.split('/').any(|part| part == "..");
@@ -94,18 +96,18 @@ fn parse_item(text: &str, span: Range<usize>, is_dir: impl Fn(&str) -> Option<bo
             let right = if is_file { format!("file://{bare}{CONTENT}") } else { item[..end].to_owned() };
             (what, Some(format!("write {right}")))
         }
-        Ok(Check::Mount(path)) if is_dir(&path).is_some() => {
+        Ok(Check::Mount(path)) if mounts.has_mount(&path) => {
             let what = format!("{} always passes, because {path} is the directory of a volume", quoted(item));
             (what, Some(format!("write {}/mnt", item.trim_end_matches('/'))))
         }
         Ok(Check::Mount(path)) if matches!(path.trim_end_matches('/'), "" | "/dev" | "/proc" | "/sys") => {
             (format!("{} always passes, because {path} is a mount point in every container", quoted(item)), None)
         }
-        Ok(Check::File { path, needs_content: true }) if path.ends_with('/') || is_dir(&path) == Some(true) => {
+        Ok(Check::File { path, needs_content: true }) if path.ends_with('/') || mounts.has_directory_mount(&path) => {
             let what = format!("{} never passes, because {path} is a directory", quoted(item));
             (what, Some(format!("write file://{}/ready{CONTENT}", path.trim_end_matches('/'))))
         }
-        Ok(Check::File { path, needs_content: false }) if is_dir(&path).is_some() => {
+        Ok(Check::File { path, needs_content: false }) if mounts.has_mount(&path) => {
             let what = format!("{} always passes, because a volume is mounted at {path}", quoted(item));
             (what, Some(format!("write file://{}/ready", path.trim_end_matches('/'))))
         }
@@ -158,7 +160,7 @@ pub(super) fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
     Some(Finding::error("bad-value", at.clone(), what).fix(READY_ADVICE))
 }
 
-/// Returns a general fix, with an example for a list of checks, for an error without its own fix.
-pub(super) fn example(is_ready: bool) -> &'static str {
+/// Returns a fix for an error without its own fix: an instruction with an example of a check or of a list of checks.
+pub(super) fn general_fix(is_ready: bool) -> &'static str {
     if is_ready { READY_ADVICE } else { "write a list such as file:///certs/tls.crt, tcp://db.shop:5432" }
 }

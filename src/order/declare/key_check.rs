@@ -10,7 +10,7 @@ use crate::order::release;
 
 /// Prefixes of the annotations that the sidecar, the webhook or a user writes on a Pod.
 const POD_PREFIXES: [&str; 4] =
-    [names::STATUS_KEY_PREFIX, names::SANDBOX_KEY_PREFIX, names::OVERRIDE_KEY_PREFIX, keys::UNKNOWN_CONTAINERS];
+    [names::STATUS_KEY_PREFIX, names::SANDBOX_KEY_PREFIX, names::OVERRIDE_KEY_PREFIX, keys::UNKNOWN_CONTAINER_FINDINGS];
 
 /// Returns true if the annotation `key` describes one Pod, so that it is wrong on any other Pod.
 pub(crate) fn describes_one_pod(key: &str) -> bool {
@@ -19,7 +19,7 @@ pub(crate) fn describes_one_pod(key: &str) -> bool {
 
 /// Returns true if the domain of `key` is one of podgate's domains or resembles one: it contains `podgate`, in any case
 /// and with any punctuation, or differs from one of podgate's domains in one character.
-pub(crate) fn resembles_podgate_key(key: &str) -> bool {
+pub(crate) fn is_or_resembles_podgate_key(key: &str) -> bool {
     let Some((domain, _)) = key.rsplit_once('/') else { return squeeze(key).contains("podgateio") };
     // Compare the lengths first, because it takes long to compute the distance of long words.
     let is_similar = |known: &str| domain.len().abs_diff(known.len()) <= 1 && strsim::osa_distance(domain, known) <= 1;
@@ -41,7 +41,7 @@ fn container_domains() -> impl Iterator<Item = &'static str> {
 /// Returns `None` for the keys of other tools.
 pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
     let is_label = field == "labels";
-    if keys::is_known_annotation(key) {
+    if keys::is_manifest_annotation(key) {
         let what = format!("{key} is an annotation and has no effect as a label");
         return is_label.then(|| Finding::error("not-a-label", at, what).fix("move it to metadata.annotations"));
     }
@@ -53,7 +53,7 @@ pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
         let what = format!("podgate ignores {key} in a manifest, because this key describes a running Pod");
         return Some(Finding::warning("copied-state", at, what).fix(format!("remove this {}", kind(is_label))));
     }
-    if !resembles_podgate_key(key) {
+    if !is_or_resembles_podgate_key(key) {
         return None;
     }
     let what = format!("unknown {} {}", kind(is_label), quoted(key));

@@ -37,7 +37,7 @@ keys! {
     /// Use of podgate's sidecar: `always`, `auto` or `none`.
     pub const SIDECAR: &str = "podgate.io/sidecar";
     /// Target for published states: `api` or `none`.
-    pub const PUBLISH: &str = "podgate.io/publish";
+    pub const PUBLISH_TARGET: &str = "podgate.io/publish";
     /// Record that `inject` writes and `uninject` reads.
     pub const INJECTION_RECORD: &str = "podgate.io/injected";
 }
@@ -68,7 +68,7 @@ keys! {
 
 /// Findings that the webhook writes on a Pod with unknown containers. A policy denies such a Pod. If a later webhook
 /// adds the containers, the next call of podgate's webhook removes the annotation.
-pub const UNKNOWN_CONTAINERS: &str = "podgate.io/unknown-containers";
+pub const UNKNOWN_CONTAINER_FINDINGS: &str = "podgate.io/unknown-containers";
 /// Label of a Pod. The value `disabled` excludes the Pod from injection. The value `enabled` is valid, but declares no
 /// order.
 pub const INJECT_LABEL: &str = "podgate.io/inject";
@@ -86,8 +86,8 @@ pub fn container_annotation_place(prefix: &str, container: &str) -> Place {
     annotation_place(&format!("{prefix}{container}"))
 }
 
-/// Returns true if podgate reads the annotation `key`.
-pub fn is_known_annotation(key: &str) -> bool {
+/// Returns true if podgate reads the annotation `key` in a manifest.
+pub fn is_manifest_annotation(key: &str) -> bool {
     POD_KEYS.contains(&key) || CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 

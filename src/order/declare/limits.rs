@@ -15,7 +15,7 @@ pub const JSON_VALUES_MAX: usize = 20_000;
 /// Maximum number of JSON values in an injected Pod. Podgate injects nothing if the result would have more.
 const INJECTED_VALUES_MAX: usize = 2 * JSON_VALUES_MAX;
 /// Maximum number of items of one list or map in a Pod. An injected Pod may have longer lists.
-pub const LIST_ITEMS_MAX: usize = 1_000;
+pub const JSON_LIST_ITEMS_MAX: usize = 1_000;
 /// Kubernetes' limit on the size of all annotations of an object, in bytes.
 pub const ANNOTATIONS_SIZE_MAX: usize = 256 << 10;
 /// Maximum number of checks of one container.
@@ -29,7 +29,7 @@ pub const KEY_FINDINGS_MAX: usize = 100;
 pub(crate) fn check(template: &Value, is_injected: bool) -> Result<(), Finding> {
     let (pod, items_max, values_max) = match is_injected {
         true => ("the injected Pod", usize::MAX, INJECTED_VALUES_MAX),
-        false => ("the Pod", LIST_ITEMS_MAX, JSON_VALUES_MAX),
+        false => ("the Pod", JSON_LIST_ITEMS_MAX, JSON_VALUES_MAX),
     };
     let annotations = Place::metadata("annotations");
     let fields = || annotations.of(template).and_then(Value::as_object).into_iter().flatten();
@@ -47,7 +47,7 @@ pub(crate) fn check(template: &Value, is_injected: bool) -> Result<(), Finding> 
             return Err(Finding::error("too-many-containers", list, what).fix("split the Pod"));
         }
     }
-    let own = fields().filter(|(key, _)| keys::is_known_annotation(key)).filter_map(|(_, value)| value.as_str());
+    let own = fields().filter(|(key, _)| keys::is_manifest_annotation(key)).filter_map(|(_, value)| value.as_str());
     let mut count: usize = own.map(|text| text.matches([',', '&']).count()).sum();
     let mut length = 0;
     for field in ["metadata", "spec"] {
@@ -116,7 +116,7 @@ fn too_long(template: &Value, place: Place, count: usize) -> Finding {
         Some(name) => format!("{} of {name}", Place(field.to_vec())),
         None => place.to_string(),
     };
-    let what = format!("{what} has {count} items, but podgate supports at most {LIST_ITEMS_MAX}");
+    let what = format!("{what} has {count} items, but podgate supports at most {JSON_LIST_ITEMS_MAX}");
     too_large(place, what).fix("remove items")
 }
 

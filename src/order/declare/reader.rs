@@ -3,7 +3,7 @@
 use super::declaration::{Declaration, Edge};
 use super::flow_cut;
 use super::grammar::{self, ContainerItem, quoted};
-use super::key_check::{check_key, resembles_podgate_key};
+use super::key_check::{check_key, is_or_resembles_podgate_key};
 use super::keys::{self, annotation_place, is_declared};
 use super::limits::{self, KEY_FINDINGS_MAX};
 use super::spec::{ContainerRef, Spec, string_list};
@@ -83,7 +83,7 @@ impl Reader<'_, '_> {
 
     fn read_annotation(&mut self, key: &str, value: &Value) {
         let at = annotation_place(key);
-        let Some((domain, name)) = key.split_once('/').filter(|_| keys::is_known_annotation(key)) else {
+        let Some((domain, name)) = key.split_once('/').filter(|_| keys::is_manifest_annotation(key)) else {
             return self.values.findings.extend(check_key(key, "annotations", at));
         };
         // In YAML, a key without a value is null. Parse null as an empty text, so that podgate reports an empty list.
@@ -111,7 +111,7 @@ impl Reader<'_, '_> {
                 let finding = Finding::error("unknown-key", at, format!("{key} has no container name"));
                 return self.values.findings.push(finding.fix(format!("write {key}CONTAINER")));
             }
-            if let Some(finding) = self.values.spec.check_name(name, &at, None).filter(|_| !may_be_init) {
+            if let Some(finding) = self.values.spec.check_regular_name(name, &at, None).filter(|_| !may_be_init) {
                 if finding.rule == "unknown-container" && self.optional.contains(name) {
                     // The reader has already added a note about the list that names this container with `?`.
                     return;
@@ -150,7 +150,7 @@ impl Reader<'_, '_> {
             keys::SIDECAR_RESOURCES => declaration.sidecar_resources = values.sidecar_resources(text, &at),
             keys::SIDECAR_SETTINGS => declaration.sidecar_settings = values.sidecar_settings(text, &at),
             keys::SIDECAR => declaration.sidecar = Some(values.word(text, &at)),
-            keys::PUBLISH => declaration.publish = Some(values.word(text, &at)),
+            keys::PUBLISH_TARGET => declaration.publish = Some(values.word(text, &at)),
             // Only `inject` and `uninject` read `podgate.io/injected`.
             _ => {}
         }
@@ -211,21 +211,21 @@ pub fn check_undeclared(template: &Value) -> Vec<Finding> {
     let maps = ["annotations", "labels"].map(Place::metadata);
     let mut keys = maps.iter().filter_map(|at| at.of(template)?.as_object()).flat_map(serde_json::Map::keys);
     let mut findings = Vec::new();
-    if keys.any(|key| resembles_podgate_key(key)) {
+    if keys.any(|key| is_or_resembles_podgate_key(key)) {
         if let Err(finding) = limits::check(template, false) {
             return finding.into();
         }
         let spec = Spec::read(template, &mut Vec::new());
         let _ = read_annotations(template, &spec, &mut findings);
         if !has_errors(&findings) {
-            findings.extend(nothing_declared(template));
+            findings.extend(settings_without_order(template));
         }
     }
     findings
 }
 
 /// Returns a warning if the template has podgate's label or settings, but declares no order.
-pub(crate) fn nothing_declared(template: &Value) -> Option<Finding> {
+pub(crate) fn settings_without_order(template: &Value) -> Option<Finding> {
     if is_declared(template) {
         return None;
     }
@@ -237,7 +237,7 @@ pub(crate) fn nothing_declared(template: &Value) -> Option<Finding> {
     }
     let annotations = metadata.to("annotations").of(template)?.as_object()?;
     let key =
-        annotations.keys().filter(|key| keys::is_known_annotation(key) && *key != keys::INJECTION_RECORD).min()?;
+        annotations.keys().filter(|key| keys::is_manifest_annotation(key) && *key != keys::INJECTION_RECORD).min()?;
     let what = format!("{key} has no effect, because the template declares no order");
     Some(Finding::warning("nothing-declared", annotation_place(key), what).fix(format!("{fix} {key}")))
 }

@@ -25,7 +25,7 @@ impl From<Check> for ReadyCheck {
 
 impl ReadyCheck {
     /// Parses a request of the sidecar. Returns `None` for any other check.
-    pub(super) fn parse_request(text: &str) -> Option<Result<ReadyCheck, String>> {
+    pub(super) fn parse_sidecar_request(text: &str) -> Option<Result<ReadyCheck, String>> {
         let (url, headers) = text.split_once(',').map_or((text, None), |(url, headers)| (url, Some(headers)));
         let (scheme, rest) = url.trim().split_once("://")?;
         let is_request = matches!(scheme, "https" | "grpc") || scheme == "http" && headers.is_some();

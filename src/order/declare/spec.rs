@@ -58,18 +58,13 @@ impl<'a> ContainerRef<'a> {
         serde_json::from_value(without_nulls(value)).ok()
     }
 
-    /// Returns true if the startupProbe or the readinessProbe runs a command in the container.
-    pub fn has_exec_probe(&self) -> bool {
-        self.container_entry().probes().any(Probe::is_exec)
-    }
-
     /// Returns true if the container declares this port.
     pub fn declares_port(&self, port: u16) -> bool {
         items_of(self.value, "ports").any(|one| one["containerPort"] == port)
     }
 
-    /// Returns the container's name, ports and network or exec probes.
-    pub(crate) fn container_entry(&self) -> Container {
+    /// Returns the container's name, ports, startupProbe and readinessProbe.
+    pub(crate) fn ports_and_probes(&self) -> Container {
         let ports = items_of(self.value, "ports");
         let ports = ports.filter_map(|port| serde_json::from_value(without_nulls(port)).ok()).collect();
         let [startup_probe, readiness_probe] = ["startupProbe", "readinessProbe"].map(|field| self.probe(field));
@@ -78,7 +73,7 @@ impl<'a> ContainerRef<'a> {
 
     /// Returns the ports that the container declares or probes.
     pub(crate) fn used_ports(&self) -> Vec<u16> {
-        let own = self.container_entry();
+        let own = self.ports_and_probes();
         let liveness = self.probe("livenessProbe");
         let probed = own.probes().chain(&liveness).filter_map(|probe| own.probe_port(probe));
         probed.chain(own.ports.iter().map(|port| port.container_port)).collect()
@@ -89,8 +84,8 @@ impl<'a> ContainerRef<'a> {
         Place::spec(self.list).to(self.index)
     }
 
-    /// Returns the kind of an init container, for messages.
-    pub fn kind(&self) -> &'static str {
+    /// Returns the kind of this init container, for messages.
+    pub fn init_kind(&self) -> &'static str {
         if self.is_native() { "a native sidecar" } else { "an init container" }
     }
 
@@ -116,9 +111,8 @@ pub(crate) fn string_list(value: Option<&Value>) -> Option<Vec<String>> {
     value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
-/// Returns a command line as a list, for a fix. A line with special characters of the shell becomes one argument of
-/// `/bin/sh -c`.
-pub(crate) fn command_words(line: &str) -> Value {
+/// Returns a command line as a list. A line with special characters of the shell becomes an argument of `/bin/sh -c`.
+pub(crate) fn exec_form(line: &str) -> Value {
     match line.contains(['\'', '"', '\\', '$', '`', '|', '&', ';', '<', '>', '*']) {
         true => vec!["/bin/sh", "-c", line].into(),
         false => line.split_whitespace().collect::<Vec<_>>().into(),
@@ -162,7 +156,7 @@ impl<'a> Spec<'a> {
             for field in ["command", "args"] {
                 let fix = match own.value.get(field) {
                     None | Some(Value::Null) => continue,
-                    Some(Value::String(line)) => format!("write {field}: {}", command_words(line)),
+                    Some(Value::String(line)) => format!("write {field}: {}", exec_form(line)),
                     Some(Value::Array(items)) => match items.iter().find(|item| !item.is_string()) {
                         Some(item) => format!("write the item {item} as a string, in quotes"),
                         None => continue,
@@ -198,9 +192,14 @@ impl<'a> Spec<'a> {
         self.init.get(name).filter(|_| self.regular(name).is_none() && name != SIDECAR_NAME)
     }
 
-    /// Returns the native sidecars.
-    pub fn native_sidecars(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
+    /// Returns the native sidecars, sorted by name.
+    pub fn native_sidecars_by_name(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
         self.init.values().filter(|own| own.is_native())
+    }
+
+    /// Returns the regular containers in list order, then the native sidecars sorted by name.
+    pub fn regular_and_native(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
+        self.containers.iter().chain(self.native_sidecars_by_name())
     }
 
     /// Returns the init containers that exit before the regular containers start.
@@ -209,14 +208,14 @@ impl<'a> Spec<'a> {
     }
 
     /// Returns the regular container or native sidecar that declares this port; `None` if the port is free.
-    pub(crate) fn port_owner(&self, port: u16) -> Option<&ContainerRef<'a>> {
-        self.containers.iter().chain(self.native_sidecars()).find(|own| own.declares_port(port))
+    pub(crate) fn container_declaring(&self, port: u16) -> Option<&ContainerRef<'a>> {
+        self.regular_and_native().find(|own| own.declares_port(port))
     }
 
     /// Returns a port of the probes of `entry` that another container declares or probes, and that container's name.
     pub(crate) fn shared_port(&self, entry: &Container) -> Option<(u16, &'a str)> {
         let ports: Vec<u16> = entry.probes().filter_map(|probe| entry.probe_port(probe)).collect();
-        let others = self.containers.iter().chain(self.native_sidecars()).filter(|own| own.name != entry.name);
+        let others = self.regular_and_native().filter(|own| own.name != entry.name);
         let mut used = others.flat_map(|own| own.used_ports().into_iter().map(|port| (port, own.name)));
         used.find(|(port, _)| ports.contains(port))
     }
@@ -227,7 +226,7 @@ impl<'a> Spec<'a> {
     }
 
     /// Returns an error if no regular container is called `name`; `word` is the name's range in the annotation at `at`.
-    pub fn check_name(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
+    pub fn check_regular_name(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
         if self.regular(name).is_some() {
             return None;
         }
@@ -238,7 +237,7 @@ impl<'a> Spec<'a> {
             return Some(finding("condition-never-met", what).fix(format!("do not name {name} here")));
         }
         if let Some(init) = self.init_or_native(name) {
-            let what = format!("{name} is {}, which podgate never changes or stops", init.kind());
+            let what = format!("{name} is {}, which podgate never changes or stops", init.init_kind());
             return Some(finding("init-container", what).fix("do not name it here, or move it to spec.containers"));
         }
         let known = self.containers.iter().map(|own| own.name).chain(self.init.keys().copied());

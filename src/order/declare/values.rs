@@ -69,7 +69,7 @@ impl<'a, 'f> ValueParser<'a, 'f> {
                 break;
             }
             let name = &item.until.container;
-            let unknown = self.spec.check_name(name, at, Some(item.span.clone()));
+            let unknown = self.spec.check_regular_name(name, at, Some(item.span.clone()));
             let unknown = unknown.filter(|_| name != OTHERS && !self.spec.has(name));
             if !seen.insert(name.clone()) {
                 let what = format!(
@@ -134,7 +134,7 @@ impl<'a, 'f> ValueParser<'a, 'f> {
 
     /// Parses the check that replaces the probes of the container `name`.
     pub(super) fn ready_check(&mut self, text: &str, name: &str, at: &Place) -> Option<ReadyCheck> {
-        if let Some(request) = ReadyCheck::parse_request(text) {
+        if let Some(request) = ReadyCheck::parse_sidecar_request(text) {
             let fix = "write https://localhost:8443/health, http://localhost:8080/health, Host: shop.example or grpc://localhost:9090/SERVICE";
             return request.map_err(|why| self.reject(text, at, why, fix)).ok();
         }
@@ -146,10 +146,9 @@ impl<'a, 'f> ValueParser<'a, 'f> {
     /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.
     fn parse_checks(&mut self, text: &str, name: &str, at: &Place) -> Vec<Check> {
         let mounts = Mounts::of(self.spec.regular(name), &self.host_path_volumes);
-        let checks = check_list::parse(text, |path| mounts.is_mounted_directory(path));
-        checks.unwrap_or_else(|SyntaxError { span, message, fix }| {
+        check_list::parse(text, &mounts).unwrap_or_else(|SyntaxError { span, message, fix }| {
             let is_ready = *at == keys::container_annotation_place(keys::READY_PREFIX, name);
-            let fix = fix.unwrap_or_else(|| check_list::example(is_ready).to_owned());
+            let fix = fix.unwrap_or_else(|| check_list::general_fix(is_ready).to_owned());
             self.findings.push(Finding::error("bad-value", at.clone(), message).span(span).fix(fix));
             Vec::new()
         })
@@ -224,7 +223,7 @@ impl<'a, 'f> ValueParser<'a, 'f> {
             self.reject(text, at, why, "write settings such as log=debug, metrics=9090");
             SidecarSettings::default()
         });
-        if let Some(own) = settings.metrics_port().and_then(|port| self.spec.port_owner(port)) {
+        if let Some(own) = settings.metrics_port().and_then(|port| self.spec.container_declaring(port)) {
             self.reject(text, at, format!("container {} uses the port of metrics too", own.name), "use another port");
         }
         settings

@@ -6,7 +6,7 @@ use crate::core::sandbox::fnv1a;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::merge::covers;
-use crate::order::inject::parts::{self, AGENT_FIELDS, field_place};
+use crate::order::inject::parts::{self, FIELD_SUBCOMMANDS, field_place};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) fn is_added_by_hand(short: &str, flag: &str) -> bool {
 /// Returns the words of the agent's command line in the field `short`, from the agent's path to the `--`.
 fn agent_words(container: &Value, short: &str) -> Option<Vec<String>> {
     if short == "command" {
-        let (field, end) = parts::find_gate_end(container)?;
+        let (field, end) = parts::find_gate_separator(container)?;
         return Some(parts::string_list(container.get(field))?.drain(..end).collect());
     }
     let own = parts::agent_line(container, short)?;
@@ -35,13 +35,12 @@ fn agent_words(container: &Value, short: &str) -> Option<Vec<String>> {
     Some(words.split_off(own.prefix))
 }
 
-/// Finds the command lines of the agent in a template. Maps each container and field to the field's place and the flags
-/// of its command line.
-pub(super) fn agent_command_lines(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>)> {
+/// Maps each container and field with a command line of the agent to the field's place and the flags, with values.
+pub(super) fn agent_flags(template: &Value) -> BTreeMap<(&str, &'static str), (Place, Vec<String>)> {
     let list = Place::spec("containers");
     let mut found = BTreeMap::new();
     for (at, item) in list.items(template).iter().enumerate() {
-        for (short, _) in AGENT_FIELDS {
+        for (short, _) in FIELD_SUBCOMMANDS {
             let line = agent_words(item, short).and_then(|words| AgentCommand::parse(&words));
             let (Some(name), Some(line)) = (parts::item_name(item), line) else { continue };
             let with_value = |(flag, value): (String, Option<String>)| {
@@ -70,7 +69,7 @@ pub(super) fn with_added_flags(mut new: AgentCommand, found: Option<&Value>, sho
 
 /// Returns a digest of the injected parts, without flags that a person has added.
 pub(super) fn injected_parts_digest(template: &Value) -> String {
-    let mut lines = agent_command_lines(template);
+    let mut lines = agent_flags(template);
     lines.iter_mut().for_each(|((_, short), (_, flags))| flags.retain(|flag| !is_added_by_hand(short, flag)));
     let lines: Vec<_> = lines.iter().map(|(key, (_, flags))| (key, flags)).collect();
     let sidecar = parts::find_sidecar(template)
@@ -82,8 +81,8 @@ pub(super) fn injected_parts_digest(template: &Value) -> String {
 /// Describes each command line of the agent in which `found` and `new`, the next injection, differ by flags for which
 /// `counts` returns true. `counts` takes the field and the flag.
 pub(super) fn changed_lines(found: &Value, new: &Value, counts: impl Fn(&str, &str) -> bool) -> Vec<(Place, String)> {
-    let (mut changed, mut new_lines) = (Vec::new(), agent_command_lines(new));
-    for ((name, short), (at, before)) in agent_command_lines(found) {
+    let (mut changed, mut new_lines) = (Vec::new(), agent_flags(new));
+    for ((name, short), (at, before)) in agent_flags(found) {
         let (_, after) = new_lines.remove(&(name, short)).unwrap_or_default();
         let missing = |from: &[String], other: &[String]| {
             let missing = from.iter().filter(|flag| !other.contains(flag) && counts(short, flag));

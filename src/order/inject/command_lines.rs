@@ -55,7 +55,7 @@ impl CommandLines<'_> {
         }
         // Escape all checks, because Kubernetes expands variables in `command`.
         line.add_flags("--check", gate.checks.iter().map(|check| dollars::escape(&check.to_string())));
-        if self.planned.waits_in_gate() {
+        if self.planned.has_closed_gate() {
             line.add_flag("--timeout", compact_duration(self.planned.timeout));
             self.add_timeout_flags(&mut line);
         }
@@ -107,7 +107,7 @@ impl CommandLines<'_> {
             };
             line.add_flags("--fallback-check", check.map(|check| check.to_string()));
         }
-        if self.planned.needs_tether() {
+        if self.planned.hook_needs_tether() {
             line.add_switch("--tether");
         }
         self.add_message_flags(&mut line);
@@ -129,7 +129,7 @@ impl CommandLines<'_> {
         line.add_flag("--container", &self.planned.name);
         line.add_flags("--until", outlives);
         // Without a gate and a postStart hook, the preStop hook must take the tether.
-        if self.planned.needs_tether() && !self.planned.has_hook() {
+        if self.planned.hook_needs_tether() && !self.planned.has_hook() {
             line.add_switch("--tether");
         }
         if !outlives.is_empty() || then.is_some() {
@@ -255,7 +255,7 @@ impl CommandLines<'_> {
         let is_reported = self.predecessors.is_none()
             && (!readiness.is_exec()
                 || self.planned.ready.is_some()
-                || self.planned.gate().is_some_and(|gate| gate.needs_parent));
+                || self.planned.entrypoint_gate().is_some_and(|gate| gate.needs_parent));
         let liveness = self.spec.pointer("/livenessProbe/initialDelaySeconds").and_then(Value::as_u64);
         liveness.filter(|_| is_reported).unwrap_or_default().max(readiness.initial_delay_seconds.into())
     }

@@ -6,7 +6,7 @@ use crate::order::dollars;
 use crate::order::edit::{Editor, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, field_place};
-use crate::order::inject::record::{PODGATE_VERSION, Record};
+use crate::order::inject::record::{Record, THIS_VERSION};
 use crate::order::inject::{container_list, merge, undo};
 use crate::order::plan::{ImageCommand, KnownFacts};
 use serde_json::Value;
@@ -42,7 +42,7 @@ impl<'a> ExistingInjection<'a> {
             let list = Place::spec("containers");
             let items = list.items(self.template).iter().enumerate();
             let has_mount = |item: &Value| Place::root().to("volumeMounts").items(item).iter().any(parts::is_own_item);
-            let broken = items.filter(|(_, item)| has_mount(item) && parts::find_gate_end(item).is_none());
+            let broken = items.filter(|(_, item)| has_mount(item) && parts::find_gate_separator(item).is_none());
             let what = "podgate's gate in the command is missing or was changed";
             return broken.map(|(at, _)| error(list.to(at).to("command"), what.to_owned())).collect();
         }
@@ -58,7 +58,7 @@ impl<'a> ExistingInjection<'a> {
         for (at, item) in list.items(self.template).iter().enumerate() {
             // Skip containers that another webhook added.
             let Some(entry) = parts::item_name(item).and_then(|name| listed.get(name)) else { continue };
-            let has_gate = parts::find_gate_end(item).is_some();
+            let has_gate = parts::find_gate_separator(item).is_some();
             let has_hook = |short| parts::agent_line(item, short).is_some();
             let is_reported = entry.mode == Mode::PostStart || entry.reports_start && !has_hook("readinessProbe");
             for (is_expected, is_there, part, field) in [
@@ -105,10 +105,9 @@ impl<'a> ExistingInjection<'a> {
         known
     }
 
-    /// Returns the image of the sidecar, which another webhook may have changed, for example to a mirror. Returns
-    /// `None` if another version of podgate has injected the template.
-    pub(super) fn sidecar_image(&self) -> Option<&str> {
-        self.image().filter(|_| self.record.version == PODGATE_VERSION).map(|(image, _)| image)
+    /// Returns the image, which another webhook may have changed; `None` if another version of podgate has injected it.
+    pub(super) fn image_of_this_version(&self) -> Option<&str> {
+        self.image().filter(|_| self.record.version == THIS_VERSION).map(|(image, _)| image)
     }
 
     /// Returns the image of the sidecar or of the image volume, and its pull policy.

@@ -85,7 +85,7 @@ impl Injected {
 
 /// Returns true if a template declares an order or has the label `podgate.io/inject: enabled`. Always false with the
 /// label `podgate.io/inject: disabled`.
-pub fn is_requested(template: &Value) -> bool {
+pub fn wants_injection(template: &Value) -> bool {
     match inject_label(template) {
         Some("disabled") => false,
         Some("enabled") => true,
@@ -150,7 +150,7 @@ pub fn keep_earlier_settings(template: &Value, options: &mut Options, sets_image
     let sidecar = existing.sidecar.as_ref().map(|(_, sidecar)| sidecar);
     options.has_fixed_user &= sidecar.is_none_or(|sidecar| sidecar.pointer("/securityContext/runAsUser").is_some());
     let image = Some(image).filter(|image| !sets_image && *image != options.image)?;
-    if existing.sidecar_image().is_none() {
+    if existing.image_of_this_version().is_none() {
         return Some(format!("replaces image {image} of another version"));
     }
     image.clone_into(&mut options.image);
@@ -205,12 +205,12 @@ impl Stripped<'_> {
     /// Returns all findings, at least one of them an error.
     pub fn inject(&self, options: &Options, known: &KnownFacts) -> Result<Injected, Vec<Finding>> {
         let (template, mut edits) = (self.template, self.edits.clone());
-        if !is_requested(&self.plain) {
+        if !wants_injection(&self.plain) {
             return Ok(Injected { value: self.plain.clone().into_owned(), edits, ..Injected::default() });
         }
         let Some(existing) = &self.existing else { return inject_plain(template, options, known, None) };
         let mut options = options.clone();
-        if let Some(image) = existing.sidecar_image().filter(|_| options.is_from_api) {
+        if let Some(image) = existing.image_of_this_version().filter(|_| options.is_from_api) {
             image.clone_into(&mut options.image);
         }
         let after = inject_plain(&self.plain, &options, &existing.add_facts(known), Some(template));
@@ -256,8 +256,7 @@ impl Stripped<'_> {
     }
 }
 
-/// Injects into a template that has no injected parts. `injected_before` is the template with the parts of an earlier
-/// injection.
+/// Injects into a template without injected parts. `injected_before` is the template with earlier injected parts.
 fn inject_plain(
     template: &Value,
     options: &Options,
@@ -272,7 +271,7 @@ fn inject_plain(
             Ok(Injected { findings, plan: Some(plan), ..written })
         }
         Ok(None) => {
-            findings.extend(declare::nothing_declared(template));
+            findings.extend(declare::settings_without_order(template));
             if findings.is_empty() {
                 let what = "the annotations require nothing from podgate";
                 findings.push(Finding::note("nothing-to-do", Place::root().to("metadata"), what));

@@ -3,12 +3,12 @@
 use crate::core::container::Container;
 use crate::order::declare::keys;
 use crate::order::finding::Finding;
-use crate::order::inject::by_hand::{agent_command_lines, changed_lines, is_added_by_hand, is_changed};
+use crate::order::inject::by_hand::{agent_flags, changed_lines, is_added_by_hand, is_changed};
 use crate::order::inject::container_list::{difference, from_sidecar, start_relevant_fields};
 use crate::order::inject::existing::ExistingInjection;
 use crate::order::inject::merge::covers;
 use crate::order::inject::parts;
-use crate::order::inject::record::PODGATE_VERSION;
+use crate::order::inject::record::THIS_VERSION;
 use crate::order::inject::{REWRITTEN_PATH_PREFIX, is_injected};
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ const FIX: &str = "run inject on the manifest again";
 pub fn outdated(template: &Value, new: &Value) -> Option<Finding> {
     let existing = ExistingInjection::read(template).ok()??;
     let is_live = template["metadata"]["uid"].is_string();
-    let is_exact = !is_live && existing.record.version == PODGATE_VERSION;
+    let is_exact = !is_live && existing.record.version == THIS_VERSION;
     if !is_exact && template["spec"].to_string().contains(REWRITTEN_PATH_PREFIX) {
         return None;
     }
@@ -40,7 +40,7 @@ pub fn outdated(template: &Value, new: &Value) -> Option<Finding> {
     let in_list = lists.and_then(|(old, new)| changed_list(&old, &new, is_exact)).map(|what| (at.clone(), what));
     let in_line = || changed_lines(template, new, counts).into_iter().next();
     let without_line = || {
-        let (found, mut wanted) = (agent_command_lines(template), agent_command_lines(new).into_keys());
+        let (found, mut wanted) = (agent_flags(template), agent_flags(new).into_keys());
         let (name, _) = wanted.find(|key| is_exact && !found.contains_key(key))?;
         Some((at.clone(), format!("{name} lacks a command of podgate that the manifest now needs")))
     };
@@ -55,7 +55,7 @@ pub fn outdated(template: &Value, new: &Value) -> Option<Finding> {
             None => parts::find_image(template) == parts::find_image(new),
         };
         let what = format!(
-            "inject of podgate {PODGATE_VERSION} with default settings now writes other parts than podgate {} has written",
+            "inject of podgate {THIS_VERSION} with default settings now writes other parts than podgate {} has written",
             existing.record.version
         );
         return (!is_live && !is_by_hand && !is_same).then(|| Finding::note("injection-outdated", at, what).fix(FIX));

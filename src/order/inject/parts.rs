@@ -48,7 +48,7 @@ pub(super) fn field_place(container: &Place, short: &str) -> Place {
 }
 
 /// Fields of a container that can hold a command line of the agent, each with the agent's subcommand.
-pub(in crate::order) const AGENT_FIELDS: [(&str, &str); 5] = [
+pub(in crate::order) const FIELD_SUBCOMMANDS: [(&str, &str); 5] = [
     ("command", "entrypoint"),
     ("startupProbe", "opened"),
     ("readinessProbe", "probe"),
@@ -56,13 +56,13 @@ pub(in crate::order) const AGENT_FIELDS: [(&str, &str); 5] = [
     ("preStop", "pre-stop"),
 ];
 
-/// Returns the command line in the field `short` (see [`AGENT_FIELDS`]); `None` if the program is not podgate's agent.
+/// Returns the agent's command line in the field `short` (see [`FIELD_SUBCOMMANDS`]); `None` for another program.
 pub(in crate::order) fn agent_line(container: &Value, short: &str) -> Option<OwnLine> {
     let found = field_place(&Place::root(), short).of(container);
     if short == "command" {
         return gate_line(found);
     }
-    let (_, subcommand) = AGENT_FIELDS.iter().find(|(field, _)| *field == short)?;
+    let (_, subcommand) = FIELD_SUBCOMMANDS.iter().find(|(field, _)| *field == short)?;
     AgentCommand::parse_own(&exec_words(found)?).filter(|own| own.line.subcommand == *subcommand)
 }
 
@@ -79,7 +79,7 @@ pub(super) const WORDS_EDITED_SINGLY_MAX: usize = 32;
 
 /// Returns the field with podgate's gate, and the index of the `--` behind the gate. The field is `command`, or `args`
 /// if another webhook has moved the whole command there and put its own program into `command`.
-pub(super) fn find_gate_end(container: &Value) -> Option<(&'static str, usize)> {
+pub(super) fn find_gate_separator(container: &Value) -> Option<(&'static str, usize)> {
     ["command", "args"].into_iter().find_map(|field| Some((field, gate_line(container.get(field))?.end?)))
 }
 
@@ -155,16 +155,16 @@ pub(super) fn hold_variable(container: &str) -> Value {
 
 /// Returns the mount that prevents a start by a kubelet older than 1.35. Such a kubelet leaves the variable of
 /// [`hold_variable`] empty. It does not start a container with an empty variable in `subPathExpr`.
-pub(in crate::order) fn hold_mount() -> Value {
+pub(in crate::order) fn held_container_mount() -> Value {
     let path = format!("{HOLD_GATE}/$({})", names::HOLD_VARIABLE);
     json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPathExpr": path, "readOnly": true})
 }
 
-/// Returns the mounts of a container with an agent. Only a hook reads the annotations.
-pub(in crate::order) fn mounts(container: &str, has_hook: bool) -> impl Iterator<Item = Value> {
+/// Returns the mounts of a container with an agent. `needs_info` is true if a blocking hook reads the annotations.
+pub(in crate::order) fn mounts(container: &str, needs_info: bool) -> impl Iterator<Item = Value> {
     let own = json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR, "subPath": container});
     let board = json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true});
-    [board, own].into_iter().chain(has_hook.then(info_mount))
+    [board, own].into_iter().chain(needs_info.then(info_mount))
 }
 
 /// Returns the mount of the volume of [`image_volume`].
@@ -189,10 +189,10 @@ pub(in crate::order) fn sidecar_mounts(has_hold: bool) -> Vec<Value> {
     mounts
 }
 
-/// Returns the sidecar's spec; `containers` is the escaped value of `PODGATE_CONTAINERS`.
+/// Returns the sidecar's spec; `escaped_list` is the escaped value of `PODGATE_CONTAINERS`.
 pub(super) fn sidecar(
     plan: &Plan,
-    containers: &str,
+    escaped_list: &str,
     needs_info: bool,
     resources: Value,
     settings: &SidecarSettings,
@@ -202,7 +202,7 @@ pub(super) fn sidecar(
     let has_api = plan.publish == Publish::Api;
     let without_api = PUBLISH_NONE.map(str::to_owned).into_iter().filter(|_| !has_api);
     let arguments: Vec<String> = without_api.chain(settings.arguments()).collect();
-    let mut variables = vec![json!({"name": CONTAINERS_VARIABLE, "value": containers})];
+    let mut variables = vec![json!({"name": CONTAINERS_VARIABLE, "value": escaped_list})];
     let identity =
         [("POD_NAME", "metadata.name"), ("POD_NAMESPACE", "metadata.namespace"), ("POD_UID", "metadata.uid")];
     let fields = identity.into_iter().filter(|_| has_api).chain([("POD_IPS", "status.podIPs")]);

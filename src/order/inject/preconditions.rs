@@ -2,7 +2,7 @@
 
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::parts::{self, AGENT_FIELDS, VOLUME_NAMES};
+use crate::order::inject::parts::{self, FIELD_SUBCOMMANDS, VOLUME_NAMES};
 use serde_json::Value;
 
 /// Returns errors that prevent any injection. The planner has already checked the containers' names.
@@ -48,7 +48,7 @@ fn check_names(template: &Value, found: &mut Vec<Finding>) {
 
 /// Reports commands and mounts of podgate that were added by hand, without podgate's record.
 fn find_manual_parts(container: &Value, place: &Place, found: &mut Vec<Finding>) {
-    let lines = AGENT_FIELDS.iter().filter(|(short, _)| parts::agent_line(container, short).is_some());
+    let lines = FIELD_SUBCOMMANDS.iter().filter(|(short, _)| parts::agent_line(container, short).is_some());
     let lines = lines.map(|(short, _)| parts::field_place(place, short));
     let own_items = |field: &'static str| {
         let items = Place::root().to(field).items(container).iter().enumerate();

@@ -10,11 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const PODGATE_VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(super) const THIS_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Fields of a container that podgate can set, nested fields before their parent fields.
-pub(super) const CONTAINER_FIELDS: &str =
-    "command args startupProbe timeoutSeconds initialDelaySeconds env volumeMounts postStart preStop lifecycle";
+/// Returns the fields of a container that podgate can set, nested fields before their parent fields.
+pub(super) fn container_fields() -> impl Iterator<Item = &'static str> {
+    "command args startupProbe timeoutSeconds initialDelaySeconds env volumeMounts postStart preStop lifecycle"
+        .split(' ')
+}
 
 /// Returns the Pod fields that a record can contain, each with the field's name in the record.
 pub(super) fn pod_fields() -> [(&'static str, Place); 4] {
@@ -81,7 +83,7 @@ impl Record {
         }
         let known = pod_fields().map(|(name, _)| name);
         let fields = record.containers.values().flat_map(|of| of.was.keys().chain(&of.no));
-        let mut unknown = fields.filter(|field| CONTAINER_FIELDS.split(' ').all(|known| known != *field));
+        let mut unknown = fields.filter(|field| container_fields().all(|known| known != *field));
         let unknown = unknown.next().or_else(|| record.was.keys().find(|field| !known.contains(&field.as_str())));
         unknown.map_or(Ok(()), |field| Err(broken(format!("unknown field {field:?}"))))?;
         Ok(Some(record))

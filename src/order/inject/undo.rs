@@ -4,13 +4,12 @@ use crate::order::declare::keys;
 use crate::order::edit::{Editor, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, field_place};
-use crate::order::inject::record::{CONTAINER_FIELDS, ContainerRecord, Record, pod_fields};
+use crate::order::inject::record::{ContainerRecord, Record, container_fields, pod_fields};
 use crate::order::inject::user_hooks;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Removes the injected parts that `template` still has, and restores the original fields. `sidecar` is the sidecar of
-/// `template`, if any.
+/// Removes the injected parts that `template` still has, with its `sidecar`, and restores the original fields.
 pub(super) fn restore(record: &Record, sidecar: Option<&(Place, &Value)>, template: &Value) -> Result<Editor, Finding> {
     let mut editor = Editor::new(template.clone());
     let list = Place::spec("containers");
@@ -63,7 +62,7 @@ fn restore_if_empty(editor: &mut Editor, new: Option<&Value>, at: &Place, was: O
 
 /// Restores the container at `place`; `item` is the same container before any edit.
 fn restore_container(editor: &mut Editor, place: &Place, item: &Value, of: &ContainerRecord) -> Result<(), Finding> {
-    let gate = parts::find_gate_end(item);
+    let gate = parts::find_gate_separator(item);
     if let Some(("args", end)) = gate {
         // Another webhook has replaced the recorded `command` and `args`. Remove only the gate.
         let words = Place::root().to("args").items(item)[end + 1..].to_vec();
@@ -171,7 +170,7 @@ pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &
 }
 
 fn add_differences(now: &Value, then: &Value, mut of: ContainerRecord) -> ContainerRecord {
-    for short in CONTAINER_FIELDS.split(' ') {
+    for short in container_fields() {
         let place = field_place(&Place::root(), short);
         match (place.of(now), place.of(then)) {
             (now, then) if now == then => {}

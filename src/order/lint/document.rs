@@ -1,6 +1,6 @@
 //! Reports podgate's annotations and labels in places that podgate does not read, and objects that an operator owns.
 
-use crate::order::declare::{check_key, is_declared, keys, resembles_podgate_key};
+use crate::order::declare::{check_key, is_declared, is_or_resembles_podgate_key, keys};
 use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
 use crate::order::pod_templates::{Template, builtin_template_place, is_builtin_group};
@@ -63,7 +63,7 @@ impl Walk<'_> {
                     if let ("annotations" | "labels", Value::Object(map)) = (key.as_str(), field)
                         && !self.read.contains(&path[..path.len() - 1])
                     {
-                        let keys = map.keys().filter(|key| resembles_podgate_key(key));
+                        let keys = map.keys().filter(|key| is_or_resembles_podgate_key(key));
                         let found: Vec<Finding> = keys.filter_map(|name| self.check(name, key, path)).collect();
                         self.findings.extend(found);
                     }
@@ -93,7 +93,7 @@ impl Walk<'_> {
     /// indented the key like `annotations:`.
     fn check_fields(&mut self, fields: &serde_json::Map<String, Value>, path: &[PathSegment]) {
         let name = path.last().map(|segment| if let PathSegment::Key(key) = segment { &**key } else { "" });
-        for key in fields.keys().filter(|key| keys::is_known_annotation(key)) {
+        for key in fields.keys().filter(|key| keys::is_manifest_annotation(key)) {
             if matches!(name, None | Some("metadata" | "spec" | "template")) {
                 let what = format!("{key} has no effect here, because it is a field and not an annotation");
                 let fix = format!("put {key} below annotations:, indented deeper than that line");
@@ -108,7 +108,7 @@ impl Walk<'_> {
     fn check(&self, key: &str, field: &str, path: &[PathSegment]) -> Option<Finding> {
         let at = Place(path.to_vec()).to(key);
         let is_inject = key == keys::INJECT_LABEL && field == "labels";
-        if !is_inject && !keys::is_known_annotation(key) {
+        if !is_inject && !keys::is_manifest_annotation(key) {
             return check_key(key, field, at);
         }
         let (object, kind) = self.object_around(path);

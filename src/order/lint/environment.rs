@@ -43,7 +43,7 @@ pub(super) fn startup_defect(spec: &Spec<'_>, target: Target<'_>) -> Option<&'st
 
 fn check_native_startup(spec: &Spec<'_>, target: Target<'_>, findings: &mut Vec<Finding>) {
     let Some(defect) = startup_defect(spec, target) else { return };
-    for own in spec.native_sidecars().filter(|own| !own.value["startupProbe"].is_null()) {
+    for own in spec.native_sidecars_by_name().filter(|own| !own.value["startupProbe"].is_null()) {
         let what = format!("{} is a native sidecar with a startupProbe: {defect}", own.name);
         let fix = format!("update the nodes, or use a readinessProbe and name {} in the order", own.name);
         findings.push(Finding::warning("native-startup", own.place().to("startupProbe"), what).fix(fix));
@@ -75,7 +75,7 @@ fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>)
 
 fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let is_shared = spec.value["shareProcessNamespace"] == true;
-    if is_shared && let Some(planned) = plan.containers.iter().find(|planned| planned.needs_tether()) {
+    if is_shared && let Some(planned) = plan.containers.iter().find(|planned| planned.hook_needs_tether()) {
         let name = &planned.name;
         let what = format!(
             "with shareProcessNamespace, the file lock of podgate's hook in {name} is released when the hook ends, so podgate cannot tell when \
@@ -84,7 +84,7 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         let fix = format!("use entrypoint mode for {name}, or remove shareProcessNamespace");
         findings.push(Finding::warning("shared-processes", Place::spec("shareProcessNamespace"), what).fix(fix));
     }
-    let gates = plan.containers.iter().filter_map(|planned| Some((planned, planned.gate()?)));
+    let gates = plan.containers.iter().filter_map(|planned| Some((planned, planned.entrypoint_gate()?)));
     for (planned, gate) in gates.filter(|(_, gate)| gate.needs_parent) {
         if let Some(program) = gate.command.first().filter(|program| is_init(program))
             && let Some(own) = spec.regular(&planned.name)
@@ -132,7 +132,7 @@ fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
             format_duration(planned.timeout)
         );
         let fix = "set podgate.io/publish: api, or shorten podgate.io/timeout";
-        findings.push(Finding::warning("hook-holds-deletion", annotation_place(keys::PUBLISH), what).fix(fix));
+        findings.push(Finding::warning("hook-holds-deletion", annotation_place(keys::PUBLISH_TARGET), what).fix(fix));
     }
 }
 

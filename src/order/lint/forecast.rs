@@ -64,6 +64,6 @@ fn stop_steps(plan: &Plan) -> BTreeMap<&str, u32> {
 /// Returns the longest wait of a plan. Hooks wait one after another; gates wait in parallel after the last hook.
 fn longest_wait(plan: &Plan) -> Duration {
     let hooks = plan.containers.iter().filter(|planned| planned.has_blocking_hook()).map(|planned| planned.timeout);
-    let gates = plan.containers.iter().filter(|planned| planned.waits_in_gate()).map(|planned| planned.timeout);
+    let gates = plan.containers.iter().filter(|planned| planned.has_closed_gate()).map(|planned| planned.timeout);
     hooks.sum::<Duration>() + gates.max().unwrap_or_default()
 }

@@ -12,7 +12,7 @@ use crate::order::edit::Place;
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::container_list::{difference, list_text, start_relevant_fields};
 use crate::order::inject::existing::is_held;
-use crate::order::inject::parts::{self, AGENT_FIELDS};
+use crate::order::inject::parts::{self, FIELD_SUBCOMMANDS};
 use crate::order::plan::{ContainerPlan, GatePlan, Plan, PlannedMode};
 use serde_json::Value;
 use std::slice::from_ref;
@@ -34,10 +34,10 @@ pub fn check_handwritten(template: &Value) -> Option<(Vec<Finding>, Option<Plan>
     let mut findings = Vec::new();
     for (own, lines) in spec.containers.iter().zip(&lines) {
         lines.check(own, &spec, &mut findings);
-        let has_agent = AGENT_FIELDS.iter().any(|(short, _)| parts::agent_line(own.value, short).is_some());
+        let has_agent = FIELD_SUBCOMMANDS.iter().any(|(short, _)| parts::agent_line(own.value, short).is_some());
         // A gate without a sidecar needs only the agent.
         let of_agent = parts::mounts(own.name, false).take(1 + usize::from(sidecar.is_some())).filter(|_| has_agent);
-        let needed = of_agent.chain(is_held(own.value, own.name).then(parts::hold_mount));
+        let needed = of_agent.chain(is_held(own.value, own.name).then(parts::held_container_mount));
         check_mounts(own.value, &own.place(), needed, &mut findings);
     }
     if let Some((own, lines)) = spec.containers.iter().zip(&lines).next_back()
@@ -90,7 +90,7 @@ struct AgentLines {
 impl AgentLines {
     fn of(own: &ContainerRef<'_>) -> AgentLines {
         let container: pod::Container = serde_json::from_value(own.value.clone()).unwrap_or_default();
-        let gate = container.gate_from_command().zip(container.gate_command());
+        let gate = container.gate_or_hook().zip(container.gate_command());
         AgentLines { gate, pre_stop: container.pre_stop_command(), container }
     }
 
@@ -118,7 +118,7 @@ fn check_names(line: &AgentCommand, at: &Place, own: &ContainerRef<'_>, spec: &S
     let is_native = |name: &str| spec.init_or_native(name).is_some_and(ContainerRef::is_native);
     let named = ["--until", "--stop-after"].iter().flat_map(|flag| container_names(Some(line), flag));
     let known = named.filter(|name| names::is_container_name(name) && !is_native(name));
-    findings.extend(known.filter_map(|name| spec.check_name(name, at, None)));
+    findings.extend(known.filter_map(|name| spec.check_regular_name(name, at, None)));
     if let Some(other) = line.values("--container").pop().filter(|name| *name != own.name) {
         let what = format!("--container is {other}, but this container is {}", own.name);
         let fix = format!("write --container {}", own.name);
@@ -141,7 +141,7 @@ fn check_list(
     for entry in &listed {
         let native = spec.init_or_native(&entry.name).filter(|own| own.is_native());
         let Some(own) = spec.regular(&entry.name).or(native) else {
-            findings.extend(spec.check_name(&entry.name, &at, None));
+            findings.extend(spec.check_regular_name(&entry.name, &at, None));
             continue;
         };
         findings.extend(entry_difference(entry, own).map(|what| {

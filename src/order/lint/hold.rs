@@ -90,7 +90,7 @@ fn check_release(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding
     let may_be_late = |until: &&WaitCondition| until.want != WantedState::Ready || !is_wrapped(&until.container);
     let mut after = plan.get(own.name).into_iter().flat_map(|planned| &planned.after);
     let Some(until) = after.find(may_be_late).filter(|_| plan.publish == Publish::None) else { return };
-    let (name, key) = (own.name, keys::PUBLISH);
+    let (name, key) = (own.name, keys::PUBLISH_TARGET);
     let what = format!(
         "{name} may start up to 90 s late, because with {key}: none the sidecar cannot tell the kubelet that {until} is met"
     );

@@ -24,6 +24,7 @@ use crate::order::finding::{Finding, Level};
 use crate::order::inject::{self, Injected};
 use crate::order::plan::Plan;
 use forecast::Forecast;
+use native::NativeSidecar;
 use serde_json::Value;
 
 /// Facts that a check needs but the template does not contain.
@@ -42,22 +43,22 @@ pub struct LintReport {
     pub findings: Vec<Finding>,
     /// Start order, stop order and longest wait.
     pub forecast: Forecast,
-    /// Native sidecars that could replace podgate: the name and the startupProbe of each.
-    pub native_advice: Option<Vec<(String, Value)>>,
+    /// Native sidecars that could replace podgate.
+    pub native_advice: Option<Vec<NativeSidecar>>,
 }
 
-/// Returns the errors and warnings of [`check_template`]. `injected` is the injection into `template`.
-pub fn check_injected(template: &Value, injected: &Injected, target: Target<'_>) -> Vec<Finding> {
+/// Returns the errors and warnings of [`check_planned`]. `injected` is the injection into `template`.
+pub fn check_stripped(template: &Value, injected: &Injected, target: Target<'_>) -> Vec<Finding> {
     let (Some(plan), Ok(stripped)) = (&injected.plan, inject::strip(template)) else { return Vec::new() };
-    let mut findings = check_template(stripped.plain(), plan, target).findings;
+    let mut findings = check_planned(stripped.plain(), plan, target).findings;
     findings.retain(|finding| finding.level > Level::Note);
     stripped.relocate(findings)
 }
 
 /// Checks a template that has no injected parts; `plan` is the plan of that template.
-pub fn check_template(template: &Value, plan: &Plan, target: Target<'_>) -> LintReport {
+pub fn check_planned(template: &Value, plan: &Plan, target: Target<'_>) -> LintReport {
     let (mut findings, forecast) = (Vec::new(), Forecast::of(plan));
-    if plan.containers.iter().all(|planned| !planned.is_modified() && !planned.ends_last()) {
+    if plan.containers.iter().all(|planned| !planned.is_modified() && !planned.is_ended_with_job()) {
         return LintReport { findings, forecast, native_advice: None };
     }
     let spec = Spec::read(template, &mut Vec::new());

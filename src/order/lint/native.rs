@@ -11,20 +11,31 @@ use crate::order::finding::Finding;
 use crate::order::helpers::is_helper;
 use crate::order::inject::REWRITTEN_PATH_PREFIX;
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-pub(super) fn advice(sidecars: &[(String, Value)]) -> Finding {
-    let names: Vec<&str> = sidecars.iter().map(|(name, _)| name.as_str()).collect();
-    let fields = |(name, probe): &(String, Value)| format!("{name}: restartPolicy: Always, startupProbe: {probe}");
+/// Container that can become a native sidecar.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NativeSidecar {
+    /// Name of the container.
+    pub name: String,
+    /// The `startupProbe` of the native sidecar.
+    pub startup_probe: Value,
+}
+
+pub(super) fn advice(sidecars: &[NativeSidecar]) -> Finding {
+    let names: Vec<&str> = sidecars.iter().map(|own| own.name.as_str()).collect();
+    let fields =
+        |own: &NativeSidecar| format!("{}: restartPolicy: Always, startupProbe: {}", own.name, own.startup_probe);
     let what = "native sidecars can keep this order without podgate";
     let fields: Vec<String> = sidecars.iter().map(fields).collect();
     let fix = format!("move {} to initContainers, with these fields; {}", names.join(", "), fields.join("; "));
     Finding::note("native-would-do", Place::spec("containers"), what).fix(fix)
 }
 
-/// If native sidecars can replace the plan, returns the containers that become sidecars, in order, each with its
-/// startupProbe.
-pub(super) fn replacement_sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(String, Value)>> {
+/// If native sidecars can replace the plan, returns them, in order.
+pub(super) fn replacement_sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<NativeSidecar>> {
     let has_checks = |one: &ContainerPlan| one.ready.is_some() || !one.checks().is_empty();
     if plan.containers.iter().any(|one| has_checks(one) || !one.restarts_with().is_empty()) {
         return None;
@@ -49,8 +60,9 @@ pub(super) fn replacement_sidecars(spec: &Spec<'_>, plan: &Plan) -> Option<Vec<(
             return None;
         }
         // In a Pod that runs to completion, only the Job's sidecars keep running.
-        let keeps_running = own.restart_policy(spec.value) == "Always" || planned.ends_last();
-        Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| keeps_running)?))
+        let keeps_running = own.restart_policy(spec.value) == "Always" || planned.is_ended_with_job();
+        let startup_probe = sidecar_startup_probe(own).filter(|_| keeps_running)?;
+        Some(NativeSidecar { name: planned.name.clone(), startup_probe })
     };
     chain.into_iter().map(sidecar).collect()
 }

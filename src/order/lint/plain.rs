@@ -9,7 +9,7 @@ use crate::order::declare::{keys, limits};
 use crate::order::finding::Finding;
 use crate::order::helpers::is_helper;
 use crate::order::plan::Plan;
-use crate::order::suggest::{Address, Member, Mention, Rank, listens_on_loopback, local_mentions, port_servers};
+use crate::order::suggest::{Address, Member, Mention, Outcome, listens_on_loopback, local_mentions, port_servers};
 use serde_json::{Value, json};
 
 /// Maximum number of addresses in the later containers that podgate reads.
@@ -21,7 +21,7 @@ pub fn check_plain(template: &Value, plan: Option<&Plan>, target: Target<'_>) ->
     let Ok(_) = limits::check(template, false) else { return findings };
     let spec = Spec::read(template, &mut Vec::new());
     check_native_sidecars(&spec, plan, &mut findings);
-    for own in spec.native_sidecars().chain(spec.exiting_init_containers()).chain(&spec.containers) {
+    for own in spec.native_sidecars_by_name().chain(spec.exiting_init_containers()).chain(&spec.containers) {
         check_loopback(own, &mut findings);
         check_hook(own, &mut findings);
     }
@@ -32,8 +32,7 @@ pub fn check_plain(template: &Value, plan: Option<&Plan>, target: Target<'_>) ->
     findings
 }
 
-/// Reports native sidecars with a readinessProbe for which Kubernetes does not wait, although a later container names
-/// their address.
+/// Reports native sidecars that are not awaited despite a readinessProbe, if a later container names their address.
 fn check_native_sidecars(spec: &Spec<'_>, plan: Option<&Plan>, findings: &mut Vec<Finding>) {
     let is_there = |own: &ContainerRef<'_>, field: &str| own.value[field].is_object();
     // An init container that waits also delays all later containers.
@@ -44,15 +43,14 @@ fn check_native_sidecars(spec: &Spec<'_>, plan: Option<&Plan>, findings: &mut Ve
         let is_awaited = is_there(own, "lifecycle") || waiting.is_some_and(|index| index > own.index);
         is_ready && !is_awaited && own.name != SIDECAR_NAME
     };
-    let sidecars: Vec<&ContainerRef<'_>> = spec.native_sidecars().filter(is_unawaited).collect();
+    let sidecars: Vec<&ContainerRef<'_>> = spec.native_sidecars_by_name().filter(is_unawaited).collect();
     let Some(first) = sidecars.first() else { return };
-    let mut clients: Vec<&ContainerRef<'_>> = spec.native_sidecars().chain(spec.exiting_init_containers()).collect();
+    let mut clients: Vec<_> = spec.native_sidecars_by_name().chain(spec.exiting_init_containers()).collect();
     clients.retain(|own| own.index > first.index);
     clients.sort_by_key(|own| own.index);
     clients.extend(&spec.containers);
-    let servers = spec.containers.iter().chain(spec.native_sidecars());
-    let servers: Vec<Member<'_>> = servers.map(|own| Member::of(*own, local_mentions(own))).collect();
-    let is_used = |one: &Mention| !(one.listens || one.is_later || one.is_implied || one.rank == Rank::Retries);
+    let servers: Vec<Member<'_>> = spec.regular_and_native().map(|own| Member::of(*own, local_mentions(own))).collect();
+    let is_used = |one: &Mention| !(one.listens || one.is_later || one.is_implied || one.outcome == Outcome::Retries);
     let named = clients.iter().flat_map(|own| local_mentions(own).into_iter().map(move |mention| (*own, mention)));
     let with_server = |(own, mention): (_, Mention)| {
         let Address::Port(port) = mention.address else { return None };
@@ -83,7 +81,7 @@ fn check_native_sidecars(spec: &Spec<'_>, plan: Option<&Plan>, findings: &mut Ve
 
 /// Reports shell loops that wait for another container of the Pod.
 fn check_loops(spec: &Spec<'_>, findings: &mut Vec<Finding>) {
-    let all = || spec.containers.iter().chain(spec.native_sidecars()).map(|own| Member::of(*own, local_mentions(own)));
+    let all = || spec.regular_and_native().map(|own| Member::of(*own, local_mentions(own)));
     let waiting = spec.containers.iter().chain(spec.exiting_init_containers());
     for (own, port) in waiting.flat_map(|own| awaited_ports(own).into_iter().map(move |port| (own, port))) {
         let [needed] = port_servers(port, &all().collect::<Vec<_>>()).0[..] else { continue };
@@ -115,7 +113,7 @@ fn check_loopback(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
         if ["httpGet", "tcpSocket"].iter().any(|action| own.value[field][*action]["host"].is_string()) {
             continue;
         }
-        let port = own.container_entry().probe_port(&probe).filter(|port| listens_on_loopback(own, *port));
+        let port = own.ports_and_probes().probe_port(&probe).filter(|port| listens_on_loopback(own, *port));
         let (Some(port), name) = (port, own.name) else { continue };
         let what = format!(
             "{name} listens on 127.0.0.1 only, but the kubelet sends the {field} to port {port} of the Pod's IP address"

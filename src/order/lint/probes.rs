@@ -1,5 +1,4 @@
-//! Checks of probes and preStop hooks: missing probes, probes that depend on a later container, hooks that take too
-//! long.
+//! Checks of probes and preStop hooks: missing probes, probes that depend on a later container, slow hooks.
 
 use crate::core::container::{Handler, Port, PortRef};
 use crate::core::quit::is_local;
@@ -90,7 +89,7 @@ type LatePort<'a> = (&'a str, u16, bool);
 impl<'a> PortOwners<'a> {
     pub(super) fn of(spec: &Spec<'a>, plan: &Plan) -> PortOwners<'a> {
         let mut by_port = BTreeMap::<u16, Vec<_>>::new();
-        for own in spec.containers.iter().chain(spec.native_sidecars()) {
+        for own in spec.regular_and_native() {
             let list = items_of(own.value, "ports");
             let is_tcp = |port: &&Value| matches!(port["protocol"].as_str(), None | Some("TCP"));
             for port in list.filter(is_tcp).filter_map(|port| serde_json::from_value::<Port>(port.clone()).ok()) {
@@ -159,7 +158,7 @@ fn report_missing_probe(
         own.name
     );
     let port = own.value["ports"][0]["containerPort"].as_u64().map_or("PORT".to_owned(), |port| port.to_string());
-    let ends = matches!(own.restart_policy(spec.value), "Never" | "OnFailure") && !planned.ends_last();
+    let ends = matches!(own.restart_policy(spec.value), "Never" | "OnFailure") && !planned.is_ended_with_job();
     // A probe of the kubelet cannot reach a program that listens on 127.0.0.1.
     let mut fix = format!("add a readinessProbe, or {}{}: tcp://127.0.0.1:{port}", keys::READY_PREFIX, own.name);
     if ends {

@@ -1,25 +1,25 @@
 //! Checks for containers that cannot start, cannot become Ready, or keep a Job from completing.
 
 use super::Target;
-use super::native::{advice, sidecar_startup_probe};
+use super::native::{NativeSidecar, advice, sidecar_startup_probe};
 use super::shell::{never_ends, waits_for_local_port};
 use crate::core::argv::Check;
 use crate::core::container::Handler;
 use crate::core::until::WantedState;
-use crate::order::declare::spec::{ContainerRef, Spec, command_words, is_foreign, items_of, shares_processes};
+use crate::order::declare::spec::{ContainerRef, Spec, exec_form, is_foreign, items_of, shares_processes};
 use crate::order::declare::{container_annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::helpers::{known_quit_line, runs_known_daemon};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
-use crate::order::suggest::{ConfigMaps, Edge, Rank, suggest};
+use crate::order::suggest::{ConfigMaps, Edge, Outcome, suggest};
 use serde_json::Value;
 use std::cell::LazyCell;
 
 const PROBES: [&str; 2] = ["startupProbe", "readinessProbe"];
 
 pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, target: Target<'_>, findings: &mut Vec<Finding>) {
-    for own in spec.containers.iter().chain(spec.native_sidecars()) {
+    for own in spec.regular_and_native() {
         check_words(own, findings);
         check_hosts(own, spec, plan, findings);
     }
@@ -40,7 +40,7 @@ fn check_words(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
         let what =
             format!("{} has no program with this name: the first item of a command is the program alone", own.name);
         let fix = match rest {
-            [] => format!("write {}", command_words(program)),
+            [] => format!("write {}", exec_form(program)),
             _ => "write each word as an item of its own".to_owned(),
         };
         findings.push(Finding::warning("command-not-split", own.place().join(&at).to(0), what).fix(fix));
@@ -97,7 +97,7 @@ pub(super) fn check_job(
         let is_needed = !wanted.is_empty() && wanted.iter().all(|(_, want)| !want.is_exit()) && (ready || listens);
         is_needed || (runs_known_daemon(own) || never_ends(own)) && !*is_ended
     };
-    let stops = |own: &ContainerRef<'_>| planned(own).is_some_and(ContainerPlan::ends_last);
+    let stops = |own: &ContainerRef<'_>| planned(own).is_some_and(ContainerPlan::is_ended_with_job);
     let servers: Vec<&ContainerRef<'_>> = spec.containers.iter().filter(is_server).collect();
     let is_alone = servers.len() == spec.containers.len();
     let servers: Vec<&ContainerRef<'_>> = servers.into_iter().filter(|own| !stops(own)).collect();
@@ -106,8 +106,9 @@ pub(super) fn check_job(
     let what = format!("the Job completes only when all its containers exit, but these probably keep running: {names}");
     let quit = servers.iter().find_map(|own| known_quit_line(own)).filter(|_| plan.is_some());
     let line = quit.unwrap_or_else(|| format!("{}: \"{names}\"", keys::JOB_SIDECARS));
-    let native = |own: &&ContainerRef<'_>| (own.name.to_owned(), sidecar_startup_probe(own).unwrap_or_default());
-    let native = advice(&servers.iter().map(native).collect::<Vec<_>>()).fix.replace(", startupProbe: null", "");
+    let native = servers.iter().map(|own| (own.name.to_owned(), sidecar_startup_probe(own).unwrap_or_default()));
+    let native = native.map(|(name, startup_probe)| NativeSidecar { name, startup_probe });
+    let native = advice(&native.collect::<Vec<_>>()).fix.replace(", startupProbe: null", "");
     let exits = plan.map_or("", |_| "write =Completed if they exit, or ");
     let fix = format!("{native}; or {exits}add the annotation {line}");
     findings.push(Finding::warning("job-never-completes", first.place(), what).fix(fix));
@@ -119,7 +120,8 @@ pub fn check_reversed(template: &Value, plan: &Plan) -> Vec<Finding> {
     let found = suggest(template, &ConfigMaps::new());
     let reversed = |own: &ContainerRef<'_>| {
         let later = after.transitive_waiters(own.name, |want| want != WantedState::Started);
-        let is_late = |one: &&Edge| one.waiter == own.name && one.rank == Rank::Fails && later.contains(&*one.needed);
+        let is_late =
+            |one: &&Edge| one.waiter == own.name && one.outcome == Outcome::Fails && later.contains(&*one.needed);
         let Edge { needed, finding, .. } = found.edges.iter().filter(|one| !is_foreign(&one.needed)).find(is_late)?;
         let what = format!("the order starts {} before {needed}, but {}", own.name, finding.message);
         let fix = format!("start {needed} first, as in {}: \"{}\"", keys::ORDER, found.order.as_ref()?);

@@ -66,7 +66,7 @@ pub(super) fn of_settings(
     planned: &[ContainerPlan],
 ) -> Vec<Finding> {
     let plan = |name: &str| planned.iter().find(|planned| planned.name == name);
-    let waits = |name: &str| plan(name).is_some_and(|planned| planned.waits_in_gate() || planned.has_blocking_hook());
+    let waits = |name: &str| plan(name).is_some_and(|planned| planned.has_closed_gate() || planned.has_blocking_hook());
     let is_fast_hold = |planned: &ContainerPlan| planned.fail_fast && planned.mode == PlannedMode::Hold;
     let is_held = |name: &str| declared.mode.of(name) == RequestedMode::Hold;
     let check = |key: &String| {
@@ -100,8 +100,8 @@ pub(super) fn of_settings(
 }
 
 /// Returns the command that gives podgate's role to the service account of a Pod.
-pub(super) fn role_command(spec: &Value) -> String {
-    let account = spec["serviceAccountName"].as_str().filter(|name| !matches!(*name, "" | "default"));
+pub(super) fn bind_role_command(pod_spec: &Value) -> String {
+    let account = pod_spec["serviceAccountName"].as_str().filter(|name| !matches!(*name, "" | "default"));
     let Some(account) = account else { return "kubectl podgate install --namespaces NAMESPACE".to_owned() };
     let bind = "kubectl create rolebinding podgate-more -n NAMESPACE --clusterrole podgate-sidecar --serviceaccount ";
     bind.to_owned() + &command_line(&[&format!("NAMESPACE:{account}")])
@@ -132,17 +132,18 @@ impl Plan {
                 _ if held.is_empty() => "status shows no states".to_owned(),
                 _ => "status shows no states, and held containers can start up to 90 s late".to_owned(),
             };
-            add("role", format!("{without} without podgate's role: {}", role_command(&template["spec"])));
+            add("role", format!("{without} without podgate's role: {}", bind_role_command(&template["spec"])));
             if template["spec"]["automountServiceAccountToken"] != false {
                 let effect = "so it has this role too and can read all Pods of the namespace";
                 let fix = "automountServiceAccountToken: false prevents that";
                 add("token", format!("each container mounts the account's token, {effect}; {fix}"));
             }
         }
+        let needs = Plan::NEEDS_WITHOUT_SIDECAR;
         if !self.has_sidecar && is_modified {
-            add("sidecar", format!("none, and no permissions; {}", Plan::NO_SIDECAR_NEEDS));
+            add("sidecar", format!("none, and no permissions; {needs}"));
         } else if !self.needs_sidecar && is_modified {
-            add("sidecar", format!("not needed: podgate.io/sidecar: none removes it ({})", Plan::NO_SIDECAR_NEEDS));
+            add("sidecar", format!("not needed: podgate.io/sidecar: none removes it ({needs})"));
         }
         costs
     }

@@ -1,5 +1,4 @@
-//! Graph of the waits between containers. Combines edges, rejects contradictory conditions and cycles, and arranges the
-//! list of containers.
+//! Graph of the waits between containers. Combines edges, rejects contradictions and cycles, and arranges containers.
 
 use super::types::ContainerPlan;
 use crate::core::container::Mode;
@@ -77,7 +76,7 @@ impl Graph {
     }
 
     /// Returns the needs of `name` without those that follow from earlier steps of the order.
-    pub(super) fn direct_needs(&self, name: &str) -> impl Iterator<Item = &Edge> {
+    pub(super) fn needs_without_earlier_steps(&self, name: &str) -> impl Iterator<Item = &Edge> {
         self.needs(name).iter().filter(|need| need.is_direct)
     }
 
@@ -89,8 +88,8 @@ impl Graph {
     /// Returns the containers of a cycle: each waits for the next one, and the last waits for the first.
     fn find_cycle<'a>(&'a self) -> Option<Vec<String>> {
         let target = |need: &'a Edge| need.until.container.as_str();
-        let edges = self.needs.keys().map(|waiter| (waiter.as_str(), self.direct_needs(waiter).map(target).collect()));
-        Some(find_cycle(&edges.collect())?.into_iter().map(str::to_owned).collect())
+        let edges = |name: &'a String| (name.as_str(), self.needs_without_earlier_steps(name).map(target).collect());
+        Some(find_cycle(&self.needs.keys().map(edges).collect())?.into_iter().map(str::to_owned).collect())
     }
 
     /// Removes and returns one edge of `cycle`. Prefers edges of `after`, because an order alone has no cycle.
@@ -132,22 +131,21 @@ fn combine_states(a: WantedState, b: WantedState) -> Option<WantedState> {
 }
 
 /// Arranges the container list, because the kubelet starts the containers one after another, in list order. Moves each
-/// container in `hooked` behind the containers that it waits for, and each container with a waiting gate behind all
-/// containers with hooks. Otherwise keeps the order of the list.
-pub(super) fn arrange(mut left: Vec<ContainerPlan>, graph: &Graph, hooked: &BTreeSet<&str>) -> Vec<ContainerPlan> {
-    let (mut placed, mut names) = (Vec::with_capacity(left.len()), BTreeSet::new());
+/// container in `hook_waiters` behind the containers that it waits for, and each container with a closed gate behind
+/// all containers with hooks. Otherwise keeps the order of the list.
+pub(super) fn arrange_for_hooks(plans: &mut Vec<ContainerPlan>, graph: &Graph, hook_waiters: &BTreeSet<&str>) {
+    let (mut left, mut names) = (std::mem::take(plans), BTreeSet::new());
     while !left.is_empty() {
         let has_hook = left.iter().any(|planned| planned.mode() == Mode::PostStart);
-        let is_free = |planned: &ContainerPlan| match hooked.contains(planned.name.as_str()) {
+        let is_free = |planned: &ContainerPlan| match hook_waiters.contains(planned.name.as_str()) {
             true => graph.needs(&planned.name).iter().all(|need| names.contains(&need.until.container)),
-            false => !has_hook || planned.gate().is_none() || !planned.waits_in_gate(),
+            false => !has_hook || planned.entrypoint_gate().is_none() || !planned.has_closed_gate(),
         };
         // At least one container is free, because the graph has no cycles.
         let next = left.remove(left.iter().position(is_free).unwrap_or(0));
         names.insert(next.name.clone());
-        placed.push(next);
+        plans.push(next);
     }
-    placed
 }
 
 /// Waiting containers and their wanted states, by the container that they wait for.
@@ -164,12 +162,12 @@ impl<'a> Waiters<'a> {
         Waiters(after)
     }
 
-    /// Returns the containers that wait until `name` reaches a state that `counts` accepts. Includes all containers
-    /// that wait for one of these, directly or indirectly.
-    pub(crate) fn transitive_waiters(&self, name: &str, counts: impl Fn(WantedState) -> bool) -> BTreeSet<&'a str> {
+    /// Returns the containers that wait until `name` reaches a state that `first_wait` accepts. Includes all containers
+    /// that wait for any state of one of these, directly or indirectly.
+    pub(crate) fn transitive_waiters(&self, name: &str, first_wait: impl Fn(WantedState) -> bool) -> BTreeSet<&'a str> {
         let waiters = |name: &str| self.0.get(name).map_or(&[][..], Vec::as_slice);
         let mut left: Vec<&str> =
-            waiters(name).iter().filter(|(_, want)| counts(*want)).map(|(waiter, _)| *waiter).collect();
+            waiters(name).iter().filter(|(_, want)| first_wait(*want)).map(|(waiter, _)| *waiter).collect();
         let mut found = BTreeSet::new();
         while let Some(next) = left.pop() {
             if found.insert(next) {

@@ -56,7 +56,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         let Some(own) = own else { return Ok(None) };
         let what = format!(
             "{waiter} is {}, which starts before all regular containers and cannot wait for {container}",
-            own.kind()
+            own.init_kind()
         );
         return error("init-container", what, format!("move {waiter} to spec.containers, or do not let it wait"));
     };
@@ -82,7 +82,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
         WantedState::Ready if has_readiness && own.is_some() => {
             let what = format!(
                 "{waiter} is {}, and Kubernetes may start it before the readinessProbe of {container} passes",
-                own.map_or("", ContainerRef::kind)
+                own.map_or("", ContainerRef::init_kind)
             );
             let fix = format!(
                 "give {container} a startupProbe like its readinessProbe and write {container}=Started, or move {waiter} to \

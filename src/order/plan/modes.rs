@@ -21,16 +21,19 @@ use std::ops::Range;
 
 /// Reason why hooks hold a container back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum HookReason {
+pub(super) enum HookWaitReason {
     /// The annotation with this key requests post-start mode.
     Requested(String),
     /// The named container waits for this container, and hooks must hold the named container back.
     NeededBy(String),
 }
 
+/// Containers that hooks hold back, with the reasons.
+pub(super) type HookWaiters = BTreeMap<String, HookWaitReason>;
+
 /// Reason why a container requires a gate.
 #[derive(Debug, Clone, Default)]
-pub(super) struct GateRequirement {
+pub(super) struct GateReason {
     reason: String,
     /// True if the gate must be in front of the container's command.
     needs_command: bool,
@@ -44,7 +47,7 @@ pub(super) struct ModeResolver<'a> {
     pub(super) graph: &'a Graph,
     pub(super) declared: &'a Declaration,
     pub(super) commands: &'a BTreeMap<String, Vec<String>>,
-    pub(super) required_gates: BTreeMap<String, GateRequirement>,
+    pub(super) gate_reasons: BTreeMap<String, GateReason>,
     pub(super) known: &'a KnownFacts,
 }
 
@@ -61,19 +64,18 @@ impl ModeResolver<'_> {
         mode == RequestedMode::Hold || mode == RequestedMode::Auto && !self.commands.contains_key(name)
     }
 
-    /// Returns the containers of `involved` that hooks hold back, with the reason. Of the other containers, those in
-    /// `gated` have gates.
-    pub(super) fn decide_hooked(
+    /// Returns the hook waiters of `involved`. Of the other containers, those in `gated` have gates.
+    pub(super) fn decide_hook_waiters(
         &self,
         involved: &[&ContainerRef<'_>],
         gated: &BTreeSet<&str>,
         findings: &mut Vec<Finding>,
-    ) -> BTreeMap<String, HookReason> {
-        let mut hooked: BTreeMap<String, HookReason> = BTreeMap::new();
+    ) -> HookWaiters {
+        let mut waiters = HookWaiters::new();
         for own in involved {
             let (mode, key) = self.requested_mode(own.name);
             match mode {
-                RequestedMode::PostStart => _ = hooked.insert(own.name.to_owned(), HookReason::Requested(key)),
+                RequestedMode::PostStart => _ = waiters.insert(own.name.to_owned(), HookWaitReason::Requested(key)),
                 RequestedMode::Entrypoint if gated.contains(own.name) && !self.commands.contains_key(own.name) => {
                     let what = format!("{} is set to entrypoint mode, but its command is not known", own.name);
                     let finding = Finding::error("unknown-command", annotation_place(&key), what);
@@ -82,30 +84,30 @@ impl ModeResolver<'_> {
                 _ => {}
             }
         }
-        let mut left: Vec<String> = hooked.keys().cloned().collect();
+        let mut left: Vec<String> = waiters.keys().cloned().collect();
         while let Some(name) = left.pop() {
             for need in self.graph.needs(&name) {
                 let before = &need.until.container;
-                if !hooked.contains_key(before) {
-                    hooked.insert(before.clone(), HookReason::NeededBy(name.clone()));
+                if !waiters.contains_key(before) {
+                    waiters.insert(before.clone(), HookWaitReason::NeededBy(name.clone()));
                     left.push(before.clone());
                 }
             }
         }
         for own in involved {
-            match hooked.get(own.name) {
-                Some(_) => self.report_conflict(own.name, &hooked, findings),
-                None if self.prefers_hold(own.name) => self.check_hold(own, &hooked, findings),
+            match waiters.get(own.name) {
+                Some(_) => self.report_conflict(own.name, &waiters, findings),
+                None if self.prefers_hold(own.name) => self.check_hold(own, &waiters, findings),
                 None => {}
             }
         }
-        hooked
+        waiters
     }
 
     /// Reports an error if hold mode is not possible for a container.
-    fn check_hold(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>, findings: &mut Vec<Finding>) {
+    fn check_hold(&self, own: &ContainerRef<'_>, hook_waiters: &HookWaiters, findings: &mut Vec<Finding>) {
         let name = own.name;
-        if let Some(gate) = self.required_gates.get(name).filter(|gate| gate.needs_command) {
+        if let Some(gate) = self.gate_reasons.get(name).filter(|gate| gate.needs_command) {
             let (rule, why, fix) = match self.commands.contains_key(name) {
                 true => ("hold-impossible", format!("{name} is in hold mode"), entrypoint_advice(name)),
                 false => ("unknown-command", format!("the command of {name} is not known"), command_advice(name)),
@@ -120,8 +122,8 @@ impl ModeResolver<'_> {
             return;
         } else if let Some(version) = is_old {
             format!("needs Kubernetes {}, but this is {version}", Version::FIRST_WITH_HOLD)
-        } else if let Some(hook) = hooked.keys().next() {
-            format!("cannot be combined with post-start mode, which {} has", root_cause(hook, hooked))
+        } else if let Some(hook) = hook_waiters.keys().next() {
+            format!("cannot be combined with post-start mode, which {} has", root_cause(hook, hook_waiters))
         } else {
             return;
         };
@@ -140,26 +142,26 @@ impl ModeResolver<'_> {
     }
 
     /// Reports an error if hooks must hold back a container that requires a gate.
-    fn report_conflict(&self, name: &str, hooked: &BTreeMap<String, HookReason>, findings: &mut Vec<Finding>) {
+    fn report_conflict(&self, name: &str, hook_waiters: &HookWaiters, findings: &mut Vec<Finding>) {
         let (mode, key) = self.requested_mode(name);
-        let by_mode = || GateRequirement {
+        let by_mode = || GateReason {
             reason: format!("{name} is in {} mode", mode.as_str()),
             at: annotation_place(&key),
-            ..GateRequirement::default()
+            ..GateReason::default()
         };
         let is_requested = matches!(mode, RequestedMode::Entrypoint | RequestedMode::Hold);
-        let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(by_mode)) else { return };
-        let GateRequirement { reason: gate, at: gate_at, span: word, or, .. } = gate;
-        match hooked.get(name) {
-            Some(HookReason::Requested(key)) => {
+        let Some(gate) = self.gate_reasons.get(name).cloned().or_else(|| is_requested.then(by_mode)) else { return };
+        let GateReason { reason: gate, at: gate_at, span: word, or, .. } = gate;
+        match hook_waiters.get(name) {
+            Some(HookWaitReason::Requested(key)) => {
                 let what = format!("{name} is in post-start mode, but {gate}, so {name} needs a gate");
                 let fix = format!("write {}{name}: auto{or}", keys::MODE_PREFIX);
                 findings.push(Finding::error("mode-conflict", annotation_place(key), what).fix(fix));
             }
             // Report nothing here, because the finding for the root cause is enough.
-            _ if self.required_gates.contains_key(root_cause(name, hooked)) => {}
+            _ if self.gate_reasons.contains_key(root_cause(name, hook_waiters)) => {}
             _ => {
-                let last = root_cause(name, hooked);
+                let last = root_cause(name, hook_waiters);
                 let fix = format!("write {}{last}: auto{or}", keys::MODE_PREFIX);
                 let what = format!(
                     "{gate}, but {last} comes after {name} and is in post-start mode. Only hooks in earlier containers can \
@@ -170,12 +172,12 @@ impl ModeResolver<'_> {
         }
     }
 
-    /// Explains the mode of `name`; `hooked` has the containers that hooks hold back, with the reasons.
-    pub(super) fn mode_reason(&self, name: &str, hooked: &BTreeMap<String, HookReason>) -> String {
-        match hooked.get(name) {
-            Some(HookReason::Requested(key)) => format!("set by {key}"),
-            Some(HookReason::NeededBy(_)) => {
-                format!("{}, which comes later, is in post-start mode", root_cause(name, hooked))
+    /// Explains the mode of `name`.
+    pub(super) fn mode_reason(&self, name: &str, hook_waiters: &HookWaiters) -> String {
+        match hook_waiters.get(name) {
+            Some(HookWaitReason::Requested(key)) => format!("set by {key}"),
+            Some(HookWaitReason::NeededBy(_)) => {
+                format!("{}, which comes later, is in post-start mode", root_cause(name, hook_waiters))
             }
             None => match self.requested_mode(name) {
                 (RequestedMode::Auto, _) if self.commands.contains_key(name) => "its command is known".to_owned(),
@@ -187,9 +189,9 @@ impl ModeResolver<'_> {
 }
 
 /// Returns the container in post-start mode that causes `name` to have a hook.
-fn root_cause<'a>(name: &'a str, hooked: &'a BTreeMap<String, HookReason>) -> &'a str {
+fn root_cause<'a>(name: &'a str, hook_waiters: &'a HookWaiters) -> &'a str {
     let mut at = name;
-    while let Some(HookReason::NeededBy(next)) = hooked.get(at) {
+    while let Some(HookWaitReason::NeededBy(next)) = hook_waiters.get(at) {
         at = next;
     }
     at
@@ -216,26 +218,26 @@ pub(super) fn effective_command(
     let args = own.string_list("args").filter(|args| !args.is_empty());
     let given = own.string_list("command").filter(|command| !command.is_empty());
     let given = given.or_else(|| declared.commands.get(own.name).cloned());
-    let mut words = given.or_else(|| Some(image?.words(args.is_some())))?;
+    let mut words = given.or_else(|| Some(image?.escaped_words(args.is_some())))?;
     words.extend(args.into_iter().flatten());
     (!words.is_empty()).then_some(words)
 }
 
-pub(super) fn required_gates(
+pub(super) fn gate_reasons(
     spec: &Spec<'_>,
     graph: &Graph,
     declared: &Declaration,
     names: &BTreeSet<&str>,
-) -> BTreeMap<String, GateRequirement> {
+) -> BTreeMap<String, GateReason> {
     let mut gates = BTreeMap::new();
     for name in names {
-        for need in graph.direct_needs(name) {
+        for need in graph.needs_without_earlier_steps(name) {
             let is_native = spec.init_or_native(&need.until.container).is_some();
             if !is_native && !need.until.want.is_exit() {
                 continue;
             }
             let (at, span) = (need.at.clone(), Some(need.span.clone()));
-            let gate = |reason| GateRequirement {
+            let gate = |reason| GateReason {
                 reason,
                 needs_command: false,
                 at: at.clone(),
@@ -251,14 +253,14 @@ pub(super) fn required_gates(
             }
         }
     }
-    let of_command = |reason, at| GateRequirement { reason, needs_command: true, at, ..GateRequirement::default() };
+    let of_command = |reason, at| GateReason { reason, needs_command: true, at, ..GateReason::default() };
     for name in names {
         // Skip network checks, which the sidecar runs itself.
         let Some(check) = ready_check(declared, graph, name).filter(|check| !check.is_network()) else { continue };
         let (reason, at) =
             (format!("{name} is Ready by {}", check.text), container_annotation_place(keys::READY_PREFIX, name));
         let or = ", or use a tcp:// or http:// check".to_owned();
-        gates.insert((*name).to_owned(), GateRequirement { or, ..of_command(reason, at) });
+        gates.insert((*name).to_owned(), GateReason { or, ..of_command(reason, at) });
     }
     for (name, checks) in &declared.checks {
         let reason = format!("{name} waits for {}", checks.iter().map(Check::to_string).collect::<Vec<_>>().join(", "));
@@ -277,7 +279,7 @@ pub(super) fn required_gates(
         let reason = format!("{name} must stop when the other containers have exited");
         let (at, span) = (annotation_place(keys::JOB_SIDECARS), Some(item.span.clone()));
         let quit = spec.regular(name).and_then(known_quit_line).map(|line| format!(", or replace it by {line}"));
-        gates.insert(name.clone(), GateRequirement { span, or: quit.unwrap_or_default(), ..of_command(reason, at) });
+        gates.insert(name.clone(), GateReason { span, or: quit.unwrap_or_default(), ..of_command(reason, at) });
     }
     gates
 }

@@ -1,5 +1,4 @@
-//! Gives each condition of a plan a source that proves it, or a finding. Only the kubelet's status needs podgate's
-//! role.
+//! Finds a proof of each condition of a plan, or reports it. Only the kubelet's status as a proof needs podgate's role.
 
 use super::modes::{ModeResolver, command_advice, entrypoint_advice, ready_check};
 use super::types::ContainerPlan;
@@ -13,7 +12,7 @@ use crate::order::finding::{Finding, Level};
 impl ModeResolver<'_> {
     /// Returns true if a postStart hook must report that the container runs, because nothing else shows it without the
     /// API. The hook needs a process namespace of the container: otherwise no tether outlives the hook.
-    pub(super) fn needs_report(&self, own: &ContainerRef<'_>, planned: &ContainerPlan) -> bool {
+    pub(super) fn needs_start_report(&self, own: &ContainerRef<'_>, planned: &ContainerPlan) -> bool {
         let without = listed(own, Some(planned));
         let with = Container { reports_start: true, ..without.clone() };
         let mut needs = self.graph.waiters_with_needs(own.name);
@@ -42,9 +41,8 @@ impl ModeResolver<'_> {
 
     /// Returns the conditions that only the kubelet's status proves. The finding of each is an error if the sidecar
     /// does not use the API, otherwise a warning.
-    pub(super) fn unproven(&self, spec: &Spec<'_>, plans: &[ContainerPlan]) -> Vec<(String, Finding)> {
-        let containers = spec.containers.iter().chain(spec.native_sidecars());
-        let states = containers.flat_map(|own| self.unproven_states(own, plans));
+    pub(super) fn unproven_conditions(&self, spec: &Spec<'_>, plans: &[ContainerPlan]) -> Vec<(String, Finding)> {
+        let states = spec.regular_and_native().flat_map(|own| self.unproven_states(own, plans));
         let quits = self.declared.quits.keys().map(|name| {
             let at = container_annotation_place(keys::QUIT_PREFIX, name);
             let (what, finding) = self.condition(format!("that {name} must quit"), at, "remove this annotation");
@@ -54,7 +52,7 @@ impl ModeResolver<'_> {
         });
         let mut all: Vec<_> = states.chain(quits).collect();
         all.dedup();
-        all.iter_mut().for_each(|(_, finding)| finding.fix += &super::findings::role_command(spec.value));
+        all.iter_mut().for_each(|(_, finding)| finding.fix += &super::findings::bind_role_command(spec.value));
         all
     }
 
@@ -88,8 +86,8 @@ impl ModeResolver<'_> {
     fn condition(&self, what: String, at: Place, fix: &str) -> (String, Finding) {
         let only = format!("only the kubelet's status shows {what}");
         let finding = if self.declared.publish == Some(Publish::None) {
-            let message = format!("{only}, but with {}: none, the sidecar does not read it", keys::PUBLISH);
-            let fix = format!("{fix}, or set {}: api and bind the role: ", keys::PUBLISH);
+            let message = format!("{only}, but with {}: none, the sidecar does not read it", keys::PUBLISH_TARGET);
+            let fix = format!("{fix}, or set {}: api and bind the role: ", keys::PUBLISH_TARGET);
             Finding::error("condition-never-met", at, message).fix(fix)
         } else {
             let message = format!("{only}: podgate learns it 1 to 2 s late, and never without its role");
@@ -102,6 +100,6 @@ impl ModeResolver<'_> {
 /// Returns a container's entry in the sidecar's list, with the fields that determine its proofs. `planned` is `None`
 /// for a native sidecar.
 fn listed(own: &ContainerRef<'_>, planned: Option<&ContainerPlan>) -> Container {
-    let entry = own.container_entry();
+    let entry = own.ports_and_probes();
     if let Some(planned) = planned { planned.list_entry(entry) } else { entry }
 }

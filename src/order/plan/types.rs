@@ -150,14 +150,14 @@ pub struct ImageCommand {
 impl ImageCommand {
     /// Returns the words in the syntax of a spec, in which the kubelet expands `$(NAME)`. Omits `Cmd` if the spec has
     /// `args`, which replace it.
-    pub fn words(&self, has_args: bool) -> Vec<String> {
+    pub fn escaped_words(&self, has_args: bool) -> Vec<String> {
         self.entrypoint.iter().chain(self.cmd.iter().filter(|_| !has_args)).map(|word| dollars::escape(word)).collect()
     }
 }
 
 impl Plan {
     /// Requirements of an order without a sidecar.
-    pub const NO_SIDECAR_NEEDS: &str = "needs image volumes: Kubernetes 1.35 and containerd 2.1";
+    pub const NEEDS_WITHOUT_SIDECAR: &str = "needs image volumes: Kubernetes 1.35 and containerd 2.1";
 
     /// Returns true if the container `name` is held.
     pub fn is_held(&self, name: &str) -> bool {
@@ -183,29 +183,29 @@ impl ContainerPlan {
 
     /// Returns the container's entry in the sidecar's list: `entry` with the fields that the plan determines.
     pub(crate) fn list_entry(&self, mut entry: Container) -> Container {
-        (entry.mode, entry.until, entry.quit) = (self.mode(), self.until(), self.quit.clone());
+        (entry.mode, entry.until, entry.quit) = (self.mode(), self.gate_or_hook_conditions(), self.quit.clone());
         entry.reports_start = self.reports_start || self.wrapped_probe.is_some();
         self.ready.iter().for_each(|ready| ready.replace_probes(&mut entry));
         entry
     }
 
     /// Returns the gate in front of the container's command.
-    pub fn gate(&self) -> Option<&GatePlan> {
+    pub fn entrypoint_gate(&self) -> Option<&GatePlan> {
         if let PlannedMode::Entrypoint(gate) = &self.mode { Some(gate) } else { None }
     }
 
     /// Returns the containers whose restart also restarts this one.
     pub fn restarts_with(&self) -> &[String] {
-        self.gate().map_or(&[], |gate| &gate.restarts_with)
+        self.entrypoint_gate().map_or(&[], |gate| &gate.restarts_with)
     }
 
     /// Returns the checks that the container's gate runs before the command.
     pub fn checks(&self) -> &[Check] {
-        self.gate().map_or(&[], |gate| &gate.checks)
+        self.entrypoint_gate().map_or(&[], |gate| &gate.checks)
     }
 
     /// Returns the conditions of the gate or of the postStart hook.
-    pub fn until(&self) -> Vec<WaitCondition> {
+    pub fn gate_or_hook_conditions(&self) -> Vec<WaitCondition> {
         match &self.mode {
             PlannedMode::None => Vec::new(),
             PlannedMode::PostStart(until) => until.clone(),
@@ -214,7 +214,7 @@ impl ContainerPlan {
     }
 
     /// Returns true if the container's gate is closed at first.
-    pub fn waits_in_gate(&self) -> bool {
+    pub fn has_closed_gate(&self) -> bool {
         matches!(self.mode, PlannedMode::Entrypoint(_) | PlannedMode::Hold)
             && !(self.after.is_empty() && self.checks().is_empty())
     }
@@ -230,14 +230,14 @@ impl ContainerPlan {
     }
 
     /// Returns true if podgate ends this container of a Job when the other containers have ended.
-    pub fn ends_last(&self) -> bool {
+    pub fn is_ended_with_job(&self) -> bool {
         !self.stop_after.is_empty() || self.quit.is_some()
     }
 
     /// Returns true if the postStart hook must leave a tether (`--tether`), which shows how long the container runs.
     /// Without a postStart hook, the preStop hook leaves the tether. A gate has a tether anyway.
-    pub fn needs_tether(&self) -> bool {
-        self.gate().is_none() && (self.is_outlived || self.reports_start)
+    pub fn hook_needs_tether(&self) -> bool {
+        self.entrypoint_gate().is_none() && (self.is_outlived || self.reports_start)
     }
 
     /// Returns true if podgate must change this container.
@@ -245,6 +245,6 @@ impl ContainerPlan {
         self.mode != PlannedMode::None
             || self.wrapped_probe.is_some()
             || !self.outlives.is_empty()
-            || self.needs_tether()
+            || self.hook_needs_tether()
     }
 }

@@ -1,5 +1,4 @@
-//! Orders without a sidecar: each gate runs the probes of its predecessors itself, because the containers of a Pod
-//! share its network.
+//! Orders without a sidecar: each gate runs the probes of its predecessors itself, over the Pod's shared network.
 
 use super::graph::Graph;
 use super::modes::{command_advice, ready_check};
@@ -36,7 +35,7 @@ impl NoSidecarCandidate<'_> {
         for own in spec.containers.iter().filter(waits) {
             found.extend(self.waiter_reason(own));
         }
-        for own in spec.containers.iter().chain(spec.native_sidecars()) {
+        for own in spec.regular_and_native() {
             found.extend(self.predecessor_reason(own));
         }
         found
@@ -66,7 +65,7 @@ impl NoSidecarCandidate<'_> {
             is_job
                 .then(|| (key(keys::JOB_SIDECARS), "only a sidecar sees that the containers of a Job have exited", "")),
             quit.map(|at| (at, "only a sidecar can ask a container to exit", "")),
-            publish.then(|| (key(keys::PUBLISH), "only a sidecar publishes states", "remove this annotation")),
+            publish.then(|| (key(keys::PUBLISH_TARGET), "only a sidecar publishes states", "remove this annotation")),
             shared.map(|field| (Place::spec(field), process_1, "")),
             old.as_deref().map(|old| (key(keys::SIDECAR), old, "")),
         ];
@@ -94,7 +93,7 @@ impl NoSidecarCandidate<'_> {
                 return Some(Self::reason(annotation_place(&key), what, &format!("remove {key}")));
             }
         }
-        let entry = own.container_entry();
+        let entry = own.ports_and_probes();
         entry.startup_probe.as_ref().filter(|probe| equivalent_check(&entry, probe).is_none())?;
         let what = format!(
             "the gate of {name} must run its startupProbe: it runs only exec, httpGet without TLS and tcpSocket"
@@ -113,7 +112,7 @@ impl NoSidecarCandidate<'_> {
             }
         }
         let (waiter, _) = self.graph.waiters_with_needs(name).next()?;
-        let mut entry = own.container_entry();
+        let mut entry = own.ports_and_probes();
         let ready = ready_check(self.declared, self.graph, name);
         ready.iter().for_each(|ready| ready.replace_probes(&mut entry));
         let advice = match own.is_native() {

@@ -1,7 +1,7 @@
 //! Finds the addresses in the variables, arguments and ConfigMaps of a container.
 
-use super::texts::{LINE_MAX, LOCAL_URL_HOSTS, Mounts, Text, arguments, files, is_local_host, setting_name, settings};
-use super::{ConfigMaps, Rank, services};
+use super::texts::{self, LINE_MAX, LOCAL_URL_HOSTS, Mounts, Text, is_loopback_host, setting_name};
+use super::{ConfigMaps, Outcome, services};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub(crate) struct Mention {
     /// True if the text does not contain the port or the socket, so the address is a guess.
     pub(crate) is_implied: bool,
     /// Outcome if the container starts before the server.
-    pub(crate) rank: Rank,
+    pub(crate) outcome: Outcome,
 }
 
 /// Returns the addresses that a container names, in the order of the manifest.
@@ -55,16 +55,16 @@ pub(super) fn mentions(
     configs: &ConfigMaps<'_>,
     mounts: &Mounts<'_>,
 ) -> Vec<Mention> {
-    let mut texts = settings(own, configs);
-    texts.extend(files(own, spec, configs, mounts));
-    let mut found = find_addresses(own, &texts, |path| mounts.locate(own.name, path));
+    let mut texts = texts::arguments_and_variables(own, configs);
+    texts.extend(texts::own_files(own, spec, configs, mounts));
+    let mut found = find_addresses(own, &texts, |path| mounts.locate_shared(own.name, path));
     found.extend(default_sockets(own, spec, mounts));
     found
 }
 
 /// Returns the local ports that the arguments and variables of a container name.
 pub(crate) fn local_mentions(own: &ContainerRef<'_>) -> Vec<Mention> {
-    find_addresses(own, &settings(own, &ConfigMaps::new()), |_| None)
+    find_addresses(own, &texts::arguments_and_variables(own, &ConfigMaps::new()), |_| None)
 }
 
 fn find_addresses(
@@ -83,8 +83,8 @@ fn find_addresses(
             let is_skipped = line.len() > LINE_MAX || is_comment && text.text.contains('\n');
             let found_here = addresses(if is_skipped { "" } else { line }, &locate);
             let ports = text.ports_of_host(&ports).into_iter();
-            let implied = ports.map(|(port, is_implied)| (0..line.len(), Address::Port(port), is_implied));
-            for (range, address, is_implied) in found_here.into_iter().map(|(at, to)| (at, to, false)).chain(implied) {
+            let ports = ports.map(|one| (0..line.len(), Address::Port(one.port), one.is_implied));
+            for (range, address, is_implied) in found_here.into_iter().map(|(at, to)| (at, to, false)).chain(ports) {
                 let normalize = |text: String| text.to_lowercase().replace('_', "-");
                 let before = normalize(format!("{} {}", text.name, &line[..range.start]));
                 let all = normalize(format!("{program} {before}"));
@@ -108,10 +108,10 @@ fn find_addresses(
                     listens: is_endpoint || is_in(LISTENING, setting) || OWN_FLAGS.contains(&setting.trim()),
                     is_later: is_in(LATER, setting) || is_in(LATER, &path),
                     is_implied,
-                    rank: match () {
-                        () if is_in(RETRYING, &all) => Rank::Retries,
-                        () if is_in(FORWARDING, &all) => Rank::Requests,
-                        () => Rank::Fails,
+                    outcome: match () {
+                        () if is_in(RETRYING, &all) => Outcome::Retries,
+                        () if is_in(FORWARDING, &all) => Outcome::Requests,
+                        () => Outcome::Fails,
                     },
                 });
             }
@@ -123,9 +123,8 @@ fn find_addresses(
 
 /// Returns the default sockets of well-known images on the volumes of `own`: its own, and those of other containers.
 fn default_sockets(own: &ContainerRef<'_>, spec: &Spec<'_>, mounts: &Mounts<'_>) -> Vec<Mention> {
-    let servers = spec.containers.iter().chain(spec.native_sidecars());
-    let sockets = servers.filter_map(|server| {
-        let (volume, path) = mounts.locate(server.name, services::default_socket(server)?)?;
+    let sockets = spec.regular_and_native().filter_map(|server| {
+        let (volume, path) = mounts.locate_shared(server.name, services::default_socket(server)?)?;
         let index = mounts.0[own.name].iter().position(|mount| mount["name"] == *volume)?;
         Some(Mention {
             address: Address::Socket(volume, path),
@@ -136,7 +135,7 @@ fn default_sockets(own: &ContainerRef<'_>, spec: &Spec<'_>, mounts: &Mounts<'_>)
             listens: server.name == own.name,
             is_later: false,
             is_implied: true,
-            rank: Rank::Fails,
+            outcome: Outcome::Fails,
         })
     });
     sockets.collect()
@@ -194,17 +193,16 @@ pub(super) fn argument_ports(own: &ContainerRef<'_>) -> Vec<u16> {
         let value = text.name.contains("port").then_some(text.text.as_str());
         open.or(text.text.rsplit_once("?port=").map(|(_, port)| port)).or(value)?.parse().ok()
     };
-    arguments(own).into_iter().filter_map(port).collect()
+    texts::arguments(own).into_iter().filter_map(port).collect()
 }
 
 /// Names of flags for the address on which a program listens, without a prefix.
 const HOST_FLAGS: [&str; 8] = ["address", "addr", "bind", "bind-address", "host", "ip", "listen", "listen-address"];
 
-/// Returns true if, by its flags and variables, a program listens on `port` of the loopback address, and on no other
-/// address.
+/// Returns true if, by its flags and variables, a program listens on `port` of the loopback address only.
 pub(crate) fn listens_on_loopback(own: &ContainerRef<'_>, port: u16) -> bool {
     let mut found: Vec<(String, String)> = Vec::new();
-    for text in settings(own, &ConfigMaps::new()) {
+    for text in texts::arguments_and_variables(own, &ConfigMaps::new()) {
         let mut flag = text.name.as_str();
         for word in text.text.split(|c: char| c.is_whitespace() || c == ',') {
             let (name, value) = word.split_once('=').filter(|_| word.starts_with('-')).unwrap_or((flag, word));
@@ -220,7 +218,7 @@ pub(crate) fn listens_on_loopback(own: &ContainerRef<'_>, port: u16) -> bool {
     let is_bound = found.iter().any(|(name, value)| {
         let is_address = is_flag(name) || ["listen", "bind", "instances"].iter().any(|part| name.contains(part));
         is_address && local_ports(value).any(|(_, other)| other == port)
-            || is_flag(name) && is_local_host(value) && has_port
+            || is_flag(name) && is_loopback_host(value) && has_port
     });
     // Cloud SQL Auth Proxy 2 listens on localhost by default.
     let image = own.value["image"].as_str().unwrap_or_default();
@@ -229,7 +227,7 @@ pub(crate) fn listens_on_loopback(own: &ContainerRef<'_>, port: u16) -> bool {
     let is_open = found.iter().any(|(name, value)| {
         let colon = value.rfind(&format!(":{number}"));
         colon.is_some_and(|colon| local_ports(value).all(|(range, _)| range.start > colon || range.end <= colon))
-            || is_flag(name) && !value.is_empty() && !value.contains(':') && !is_local_host(value)
+            || is_flag(name) && !value.is_empty() && !value.contains(':') && !is_loopback_host(value)
             || is_default && (name.contains("address") || name.contains("config") || value.contains("0.0.0.0"))
     });
     (is_bound || is_default && own.value["envFrom"].is_null()) && !is_open

@@ -1,5 +1,4 @@
-//! Ports and sockets on which the programs of well-known images listen by default. A manifest can change all of them,
-//! so a match is a guess.
+//! Ports and sockets on which well-known images listen by default. A manifest can change them, so a match is a guess.
 
 use crate::order::declare::spec::{ContainerRef, items_of};
 

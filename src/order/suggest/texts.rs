@@ -19,12 +19,12 @@ pub(super) struct Mounts<'a>(pub(super) BTreeMap<&'a str, Vec<&'a Value>>);
 impl<'a> Mounts<'a> {
     pub(super) fn of(spec: &Spec<'a>) -> Mounts<'a> {
         let list = |own: &ContainerRef<'a>| items_of(own.value, "volumeMounts").collect();
-        Mounts(spec.containers.iter().chain(spec.native_sidecars()).map(|own| (own.name, list(own))).collect())
+        Mounts(spec.regular_and_native().map(|own| (own.name, list(own))).collect())
     }
 
     /// Returns the volume that a container mounts at `path`, and the path inside this volume. Returns `None` unless
     /// another container also mounts the volume.
-    pub(super) fn locate(&self, container: &str, path: &str) -> Option<(String, String)> {
+    pub(super) fn locate_shared(&self, container: &str, path: &str) -> Option<(String, String)> {
         let inside = |mount: &'a Value| {
             let rest = path.strip_prefix(mount["mountPath"].as_str()?.trim_end_matches('/'))?;
             rest.starts_with('/').then_some((mount, rest))
@@ -50,20 +50,26 @@ pub(super) struct Text {
     pub(super) text: String,
 }
 
+pub(super) struct HostPort {
+    pub(super) port: u16,
+    /// True if the port is a guess.
+    pub(super) is_implied: bool,
+}
+
 impl Text {
-    /// If the text is only a local host, returns the ports that belong to it, and true for each one that is a guess.
-    /// `ports` are the container's settings with a number.
-    pub(super) fn ports_of_host(&self, ports: &BTreeMap<String, u16>) -> Vec<(u16, bool)> {
-        if !is_local_host(&self.text) {
+    /// If the text is only a local host, returns the ports that belong to it. `ports` are the settings with a number.
+    pub(super) fn ports_of_host(&self, ports: &BTreeMap<String, u16>) -> Vec<HostPort> {
+        if !is_loopback_host(&self.text) {
             return Vec::new();
         }
         let setting = setting_name(&self.name);
         // A setting `HOST` is usually the host on which the container itself listens.
         let words = HOST_NAMES.split('|').find_map(|word| setting.strip_suffix(word)).filter(|words| !words.is_empty());
         let Some(words) = words else { return Vec::new() };
+        let implied = |port| HostPort { port, is_implied: true };
         match ports.get(&format!("{words}port")) {
-            Some(port) => vec![(*port, false)],
-            None => words.split('-').flat_map(services::ports_of_word).map(|port| (port, true)).collect(),
+            Some(port) => vec![HostPort { port: *port, is_implied: false }],
+            None => words.split('-').flat_map(services::ports_of_word).map(implied).collect(),
         }
     }
 }
@@ -73,12 +79,12 @@ pub(super) fn setting_name(name: &str) -> String {
     name.trim_start_matches('-').to_lowercase().replace('_', "-")
 }
 
-pub(super) fn is_local_host(host: &str) -> bool {
+pub(super) fn is_loopback_host(host: &str) -> bool {
     LOCAL_URL_HOSTS.contains(&host) || host == "::1"
 }
 
 /// Returns the arguments and the variables of a container.
-pub(super) fn settings(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
+pub(super) fn arguments_and_variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
     arguments(own).into_iter().chain(variables(own, configs)).collect()
 }
 
@@ -160,7 +166,7 @@ fn variables(own: &ContainerRef<'_>, configs: &ConfigMaps<'_>) -> Vec<Text> {
 
 /// Returns the keys of the ConfigMaps that this container alone mounts as files. A file that several containers mount
 /// may be the configuration of another container.
-pub(super) fn files(
+pub(super) fn own_files(
     own: &ContainerRef<'_>,
     spec: &Spec<'_>,
     configs: &ConfigMaps<'_>,

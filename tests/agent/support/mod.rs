@@ -75,7 +75,7 @@ impl Scene {
     pub(crate) fn start_sidecar(&mut self) {
         self.ringer = Some(Ringer::new(&self.board, names::BELL_FILE));
         self.publish(|_| {});
-        self.lock = lock::take(&self.board, names::CONTROLLER_LOCK_FILE).unwrap();
+        self.lock = lock::take_over(&self.board, names::CONTROLLER_LOCK_FILE).unwrap();
         assert!(self.lock.is_some());
     }
 

@@ -25,7 +25,7 @@ pub(super) fn assert_late_container_is_ordered(scene: &Scene) {
         "object.metadata.?annotations.orValue({{}}).exists(key, key in ['{}', '{}']) && \
          !object.spec.containers.exists(own, own.name == 'late') \
          ? [JSONPatch{{op: 'add', path: '/spec/containers/-', value: {late}}}] : []",
-        keys::UNKNOWN_CONTAINERS,
+        keys::UNKNOWN_CONTAINER_FINDINGS,
         keys::INJECTION_RECORD
     );
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]});
@@ -51,7 +51,7 @@ pub(super) fn assert_late_container_is_ordered(scene: &Scene) {
         let run = scene.follow(name);
         cluster::create(namespace, &pod.to_string());
         let up = run.wait_until_up();
-        assert_eq!(up.annotation(keys::UNKNOWN_CONTAINERS), None);
+        assert_eq!(up.annotation(keys::UNKNOWN_CONTAINER_FINDINGS), None);
         run.assert_order(starts);
     }
     kubectl(&["delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", &name]);

@@ -29,7 +29,7 @@ pub(super) fn clock_steps(setup: &CellSetup<'_>) -> Cell {
     let cell = fault_run.finish(since, &format!("`{message}`"));
     // Check that the sidecar read the stepped clock.
     let board = fault_run.run.board_annotations("db").expect("a board");
-    let seen = humantime::parse_rfc3339(&board[names::LAST_SEEN_KEY]).expect("a time");
+    let seen = humantime::parse_rfc3339(&board[names::LAST_SEEN_TIME_KEY]).expect("a time");
     let ahead = seen.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64() - wall_ms() / 1000.0;
     assert!((HOUR - 120.0..HOUR + 60.0).contains(&ahead), "the sidecar's clock is {ahead} s ahead: {board:?}");
     cell

@@ -251,7 +251,7 @@ fn ready_check_of_a_port_works_in_every_mode() {
         };
         let planned = plan_of(&template);
         assert_eq!(planned.get("db").expect("db").mode(), mode);
-        assert!(planned.get("db").expect("db").gate().is_none_or(|gate| !gate.needs_parent));
+        assert!(planned.get("db").expect("db").entrypoint_gate().is_none_or(|gate| !gate.needs_parent));
         let list = done_list(&injected(&template));
         let probe = json!({"tcpSocket": {"port": 5432, "host": "127.0.0.1"}, "periodSeconds": 1});
         assert_eq!(list[0]["readinessProbe"], probe, "{list:#}");

@@ -4,7 +4,7 @@
 
 use super::{check_injection, lines, options};
 use podgate::order::declare::SidecarUse;
-use podgate::order::inject::{inject, is_injected_without_sidecar, is_requested};
+use podgate::order::inject::{inject, is_injected_without_sidecar, wants_injection};
 use podgate::order::plan::{ImageCommand, KnownFacts};
 use podgate::order::pod_templates;
 use serde_json::Value;
@@ -73,7 +73,7 @@ fn every_manifest_is_injected_or_rejected_as_listed() {
                 (Err(found), None) => panic!("{file}: {}", lines(&found)),
                 (Ok(done), None) => {
                     check_injection(&template, &options(), &KnownFacts::default()).expect("an injected template");
-                    assert_eq!(!done.edits.is_empty(), is_requested(&template), "{file}");
+                    assert_eq!(!done.edits.is_empty(), wants_injection(&template), "{file}");
                     touched += usize::from(!done.edits.is_empty());
                 }
             }

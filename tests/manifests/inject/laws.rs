@@ -5,7 +5,7 @@ use super::{check_injection, lines, options};
 use podgate::order::declare::Publish;
 use podgate::order::edit::{PathSegment, Place};
 use podgate::order::finding::Level;
-use podgate::order::inject::{Options, inject, is_requested, uninject};
+use podgate::order::inject::{Options, inject, uninject, wants_injection};
 use podgate::order::lint::{self, Target};
 use podgate::order::migrate::migrate_kruise;
 use podgate::order::plan::{ImageCommand, KnownFacts, plan};
@@ -132,7 +132,7 @@ fn reinjection_applies_new_options_and_annotations() {
             changed["metadata"]["annotations"]["podgate.io/timeout"] = json!("17m");
             template["metadata"]["labels"] = another["metadata"]["labels"].clone();
             changed["metadata"]["labels"] = another["metadata"]["labels"].clone();
-            if !is_requested(&template) {
+            if !wants_injection(&template) {
                 return Ok(());
             }
             let fresh = inject(&template, &other, &KnownFacts::default()).map_err(|found| lines(&found));
@@ -188,7 +188,7 @@ fn malformed_templates_cause_no_panic() {
             let _ = lint::check_handwritten(&broken);
             if let Ok(plan) = plan(&broken, &KnownFacts::default()) {
                 let target = Target { kubernetes: "1.34".parse().ok(), workload: Some(&broken["spec"]) };
-                let _ = lint::check_template(&broken, &plan, target);
+                let _ = lint::check_planned(&broken, &plan, target);
             }
             let _ = migrate_kruise(&broken);
             Ok(())

@@ -3,7 +3,7 @@
 use super::corpus::templates;
 use super::{check_injection, injected, lines, options};
 use podgate::order::finding::{Finding, Level};
-use podgate::order::inject::{inject, is_requested, uninject};
+use podgate::order::inject::{inject, uninject, wants_injection};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 
@@ -259,7 +259,7 @@ fn template_without_a_declaration_stays_unchanged() {
         (json!({"annotations": {"podgate.io/timeout": "5m"}}), false),
         (json!({"annotations": 7, "labels": []}), false),
     ] {
-        assert_eq!(is_requested(&with(metadata.clone())), declared, "{metadata}");
+        assert_eq!(wants_injection(&with(metadata.clone())), declared, "{metadata}");
     }
     // The label without an order gives a finding.
     for (metadata, is_marked) in [(json!({}), false), (json!({"labels": {"podgate.io/inject": "enabled"}}), true)] {

@@ -1,7 +1,7 @@
 //! Tests of the rules for Pods that would wait forever.
 
 use podgate::order::finding::{Finding, Level};
-use podgate::order::lint::{Target, check_template};
+use podgate::order::lint::{Target, check_planned};
 use podgate::order::plan::{KnownFacts, plan};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn pod(annotations: &[(&str, &str)]) -> Value {
 
 fn findings_of(pod: &Value) -> Vec<Finding> {
     let plan = plan(pod, &KnownFacts::default()).unwrap_or_else(|findings| panic!("{findings:#?}"));
-    let mut findings = check_template(pod, &plan, Target::default()).findings;
+    let mut findings = check_planned(pod, &plan, Target::default()).findings;
     findings.retain(|finding| finding.level != Level::Note && finding.rule != "host-network");
     findings
 }
@@ -165,7 +165,7 @@ fn containers_that_the_user_cannot_move_get_no_advice() {
         pod["spec"]["containers"][1]["image"] = json!("example/auth-proxy:1");
         edit(&mut pod);
         let plan = plan(&pod, &KnownFacts::default()).unwrap();
-        check_template(&pod, &plan, Target::default()).native_advice.is_some()
+        check_planned(&pod, &plan, Target::default()).native_advice.is_some()
     };
     assert!(advised(&|_| {}));
     for name in ["istio-proxy", "otc-container", "daprd", "vault-agent", "linkerd-proxy"] {

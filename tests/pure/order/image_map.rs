@@ -1,6 +1,6 @@
 //! Tests of the file of `--images`.
 
-use podgate::order::image_map::{commands, find, parse};
+use podgate::order::image_map::{commands, find_by_name_or_digest, parse};
 use serde_json::json;
 
 #[test]
@@ -29,7 +29,7 @@ fn entry_matches_the_same_text_or_digest() {
         ("by".to_owned(), None),
         (String::new(), None),
     ] {
-        let found = find(&images, &image).map(|command| command.words(false).concat());
+        let found = find_by_name_or_digest(&images, &image).map(|command| command.escaped_words(false).concat());
         assert_eq!(found.as_deref(), expected, "{image}");
     }
     let pod = json!({"spec": {"containers": [

@@ -1,6 +1,7 @@
 use podgate::order::finding::{Finding, Level};
 use podgate::order::lint::forecast::Forecast;
-use podgate::order::lint::{Target, Version, check_handwritten, check_sidecar_position, check_template, rules};
+use podgate::order::lint::native::NativeSidecar;
+use podgate::order::lint::{Target, Version, check_handwritten, check_planned, check_sidecar_position, rules};
 use podgate::order::plan::{KnownFacts, plan};
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ fn three_containers() -> Value {
 pub(super) fn findings_of(pod: &Value, target: Target<'_>) -> Vec<Finding> {
     let plan = plan(pod, &KnownFacts::default()).unwrap_or_else(|findings| panic!("{findings:#?}"));
     let mut findings = plan.findings.clone();
-    findings.extend(check_template(pod, &plan, target).findings);
+    findings.extend(check_planned(pod, &plan, target).findings);
     findings.retain(|finding| finding.rule != "native-would-do");
     findings
 }
@@ -136,7 +137,7 @@ fn native_sidecars_are_advised_for_helpers_only() {
         let mut pod = pod(&format!("{}, app", before.0), &[(before.0, more), ("app", json!({}))]);
         pod["spec"]["containers"][0]["image"] = before.1.into();
         let plan = plan(&pod, &KnownFacts::default()).unwrap();
-        let findings = check_template(&pod, &plan, Target::default()).findings;
+        let findings = check_planned(&pod, &plan, Target::default()).findings;
         findings.into_iter().find(|finding| finding.rule == "native-would-do").map(|finding| finding.fix)
     };
     let fix = advice(("mesh", "example/auth-proxy:1"), json!({})).unwrap();
@@ -301,13 +302,13 @@ fn forecast_shows_parallel_steps_and_the_longest_wait() {
 fn native_sidecars_are_advised_for_simple_chains() {
     let advice_for = |pod: &Value, kubernetes: Option<&str>| {
         let target = Target { kubernetes: kubernetes.map(|version| version.parse().unwrap()), ..Target::default() };
-        check_template(pod, &plan(pod, &KnownFacts::default()).unwrap(), target).native_advice
+        check_planned(pod, &plan(pod, &KnownFacts::default()).unwrap(), target).native_advice
     };
     let advice = |pod: &Value| advice_for(pod, None);
     let mut proxied = pod("proxy, app", &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
     let found = advice(&proxied).unwrap();
     let probe = json!({"tcpSocket": {"port": 2}, "periodSeconds": 1, "failureThreshold": 300, "successThreshold": 1});
-    assert_eq!(found, [("proxy".to_owned(), probe)]);
+    assert_eq!(found, [NativeSidecar { name: "proxy".to_owned(), startup_probe: probe }]);
 
     let two =
         pod("mesh-proxy, log-agent, app", &[("mesh-proxy", json!({})), ("log-agent", json!({})), ("app", json!({}))]);

@@ -1,6 +1,6 @@
 //! Tests of keys that almost match podgate's keys. Each such key is an error. A key of another tool is never an error.
 
-use podgate::order::declare::keys::is_known_annotation;
+use podgate::order::declare::keys::is_manifest_annotation;
 use podgate::order::declare::spec::Spec;
 use podgate::order::declare::{check_undeclared, read_annotations};
 use podgate::order::finding::{Finding, has_errors};
@@ -90,7 +90,7 @@ fn every_change_of_one_character_is_an_error() {
         for edited in edits(key) {
             for found in findings(field, &edited) {
                 // A wrong container name is an error on a template only.
-                if !has_errors(&found) && !is_known_annotation(&edited) {
+                if !has_errors(&found) && !is_manifest_annotation(&edited) {
                     panic!("{field} {edited:?} instead of {key} is no error: {found:#?}");
                 }
             }

@@ -29,7 +29,7 @@ fn plan_of(template: &Value) -> Plan {
 }
 
 fn needs_parent(planned: &ContainerPlan) -> bool {
-    planned.gate().is_some_and(|gate| gate.needs_parent)
+    planned.entrypoint_gate().is_some_and(|gate| gate.needs_parent)
 }
 
 /// Formats each container as `name mode until`, in the order of the plan.
@@ -41,7 +41,7 @@ fn plan_summary(plan: &Plan) -> Vec<String> {
             Mode::Entrypoint => "entrypoint",
             Mode::Hold => "hold",
         };
-        let until: Vec<String> = p.until().iter().map(ToString::to_string).collect();
+        let until: Vec<String> = p.gate_or_hook_conditions().iter().map(ToString::to_string).collect();
         let reports = if p.reports_start { "reports" } else { "" };
         [&p.name, mode, &until.join(","), reports]
             .into_iter()
@@ -69,7 +69,7 @@ fn plan_errors(template: &Value) -> Vec<Finding> {
 fn containers_with_known_commands_get_gates() {
     let plan = plan_order(&["web", "api", "db"], "db, api, web");
     assert_eq!(plan_summary(&plan), ["web entrypoint db=Ready,api=Ready", "api entrypoint db=Ready", "db entrypoint"]);
-    assert_eq!(plan.containers[0].gate().unwrap().command, ["/bin/run", "web"]);
+    assert_eq!(plan.containers[0].entrypoint_gate().unwrap().command, ["/bin/run", "web"]);
     assert_eq!(plan.containers[0].mode_reason, "its command is known");
     assert!(plan.findings.is_empty(), "{:?}", plan.findings);
 }
@@ -91,7 +91,8 @@ fn each_step_waits_for_all_earlier_steps() {
     ] {
         let annotations = [&[("podgate.io/order", order)], more].concat();
         let plan = plan_of(&template(&["db", "cache", "queue", "api", "web"], &annotations));
-        let until: Vec<String> = plan.get("web").unwrap().until().iter().map(ToString::to_string).collect();
+        let until: Vec<String> =
+            plan.get("web").unwrap().gate_or_hook_conditions().iter().map(ToString::to_string).collect();
         assert_eq!(until.join(","), expected, "{annotations:?}");
     }
     // Only a restart of `api`, which is in the step directly before `web`, restarts the command of `web`.
@@ -181,7 +182,7 @@ fn hooks_hold_back_containers_in_post_start_mode() {
         [("podgate.io/order", "db, api, web"), ("podgate.io/mode", "post-start"), ("podgate.io/stop-order", "reverse")];
     let plan = plan_of(&template(&["db!", "api!", "web!"], &reverse));
     assert_eq!(plan_summary(&plan), ["db post-start db=Ready", "api post-start api=Ready", "web none"]);
-    let tethers: Vec<bool> = plan.containers.iter().map(|p| p.needs_tether()).collect();
+    let tethers: Vec<bool> = plan.containers.iter().map(|p| p.hook_needs_tether()).collect();
     assert_eq!(tethers, [false, true, true]);
     let plan = plan_hooks(&["db!", "api!", "web!"], "db, api, web");
     assert_eq!(
@@ -189,7 +190,7 @@ fn hooks_hold_back_containers_in_post_start_mode() {
         ["db post-start db=Ready", "api post-start api=Ready", "web none"],
         "as in manifests/pod.yaml"
     );
-    assert!(plan.containers.iter().all(|p| !p.needs_tether() && p.outlives.is_empty()));
+    assert!(plan.containers.iter().all(|p| !p.hook_needs_tether() && p.outlives.is_empty()));
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn gate_that_waits_for_nothing_is_no_parent_for_an_exec_probe() {
     }
     let is_wrapped = |plan: &Plan, name: &str| {
         let planned = plan.get(name).unwrap();
-        (planned.gate().unwrap().needs_parent, planned.wrapped_probe.is_some())
+        (planned.entrypoint_gate().unwrap().needs_parent, planned.wrapped_probe.is_some())
     };
     assert_eq!(is_wrapped(&plan_of(&template), "db"), (false, true));
     let mut waits = template.clone();
@@ -439,7 +440,7 @@ fn spec_command_wins_over_annotation_and_image() {
     let command = |container: Value, annotations: Value| {
         let template =
             json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "db"}, container]}});
-        plan(&template, &known).unwrap().get("api").unwrap().gate().unwrap().command.clone()
+        plan(&template, &known).unwrap().get("api").unwrap().entrypoint_gate().unwrap().command.clone()
     };
     let order = json!({"podgate.io/order": "db, api"});
     let given = json!({"podgate.io/order": "db, api", "command.podgate.io/api": "[\"/given\"]"});

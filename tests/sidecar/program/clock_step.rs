@@ -105,7 +105,7 @@ fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
     // The jump was visible to both agent and sidecar.
     let board = std::fs::read(pod.path("board").join(names::ANNOTATIONS_FILE)).unwrap();
     let board = annotations::read(&board, |_| true).unwrap();
-    for line in [log.lines().last().unwrap(), &board[names::LAST_SEEN_KEY]] {
+    for line in [log.lines().last().unwrap(), &board[names::LAST_SEEN_TIME_KEY]] {
         assert!(time_difference(line).unsigned_abs().abs_diff(HOUR) < 60, "{line}");
     }
 }

@@ -66,7 +66,8 @@ const DB: &str = r#"[{"name":"db","mode":"post-start"}]"#;
 
 #[test]
 fn nothing_that_a_neighbor_keeps_on_a_file_stops_a_restarted_sidecar() {
-    for file in [names::CONTROLLER_LOCK_FILE, names::ANNOTATIONS_FILE, names::HOOK_SUCCESS_FILE, "bin/podgate"] {
+    for file in [names::CONTROLLER_LOCK_FILE, names::ANNOTATIONS_FILE, names::SIDECAR_HOOK_SUCCESS_FILE, "bin/podgate"]
+    {
         for (what, attack) in ATTACKS {
             if (file, what) == (names::ANNOTATIONS_FILE, "a write lease") {
                 continue;

@@ -44,7 +44,7 @@ fn one_container_cannot_flood_the_api_server() {
     assert!((1..=patches_max).contains(&patches) && (1..=watches_max).contains(&watches), "{patches}, {watches}");
     pod.report("db", Report { stopping: PreStopState::Begun, ..opened("t") });
     let is_stopping =
-        || api.annotation(names::STOPPING_KEY).is_some_and(|list| list.split(',').any(|name| name == "db"));
+        || api.annotation(names::STOPPING_CONTAINERS_KEY).is_some_and(|list| list.split(',').any(|name| name == "db"));
     until("the change of db is published", is_stopping);
     drop(sidecar);
 }
@@ -79,7 +79,7 @@ fn annotations_are_written_again_after_a_restore_of_etcd() {
 fn flood_of_reports_changes_the_board_at_a_limited_rate() {
     let pod = Pod::new();
     let _sidecar = pod.sidecar(r#"[{"name":"evil","mode":"entrypoint"},{"name":"db","mode":"entrypoint"}]"#, &[]);
-    let _tether = Tether::take(&pod.path("self/evil")).unwrap();
+    let _tether = Tether::take_over(&pod.path("self/evil")).unwrap();
     let (start, before) = (Instant::now(), pod.board().revision);
     for round in 0.. {
         if start.elapsed() > Duration::from_secs(2) {

@@ -225,7 +225,7 @@ fn sidecar_releases_the_agents_hook() {
     let pod = Pod::new();
     let port = free_port();
     let _sidecar = pod.sidecar(&db(port), &[]);
-    let agent = pod.path("board").join(names::BIN_DIR).join(names::AGENT_FILE);
+    let agent = pod.path("board").join(names::BIN_SUBDIR).join(names::AGENT_FILE);
     let arguments = ["post-start", "--container", "db", "--board", "board", "--self", "self/db", "--timeout", "10s"];
     let mut hook = Command::new(agent).args(arguments).current_dir(pod.root.path()).spawn().unwrap();
     until("db has started", || pod.state("db") == State::Started);

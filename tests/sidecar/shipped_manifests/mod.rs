@@ -71,7 +71,7 @@ fn pre_stop(container: &Value) -> Vec<&str> {
 }
 
 fn agent() -> String {
-    format!("{}/{}/{}", names::BOARD_DIR, names::BIN_DIR, names::AGENT_FILE)
+    format!("{}/{}/{}", names::BOARD_DIR, names::BIN_SUBDIR, names::AGENT_FILE)
 }
 
 /// Returns the agent's arguments in front of the container's own command. Empty if the container has no gate.

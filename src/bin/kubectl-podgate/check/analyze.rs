@@ -173,7 +173,7 @@ fn plan_and_outlook(
             plan
         }
     };
-    let mut outlook = lint::check_template(plain, &plan, target);
+    let mut outlook = lint::check_planned(plain, &plan, target);
     findings.extend(stripped.relocate(std::mem::take(&mut outlook.findings)));
     findings.extend(stripped.relocate(lint::check_plain(plain, Some(&plan), target)));
     findings.extend(stripped.relocate(lint::check_reversed(plain, &plan)));

@@ -142,8 +142,7 @@ fn template_json(template: &CheckedTemplate<'_>) -> Value {
         value["longestWaitSeconds"] = json!(forecast.longest_wait.as_secs_f64());
         value["graceSeconds"] = json!(plan.grace.as_secs());
         value["publish"] = json!(plan.publish.as_str());
-        let native_json = |(name, probe): &(String, Value)| json!({"name": name, "startupProbe": probe});
-        value["nativeSidecars"] = native.as_ref().map(|list| list.iter().map(native_json).collect::<Value>()).into();
+        value["nativeSidecars"] = json!(native);
     }
     value
 }

@@ -131,7 +131,7 @@ fn limit(limit: Duration) -> String {
 /// docs/guarantees.md explains these effects.
 fn timeout_lines(plan: &Plan) -> Vec<String> {
     let names = |mode, continues| {
-        let waiting = plan.containers.iter().filter(|planned| planned.waits_in_gate() || planned.has_blocking_hook());
+        let waiting = plan.containers.iter().filter(|planned| planned.has_closed_gate() || planned.has_blocking_hook());
         let found = waiting.filter(|planned| planned.mode() == mode && planned.continue_on_timeout == continues);
         found.map(|planned| planned.name.as_str()).collect::<Vec<_>>().join(", ")
     };
@@ -175,11 +175,11 @@ fn timeout_lines(plan: &Plan) -> Vec<String> {
 fn start_description(planned: &ContainerPlan) -> String {
     let list = |conditions: &[WaitCondition]| conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (limit, because) = (limit(planned.timeout), &planned.mode_reason);
-    let until = list(&planned.until());
+    let until = list(&planned.gate_or_hook_conditions());
     let mut how = match planned.mode() {
         Mode::None if planned.after.is_empty() => format!("at once (no gate; {because})"),
         Mode::None => format!("when {} (no gate; {because})", list(&planned.after)),
-        Mode::Entrypoint if !planned.waits_in_gate() => format!("at once (gate; {because})"),
+        Mode::Entrypoint if !planned.has_closed_gate() => format!("at once (gate; {because})"),
         Mode::Entrypoint if until.is_empty() => format!("when its checks pass, waits {limit} (gate; {because})"),
         Mode::Entrypoint => format!("when {until}, waits {limit} (gate; {because})"),
         Mode::Hold => format!("when {until}, waits {limit} (held; {because})"),

@@ -125,7 +125,7 @@ fn template_edits(
     let before = match may_migrate.then(|| migrate::migrate_kruise(template)) {
         Some(Err(findings)) => return Some(Err(findings)),
         Some(Ok(Some(migrated))) => migrated,
-        _ if !inject::is_requested(template) && !is_injected => return None,
+        _ if !inject::wants_injection(template) && !is_injected => return None,
         _ => Injected::unchanged(template),
     };
     let mut known = KnownFacts { publish: *publish, sidecar: *sidecar, ..KnownFacts::default() };
@@ -152,7 +152,7 @@ fn template_edits(
             edits.append(&mut injected.edits);
             findings.append(&mut injected.findings);
             let target = Target { workload, ..Target::default() };
-            findings.extend(lint::check_injected(&value, &injected, target));
+            findings.extend(lint::check_stripped(&value, &injected, target));
             Ok(Injected { edits, findings, ..injected })
         }
         Err(more) => Err([findings, more].concat()),

@@ -23,7 +23,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
 
     let annotations: Annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let read = Snapshot::from_annotations(&annotations);
-    let seen = annotations.get(names::LAST_SEEN_KEY);
+    let seen = annotations.get(names::LAST_SEEN_TIME_KEY);
     let stale = read.as_ref().ok().and_then(|_| notes::stale_reason(pod, &containers, seen.map(String::as_str)));
     let is_lean = containers.iter().any(|one| one.gate.as_ref().is_some_and(|gate| gate.asks));
     let by_kubelet = is_lean.then(|| snapshot_from_kubelet(&containers));
@@ -117,7 +117,7 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
         let role = if spec.is_sidecar() { Role::Sidecar } else { role };
         let declared = list.iter().find(|declared| declared.name == spec.name).cloned();
         let held = || declared.as_ref().and_then(hold_gate);
-        let gate = spec.gate_from_command().or_else(held).filter(|_| role == Role::Container);
+        let gate = spec.gate_or_hook().or_else(held).filter(|_| role == Role::Container);
         let status = statuses.clone().find(|status| status.name == spec.name);
         let kubelet = status.map(kubelet_status).unwrap_or_default();
         let mut container = PodContainer { spec, declared, role, gate, kubelet };

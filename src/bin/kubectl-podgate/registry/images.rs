@@ -10,7 +10,7 @@ use crate::yaml::{Source, files};
 use futures::StreamExt;
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
-use podgate::order::image_map::{ImageMap, find, parse};
+use podgate::order::image_map::{ImageMap, find_by_name_or_digest, parse};
 use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use podgate::order::{inject, pod_templates};
 use serde_json::Value;
@@ -105,7 +105,7 @@ pub(crate) async fn look_up(wanted: &WantedImages, args: &RegistryArgs) -> Comma
 
 /// Returns the containers whose command podgate needs and does not know, each with its image.
 pub(crate) fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
-    if !inject::is_requested(template) {
+    if !inject::wants_injection(template) {
         return Vec::new();
     }
     // Read the template without the injection, because the command of an injected container is the gate.
@@ -116,7 +116,7 @@ pub(crate) fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
     let any = ImageCommand { entrypoint: vec![ANY.to_owned()], ..ImageCommand::default() };
     let images = containers(plain).map(|(_, _, name, _)| (name.to_owned(), any.clone())).collect();
     let Ok(planned) = plan(plain, &KnownFacts { images, ..KnownFacts::default() }) else { return Vec::new() };
-    let starts_any = |name| planned.get(name)?.gate()?.command.first().map(|word| word == ANY);
+    let starts_any = |name| planned.get(name)?.entrypoint_gate()?.command.first().map(|word| word == ANY);
     let needed = containers(plain).filter(|(_, _, name, _)| starts_any(name) == Some(true));
     needed.map(|(_, _, name, image)| (name.to_owned(), image.to_owned())).collect()
 }
@@ -128,9 +128,10 @@ impl ResolvedImages {
         let lacking = containers(plain).filter(|(_, own, ..)| own["command"].as_array().is_none_or(Vec::is_empty));
         let lacking: BTreeSet<&str> = lacking.map(|(_, _, name, _)| name).collect();
         for (index, _, name, image) in containers(template) {
-            let Some(info) = find(&self.images, image).filter(|_| lacking.contains(name)) else { continue };
+            let found = find_by_name_or_digest(&self.images, image);
+            let Some(info) = found.filter(|_| lacking.contains(name)) else { continue };
             let at = Place::spec("containers").to(index).to("image");
-            if info.words(false).is_empty() {
+            if info.escaped_words(false).is_empty() {
                 let message = format!("the image of {name:?} has neither Entrypoint nor Cmd");
                 let finding = Finding::warning("image-without-command", at, message);
                 resolved.findings.push(finding.fix("set the container's command"));

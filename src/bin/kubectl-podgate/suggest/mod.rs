@@ -12,7 +12,7 @@ use podgate::order::edit::{Editor, Place};
 use podgate::order::finding::Level;
 use podgate::order::lint::{self, Target};
 use podgate::order::plan::{KnownFacts, plan};
-use podgate::order::suggest::{Rank, Suggestion, UNAWAITED, config_maps, suggest};
+use podgate::order::suggest::{Outcome, Suggestion, UNAWAITED_BY_KUBERNETES, config_maps, suggest};
 use podgate::order::{declare, inject, pod_templates};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
                     || inject::is_injected(template)
                     || inject::inject_label(template) == Some("disabled");
                 let found = if is_closed { Suggestion::default() } else { suggest(template, &configs) };
-                let shown = found.edges.iter().filter(|edge| edge.rank != Rank::Retries).map(|edge| &edge.finding);
+                let shown = found.edges.iter().filter(|one| one.outcome != Outcome::Retries).map(|one| &one.finding);
                 for finding in shown.chain(&found.unowned) {
                     let located = locate(finding.clone(), &at.place, document, &source.name);
                     out += &format!("{}\n\n", render_finding(&located));
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
                 let start = document.position(document.highlight(&at.object.to("kind")).start);
                 let mut editor = Editor::new(template.clone());
                 let refused = |finding| locate(finding, &at.place, document, &source.name).report();
-                let (mut annotations, retries) = (found.annotations(), found.retries());
+                let (mut annotations, retries) = (found.annotations(), found.already_retrying());
                 annotations.retain(|key, _| template["metadata"]["annotations"][key].is_null());
                 annotations.iter().try_for_each(|(key, value)| editor.annotate(key, value)).map_err(refused)?;
                 let useless = found.order.as_ref().and_then(|_| useless_order(editor.value()));
@@ -85,8 +85,8 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
                             (!retries.is_empty()).then(|| format!("these retry and need no order: {retries}"));
                         lines.chain(retries).collect::<Vec<_>>().join("\n")
                     }
-                    _ if found.edges.iter().any(|edge| edge.finding.message.ends_with(UNAWAITED)) => {
-                        format!("no order for a native sidecar: {UNAWAITED}; run kubectl podgate check")
+                    _ if found.edges.iter().any(|edge| edge.finding.message.ends_with(UNAWAITED_BY_KUBERNETES)) => {
+                        format!("no order for a native sidecar: {UNAWAITED_BY_KUBERNETES}; run kubectl podgate check")
                     }
                     _ if !found.unowned.is_empty() => "no order, because an address has no known owner".to_owned(),
                     _ if !retries.is_empty() => format!("nothing needs an order, because these retry: {retries}"),
@@ -122,6 +122,6 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
 fn useless_order(template: &Value) -> Option<String> {
     const RULES: [&str; 3] = ["no-readiness-probe", "nothing-to-do", "readiness-needs-later"];
     let plan = plan(template, &KnownFacts::default()).ok()?;
-    let mut all = lint::check_template(template, &plan, Target::default()).findings.into_iter().chain(plan.findings);
+    let mut all = lint::check_planned(template, &plan, Target::default()).findings.into_iter().chain(plan.findings);
     all.find(|finding| RULES.contains(&finding.rule)).map(|finding| format!("does not help: {}", finding.message))
 }

@@ -9,7 +9,7 @@ use podgate::order::assigned::{AssignedOrders, first_error};
 use podgate::order::declare::keys::INJECT_LABEL;
 use podgate::order::declare::spec::{SIDECAR_NAME, find_container, items_of};
 use podgate::order::declare::{Publish, is_declared};
-use podgate::order::image_map::{ImageMap, find, short_digest};
+use podgate::order::image_map::{ImageMap, find_by_name_or_digest, shorten_digest};
 use podgate::order::inject::{Options, inject, inject_label, is_injected, is_injected_without_sidecar};
 use podgate::order::plan::{KnownFacts, Plan};
 use serde_json::Value;
@@ -129,10 +129,10 @@ impl PodSurvey {
         let (workload, again) = workload(&pod["metadata"]);
         for (name, image) in images_to_resolve(pod) {
             let is_held = plan.is_some_and(|plan| plan.is_held(&name));
-            let (entry, runs) = (find(file, &image), running_digest(pod, &name));
+            let (entry, runs) = (find_by_name_or_digest(file, &image), running_digest(pod, &name));
             let moved = entry.zip(runs).filter(|(entry, runs)| !entry.digest.is_empty() && entry.digest != *runs);
             let (rule, what) = if let Some((entry, runs)) = moved {
-                let [runs, known] = [runs, &entry.digest].map(short_digest);
+                let [runs, known] = [runs, &entry.digest].map(shorten_digest);
                 let what = format!("the image {image} has moved: {workload} runs {runs}, the webhook knows {known}");
                 ("image-moved", what)
             } else if entry.is_none() && is_held {

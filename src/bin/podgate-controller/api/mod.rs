@@ -293,7 +293,7 @@ mod tests {
     async fn changes_are_collected_into_one_patch() {
         let annotations = |db: &str, releases: &str| {
             let pairs = [(names::STAGE_KEY, "starting"), ("status.podgate.io/db", db)];
-            let pairs = pairs.into_iter().chain([(names::RELEASES_KEY, releases)]);
+            let pairs = pairs.into_iter().chain([(names::RELEASE_COUNT_KEY, releases)]);
             pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect::<Annotations>()
         };
         for (what, is_first, is_held, patches, db, releases, expected) in [

@@ -18,7 +18,7 @@ pub(super) fn merge_patch(known: &Annotations, desired: &Annotations) -> Option<
 
 /// Returns true if a patch makes the kubelet sync the Pod: to create a held container, or to repeat a lost probe.
 pub(super) fn is_release_patch(patch: &Value) -> bool {
-    patch.get(names::RELEASES_KEY).and_then(Value::as_str).is_some_and(|releases| !releases.ends_with(".0"))
+    patch.get(names::RELEASE_COUNT_KEY).and_then(Value::as_str).is_some_and(|releases| !releases.ends_with(".0"))
 }
 
 /// Returns true if a patch only reports started containers.
@@ -26,7 +26,7 @@ pub(super) fn only_reports_starts(patch: &Value) -> bool {
     let started = Value::from(State::Started.as_str());
     let entries = patch.as_object();
     entries.into_iter().flatten().all(|(key, value)| match key.as_str() {
-        names::REVISION_KEY | names::LAST_SEEN_KEY | names::MILESTONE_TIMES_KEY => true,
+        names::REVISION_KEY | names::LAST_SEEN_TIME_KEY | names::MILESTONE_TIMES_KEY => true,
         key => key.starts_with(names::STATUS_KEY_PREFIX) && *value == started,
     })
 }

@@ -31,7 +31,7 @@ impl MilestoneRecorder {
             let name = track.spec.name.as_str();
             let mut reach = |milestone, is_reached: bool| {
                 if is_reached {
-                    self.times.record(name, milestone, now);
+                    self.times.record_first(name, milestone, now);
                 }
             };
             let is_held = track.spec.mode == Mode::Hold && track.is_gate_closed();
@@ -45,7 +45,7 @@ impl MilestoneRecorder {
             reach(Milestone::Ended, is_observed && track.state.has_ended());
             let before = self.states.insert(name.to_owned(), track.state).unwrap_or(State::Waiting);
             if before != track.state && self.resumed_states.remove(name) != Some(track.state) {
-                self.times.record(name, Milestone::StateChanged, now);
+                self.times.record_state_change(name, now);
             }
         }
     }

@@ -78,9 +78,9 @@ impl Board {
     /// Installs the agent from the file `from`. Keeps an existing file with the same content: a replaced file uses
     /// memory while a container has it open, so repeated installations could fill the volume.
     pub(crate) fn install_agent(&mut self, from: &Path) -> io::Result<()> {
-        let (program, bin) = (std::fs::read(from)?, self.directory.join(names::BIN_DIR));
+        let (program, bin) = (std::fs::read(from)?, self.directory.join(names::BIN_SUBDIR));
         let existing = || -> io::Result<Option<File>> {
-            let (bin, name) = (files::open_directory(&bin)?, Path::new(names::AGENT_FILE));
+            let (bin, name) = (files::open_trusted_directory(&bin)?, Path::new(names::AGENT_FILE));
             let file = files::open_file_beneath(bin.as_fd(), name, OFlags::RDONLY)?;
             Ok((files::read_beneath(bin.as_fd(), name, program.len())? == program).then_some(file))
         };
@@ -135,7 +135,7 @@ impl Board {
         let path = self.directory.join(names::CONTROLLER_LOCK_FILE);
         let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";
         let take = || {
-            lock::take(&self.directory, names::CONTROLLER_LOCK_FILE)
+            lock::take_over(&self.directory, names::CONTROLLER_LOCK_FILE)
                 .map_err(|error| format!("cannot lock {}: {error}; {hint}", path.display()).into())
         };
         let why =
@@ -146,7 +146,7 @@ impl Board {
 
     /// Returns true if the sidecar's hook has succeeded in this epoch.
     pub(crate) fn has_hook_succeeded(&self, epoch: &str) -> bool {
-        files::read_following_links(&self.directory.join(names::HOOK_SUCCESS_FILE), 64)
+        files::read_following_links(&self.directory.join(names::SIDECAR_HOOK_SUCCESS_FILE), 64)
             .is_ok_and(|found| found == epoch.as_bytes())
     }
 }

@@ -65,17 +65,16 @@ impl Publisher {
     pub(crate) fn take_api_annotations(&mut self, pod: &PodModel) -> Option<Annotations> {
         let snapshot = pod.published.as_ref()?;
         let mut annotations = self.annotations(snapshot);
-        for key in
-            [names::CONFIRMED_TICKETS_KEY, names::STARTUP_RESULTS_KEY, names::POD_IP_KEY, names::WILL_RESTART_KEY]
-        {
+        let of_tickets = [names::CONFIRMED_TICKETS_KEY, names::TICKET_STARTUP_RESULTS_KEY];
+        for key in of_tickets.into_iter().chain([names::POD_IP_KEY, names::WILL_RESTART_KEY]) {
             annotations.remove(key);
         }
         if let Some(count) = pod.sync_request_count() {
             // Include the epoch, so that a restarted sidecar never repeats a value that the Pod already has.
-            annotations.insert(names::RELEASES_KEY.to_owned(), format!("{}.{count}", snapshot.epoch));
+            annotations.insert(names::RELEASE_COUNT_KEY.to_owned(), format!("{}.{count}", snapshot.epoch));
         }
         annotations.values_mut().for_each(annotations::drop_items_over_max);
-        let volatile = [names::REVISION_KEY, names::LAST_SEEN_KEY, names::MILESTONE_TIMES_KEY];
+        let volatile = [names::REVISION_KEY, names::LAST_SEEN_TIME_KEY, names::MILESTONE_TIMES_KEY];
         let lasting = annotations.iter().filter(|(key, _)| !volatile.contains(&key.as_str()));
         let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
         let before = std::mem::replace(&mut self.last_api_annotations, lasting);
@@ -88,7 +87,7 @@ impl Publisher {
             annotations.insert(names::MILESTONE_TIMES_KEY.to_owned(), times);
         }
         annotations
-            .insert(names::LAST_SEEN_KEY.to_owned(), humantime::format_rfc3339_seconds(wall_clock()).to_string());
+            .insert(names::LAST_SEEN_TIME_KEY.to_owned(), humantime::format_rfc3339_seconds(wall_clock()).to_string());
         annotations
     }
 }

@@ -43,7 +43,7 @@ async fn send_request(attempt: &HttpAttempt, is_http2: bool, deadline: Instant) 
 
 /// Builds an HTTP/2 request, with `:authority` instead of `Host`, and without `Connection`.
 fn http2_request(attempt: &HttpAttempt) -> Result<Request<Full<Bytes>>> {
-    let uri = format!("{}://{}{}", attempt.url.scheme, attempt.host(), attempt.url.target());
+    let uri = format!("{}://{}{}", attempt.url.scheme, attempt.host_header(), attempt.url.target());
     let mut request = Request::new(Full::default());
     *request.uri_mut() = Uri::try_from(uri).map_err(|error| format!("invalid URL: {error}"))?;
     for (name, value) in attempt.headers.lines().filter_map(|line| line.split_once(": ")) {

@@ -56,11 +56,11 @@ struct ProbeLane {
 
 impl ProbeLane {
     fn due(&self) -> Option<Instant> {
-        self.schedule.due().filter(|_| self.attempt.is_none())
+        self.schedule.attempt_due().filter(|_| self.attempt.is_none())
     }
 
     fn start_attempt(&mut self, pod_ip: IpAddr) {
-        let (container, probe) = (self.schedule.container.clone(), self.schedule.start_attempt().clone());
+        let (container, probe) = (self.schedule.container.clone(), self.schedule.probe_to_attempt().clone());
         let started_at = now();
         let attempt = async move {
             // Catch a panic, so that a panic fails only this attempt.
@@ -128,7 +128,7 @@ impl Prober {
     /// Probes a container now, and again until an attempt succeeds. Does nothing if the container is not being probed.
     pub(crate) fn confirm(&mut self, container: &str) {
         if let Some(lane) = self.lanes.get_mut(container) {
-            lane.schedule.confirm(now());
+            lane.schedule.probe_until_success(now());
         }
     }
 

@@ -285,8 +285,8 @@ fn extra_time(check: &Check) -> Duration {
 /// Returns false if the result of `check` depends on a path that is not in the kernel's cache. Does not block.
 fn may_pass(check: &Check) -> bool {
     match check {
-        Check::File { path, .. } => files::may_exist(path) || files::may_exist(&net::failure_file(path)),
-        Check::Unix(path) => files::may_exist(path),
+        Check::File { path, .. } => files::may_be_cached(path) || files::may_be_cached(&net::failure_file(path)),
+        Check::Unix(path) => files::may_be_cached(path),
         _ => true,
     }
 }

@@ -127,7 +127,7 @@ impl Wait<'_> {
                 return Err(Failure::new(Exit::TimedOut, format!("{why}; see kubectl podgate status POD")));
             }
             // The release of a dead sidecar's lock causes no event, so read again later.
-            let reread = (predecessors.is_none() && !watch.is_controller_alive()).then(|| at + REREAD_INTERVAL_MIN);
+            let reread = (predecessors.is_none() && !watch.has_live_bell()).then(|| at + REREAD_INTERVAL_MIN);
             let fallback_due = fallback.next_due().filter(|_| dead);
             let asked_due = predecessors.as_ref().and_then(|asked| asked.due);
             let next = [checks.next_due(), fallback_due, message_due, reread, asked_due].into_iter().flatten().min();
@@ -146,10 +146,10 @@ impl Wait<'_> {
     /// Returns true if no sidecar holds the lock on the board. In the first [`SIDECAR_START_TIMEOUT`] of the wait, the
     /// sidecar also counts as alive if its bell is live or missing.
     fn is_sidecar_dead(&self, watch: &Watch, now: Instant) -> bool {
-        if watch.is_controller_alive() && now < self.since + SIDECAR_START_TIMEOUT {
+        if watch.has_live_bell() && now < self.since + SIDECAR_START_TIMEOUT {
             return false;
         }
-        if !watch.has_bell() && (now < self.since + SIDECAR_START_TIMEOUT || !self.sources.board.is_dir()) {
+        if !watch.has_any_bell() && (now < self.since + SIDECAR_START_TIMEOUT || !self.sources.board.is_dir()) {
             return false;
         }
         matches!(lock::is_taken(&self.sources.board.join(names::CONTROLLER_LOCK_FILE)), Ok(false))

@@ -75,7 +75,7 @@ fn run_gate(mut args: EntrypointArgs, messenger: &Messenger) -> Result<ExitCode,
             let own = &args.waits.volumes.self_dir;
             // A failure is not fatal: without a tether, the sidecar relies on the kubelet's status.
             let failed = |error: &io::Error| warn!(%error, directory = %own.display(), "cannot take the tether");
-            Tether::take(own).inspect_err(failed).ok()
+            Tether::take_over(own).inspect_err(failed).ok()
         }
         _ => None,
     };

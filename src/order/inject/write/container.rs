@@ -47,12 +47,12 @@ impl Writer<'_> {
                 }
                 // The sidecar runs the startupProbe for the gate.
                 let startup_probe = container.startup_probe.as_ref().filter(|probe| !probe.is_exec());
-                let startup_probe = startup_probe.filter(|_| planned.waits_in_gate());
+                let startup_probe = startup_probe.filter(|_| planned.has_closed_gate());
                 entry.startup_probe = entry.startup_probe.or_else(|| startup_probe.cloned());
             }
             PlannedMode::Hold => {
                 self.push(&place.to("env"), parts::hold_variable(&planned.name))?;
-                self.push(&place.to("volumeMounts"), parts::hold_mount())?;
+                self.push(&place.to("volumeMounts"), parts::held_container_mount())?;
                 let seconds = planned.timeout.as_secs() + u64::from(planned.timeout.subsec_nanos() > 0);
                 entry.timeout_seconds = Some(seconds.try_into().unwrap_or(u32::MAX));
                 entry.continue_on_timeout = planned.continue_on_timeout;
@@ -69,7 +69,7 @@ impl Writer<'_> {
             self.wrap_probe(&own, probe, &place.to("readinessProbe"))?;
         }
         entry.pre_stop = self.write_pre_stop(&own, &place)?;
-        if planned.gate().is_some() || planned.has_hook() || entry.reports_start || entry.pre_stop {
+        if planned.entrypoint_gate().is_some() || planned.has_hook() || entry.reports_start || entry.pre_stop {
             for mount in parts::mounts(&planned.name, planned.has_blocking_hook()) {
                 self.push(&place.to("volumeMounts"), mount)?;
             }
@@ -89,7 +89,7 @@ impl Writer<'_> {
                 self.editor.edit(command.to(at), Op::Insert(word.into()))?;
             }
         }
-        if !own.planned.waits_in_gate() {
+        if !own.planned.has_closed_gate() {
             return Ok(());
         }
         let name = &own.planned.name;
@@ -173,7 +173,7 @@ impl Writer<'_> {
     }
 
     fn write_hook(&mut self, place: &Place, field: &str, words: &[String]) -> Result<(), Finding> {
-        self.editor.ensure_object(&place.to("lifecycle"))?;
+        self.editor.add_object_if_absent(&place.to("lifecycle"))?;
         self.editor.edit(parts::field_place(place, field), Op::Set(json!({"exec": {"command": words}})))
     }
 

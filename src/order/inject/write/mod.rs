@@ -13,7 +13,7 @@ use crate::order::finding::{Finding, has_errors};
 use crate::order::inject::container_list::{self, VARIABLE_SIZE_MAX};
 use crate::order::inject::existing::ExistingInjection;
 use crate::order::inject::istio::{self, OriginalProbes};
-use crate::order::inject::record::{PODGATE_VERSION, Record};
+use crate::order::inject::record::{Record, THIS_VERSION};
 use crate::order::inject::{Injected, Options, by_hand, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use crate::order::resources;
@@ -36,7 +36,7 @@ pub(super) fn write(
     if !plan.containers.iter().any(ContainerPlan::is_modified) {
         return Ok(None);
     }
-    let record = Record { version: PODGATE_VERSION.to_owned(), ..Record::default() };
+    let record = Record { version: THIS_VERSION.to_owned(), ..Record::default() };
     let (originals, editor) = (OriginalProbes::read(template), Editor::new(template.clone()));
     let (settings, findings) = (SidecarSettings::default(), Vec::new());
     let mut writer =
@@ -125,13 +125,12 @@ impl Writer<'_> {
         Ok(self.insert(&Place::spec("initContainers"), Some(0), sidecar)?)
     }
 
-    /// Returns the settings of podgate's programs. Removes the port for metrics with a warning if another container
-    /// uses it.
+    /// Returns the settings of podgate's programs. If another container uses the metrics port, removes it and warns.
     fn sidecar_settings(&mut self) -> SidecarSettings {
         let mut settings = self.options.sidecar_settings.clone();
         settings.0.extend(self.plan.sidecar_settings.0.clone());
         let spec = Spec::read(self.template, &mut Vec::new());
-        if let Some(own) = settings.metrics_port().and_then(|port| spec.port_owner(port)) {
+        if let Some(own) = settings.metrics_port().and_then(|port| spec.container_declaring(port)) {
             let (what, at) = (format!("because container {} uses the same port", own.name), own.place().to("ports"));
             let what = format!("podgate ignores the setting metrics, {what}");
             let fix = format!("remove the setting from {}, or write a free port", keys::SIDECAR_SETTINGS);

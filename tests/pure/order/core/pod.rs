@@ -32,7 +32,7 @@ fn gate_is_found_in_command_args_and_hook() {
         json!({"name": "api", "command": line[..1], "args": line[1..]}),
         json!({"name": "api", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "post-start", "--until=db"]}}}}),
     ] {
-        let gate = container(value.clone()).gate_from_command().unwrap();
+        let gate = container(value.clone()).gate_or_hook().unwrap();
         assert_eq!((gate.until, gate.checks.len()), (vec!["db".parse().unwrap()], 0), "{value}");
     }
     for value in [
@@ -40,7 +40,7 @@ fn gate_is_found_in_command_args_and_hook() {
         json!({"name": "db", "command": ["podgate", "post-start"]}),
         json!({"name": "db", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "entrypoint"]}}}}),
     ] {
-        assert_eq!(container(value.clone()).gate_from_command(), None, "{value}");
+        assert_eq!(container(value.clone()).gate_or_hook(), None, "{value}");
     }
 }
 

@@ -29,7 +29,7 @@ fn ms(number: u64) -> Duration {
 }
 
 fn readiness(probe: Probe) -> ProbeProgress {
-    ProbeProgress::new(None, Some(&probe), Duration::ZERO).unwrap()
+    ProbeProgress::for_network(None, Some(&probe), Duration::ZERO).unwrap()
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn attempts_are_rare_while_no_socket_listens() {
 #[test]
 fn early_attempts_respect_the_initial_delay() {
     let progress = readiness(Probe { initial_delay_seconds: 2, ..probe() });
-    assert_eq!((progress.next_due(true), progress.earliest_attempt()), (ms(2_000), ms(2_000)));
+    assert_eq!((progress.next_due(true), progress.initial_delay_end()), (ms(2_000), ms(2_000)));
 }
 
 #[test]
@@ -96,7 +96,8 @@ fn thresholds_count_one_attempt_per_period() {
 #[test]
 fn startup_probe_runs_first_and_only_once() {
     let mut progress =
-        ProbeProgress::new(Some(&probe()), Some(&Probe { period_seconds: 3, ..probe() }), Duration::ZERO).unwrap();
+        ProbeProgress::for_network(Some(&probe()), Some(&Probe { period_seconds: 3, ..probe() }), Duration::ZERO)
+            .unwrap();
     progress.record(ms(50), ms(50), Some(true));
     assert_eq!(
         (progress.verdict(), progress.next_probe().period_seconds, progress.next_due(true)),
@@ -104,7 +105,7 @@ fn startup_probe_runs_first_and_only_once() {
     );
     progress.record(ms(51), ms(51), Some(true));
     assert_eq!(progress.verdict(), ProbeVerdict::Passed);
-    let mut alone = ProbeProgress::new(Some(&probe()), None, Duration::ZERO).unwrap();
+    let mut alone = ProbeProgress::for_network(Some(&probe()), None, Duration::ZERO).unwrap();
     alone.record(ms(1), ms(1), Some(true));
     assert!(alone.has_passed_for_good());
 }
@@ -112,7 +113,7 @@ fn startup_probe_runs_first_and_only_once() {
 /// Makes attempts whenever they are due, each of which takes `takes` and has the result `success`. Returns the time at
 /// which the startupProbe has failed too often; `None` within 200 s.
 fn startup_failure(probe: &Probe, takes: Duration, success: impl Fn(Duration) -> Option<bool>) -> Option<Duration> {
-    let mut progress = ProbeProgress::new(Some(probe), None, Duration::ZERO).unwrap();
+    let mut progress = ProbeProgress::for_network(Some(probe), None, Duration::ZERO).unwrap();
     let mut now = ms(0);
     while now < ms(200_000) && progress.verdict() != ProbeVerdict::Passed {
         let started = now.max(progress.next_due(true));
@@ -155,7 +156,7 @@ fn startup_probe_fails_as_late_as_the_kubelets() {
 
 #[test]
 fn startup_probe_that_has_passed_cannot_fail() {
-    let mut progress = ProbeProgress::new(Some(&probe()), None, Duration::ZERO).unwrap();
+    let mut progress = ProbeProgress::for_network(Some(&probe()), None, Duration::ZERO).unwrap();
     progress.record(ms(1), ms(1), Some(true));
     for at in 1..100 {
         progress.record(ms(at * 10_000), ms(at * 10_000), Some(false));
@@ -166,6 +167,6 @@ fn startup_probe_that_has_passed_cannot_fail() {
 #[test]
 fn exec_probes_are_not_tracked() {
     let exec = Probe { handler: Handler::Exec(Default::default()), ..probe() };
-    assert!(ProbeProgress::new(Some(&exec), None, Duration::ZERO).is_none());
-    assert!(ProbeProgress::new(Some(&exec), Some(&probe()), Duration::ZERO).is_some());
+    assert!(ProbeProgress::for_network(Some(&exec), None, Duration::ZERO).is_none());
+    assert!(ProbeProgress::for_network(Some(&exec), Some(&probe()), Duration::ZERO).is_some());
 }

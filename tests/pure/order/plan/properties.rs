@@ -72,11 +72,16 @@ fn check_held_back(plan: &Plan) -> Result<(), TestCaseError> {
     let containers: Vec<Container> = plan
         .containers
         .iter()
-        .map(|p| Container { name: p.name.clone(), mode: p.mode(), until: p.until(), ..Container::default() })
+        .map(|p| Container {
+            name: p.name.clone(),
+            mode: p.mode(),
+            until: p.gate_or_hook_conditions(),
+            ..Container::default()
+        })
         .collect();
     prop_assert_eq!(container_list::check_order(&containers), Ok(()));
     for (at, planned) in plan.containers.iter().enumerate() {
-        prop_assert!(planned.gate().is_none_or(|gate| !gate.command.is_empty()));
+        prop_assert!(planned.entrypoint_gate().is_none_or(|gate| !gate.command.is_empty()));
         prop_assert!(planned.mode != PlannedMode::Hold || !planned.after.is_empty());
         for need in &planned.after {
             let before = plan.containers.iter().position(|other| other.name == need.container).unwrap();
@@ -84,12 +89,14 @@ fn check_held_back(plan: &Plan) -> Result<(), TestCaseError> {
             if !matches!(planned.mode(), Mode::Entrypoint | Mode::Hold) {
                 // The kubelet starts the containers in list order, so only a wait for a later state needs a hook.
                 prop_assert!(before < at, "{} before {}", other.name, planned.name);
-                let holds = need.want == WantedState::Started || other.until().contains(need);
-                prop_assert!(holds, "{:?} for {need}", other.until());
+                let holds = need.want == WantedState::Started || other.gate_or_hook_conditions().contains(need);
+                prop_assert!(holds, "{:?} for {need}", other.gate_or_hook_conditions());
             }
             if matches!(need.want, WantedState::Completed | WantedState::Exited) {
                 prop_assert!(matches!(planned.mode(), Mode::Entrypoint | Mode::Hold));
-                prop_assert!(other.mode() != Mode::PostStart && other.gate().is_none_or(|gate| gate.needs_parent));
+                prop_assert!(
+                    other.mode() != Mode::PostStart && other.entrypoint_gate().is_none_or(|gate| gate.needs_parent)
+                );
             }
         }
     }
@@ -165,7 +172,8 @@ proptest! {
                 prop_assert!(planned.pre_stop_limit < plan.grace && !planned.pre_stop_limit.is_zero());
                 for user in planned.outlives.iter().filter_map(|name| plan.get(name)) {
                     prop_assert!(user.outlives.is_empty() || user.pre_stop_limit < planned.pre_stop_limit);
-                    prop_assert!(user.gate().is_some() || user.needs_tether(), "podgate cannot tell when {} has exited", user.name);
+                    let has_tether = user.entrypoint_gate().is_some() || user.hook_needs_tether();
+                    prop_assert!(has_tether, "podgate cannot tell when {} has exited", user.name);
                 }
             }
         }

@@ -135,7 +135,7 @@ impl TaskWriter<'_> {
     fn task(&self, container: &Value) -> ContainerTask {
         let name = container["name"].as_str().unwrap_or_default();
         let (planned, local) = (self.plan.get(name), self.local.get(name));
-        let own_end = planned.filter(|planned| planned.ends_last()).map(|_| WantedState::Completed);
+        let own_end = planned.filter(|planned| planned.is_ended_with_job()).map(|_| WantedState::Completed);
         let policy = container["restartPolicy"].as_str().or(self.pod["spec"]["restartPolicy"].as_str());
         ContainerTask {
             name: name.to_owned(),

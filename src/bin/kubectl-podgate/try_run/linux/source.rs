@@ -139,8 +139,8 @@ pub(super) fn findings_error(findings: &[Finding], line: impl Fn(&Finding) -> St
 pub(super) fn required_end(plan: &Plan, name: &str) -> Option<WantedState> {
     let conditions = plan.containers.iter().flat_map(|planned| &planned.after);
     let mut wanted: Vec<WantedState> = conditions.filter(|one| one.container == name).map(|one| one.want).collect();
-    let is_job = plan.containers.iter().any(ContainerPlan::ends_last);
-    let ends_first = is_job && plan.get(name).is_some_and(|planned| !planned.ends_last());
+    let is_job = plan.containers.iter().any(ContainerPlan::is_ended_with_job);
+    let ends_first = is_job && plan.get(name).is_some_and(|planned| !planned.is_ended_with_job());
     wanted.extend(ends_first.then_some(WantedState::Completed));
     [WantedState::Completed, WantedState::Exited].into_iter().find(|end| wanted.contains(end))
 }

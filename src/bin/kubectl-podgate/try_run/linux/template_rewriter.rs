@@ -61,7 +61,7 @@ impl Rewriter<'_> {
             // Without the kubelet's status, only a gate shows at once that a stand-in has ended.
             let names = self.planned.plan.containers.iter().map(|planned| &planned.name);
             annotations.extend(names.map(|name| (format!("{}{name}", keys::MODE_PREFIX), "entrypoint".into())));
-            annotations.insert(keys::PUBLISH.to_owned(), "none".into());
+            annotations.insert(keys::PUBLISH_TARGET.to_owned(), "none".into());
             if annotations.remove(keys::SIDECAR).is_some() && !self.planned.plan.has_sidecar {
                 self.notes
                     .push("this run has a sidecar; the Pod has none, and its gates keep the same order".to_owned());

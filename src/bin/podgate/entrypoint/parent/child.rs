@@ -3,7 +3,7 @@
 use super::EndReason;
 use crate::failure::Failure;
 use crate::signals;
-use podgate::edge::process::{child_end, exit_code, handles_signal};
+use podgate::edge::process::{child_end, exit_code, overrides_default_action};
 use podgate::edge::sys::{die_with_parent, send_signal, start_in_foreground};
 use rustix::io::FdFlags;
 use rustix::process::{
@@ -82,7 +82,7 @@ impl Child {
     /// Sends `signal` to the command alone if the command handles it, as the runtime does with process 1. Otherwise the
     /// signal may end the command, for example a shell in front of a server. The whole process group then receives it.
     pub(super) fn forward(&mut self, signal: i32) {
-        let with_group = !handles_signal(self.pid, signal);
+        let with_group = !overrides_default_action(self.pid, signal);
         if self.status.is_none() {
             send_signal(self.pid, signal, with_group);
         }

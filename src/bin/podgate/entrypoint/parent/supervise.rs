@@ -134,7 +134,7 @@ impl Supervisor<'_> {
         }
         let timeout = pause.and_then(|pause| Timespec::try_from(pause).ok());
         match poll(&mut set, timeout.as_ref()) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(WakeReason::Timeout),
+            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(WakeReason::NoEvent),
             Ok(_) => Ok(WakeReason::Other),
             Err(error) => Err(error.into()),
         }
