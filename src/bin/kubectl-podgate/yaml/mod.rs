@@ -193,15 +193,14 @@ impl Document {
     /// the definition.
     pub(crate) fn span(&self, place: &Place) -> Option<Range<usize>> {
         let tree = self.tree()?;
-        let (_, node, taken) = tree.nearest_existing(&self.text, place);
-        (taken == place.0.len()).then(|| tree.nodes[node].content())
+        Some(tree.nodes[tree.node_at(&self.text, place)?].content())
     }
 
     /// Returns the range to underline for `place`: the key of a field, or the first line of an item. For a missing
     /// value, returns the range of the nearest existing parent, at worst the first line of the document.
     pub(crate) fn highlight(&self, place: &Place) -> Range<usize> {
         let Some(tree) = self.tree() else { return 0..0 };
-        let (key, value, _) = tree.nearest_existing(&self.text, place);
+        let (key, value) = tree.nearest_existing(&self.text, place);
         let whole = tree.nodes[key.unwrap_or(value)].content();
         // Underline only the first line of a collection.
         let first_line = self.text[whole.clone()].lines().next().unwrap_or_default().trim_end().len();
