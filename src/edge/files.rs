@@ -180,8 +180,8 @@ pub fn size(directory: &Path, name: &str, max: usize) -> usize {
 }
 
 /// Replaces the file like [`replace_via`]. If the volume is full, overwrites the file in place and returns `None`.
-/// Readers may then see a torn file, so `content` must be [padded](crate::core::annotations::pad_with_hash) to the size
-/// of the file.
+/// Readers may then see a torn file, so `content` must be [padded](crate::core::annotations::pad_with_checksum) to the
+/// size of the file.
 pub fn replace_or_overwrite(
     directory: &Path,
     temporary: &str,

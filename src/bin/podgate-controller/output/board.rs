@@ -99,7 +99,7 @@ impl Board {
         let text = annotations::write(annotations);
         let size = (text.len() + HEADROOM).next_multiple_of(annotations::PAGE_SIZE);
         let size = size.max(files::size(&self.directory, names::ANNOTATIONS_FILE, names::BOARD_FILE_MAX));
-        let text = annotations::pad_with_hash(text, size.min(names::BOARD_FILE_MAX));
+        let text = annotations::pad_with_checksum(text, size.min(names::BOARD_FILE_MAX));
         let temporary = format!(".{}.tmp", names::ANNOTATIONS_FILE);
         let written =
             files::replace_or_overwrite(&self.directory, &temporary, names::ANNOTATIONS_FILE, text.as_bytes(), 0o644);

@@ -207,7 +207,7 @@ impl Controller {
             // Wait for the list of containers, so that their directories exist before a container can fill the volume.
             if let Ok(Some(facts)) = tokio::time::timeout(FIRST_POD_TIMEOUT, controller.pod_updates.recv()).await {
                 controller.on_pod_update(&facts);
-                container_list::check_order(&facts.containers).map_err(|broken| broken.to_string())?;
+                container_list::check_can_start(&facts.containers).map_err(|broken| broken.to_string())?;
                 controller.update();
             }
         }
