@@ -75,7 +75,11 @@ pub const RULES: &[Rule] = &[
     rule("nothing-to-migrate", &[Error], "The other tool's order cannot be read"),
     rule("operator-owns", &[Warning], "An operator owns the object, and can undo changes"),
     rule("order-assigned", &[Note], "The webhook's file of orders assigns an order to the Pod"),
-    rule("order-broken", &[Error], "The podgate commands in the template allow no valid start order, or the sidecar's list is invalid"),
+    rule(
+        "order-broken",
+        &[Error],
+        "The podgate commands in the template allow no valid start order, or the sidecar's list is invalid",
+    ),
     rule("order-does-not-fit", &[Warning], "An order of the webhook's file of orders does not fit the Pod"),
     rule("order-reversed", &[Warning], "The order starts a client before its server"),
     rule("own-post-start", &[Error], "Podgate's hook cannot run the container's own postStart hook"),
