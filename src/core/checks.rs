@@ -9,7 +9,7 @@ pub fn equivalent_check(container: &Container, probe: &Probe) -> Option<Check> {
     let port = container.probe_port(probe).filter(|port| *port != 0);
     let check = match &probe.handler {
         Handler::Exec(exec) => return Argv::new(exec.command.clone()).map(Check::Exec).ok(),
-        Handler::HttpGet(get) if is_http(&get.scheme) && !get.is_http2() => http_check(get, port?),
+        Handler::HttpGet(get) if is_http(&get.scheme) && !get.is_http2() => http_check_without_scheme(get, port?),
         Handler::TcpSocket(tcp) => Check::Tcp { host: tcp.host.clone().unwrap_or_default(), port: port? },
         Handler::HttpGet(_) | Handler::Grpc(_) => return None,
     };
@@ -17,7 +17,7 @@ pub fn equivalent_check(container: &Container, probe: &Probe) -> Option<Check> {
 }
 
 /// Converts an `httpGet` to a check of `port`, without its scheme. A check without a host asks the Pod's IP.
-pub fn http_check(get: &HttpGet, port: u16) -> Check {
+pub fn http_check_without_scheme(get: &HttpGet, port: u16) -> Check {
     let host = get.host.clone().unwrap_or_default();
     let path = Url::for_probe("http", &host, port, get.path.as_deref().unwrap_or_default()).target();
     Check::Http { host, port, path, headers: get.http_headers.clone() }

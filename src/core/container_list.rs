@@ -25,7 +25,7 @@ pub struct OrderError {
 }
 
 /// Checks that `containers`, given in list order, can start in the declared order.
-pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
+pub fn check_can_start(containers: &[Container]) -> Result<(), OrderError> {
     let broken = |container: &str, why| Err(OrderError { container: container.to_owned(), why });
     let waits = |c: &Container| matches!(c.mode, Mode::Entrypoint | Mode::Hold) && !c.until.is_empty();
     let find_hook = |list: &[Container]| list.iter().find(|c| c.mode == Mode::PostStart).map(|c| c.name.clone());
@@ -54,8 +54,7 @@ pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
         .map(|c| (c.name.as_str(), c.until.iter().map(|u| u.container.as_str()).filter(|to| *to != c.name).collect()))
         .collect();
     let own = containers.iter().find(|c| waits(c) && c.until.iter().any(|u| u.container == c.name));
-    let Some(mut cycle) = own.map(|own| vec![own.name.as_str()]).or_else(|| find_cycle(&edges)) else { return Ok(()) };
-    cycle.push(cycle[0]);
+    let Some(cycle) = own.map(|own| vec![own.name.as_str()]).or_else(|| find_cycle(&edges)) else { return Ok(()) };
     broken(cycle[0], format!("containers wait for each other: {}", describe_cycle(&cycle)))
 }
 
@@ -85,7 +84,7 @@ pub fn parse_list(json: &str) -> Result<Vec<Container>, ParseError> {
             return Err(format!("container {name} waits for {container}, which is not in the list").into());
         }
     }
-    check_order(&list).map_err(|broken| broken.to_string())?;
+    check_can_start(&list).map_err(|broken| broken.to_string())?;
     Ok(list)
 }
 

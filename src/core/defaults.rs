@@ -10,6 +10,6 @@ pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of `podgate probe`, which repeats a readinessProbe's command until the command passes (`--limit`).
 pub const PROBE_REPEAT_LIMIT: Duration = Duration::from_secs(5 * 60);
 /// Time limit of a preStop hook (`--grace`).
-pub const PRE_STOP_TIMEOUT: Duration = Duration::from_secs(25);
-/// Part of [`PRE_STOP_TIMEOUT`] that is reserved for the user's own preStop hook (`--then-timeout`).
-pub const THEN_TIMEOUT: Duration = Duration::from_secs(5);
+pub const PRE_STOP_GRACE: Duration = Duration::from_secs(25);
+/// Part of [`PRE_STOP_GRACE`] that is reserved for the user's own preStop hook (`--then-timeout`).
+pub const THEN_RESERVE: Duration = Duration::from_secs(5);

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-/// Describes a cycle: which name waits for which. The first name must be repeated at the end of `names`.
-pub fn describe_cycle(names: &[impl AsRef<str>]) -> String {
-    let pairs = names.windows(2).map(|pair| format!("{} waits for {}", pair[0].as_ref(), pair[1].as_ref()));
+/// Describes a cycle of [`find_cycle`]: each name waits for the next one, and the last for the first.
+pub fn describe_cycle(cycle: &[impl AsRef<str>]) -> String {
+    let next = cycle.iter().cycle().skip(1);
+    let pairs = cycle.iter().zip(next).map(|(name, next)| format!("{} waits for {}", name.as_ref(), next.as_ref()));
     pairs.collect::<Vec<_>>().join(", ")
 }
 

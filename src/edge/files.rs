@@ -179,7 +179,7 @@ pub fn size(directory: &Path, name: &str, max: usize) -> usize {
 }
 
 /// Replaces the file like [`replace_via`]. If the volume is full, overwrites the file in place and returns `None`.
-/// Readers may then see a torn file, so [pad](crate::core::annotations::pad_with_hash) the content to the file's size.
+/// Readers may then see a torn file, so [pad](crate::core::annotations::pad_with_checksum) content to the file's size.
 pub fn replace_or_overwrite(
     directory: &Path,
     temporary: &str,

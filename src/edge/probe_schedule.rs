@@ -39,11 +39,11 @@ pub struct ProbeSchedule {
 
 impl ProbeSchedule {
     /// Creates a schedule for the network probes of `container`; `None` if the container has no such probe.
-    /// `has_passed_all` means that the container has already passed all its probes in this incarnation.
-    pub fn new(container: Container, since: Instant, min_interval: Duration, has_passed_all: bool) -> Option<Self> {
+    /// `passes_all` means that the container already passes all its probes in this incarnation.
+    pub fn new(container: Container, since: Instant, min_interval: Duration, passes_all: bool) -> Option<Self> {
         let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
         let progress = ProbeProgress::for_network(startup, readiness, min_interval)?;
-        let progress = if has_passed_all { progress.assume_passed() } else { progress };
+        let progress = if passes_all { progress.assume_passed() } else { progress };
         let (listen_check_at, is_expedited, confirmation) = (Some(since), false, None);
         Some(ProbeSchedule { container, progress, since, listen_check_at, min_interval, is_expedited, confirmation })
     }

@@ -255,7 +255,7 @@ fn empty_variable_does_not_start_the_container() {
     kubectl(&["-n", &scene.namespace, "annotate", "pod", "empty", "example.com/sync=1"]);
     let seen = run.watch.wait_until("the kubelet rejects the empty value", 60, |seen| {
         let message = &seen.kubelet_status("api")["state"]["waiting"]["message"];
-        message.as_str().is_some_and(|message| !message.contains("not found"))
+        message.as_str().is_some_and(|message| message.contains("missing value for PODGATE_HOLD"))
     });
     scene.report(&seen.kubelet_status("api")["state"]["waiting"].to_string());
     sleep(Duration::from_secs(3));

@@ -13,9 +13,9 @@ pub(crate) fn write_stdout(text: &str) -> CommandResult<bool> {
     write_to(anstream::AutoStream::auto(std::io::stdout()), text)
 }
 
-/// Writes `text` to standard output, passed as `out`. Returns the same as [`write_stdout`].
-pub(crate) fn write_to(mut out: impl Write, text: &str) -> CommandResult<bool> {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+/// Writes `text` to standard output, passed as `stdout`. Returns the same as [`write_stdout`].
+pub(crate) fn write_to(mut stdout: impl Write, text: &str) -> CommandResult<bool> {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(format!("cannot write to standard output: {}", error_chain(&error)).into()),
@@ -43,11 +43,11 @@ pub(crate) fn print_error(error: &CommandError) -> ExitCode {
 pub(crate) fn print_stderr(level: Level, message: &str) {
     let label = format!("{}: ", level.as_str());
     let label = if message.contains(&format!(": {label}")) { "" } else { &label };
-    print_line(&format!("{label}{message}"));
+    print_sanitized_line(&format!("{label}{message}"));
 }
 
 /// Prints a line on standard error, without control characters that a manifest or the cluster may contain.
-pub(crate) fn print_line(line: &str) {
+pub(crate) fn print_sanitized_line(line: &str) {
     // Ignore an error, because a failed write to standard error cannot be reported anywhere.
     let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
 }

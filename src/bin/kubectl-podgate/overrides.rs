@@ -46,8 +46,8 @@ pub(crate) struct OverrideArgs {
     #[arg(value_name = "POD", value_parser = parse_pod_name)]
     pub(crate) pod: String,
     /// Container and its new state; with --remove, only the container
-    #[arg(value_name = "CONTAINER=STATE", value_parser = parse_target, required_unless_present = "remove")]
-    pub(crate) targets: Vec<OverrideTarget>,
+    #[arg(value_name = "CONTAINER=STATE", value_parser = parse_override, required_unless_present = "remove")]
+    pub(crate) overrides: Vec<StateOverride>,
     /// Remove the overrides of these containers; without names, all
     #[arg(long)]
     pub(crate) remove: bool,
@@ -60,7 +60,7 @@ pub(crate) struct OverrideArgs {
 
 /// Parsed argument `CONTAINER=STATE` or `CONTAINER`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OverrideTarget {
+pub(crate) struct StateOverride {
     pub(crate) container: String,
     pub(crate) state: Option<State>,
 }
@@ -81,7 +81,7 @@ type OverridePlan = (Option<String>, Vec<AnnotationChange>);
 /// The states that hooks and gates can wait for.
 const SETTABLE_STATES: [State; 4] = [State::Started, State::Ready, State::Completed, State::Failed];
 
-fn parse_target(text: &str) -> Result<OverrideTarget, String> {
+fn parse_override(text: &str) -> Result<StateOverride, String> {
     let (name, state) = text.split_once('=').map_or((text, None), |(name, state)| (name, Some(state)));
     if !is_container_name(name) {
         return Err(format!("{name:?} is not a valid container name; write CONTAINER=STATE, such as db=Ready"));
@@ -92,18 +92,18 @@ fn parse_target(text: &str) -> Result<OverrideTarget, String> {
             format!("{state:?} cannot be set; set one of {}", SETTABLE_STATES.map(State::as_str).join(", "))
         })
     };
-    Ok(OverrideTarget { container: name.to_owned(), state: state.map(parse).transpose()? })
+    Ok(StateOverride { container: name.to_owned(), state: state.map(parse).transpose()? })
 }
 
 /// Checks two rules that clap cannot express. With `--remove`, no container may have a state; otherwise, each container
 /// must have a state. No container may occur twice.
 fn validate(args: &OverrideArgs) -> CommandResult<()> {
-    for (at, target) in args.targets.iter().enumerate() {
-        let name = &target.container;
-        let line = match (args.remove, target.state) {
+    for (at, own) in args.overrides.iter().enumerate() {
+        let name = &own.container;
+        let line = match (args.remove, own.state) {
             (false, None) => format!("{name}: the state is missing; write for example {name}=Ready"),
             (true, Some(_)) => format!("{name}: --remove takes only the container name, without a state"),
-            _ if args.targets[..at].iter().any(|other| other.container == *name) => {
+            _ if args.overrides[..at].iter().any(|other| other.container == *name) => {
                 format!("{name} is given twice; name each container once")
             }
             _ => continue,
@@ -119,8 +119,8 @@ pub(crate) async fn run(args: &OverrideArgs) -> CommandResult {
     let pod = cluster.get_pod(&args.pod).await?;
     let now = clock::wall_clock();
     let (sandbox, changes) = match args.remove {
-        true => plan_removal(&pod, &args.targets)?,
-        false => plan_set(&pod, &cluster.namespace, &args.targets, now)?,
+        true => plan_removal(&pod, &args.overrides)?,
+        false => plan_set(&pod, &cluster.namespace, &args.overrides, now)?,
     };
     if changes.is_empty() {
         return print("The Pod has no overrides.\n");
@@ -154,8 +154,8 @@ pub(crate) async fn run(args: &OverrideArgs) -> CommandResult {
     print(&text.lines().map(|line| sanitize(line) + "\n").collect::<String>())
 }
 
-/// Plans the overrides that set the states of `targets`. Returns the Pod's sandbox and the changes.
-fn plan_set(pod: &Pod, namespace: &str, targets: &[OverrideTarget], now: SystemTime) -> CommandResult<OverridePlan> {
+/// Plans the annotations that set the states of `overrides`. Returns the Pod's sandbox and the changes.
+fn plan_set(pod: &Pod, namespace: &str, overrides: &[StateOverride], now: SystemTime) -> CommandResult<OverridePlan> {
     let name = pod.metadata.name.clone().unwrap_or_default();
     if pod.metadata.deletion_timestamp.is_some() {
         let what = "is being deleted: its hooks are released and its gates never open";
@@ -174,38 +174,38 @@ fn plan_set(pod: &Pod, namespace: &str, targets: &[OverrideTarget], now: SystemT
             return Err(format!("the Pod's sandbox is unknown, so no state can be set. {why}").into());
         }
     };
-    for OverrideTarget { container, .. } in targets {
+    for StateOverride { container, .. } in overrides {
         if !before.states.contains_key(container) {
             let tracked: Vec<&str> = before.states.keys().map(String::as_str).collect();
             let line = format!("the sidecar does not track {container}, so this state cannot be set");
             return Err(format!("{line}; choose one of {}", tracked.join(", ")).into());
         }
     }
-    let change = |target: &OverrideTarget| {
-        let (container, annotation) = (&target.container, format!("{OVERRIDE_KEY_PREFIX}{}", target.container));
+    let change = |own: &StateOverride| {
+        let (container, annotation) = (&own.container, format!("{OVERRIDE_KEY_PREFIX}{}", own.container));
         Some(AnnotationChange {
             was: annotations.get(&annotation).cloned(),
             annotation,
-            value: Some(format!("{}@{}", target.state?, before.sandbox)),
+            value: Some(format!("{}@{}", own.state?, before.sandbox)),
             effect: effect(&view, &before, container),
         })
     };
-    Ok((Some(before.sandbox.to_string()), targets.iter().filter_map(change).collect()))
+    Ok((Some(before.sandbox.to_string()), overrides.iter().filter_map(change).collect()))
 }
 
-/// Plans the removal of the overrides of `targets`, or of all overrides if `targets` is empty. Fails if a target has
-/// no override.
-fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> CommandResult<OverridePlan> {
+/// Plans the removal of the overrides of the containers in `named`, or of all overrides if `named` is empty. Fails if
+/// such a container has no override.
+fn plan_removal(pod: &Pod, named: &[StateOverride]) -> CommandResult<OverridePlan> {
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let snapshot = Snapshot::from_annotations(&annotations).ok();
     let overrides = annotations.iter().filter_map(|(key, value)| Some((key.strip_prefix(OVERRIDE_KEY_PREFIX)?, value)));
     let mut overrides: Vec<(&str, &String)> = overrides.collect();
     let names: Vec<&str> = overrides.iter().map(|(name, _)| *name).collect();
-    if let Some(target) = targets.iter().find(|target| !names.contains(&target.container.as_str())) {
+    if let Some(own) = named.iter().find(|own| !names.contains(&own.container.as_str())) {
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        return Err(format!("{} has no override; containers with an override: {names}", target.container).into());
+        return Err(format!("{} has no override; containers with an override: {names}", own.container).into());
     }
-    overrides.retain(|(name, _)| targets.is_empty() || targets.iter().any(|target| target.container == *name));
+    overrides.retain(|(name, _)| named.is_empty() || named.iter().any(|own| own.container == *name));
     let change = |(name, value): (&str, &String)| AnnotationChange {
         annotation: format!("{OVERRIDE_KEY_PREFIX}{name}"),
         value: None,

@@ -18,7 +18,7 @@ pub(crate) fn column_widths<const N: usize>(heads: [&str; N], rows: &[[String; N
 }
 
 /// Pads or truncates `text` to exactly `columns`; a truncated text ends with `…`.
-pub(crate) fn fit(text: &str, columns: usize) -> String {
+pub(crate) fn pad_or_truncate(text: &str, columns: usize) -> String {
     let cut = truncate(text, columns);
     let pad = columns.saturating_sub(cut.width());
     format!("{cut}{:pad$}", "")
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fit_counts_display_columns() {
+    fn padding_and_truncation_count_display_columns() {
         for (text, columns, fits) in [
             ("abc", 5, "abc  "),
             ("abcdef", 4, "abc…"),
@@ -58,9 +58,9 @@ mod tests {
             ("日本", 4, "日本"),
             ("ab", 0, ""),
         ] {
-            assert_eq!(fit(text, columns), fits, "{text} {columns}");
-            assert_eq!(fit(text, columns).width(), columns);
+            assert_eq!(pad_or_truncate(text, columns), fits, "{text} {columns}");
+            assert_eq!(pad_or_truncate(text, columns).width(), columns);
         }
-        assert_eq!(fit("日本語", 4), "日… ");
+        assert_eq!(pad_or_truncate("日本語", 4), "日… ");
     }
 }

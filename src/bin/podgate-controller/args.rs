@@ -105,8 +105,8 @@ pub(crate) struct PodIdentity {
 }
 
 impl RunArgs {
-    /// Returns the identity of the sidecar's own Pod; `None` with `--publish none`.
-    pub(crate) fn pod_identity(&self) -> Result<Option<PodIdentity>> {
+    /// Returns the Pod and container of the sidecar in the API; `None` with `--publish none`.
+    pub(crate) fn api_identity(&self) -> Result<Option<PodIdentity>> {
         match (self.publish, &self.containers, &self.pod_name, &self.pod_namespace) {
             (PublishTarget::None, None, ..) => {
                 Err("--publish none needs --containers, because the sidecar then reads no Pod spec".into())

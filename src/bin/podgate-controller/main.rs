@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     // kernel denies this access for a process that is not dumpable.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     match command_line::parse::<Args>(&Vec::from_iter(std::env::args_os())) {
-        Ok(Args { command: Some(Command::Ready(ready)), .. }) => ready::run(&ready).into(),
+        Ok(Args { command: Some(Command::Ready(ready)), .. }) => ready::wait(&ready).into(),
         Ok(args) => close_gates().map_or_else(Exit::into, |()| run::main(args.run)),
         Err(error) => {
             let _ = error.print();

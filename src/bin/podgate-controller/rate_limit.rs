@@ -27,7 +27,7 @@ impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
 
     /// Takes a token. If the bucket is empty, fails with the time of the next token.
     pub(crate) fn take(&mut self, now: Instant) -> Result<(), Instant> {
-        if let Some(at) = self.ready_at().filter(|at| *at > now) {
+        if let Some(at) = self.ready_from().filter(|at| *at > now) {
             return Err(at);
         }
         self.reserve(now);
@@ -36,13 +36,13 @@ impl<const BURST: u32, const SECONDS: u64> TokenBucket<BURST, SECONDS> {
 
     /// Takes a token, or the next token if the bucket is empty. Returns the time from which the token is valid.
     pub(crate) fn reserve(&mut self, now: Instant) -> Instant {
-        let at = self.ready_at().map_or(now, |at| at.max(now));
+        let at = self.ready_from().map_or(now, |at| at.max(now));
         self.full_at = Some(self.full_at.map_or(at, |full_at| full_at.max(at)) + Self::INTERVAL);
         at
     }
 
     /// Returns the time of the next token, which may be in the past; `None` before the first token was taken.
-    pub(crate) fn ready_at(&self) -> Option<Instant> {
+    pub(crate) fn ready_from(&self) -> Option<Instant> {
         self.full_at?.checked_sub(Self::INTERVAL * (BURST - 1))
     }
 }
@@ -63,7 +63,7 @@ impl CpuBucket {
     }
 
     /// Returns the time from which the next event can be handled, which may be in the past.
-    pub(crate) fn ready_at(&self) -> Option<Instant> {
+    pub(crate) fn ready_from(&self) -> Option<Instant> {
         self.full_at?.checked_sub(Self::BURST * Self::SHARE)
     }
 }
@@ -93,7 +93,7 @@ mod tests {
         let mut at = start;
         let mut used = Duration::ZERO;
         while at < start + Duration::from_secs(60) {
-            at = bucket.ready_at().map_or(at, |ready| ready.max(at + Duration::from_millis(2)));
+            at = bucket.ready_from().map_or(at, |ready| ready.max(at + Duration::from_millis(2)));
             bucket.charge(Duration::from_millis(1), at);
             used += Duration::from_millis(1);
             assert!(used <= CpuBucket::BURST + (at - start) / CpuBucket::SHARE + Duration::from_millis(2), "{used:?}");

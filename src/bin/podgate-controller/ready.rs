@@ -11,7 +11,7 @@ use std::time::Duration;
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(50);
 
-pub(crate) fn run(args: &ReadyArgs) -> Exit {
+pub(crate) fn wait(args: &ReadyArgs) -> Exit {
     let since = now();
     let path = args.board.join(names::CONTROLLER_LOCK_FILE);
     let mut cause = String::new();

@@ -45,8 +45,8 @@ impl ConnectionActivity {
         self.0.borrow().0
     }
 
-    /// Records the arrival of bytes. On an idle connection, the bytes start a request.
-    pub(crate) fn on_bytes(&self) {
+    /// Records the arrival of bytes. On an idle connection, the bytes start the head of a request.
+    pub(crate) fn start_head_if_idle(&self) {
         if self.phase() == Phase::Idle {
             self.set(Phase::Head);
         }

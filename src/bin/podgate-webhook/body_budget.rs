@@ -53,14 +53,16 @@ impl BodyBudget {
 }
 
 impl Reservation {
-    /// Raises this reservation to `size` bytes in total. If the budget is exceeded, evicts incomplete bodies, the
-    /// oldest first. This body may be among them. Keeps small bodies: even 512 of them, one for each connection, need
-    /// less memory than the budget. Returns true if the budget is kept.
-    pub(crate) fn grow(&self, size: usize) -> bool {
+    /// Raises this reservation to `size` bytes in total, which may evict this body.
+    pub(crate) fn grow(&self, size: usize) {
+        self.resize(size);
+    }
+
+    /// Sets the size, and evicts incomplete bodies over the budget, oldest first. Returns true if the budget is kept.
+    /// Keeps small bodies: even 512 of them, one for each connection, need less memory than the budget.
+    fn resize(&self, size: usize) -> bool {
         let mut bodies = self.budget.lock();
-        if let Some(body) = bodies.get_mut(&self.number) {
-            body.size = size;
-        }
+        bodies.entry(self.number).and_modify(|body| body.size = size);
         let mut excess = bodies.values().map(|body| body.size).sum::<usize>().saturating_sub(BUDGET);
         for body in bodies.values_mut().filter(|body| !body.is_complete && body.size > SMALL_BODY_MAX) {
             if excess == 0 {
@@ -75,15 +77,13 @@ impl Reservation {
     /// Returns `answer`, which keeps this reservation until it is written. Call this when the body is no longer needed.
     /// Returns `None` if the budget has no room for a large answer.
     pub(crate) fn hold(self, answer: String) -> Option<Bytes> {
-        let has_room = self.grow(answer.len()) || answer.len() <= SMALL_BODY_MAX;
+        let has_room = self.resize(answer.len()) || answer.len() <= SMALL_BODY_MAX;
         has_room.then(|| Bytes::from_owner(HeldAnswer(answer, self)))
     }
 
     /// Protects the body from eviction. Call this when the whole body has arrived.
     pub(crate) fn mark_body_complete(&self) {
-        if let Some(body) = self.budget.lock().get_mut(&self.number) {
-            body.is_complete = true;
-        }
+        self.budget.lock().entry(self.number).and_modify(|body| body.is_complete = true);
     }
 
     /// Waits until the body is evicted. The caller must then drop the body.

@@ -22,7 +22,7 @@ impl<T: Into<String>> From<T> for Error {
     }
 }
 
-/// Returns a function that puts `step`, the step that failed, before the messages of an error and its sources.
-pub(crate) fn failed<E: std::error::Error>(step: impl Display) -> impl FnOnce(E) -> Error {
-    move |error| Error::Failed(format!("{step}: {}", error_chain(&error)))
+/// Returns a function that puts `what`, such as `cannot read FILE`, before the messages of an error and its sources.
+pub(crate) fn failed<E: std::error::Error>(what: impl Display) -> impl FnOnce(E) -> Error {
+    move |error| Error::Failed(format!("{what}: {}", error_chain(&error)))
 }

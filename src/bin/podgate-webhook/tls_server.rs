@@ -87,7 +87,7 @@ async fn serve_connection(
         }
     };
     activity.set(Phase::Idle);
-    let stream = InspectReader::new(stream, |_: &[u8]| activity.on_bytes());
+    let stream = InspectReader::new(stream, |_: &[u8]| activity.start_head_if_idle());
     let service = service_fn(async |request| {
         activity.set(Phase::Body);
         let response = admit::answer(&state, request, &activity).await;

@@ -13,12 +13,12 @@ impl Failure {
     }
 
     /// Returns a function that converts an error to a failure of the setup, for `map_err`.
-    pub(crate) fn setup_error<E: Display>(what: &str) -> impl FnOnce(E) -> Failure {
-        move |error| Failure::new(Exit::BadSetup, format!("{what}: {error}"))
+    pub(crate) fn setup_error<E: Display>(problem: &str) -> impl FnOnce(E) -> Failure {
+        move |error| Failure::new(Exit::BadSetup, format!("{problem}: {error}"))
     }
 
     /// Creates the failure for a stop signal that arrived before the command ran.
-    pub(crate) fn by_signal(number: i32, when: &str) -> Failure {
-        Failure(u8::try_from(128 + number).unwrap_or(Exit::Terminated.code()), format!("received {when}"))
+    pub(crate) fn by_signal(number: i32, received: &str) -> Failure {
+        Failure(u8::try_from(128 + number).unwrap_or(Exit::Terminated.code()), format!("received {received}"))
     }
 }

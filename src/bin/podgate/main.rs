@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         args::Command::PostStart(args) => return post_start::run(*args),
         args::Command::Entrypoint(args) => return entrypoint::run(*args),
         args::Command::PreStop(args) => return pre_stop::run(*args),
-        args::Command::Tether => return tether_process::run(),
+        args::Command::Tether => return tether_process::hold_inherited(),
         args::Command::Exec { failure_to, command } => {
             let outcome = entrypoint::exec::replace_process(&command, failure_to);
             // The parent reports the failure.
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         // If the command runs as a probe, the kubelet shows this text in the probe's event.
         Err(Failure(code, why)) => {
             if !why.is_empty() {
-                output::print_stderr(&output::one_line(&format!("podgate {name}: {why}")));
+                output::print_stderr(&output::short_line(&format!("podgate {name}: {why}")));
             }
             code.into()
         }

@@ -11,7 +11,7 @@ use std::path::Path;
 const PREFIX: &str = "podgate";
 
 /// Returns `text` as one line without control characters, shortened to the limit for a hook's output.
-pub(crate) fn one_line(text: &str) -> String {
+pub(crate) fn short_line(text: &str) -> String {
     text::one_line(text, names::HOOK_OUTPUT_MAX)
 }
 

@@ -1,11 +1,11 @@
 //! `podgate post-start`: a container's postStart hook, which returns when the container is Ready.
 
-use crate::args::{OutputArgs, PostStartArgs};
+use crate::args::{MessageArgs, PostStartArgs};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::common::hook_command;
 use crate::common::messenger::Messenger;
-use crate::common::report::{Reporter, new_report};
+use crate::common::report::{Reporter, base_report};
 use crate::common::wait::Wait;
 use crate::failure::Failure;
 use crate::pod_sources::PodSources;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use tracing::warn;
 
 pub(crate) fn run(args: PostStartArgs) -> ExitCode {
-    let OutputArgs { logs, termination_log } = &args.messages;
+    let MessageArgs { logs, termination_log } = &args.messages;
     let messenger = Messenger::new("post-start", Some(&args.container), logs, Some(termination_log.clone()), None);
     match run_hook(args, &messenger) {
         Ok(()) => {
@@ -47,7 +47,7 @@ fn run_hook(args: PostStartArgs, messenger: &Messenger) -> Result<(), Failure> {
         tether_process::spawn_or_warn(&waits.volumes.self_dir);
     }
 
-    let report = Report { started: true, ..new_report(sources.sandbox.clone(), &conditions) };
+    let report = Report { started: true, ..base_report(sources.sandbox.clone(), &conditions) };
     let mut reporter = Reporter::new(waits.volumes.self_dir.clone(), Some(container.clone()), report);
     // With the tether, the sidecar sees that the container runs even if it does not read this report.
     let own_start = WaitCondition { container: container.clone(), want: WantedState::Started };
@@ -66,7 +66,7 @@ fn run_hook(args: PostStartArgs, messenger: &Messenger) -> Result<(), Failure> {
         return Ok(());
     }
     let checks =
-        Checks::new(std::mem::take(&mut waits.check), waits.check_timeout, since).like_container_probes(&times, since);
+        Checks::new(std::mem::take(&mut waits.check), waits.check_timeout, since).like_probe_sequence(&times, since);
     let fallback = Checks::new(fallback_check, waits.check_timeout, since);
     let (kind, conditions) = (GateKind::PostStart(&container), conditions.as_slice());
     let wait = Wait { kind, conditions, args: &waits, sources: &sources, signals: None, since };

@@ -3,7 +3,7 @@
 use crate::args::ProbeArgs;
 use crate::check::{self, Checks};
 use crate::clock::now;
-use crate::common::report::{Reporter, new_report, read_report};
+use crate::common::report::{Reporter, base_report, read_report};
 use crate::failure::Failure;
 use crate::pod_sources::PodSources;
 use podgate::core::argv::{Argv, Check};
@@ -57,8 +57,8 @@ pub(crate) fn run(args: ProbeArgs) -> Result<(), Failure> {
     let since = now();
     let deadline = since + args.limit + args.times.passing_for;
     let start = since.checked_sub(process.map_or(Duration::ZERO, process::age)).unwrap_or(since);
-    let mut checks = Checks::new([check], args.check_timeout, since).like_container_probes(&args.times, start);
-    let own = || Report { started: true, process, ..new_report(sources.sandbox.clone(), &[]) };
+    let mut checks = Checks::new([check], args.check_timeout, since).like_probe_sequence(&args.times, start);
+    let own = || Report { started: true, process, ..base_report(sources.sandbox.clone(), &[]) };
     let report = gate.map_or_else(own, |report| Report { check_fails: false, ..report });
     let mut reporter = Reporter::new(args.volumes.self_dir, Some(args.container.clone()), report);
     let mut watch = sources.watch();

@@ -13,7 +13,7 @@ const RTMIN: i32 = 34;
 const RTMAX: i32 = 64;
 
 /// Parses the name of a signal in the syntax of `lifecycle.stopSignal`.
-pub(crate) fn parse(text: &str) -> Result<i32, &'static str> {
+pub(crate) fn from_name(text: &str) -> Result<i32, &'static str> {
     let name = match text.strip_prefix("SIG").unwrap_or_default() {
         "IOT" => "ABRT",
         "CLD" => "CHLD",
@@ -44,7 +44,7 @@ pub(crate) fn name(signal: i32) -> String {
 
 /// Returns `SIGCHLD` and all signals that podgate forwards to the command. Excludes signals that a fault in podgate
 /// itself causes, including `SIGPIPE` after a failed write by podgate.
-pub(crate) fn forwarded() -> Vec<i32> {
+pub(crate) fn for_parent() -> Vec<i32> {
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGSEGV, SIGSTOP, SIGTRAP};
     let excluded = [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPIPE];
     (1..=RTMAX).filter(|signal| !excluded.contains(signal)).collect()
@@ -52,7 +52,7 @@ pub(crate) fn forwarded() -> Vec<i32> {
 
 /// Returns the signals that end podgate before the command starts.
 pub(crate) fn ending_before_start() -> Vec<i32> {
-    forwarded().into_iter().filter(|signal| ends_before_start(*signal)).collect()
+    for_parent().into_iter().filter(|signal| ends_before_start(*signal)).collect()
 }
 
 /// Returns true if `signal` ends podgate before the command starts. Such signals are `SIGWINCH` and all signals that
@@ -93,11 +93,11 @@ mod tests {
             ("SIGRTMAX-14", 50),
             ("SIGRTMAX", 64),
         ] {
-            assert_eq!(parse(text), Ok(number), "{text}");
-            assert_eq!(parse(&name(number)), Ok(number), "{}", name(number));
+            assert_eq!(from_name(text), Ok(number), "{text}");
+            assert_eq!(from_name(&name(number)), Ok(number), "{}", name(number));
         }
         for text in ["", "SIG", "TERM", "15", "sigterm", "SIGRTMIN-1", "SIGRTMIN+31", "SIGRTMAX-31", "SIGRTMIN3"] {
-            assert!(parse(text).is_err(), "{text:?}");
+            assert!(from_name(text).is_err(), "{text:?}");
         }
     }
 }

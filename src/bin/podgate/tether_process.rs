@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use tracing::warn;
 
-/// Starts the tether process for the directory `own`. The process outlives the hook and ends with the container. When
-/// the first process of a PID namespace ends, the kernel kills the others. In a shared PID namespace, the container
-/// runtime kills this process. A failure is not fatal: the sidecar then relies on the kubelet's status.
-pub(crate) fn spawn_or_warn(own: &Path) {
+/// Starts the tether process for `self_dir`. The process outlives the hook and ends with the container. When the first
+/// process of a PID namespace ends, the kernel kills the others. In a shared PID namespace, the container runtime kills
+/// this process. A failure is not fatal: the sidecar then relies on the kubelet's status.
+pub(crate) fn spawn_or_warn(self_dir: &Path) {
     let spawn = || -> io::Result<()> {
-        let tether = Tether::take_over(own)?;
+        let tether = Tether::take_over(self_dir)?;
         let inherited = tether.inheritable_copy()?;
         // Inherit no other descriptors: the hook's caller may wait until all copies of them are closed.
         inherit_only(inherited.as_fd());
@@ -27,7 +27,7 @@ pub(crate) fn spawn_or_warn(own: &Path) {
     }
 }
 
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn hold_inherited() -> ExitCode {
     // Ignore signals to the whole group or session: the process must run as long as the container.
     let _signals = SignalFd::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
     loop {

@@ -4,7 +4,7 @@ use crate::core::ask::AskedProbe;
 use crate::core::checks;
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Probe};
-use crate::core::defaults::{CHECK_TIMEOUT, PROBE_REPEAT_LIMIT, THEN_TIMEOUT};
+use crate::core::defaults::{CHECK_TIMEOUT, PROBE_REPEAT_LIMIT, THEN_RESERVE};
 use crate::core::names;
 use crate::core::until::WantedState;
 use crate::order::dollars;
@@ -142,8 +142,8 @@ impl CommandLines<'_> {
         if let Some(command) = then {
             // If the command's duration is unknown, reserve at least half of `grace` for the wait.
             let kept = takes
-                .map_or(THEN_TIMEOUT.min(grace / 2), |takes| takes.saturating_add(Duration::from_secs(1)).min(grace));
-            if kept != THEN_TIMEOUT && !outlives.is_empty() {
+                .map_or(THEN_RESERVE.min(grace / 2), |takes| takes.saturating_add(Duration::from_secs(1)).min(grace));
+            if kept != THEN_RESERVE && !outlives.is_empty() {
                 line.add_flag("--then-timeout", compact_duration(kept));
             }
             line.add_flag("--then", command);

@@ -34,7 +34,7 @@ pub(super) fn then_command(
         Err(_) => ("has no action that Kubernetes can run", "remove it"),
         Ok(get) => {
             let port = container.resolve_port(&get.port).filter(|port| *port != 0);
-            match port.map(|port| checks::http_check(&get, port)).filter(checks::is_valid) {
+            match port.map(|port| checks::http_check_without_scheme(&get, port)).filter(checks::is_valid) {
                 Some(check) if is_http(&get.scheme) => {
                     return Ok(Some(agent_command(&["check", "--hook", &check.to_string()])));
                 }

@@ -3,7 +3,7 @@
 use crate::core::command::{AgentCommand, Gate};
 use crate::core::container::{Container, Handler, HttpGet, Mode, PortRef, TcpSocket};
 use crate::core::container_list::{self, merge_containers, parse_list};
-use crate::core::defaults::{PRE_STOP_TIMEOUT, WAIT_TIMEOUT};
+use crate::core::defaults::{PRE_STOP_GRACE, WAIT_TIMEOUT};
 use crate::core::until::WaitCondition;
 use crate::core::{names, pod};
 use crate::order::declare::limits;
@@ -55,7 +55,7 @@ pub fn check_handwritten(template: &Value) -> Option<(Vec<Finding>, Option<Plan>
         let has_hold = containers.iter().any(|one| one.mode == Mode::Hold);
         check_mounts(own, place, parts::sidecar_mounts(has_hold).into_iter(), &mut findings);
     }
-    if let Err(broken) = container_list::check_order(&containers) {
+    if let Err(broken) = container_list::check_can_start(&containers) {
         let at = spec.regular(&broken.container).map(ContainerRef::place).unwrap_or_default();
         findings.push(Finding::error("order-broken", at, broken.to_string()));
     }
@@ -215,7 +215,7 @@ fn to_plan(spec: &Spec<'_>, lines: &[AgentLines], containers: &[Container]) -> P
             timeout,
             continue_on_timeout: entry.continue_on_timeout || values(gate, "--on-timeout") == ["continue"],
             outlives: container_names(stop, "--until").into_iter().map(str::to_owned).collect(),
-            pre_stop_limit: duration(stop, "--grace", PRE_STOP_TIMEOUT),
+            pre_stop_limit: duration(stop, "--grace", PRE_STOP_GRACE),
             stop_after: container_names(gate, "--stop-after").into_iter().map(str::to_owned).collect(),
             ..ContainerPlan::default()
         }

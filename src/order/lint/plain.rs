@@ -141,7 +141,7 @@ fn check_hook(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
     // The scheduler sets `PodScheduled`, and a command in the background does not delay the end of the hook.
     let can_end = has(&[" & ", "nohup", "PodScheduled", "Initialized", "for=delete"]);
     if waits && !can_end && names.any(is_own) {
-        let what = "the hook waits for its own Pod's status, but the kubelet updates it only when the hook has ended";
+        let what = "the hook waits for its own Pod's status, but the kubelet reports this container only when the hook has ended";
         let fix = "let the hook test the program itself, for example its port, or let the program wait";
         let at = own.place().to("lifecycle").to("postStart").to("exec").to("command");
         findings.push(Finding::warning("hook-awaits-itself", at, what).fix(fix));

@@ -108,10 +108,9 @@ impl Graph {
 /// Reports the whole cycle, starting with the container whose annotation closes it.
 fn cycle_finding(cycle: &[String], closing: &Edge) -> Finding {
     let from = cycle.iter().position(|name| *name == closing.waiter).unwrap_or(0);
-    let mut names: Vec<&str> = cycle[from..].iter().chain(&cycle[..from]).map(String::as_str).collect();
-    names.push(&closing.waiter);
+    let names: Vec<&str> = cycle[from..].iter().chain(&cycle[..from]).map(String::as_str).collect();
     let what = match names.len() {
-        2 => format!("{} waits for itself", closing.waiter),
+        1 => format!("{} waits for itself", closing.waiter),
         _ => format!("containers wait for each other: {}", describe_cycle(&names)),
     };
     let fix = format!("do not let {} wait for {}", closing.waiter, closing.until.container);

@@ -16,6 +16,9 @@ fn documented_commands_about_a_pod_work() {
     let web = server("web").gate(&["--until", "db", "--until", "migrate=Completed"]);
     let run = scene.create(&Pod::new("ordered", [db, migrate, web]));
     run.wait_for_start("web", 1);
+    run.watch.wait_until("the kubelet reports web's gate", 60, |seen| {
+        !seen.kubelet_status("web")["state"]["running"].is_null() && seen.podgate_state("web").is_some()
+    });
 
     let mut reader = Reader::new(&scene);
     for name in ["shop-6bcbfd8758-sr5xs", "POD"] {
@@ -43,7 +46,10 @@ fn documented_commands_about_a_pod_work() {
         let output = reader.run(command);
         assert!(output.stdout.contains("override.podgate.io/db = Ready@"), "{command}: {}", output.all_output);
     }
-    run.watch.wait_until("web's gate opens", 60, |seen| seen.kubelet_status("web")["started"] == true);
+    // The kubelet can report the start before the sidecar does.
+    run.watch.wait_until("web's gate opens", 60, |seen| {
+        seen.kubelet_status("web")["started"] == true && seen.podgate_state("web") == Some("Ready")
+    });
 
     for command in &status {
         let output = match command.contains(" -w") {

@@ -3,6 +3,7 @@
 use super::yaml::{DocumentEditor, Source};
 use podgate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 fn place(path: &str) -> Place {
     Place(
@@ -31,7 +32,7 @@ fn edited(text: &str, edits: &[Edit]) -> String {
     let source = Source::parse("f", text.to_owned());
     let new = source.documents[0].edited(edits).unwrap_or_else(|error| panic!("{text}: {error:?}"));
     assert_eq!(in_pieces(&source, &[("", edits.to_vec())]).as_ref(), Some(&new));
-    source.with_replaced(&[(0, new)])
+    source.with_replaced(&BTreeMap::from([(0, new)]))
 }
 
 /// Returns the text of the first document after the edits of each template. Returns `None` if the document cannot be

@@ -5,6 +5,7 @@ use podgate::order::edit::{Edit, Op, Place, apply};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Number of texts so far whose edits were rejected.
@@ -119,7 +120,7 @@ proptest! {
         }
 
         let new = match source.documents[0].edited(&edits) {
-            Ok(new) => source.with_replaced(&[(0, new)]),
+            Ok(new) => source.with_replaced(&BTreeMap::from([(0, new)])),
             // A comment in an unusual place, `? key`, or a key that hides a merged key may prevent an edit. Allow up to
             // 10 such texts (1%).
             Err(_) if text.contains(['#', '?']) || text.contains("<<:") => {

@@ -27,7 +27,7 @@ pub(crate) struct Analysis<'a> {
 }
 
 /// Data from the flags.
-pub(crate) struct Flags<'a> {
+pub(crate) struct AnalysisInputs<'a> {
     pub(crate) images: &'a ResolvedImages,
     pub(crate) kubernetes: Option<Version>,
     /// Orders of the templates that declare none.
@@ -52,7 +52,7 @@ impl Analysis<'_> {
     }
 }
 
-pub(crate) fn analyze<'a>(sources: &'a [Source], flags: &Flags<'_>) -> Analysis<'a> {
+pub(crate) fn analyze<'a>(sources: &'a [Source], inputs: &AnalysisInputs<'_>) -> Analysis<'a> {
     let mut analysis = Analysis::default();
     for source in sources {
         let errors = source.errors().filter(|(document, _)| document.may_declare_order());
@@ -63,7 +63,7 @@ pub(crate) fn analyze<'a>(sources: &'a [Source], flags: &Flags<'_>) -> Analysis<
             analysis.findings.extend(lint::check_document(&document.value, &templates).into_iter().map(from_root));
             let mut document_editor = DocumentEditor::new(document);
             for template in templates {
-                analyze_template(source, document, template, flags, &mut analysis, &mut document_editor);
+                analyze_template(source, document, template, inputs, &mut analysis, &mut document_editor);
             }
             analysis.findings.extend(document_editor.finish().err().map(from_root));
         }
@@ -76,7 +76,7 @@ fn analyze_template<'a>(
     source: &'a Source,
     document: &'a Document,
     at: pod_templates::Template,
-    flags: &Flags<'_>,
+    inputs: &AnalysisInputs<'_>,
     analysis: &mut Analysis<'a>,
     document_editor: &mut DocumentEditor<'_>,
 ) {
@@ -84,7 +84,7 @@ fn analyze_template<'a>(
     // Without a namespace, kubectl creates objects in `default` unless the user selects another namespace.
     let namespace = at.object.to("metadata").to("namespace");
     let namespace = namespace.of(&document.value).and_then(Value::as_str).unwrap_or("default");
-    let order = flags.orders.order_to_assign(namespace, template);
+    let order = inputs.orders.order_to_assign(namespace, template);
     let assigned = order.and_then(|order| Some((order, order.assign(template).ok()?.value)));
     let template = assigned.as_ref().map_or(template, |(_, assigned)| assigned);
     let label = inject::inject_label(template);
@@ -99,7 +99,7 @@ fn analyze_template<'a>(
     let is_requested = is_declared || is_injected || label == Some("enabled");
     let by_hand = if is_declared || is_injected { None } else { lint::check_handwritten(template) };
     analysis.has_order |= by_hand.is_some();
-    let target = Target { kubernetes: flags.kubernetes, workload: at.workload_spec(&document.value) };
+    let target = Target { kubernetes: inputs.kubernetes, workload: at.workload_spec(&document.value) };
     if !is_requested {
         analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
         if by_hand.is_none() {
@@ -111,7 +111,7 @@ fn analyze_template<'a>(
     let mut edited = (Value::Null, Vec::new());
     // With the label `enabled`, check podgate's other annotations too, as `inject` does.
     let mut outlook =
-        is_requested.then(|| plan_and_outlook(template, flags.images, target, &mut findings, &mut edited)).flatten();
+        is_requested.then(|| plan_and_outlook(template, inputs.images, target, &mut findings, &mut edited)).flatten();
     if let Some((found, plan)) = by_hand {
         findings.extend(found);
         outlook = plan.map(|plan| {
@@ -138,7 +138,7 @@ fn analyze_template<'a>(
         name: at.name(&document.value),
         place: at.place,
         is_injected,
-        costs: outlook.as_ref().map_or(Vec::new(), |(plan, _)| plan.costs(template, flags.kubernetes)),
+        costs: outlook.as_ref().map_or(Vec::new(), |(plan, _)| plan.costs(template, inputs.kubernetes)),
         outlook,
     });
 }

@@ -11,7 +11,7 @@ use crate::registry::ImageArgs;
 use crate::registry::images::resolve_images;
 use crate::yaml::files::ignored_message;
 use crate::yaml::{LocatedFinding, ManifestArgs};
-use analyze::{Analysis, CheckedTemplate, Flags};
+use analyze::{Analysis, AnalysisInputs, CheckedTemplate};
 use clap::Args;
 use podgate::order::assigned::AssignedOrders;
 use podgate::order::finding::Level;
@@ -71,8 +71,8 @@ pub(crate) fn run(args: &CheckArgs) -> CommandResult {
     ignored.iter().for_each(|line| print_stderr(Level::Note, line));
     let images = resolve_images(&sources, &args.images)?.unwrap_or_default();
     let orders = args.orders.as_deref().map_or_else(|| Ok(AssignedOrders::default()), orders::read)?;
-    let flags = Flags { images: &images, kubernetes: args.kubernetes, orders: &orders };
-    let analysis = analyze::analyze(&sources, &flags);
+    let inputs = AnalysisInputs { images: &images, kubernetes: args.kubernetes, orders: &orders };
+    let analysis = analyze::analyze(&sources, &inputs);
     for order in orders.iter().filter(|order| !args.quiet && !analysis.assigned.contains(&order.name)) {
         print_stderr(Level::Note, &format!("{} matches no Pod in these manifests", order.name));
     }

@@ -5,7 +5,7 @@ mod transform;
 
 use crate::common_args::FindingArgs;
 use crate::error::{CommandError, CommandResult, ErrorKind};
-use crate::output::{print_line, print_stderr, write_to};
+use crate::output::{print_sanitized_line, print_stderr, write_to};
 use crate::registry::ImageArgs;
 use crate::registry::images::resolve_images;
 use crate::yaml::files::{check_readable, ignored_message};
@@ -18,6 +18,7 @@ use podgate::order::inject::Options;
 use podgate::order::sidecar_settings::{self, SidecarSettings};
 use podgate::order::{release, resources};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use transform::Action;
 
@@ -156,13 +157,12 @@ fn run(
     }
     let sources = args.manifests.read();
     check_readable(&sources, reads_all).map_err(CommandError::of_lines)?;
-    let ignored = ignored_message(&sources).filter(|_| !args.quiet);
-    ignored.iter().for_each(|line| print_stderr(Level::Note, line));
+    ignored_message(&sources).filter(|_| !args.quiet).iter().for_each(|line| print_stderr(Level::Note, line));
     let action = action(&sources)?;
     let (mut located, mut outdated, mut any) = (Vec::new(), Vec::new(), false);
     let (mut changes, mut changed) = (Vec::new(), Vec::new());
     for source in &sources {
-        let mut replaced = Vec::new();
+        let mut replaced = BTreeMap::new();
         for (index, document) in source.documents.iter().enumerate() {
             let mut done = transform::transform_document(source, document, &action);
             // Sort the findings as `check` does.
@@ -182,7 +182,7 @@ fn run(
     }
     let least = if args.quiet { Level::Warning } else { Level::Note };
     let shown = located.iter().chain(&outdated).filter(|one| one.finding.level >= least);
-    shown.for_each(|one| print_line(&one.report()));
+    shown.for_each(|one| print_sanitized_line(&one.report()));
     let worst = if findings.strict { Level::Warning } else { Level::Error };
     if located.iter().any(|one| one.finding.level >= worst) {
         return Ok(ExitCode::FAILURE);
@@ -195,7 +195,7 @@ fn run(
     }
     let mut code = ExitCode::SUCCESS;
     for changed in changed.iter().filter(|changed| args.check && changed.new_text != changed.source.text()) {
-        print_line(&format!("{}: would change", changed.source.name));
+        print_sanitized_line(&format!("{}: would change", changed.source.name));
         code = EXIT_WOULD_CHANGE.into();
     }
     // Keep escape sequences, because the text is a manifest.
@@ -220,6 +220,6 @@ fn run(
             print_stderr(Level::Note, &message);
         }
     }
-    changes.iter().for_each(|line| print_line(line));
+    changes.iter().for_each(|line| print_sanitized_line(line));
     Ok(code)
 }

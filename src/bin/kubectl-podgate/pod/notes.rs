@@ -6,7 +6,7 @@ use podgate::core::container::{Container, Handler, Mode, PortRef, Probe};
 use podgate::core::names;
 use podgate::core::snapshot::{REASON_ENDED_FOR_GOOD, Unreadable};
 use podgate::core::text::command_line;
-use podgate::core::until::{WaitCondition, WantedState};
+use podgate::core::until::{ConditionStatus, WaitCondition, WantedState};
 use podgate::order::declare::keys::declares_order;
 use std::time::{Duration, SystemTime};
 
@@ -16,19 +16,19 @@ const CLOCK_SKEW_MAX: Duration = Duration::from_secs(5);
 /// Returns the reason why the published state cannot belong to the Pod's current sandbox.
 ///
 /// `None` does not prove that the state belongs to this sandbox: the current sandbox is visible only inside the Pod.
-pub(crate) fn stale_reason(pod: &Pod, containers: &[PodContainer<'_>], seen: Option<&str>) -> Option<String> {
+pub(crate) fn stale_reason(pod: &Pod, containers: &[PodContainer<'_>], seen_at: Option<&str>) -> Option<String> {
     if pod.spec.node_name.is_none() {
         return Some("the Pod has no node yet".to_owned());
     }
-    let seen = parse_time(seen?)?;
+    let seen_at = parse_time(seen_at?)?;
     let created = pod.metadata.creation_timestamp.as_ref().and_then(|at| parse_time(&at.0.to_string()));
-    if created.is_some_and(|created| seen + CLOCK_SKEW_MAX < created) {
+    if created.is_some_and(|created| seen_at + CLOCK_SKEW_MAX < created) {
         return Some("it is older than the Pod, so it comes from the Pod's template".to_owned());
     }
     let sidecar = containers.iter().find(|container| container.role == Role::Sidecar)?;
     let started: SystemTime = sidecar.kubelet.started_at.as_deref().and_then(parse_time)?;
-    // `seen` and `started` come from the node's clock and have whole seconds.
-    (seen + Duration::from_secs(1) < started).then(|| "the sidecar has restarted since".to_owned())
+    // `seen_at` and `started` come from the node's clock and have whole seconds.
+    (seen_at + Duration::from_secs(1) < started).then(|| "the sidecar has restarted since".to_owned())
 }
 
 pub(crate) fn summary(view: &View) -> String {
@@ -101,7 +101,7 @@ fn hold_note(row: &Row) -> Option<String> {
     let conditions = conditions.join(", ");
     Some(match row.state {
         Some("Violated") => format!("{name} was created although its gate is closed: the order is not kept."),
-        _ if row.mode != Mode::Hold || row.kubelet.program_has_started() => return None,
+        _ if row.mode != Mode::Hold || row.kubelet.own_program_has_started() => return None,
         Some("TimedOut") if row.is_released => {
             format!("{name} is released: its wait timed out after {limit}. The kubelet creates it within seconds.")
         }
@@ -202,17 +202,17 @@ fn override_notes(view: &View, pod: &Pod) -> impl Iterator<Item = String> {
     })
 }
 
-/// Describes the event that would meet `until`, such as `db must exit with 0`.
-pub(crate) fn requirement(until: &WaitCondition, containers: &[PodContainer<'_>], standing: &str) -> String {
+/// Describes the event that would meet `until`, such as `db must exit with 0`. `status` is `None` if it is unknown.
+pub(crate) fn requirement(until: &WaitCondition, all: &[PodContainer<'_>], status: Option<ConditionStatus>) -> String {
     let name = &until.container;
-    let Some(target) = containers.iter().find(|container| container.spec.name == *name) else {
+    let Some(target) = all.iter().find(|container| container.spec.name == *name) else {
         return format!("the Pod has no container {name}");
     };
-    if standing == "never" {
+    if status == Some(ConditionStatus::Never) {
         return format!("{name} has ended for good; create a new Pod, or override the state of {name}");
     }
     // Without the role, nothing is published.
-    let needs_role = |own: &Container| standing == "unknown" && own.needs_kubelet_status(until.want);
+    let needs_role = |own: &Container| status.is_none() && own.needs_kubelet_status(until.want);
     let advice = "; podgate sees this only with its role: kubectl podgate install --namespaces NAMESPACE";
     let role = if target.declared.as_ref().is_some_and(needs_role) { advice } else { "" };
     match until.want {

@@ -151,7 +151,7 @@ impl PodContainer<'_> {
 
 impl KubeletStatus {
     /// Returns true if the container's own program runs or has run.
-    pub(crate) fn program_has_started(&self) -> bool {
+    pub(crate) fn own_program_has_started(&self) -> bool {
         matches!(self.state, Some("running" | "terminated")) && !self.is_in_gate
     }
 
@@ -200,13 +200,13 @@ impl KubeletStatus {
     }
 }
 
-/// Returns the time of a container's last change of state. `sidecar` is the start time of the sidecar according to the
-/// kubelet, and the default for waiting containers.
+/// Returns the time of a container's last change of state. `sidecar_started_at` is the start time of the sidecar
+/// according to the kubelet, and the default for waiting containers.
 pub(super) fn since(
     container: &PodContainer<'_>,
     state: Option<State>,
     times: Option<&Times>,
-    sidecar: Option<&str>,
+    sidecar_started_at: Option<&str>,
     now: SystemTime,
 ) -> Option<Since> {
     let name = &container.spec.name;
@@ -219,7 +219,7 @@ pub(super) fn since(
     match state {
         Some(State::Waiting) => {
             let of_state = by_podgate(Milestone::StateChanged).or_else(|| by_podgate(Milestone::GateWaiting));
-            of_state.or_else(|| by_kubelet(sidecar))
+            of_state.or_else(|| by_kubelet(sidecar_started_at))
         }
         Some(_) => by_podgate(Milestone::StateChanged),
         None => by_kubelet(container.kubelet.started_at.as_deref().or(container.kubelet.finished_at.as_deref())),

@@ -43,7 +43,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
 
     let started = match snapshot {
         Some(snapshot) => snapshot.stage == Stage::Started && rows.iter().all(|row| row.waits_for.is_empty()),
-        None => rows.iter().all(|row| row.kubelet.program_has_started()),
+        None => rows.iter().all(|row| row.kubelet.own_program_has_started()),
     };
     let published = read.as_ref().ok().map(|snapshot| PublishedPod {
         stage: snapshot.stage.as_str(),
@@ -87,7 +87,7 @@ fn snapshot_from_kubelet(containers: &[PodContainer<'_>]) -> Snapshot {
         _ => State::Waiting,
     };
     Snapshot {
-        stage: if ordered().all(|one| one.kubelet.program_has_started()) { Stage::Started } else { Stage::Starting },
+        stage: if ordered().all(|c| c.kubelet.own_program_has_started()) { Stage::Started } else { Stage::Starting },
         states: ordered().map(|one| (one.spec.name.clone(), state(&one.kubelet))).collect(),
         order: ordered().map(|one| one.spec.name.clone()).collect(),
         ..Snapshot::default()
@@ -157,13 +157,13 @@ fn row(inputs: &RowInputs<'_>, at: usize) -> Row {
     let state = inputs.state(own);
     let has_opened = inputs.times.as_ref().is_some_and(|times| times.get(&spec.name, Milestone::GateOpened).is_some());
     let sidecar = inputs.containers.iter().find(|container| container.role == Role::Sidecar);
-    let sidecar = sidecar.and_then(|container| container.kubelet.started_at.as_deref());
+    let sidecar_started_at = sidecar.and_then(|container| container.kubelet.started_at.as_deref());
     Row {
         name: spec.name.clone(),
         role: *role,
         mode: gate.as_ref().map_or(Mode::None, |gate| gate.mode),
         state: state.map(State::as_str),
-        since: since(own, state, inputs.times.as_ref(), sidecar, inputs.now),
+        since: since(own, state, inputs.times.as_ref(), sidecar_started_at, inputs.now),
         kubelet: kubelet.clone(),
         asks: gate.as_ref().is_some_and(|gate| gate.asks),
         is_released: has_opened && waits_for.is_empty() && own.is_hold(),
@@ -184,10 +184,10 @@ impl RowInputs<'_> {
         match self.state(container) {
             // Podgate's state may still show the end of an earlier run. The kubelet's status is current, because no
             // hook delays it.
-            _ if container.is_hold() => container.kubelet.program_has_started(),
+            _ if container.is_hold() => container.kubelet.own_program_has_started(),
             Some(state) => state != State::Waiting,
             // The kubelet reports the start only after the hook has returned.
-            None => container.kubelet.program_has_started(),
+            None => container.kubelet.own_program_has_started(),
         }
     }
 
@@ -225,18 +225,18 @@ impl RowInputs<'_> {
 
     fn unmet_conditions(&self, container: &PodContainer<'_>) -> Vec<UnmetCondition> {
         let Some(gate) = &container.gate else { return Vec::new() };
-        let standing = |until: &WaitCondition| match self.snapshot.map(|snapshot| until.status(snapshot)) {
-            Some(ConditionStatus::Met) => None,
-            Some(ConditionStatus::NotYet) => Some("not-yet"),
-            Some(ConditionStatus::Never) => Some("never"),
-            None => Some("unknown"),
-        };
         let unmet = |until: &WaitCondition| {
-            let standing = standing(until)?;
+            let status = self.snapshot.map(|snapshot| until.status(snapshot));
+            let standing = match status {
+                Some(ConditionStatus::Met) => return None,
+                Some(ConditionStatus::NotYet) => "not-yet",
+                Some(ConditionStatus::Never) => "never",
+                None => "unknown",
+            };
             Some(UnmetCondition {
                 condition: until.to_string(),
                 standing,
-                takes: requirement(until, self.containers, standing),
+                takes: requirement(until, self.containers, status),
                 gate_of: container.spec.name.clone(),
                 container: Some(until.container.clone()),
             })

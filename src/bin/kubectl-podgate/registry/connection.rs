@@ -63,7 +63,7 @@ pub(super) fn build_http_client(certificates: Vec<Certificate>) -> reqwest::Resu
 impl RegistrySession<'_> {
     /// Asks the registry for the required type of authorization. If the registry names a token service, gets a token.
     pub(super) async fn authorize(&mut self) -> Result<(), Error> {
-        if let Some(Login::Token(token)) = self.login {
+        if let Some(Login::Bearer(token)) = self.login {
             self.authorization = Some(format!("Bearer {token}"));
             return Ok(());
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub(super) enum Login {
     /// User name and password.
     Basic(String, String),
-    Token(String),
+    Bearer(String),
 }
 
 /// Credentials, each with a pattern of images such as `registry.example`, `*.example:5000`, or `ghcr.io/org`.
@@ -83,7 +83,7 @@ fn decode_base64(base64: &str) -> Result<String, String> {
 fn parse_login(entry: &Value) -> Result<Option<Login>, String> {
     let text = |field: &str| entry[field].as_str().filter(|text| !text.is_empty());
     if let Some(token) = text("registrytoken") {
-        return Ok(Some(Login::Token(token.to_owned())));
+        return Ok(Some(Login::Bearer(token.to_owned())));
     }
     if let (Some(user), Some(password)) = (text("username"), text("password")) {
         return Ok(Some(Login::Basic(user.to_owned(), password.to_owned())));

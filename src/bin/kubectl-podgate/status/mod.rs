@@ -5,7 +5,7 @@ mod text;
 mod watch;
 mod workload;
 
-use self::workload::Target;
+use self::workload::{Target, require_pods};
 use crate::clock;
 use crate::cluster::{Cluster, ConnectionArgs};
 use crate::common_args::{OutputFormat, duration};
@@ -77,7 +77,7 @@ pub(crate) async fn run(args: &StatusArgs) -> CommandResult {
         Target::Workload { .. } if args.watch || args.until_started => {
             return Err("-w and --until-started follow one Pod; pass the name of a Pod".into());
         }
-        Target::Workload { group, resource, name } => workload::pods(&cluster, group, resource, name).await?,
+        Target::Workload { api_path, resource, name } => require_pods(&cluster, api_path, resource, name).await?,
     };
     let mut views = Vec::new();
     for pod in &pods {

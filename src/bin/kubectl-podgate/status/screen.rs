@@ -2,7 +2,7 @@
 
 use super::text;
 use crate::pod::shape::View;
-use crate::terminal::{column_widths, fit, truncate};
+use crate::terminal::{column_widths, pad_or_truncate, truncate};
 use podgate::core::text::sanitize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -90,7 +90,7 @@ impl ChangeLines {
 fn write_row(out: &mut String, widths: &[usize; 4], time: &str, cells: &[String; 4]) {
     let mut text = format!("{time:<20}  ");
     for (at, cell) in cells.iter().enumerate() {
-        let _ = write!(text, "{}  ", fit(cell, widths[at].max(cell.width())));
+        let _ = write!(text, "{}  ", pad_or_truncate(cell, widths[at].max(cell.width())));
     }
     let _ = writeln!(out, "{}", text.trim_end());
 }

@@ -23,26 +23,26 @@ const KINDS: [(&[&str], &str, &str); 5] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     Pod(String),
-    Workload { group: &'static str, resource: &'static str, name: String },
+    Workload { api_path: &'static str, resource: &'static str, name: String },
 }
 
 /// Parses `NAME`, `pod/NAME` or `KIND/NAME`, as kubectl accepts them.
 pub(crate) fn target(text: &str) -> Result<Target, &'static str> {
     let of_kind = text.split_once('/').and_then(|(kind, name)| {
         let (kind, _) = kind.split_once('.').unwrap_or((kind, ""));
-        let (_, group, resource) =
+        let (_, api_path, resource) =
             KINDS.into_iter().find(|(names, _, resource)| names.contains(&kind) || *resource == kind)?;
-        Some((group, resource, name))
+        Some((api_path, resource, name))
     });
-    let Some((group, resource, name)) = of_kind else { return parse_pod_name(text).map(Target::Pod) };
-    Ok(Target::Workload { group, resource, name: parse_pod_name(name)? })
+    let Some((api_path, resource, name)) = of_kind else { return parse_pod_name(text).map(Target::Pod) };
+    Ok(Target::Workload { api_path, resource, name: parse_pod_name(name)? })
 }
 
 /// Returns the Pods of a workload. If there are none, fails with the reason that the cluster gives.
-pub(super) async fn pods(cluster: &Cluster, group: &str, resource: &str, name: &str) -> CommandResult<Vec<Pod>> {
+pub(super) async fn require_pods(cluster: &Cluster, path: &str, resource: &str, name: &str) -> CommandResult<Vec<Pod>> {
     let namespace = &cluster.namespace;
     let what = format!("{resource}/{name}");
-    let found = cluster.get(&format!("/{group}/namespaces/{namespace}/{what}")).await;
+    let found = cluster.get(&format!("/{path}/namespaces/{namespace}/{what}")).await;
     let workload = found.map_err(|error| match error.kind {
         ErrorKind::Rejected(404, _) => {
             format!("no {what} in namespace {namespace:?}; pass another namespace with -n").into()

@@ -15,6 +15,7 @@ use podgate::order::plan::{KnownFacts, plan};
 use podgate::order::suggest::{Outcome, Suggestion, UNAWAITED_BY_KUBERNETES, config_maps, suggest};
 use podgate::order::{declare, inject, pod_templates};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
     let configs = config_maps(sources.iter().flat_map(|source| &source.documents).map(|document| &document.value));
     let (mut out, mut changed) = (String::new(), Vec::new());
     for source in &sources {
-        let mut replaced = Vec::new();
+        let mut replaced = BTreeMap::new();
         for (index, document) in source.documents.iter().enumerate() {
             let (mut document_editor, mut is_edited) = (DocumentEditor::new(document), false);
             for at in pod_templates::templates(&document.value) {
@@ -81,9 +82,8 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
                     (Some(order), _) if let Some(reason) = &useless => format!("no order, because {order} {reason}"),
                     (Some(_), _) => {
                         let lines = annotations.iter().map(|(key, value)| format!("{key}: \"{value}\""));
-                        let retries =
-                            (!retries.is_empty()).then(|| format!("these retry and need no order: {retries}"));
-                        lines.chain(retries).collect::<Vec<_>>().join("\n")
+                        let note = (!retries.is_empty()).then(|| format!("these retry and need no order: {retries}"));
+                        lines.chain(note).collect::<Vec<_>>().join("\n")
                     }
                     _ if found.edges.iter().any(|edge| edge.finding.message.ends_with(UNAWAITED_BY_KUBERNETES)) => {
                         format!("no order for a native sidecar: {UNAWAITED_BY_KUBERNETES}; run kubectl podgate check")
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &SuggestArgs) -> CommandResult {
             }
             if is_edited {
                 let refused = |finding| locate(finding, &Place::root(), document, &source.name).report();
-                replaced.push((index, document_editor.finish().map_err(refused)?));
+                replaced.insert(index, document_editor.finish().map_err(refused)?);
             }
         }
         changed.push(FileChange { source, new_text: source.with_replaced(&replaced) });

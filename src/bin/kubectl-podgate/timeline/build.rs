@@ -36,7 +36,7 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
 
     let marks = evidence.marks();
     let mut rows: Vec<Row> = containers.iter().map(|container| evidence.row(container)).collect();
-    let moments = marks.iter().map(|mark| mark.moment).chain(rows.iter().flat_map(Row::moments));
+    let moments = marks.iter().map(|mark| mark.moment).chain(rows.iter().flat_map(Row::unsorted_moments));
     let all: Vec<i64> = moments.map(|moment| moment.at).collect();
     let from = marks.first().map(|mark| mark.moment.at).or_else(|| all.iter().min().copied()).unwrap_or(now);
     let last = all.iter().max().copied().unwrap_or(from).max(from);
@@ -47,12 +47,12 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
     }
     .max(from + 1);
     let sidecar = rows.iter().find(|row| row.role == Role::Sidecar).and_then(|row| row.started.or(row.created));
-    let begin = sidecar.map(|moment| moment.at).or_else(|| {
+    let wait_from = sidecar.map(|moment| moment.at).or_else(|| {
         let sandbox = marks.iter().filter(|mark| mark.what == "sandbox ready" || mark.what == "scheduled");
         sandbox.map(|mark| mark.moment.at).max()
     });
     for row in &mut rows {
-        row.bars = bars(row, begin, to);
+        row.bars = bars(row, wait_from, to);
     }
     let mut timeline = Timeline {
         namespace: namespace.to_owned(),
@@ -187,8 +187,8 @@ impl Evidence<'_> {
     }
 }
 
-/// Returns the bars of one container. `begin` is the earliest time at which containers can start.
-pub(crate) fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
+/// Returns the bars of one container. Its first wait begins when containers can start; `None` omits only that bar.
+pub(crate) fn bars(row: &Row, wait_from: Option<i64>, to: i64) -> Vec<Bar> {
     let mut bars = Vec::new();
     let mut add = |kind, from: Moment, until: i64| {
         if until > from.at {
@@ -199,9 +199,9 @@ pub(crate) fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
     let held = row.gate.filter(|_| row.mode == Mode::Hold);
     let first = pull.map(|(from, _)| from.at).or(held.or(row.created).map(|moment| moment.at));
     if row.role == Role::Container
-        && let Some(begin) = begin
+        && let Some(wait_from) = wait_from
     {
-        add(BarKind::Wait, Moment { at: begin, exact: true, by: Source::Podgate }, first.unwrap_or(to));
+        add(BarKind::Wait, Moment { at: wait_from, exact: true, by: Source::Podgate }, first.unwrap_or(to));
     }
     if let Some((from, until)) = pull {
         add(BarKind::Pull, from, until.min(row.created.map_or(until, |moment| moment.at)));

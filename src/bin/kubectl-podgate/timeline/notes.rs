@@ -49,7 +49,7 @@ pub(crate) fn notes(timeline: &Timeline, view: &View, events: Option<&[Event]>, 
         notes.push("For containers shown as running, no time of readiness is recorded.".to_owned());
     }
     let marks = timeline.marks.iter().map(|mark| mark.moment);
-    if marks.chain(timeline.containers.iter().flat_map(Row::moments)).any(|moment| !moment.exact) {
+    if marks.chain(timeline.containers.iter().flat_map(Row::unsorted_moments)).any(|moment| !moment.exact) {
         notes.push("~ marks a time that the kubelet or an event reports in whole seconds; the real time is up to 1 s later. The same applies to the Pod's creation, which is 0 s here.".to_owned());
     }
     notes

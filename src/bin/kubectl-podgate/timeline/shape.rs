@@ -103,8 +103,8 @@ pub(crate) enum BarKind {
 }
 
 impl Row {
-    /// Returns all known moments, in no particular order.
-    pub(crate) fn moments(&self) -> impl Iterator<Item = Moment> + use<> {
+    /// Returns all known moments.
+    pub(crate) fn unsorted_moments(&self) -> impl Iterator<Item = Moment> + use<> {
         let Row { pulled, created, gate, opened, started, ready, ended, .. } = self;
         [*pulled, *created, *gate, *opened, *started, *ready, *ended].into_iter().flatten()
     }

@@ -1,7 +1,7 @@
 //! The chart as text: one row of bars per container, followed by a table of times.
 
 use super::shape::{Bar, BarKind, Mark, Moment, Row, Timeline, format_seconds, rfc3339};
-use crate::terminal::{self, column_widths, fit};
+use crate::terminal::{self, column_widths, pad_or_truncate};
 use anstyle::Style;
 use podgate::core::container::Mode;
 use podgate::core::text::sanitize;
@@ -20,7 +20,7 @@ const TICK_STEPS: [i64; 16] = [
 const DAY: i64 = 86_400_000;
 
 pub(super) fn render(timeline: &Timeline, width: Option<u16>) -> String {
-    let mut out = render_chart(timeline, width);
+    let mut out = render_summary_and_chart(timeline, width);
     out.push('\n');
     write_table(&mut out, timeline);
     let describe = |mark: &Mark| match mark.what {
@@ -38,7 +38,7 @@ pub(super) fn render(timeline: &Timeline, width: Option<u16>) -> String {
 }
 
 /// Returns the summary, the rows of bars and the legend. `width` replaces the terminal's width.
-pub(crate) fn render_chart(timeline: &Timeline, width: Option<u16>) -> String {
+pub(crate) fn render_summary_and_chart(timeline: &Timeline, width: Option<u16>) -> String {
     let columns = width.map(usize::from).or_else(|| Some(terminal::columns_and_rows()?.0)).unwrap_or(DEFAULT_COLUMNS);
     // Without colors, all bars of a colored chart would look the same. Draw shades instead.
     let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
@@ -49,7 +49,7 @@ pub(crate) fn render_chart(timeline: &Timeline, width: Option<u16>) -> String {
     let length = timeline.to - timeline.from;
     write_axis(&mut out, length, names, cells);
     for row in &timeline.containers {
-        let _ = write!(out, "{}  ", fit(&sanitize(&row.name), names));
+        let _ = write!(out, "{}  ", pad_or_truncate(&sanitize(&row.name), names));
         let _ = writeln!(out, "{}", render_bars(&row.bars, timeline.from, length, cells, colors).trim_end_matches(' '));
     }
     out.push('\n');

@@ -84,7 +84,7 @@ pub(crate) struct StandInArgs {
 }
 
 /// Names of podgate's sidecar in `--break`, unless the Pod has a container of this name.
-pub(crate) const SIDECAR_NAMES: [&str; 2] = [SIDECAR_NAME, "sidecar"];
+pub(crate) const SIDECAR_FAULT_NAMES: [&str; 2] = [SIDECAR_NAME, "sidecar"];
 
 /// One fault of `--break`.
 #[derive(Debug, Clone, PartialEq, Eq)]

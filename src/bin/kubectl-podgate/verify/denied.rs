@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Returns an error for each workload that lacks Pods because podgate has denied them. Reads events, because only a
 /// ReplicaSet has a condition with the denial.
-pub(super) async fn find_denied(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
+pub(super) async fn find_denied_pods(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
     let mut denied = BTreeMap::<[String; 3], (String, String)>::new();
     let add = |event: &Value| {
         let (object, message) = (&event["involvedObject"], event["message"].as_str().unwrap_or_default());

@@ -17,7 +17,7 @@ use access::{
     missing_verbs_finding,
 };
 use clap::Args;
-use denied::find_denied;
+use denied::find_denied_pods;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
@@ -118,7 +118,7 @@ async fn check(cluster: &Cluster) -> CommandResult<Vec<Finding>> {
         let fix = "correct its namespaces or podLabels, or remove it; an earlier order may match its Pods";
         findings.push(finding(Level::Warning, "order-unused", what, fix));
     }
-    add_findings("the workloads whose Pods are denied", find_denied(cluster).await, &mut findings);
+    add_findings("the workloads whose Pods are denied", find_denied_pods(cluster).await, &mut findings);
     for ((namespace, account), unprovable_conditions) in pods.iter().flat_map(|pods| &pods.accounts) {
         let missing = missing_verbs(cluster, namespace, account).await;
         let Some(missing) = or_finding("the permissions of service accounts", missing, &mut findings) else { break };

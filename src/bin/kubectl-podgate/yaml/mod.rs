@@ -18,6 +18,7 @@ use podgate::order::edit::Place;
 use serde_json::Value;
 use spans::Tree;
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -160,19 +161,18 @@ impl Source {
         self.documents.iter().filter_map(|document| Some((document, document.error.as_ref()?)))
     }
 
-    /// Returns the whole text with some documents replaced. `replaced` holds the index and new text of each replaced
-    /// document, sorted by index.
-    pub(crate) fn with_replaced(&self, replaced: &[(usize, String)]) -> String {
-        let (mut text, mut replaced) = (String::new(), replaced.iter().peekable());
+    /// Returns the whole text with some documents replaced. `replaced` maps the index of a document to its new text.
+    pub(crate) fn with_replaced(&self, replaced: &BTreeMap<usize, String>) -> String {
+        let mut text = String::new();
         for (index, document) in self.documents.iter().enumerate() {
             text.push_str(&document.before);
-            text.push_str(replaced.next_if(|(number, _)| *number == index).map_or(&document.text, |(_, new)| new));
+            text.push_str(replaced.get(&index).unwrap_or(&document.text));
         }
         text + &self.end
     }
 
     pub(crate) fn text(&self) -> String {
-        self.with_replaced(&[])
+        self.with_replaced(&BTreeMap::new())
     }
 }
 
@@ -193,15 +193,14 @@ impl Document {
     /// the definition.
     pub(crate) fn span(&self, place: &Place) -> Option<Range<usize>> {
         let tree = self.tree()?;
-        let (_, node, taken) = tree.nearest_existing(&self.text, place);
-        (taken == place.0.len()).then(|| tree.nodes[node].content())
+        Some(tree.nodes[tree.node_at(&self.text, place)?].content())
     }
 
     /// Returns the range to underline for `place`: the key of a field, or the first line of an item. For a missing
     /// value, returns the range of the nearest existing parent, at worst the first line of the document.
     pub(crate) fn highlight(&self, place: &Place) -> Range<usize> {
         let Some(tree) = self.tree() else { return 0..0 };
-        let (key, value, _) = tree.nearest_existing(&self.text, place);
+        let (key, value) = tree.nearest_existing(&self.text, place);
         let whole = tree.nodes[key.unwrap_or(value)].content();
         // Underline only the first line of a collection.
         let first_line = self.text[whole.clone()].lines().next().unwrap_or_default().trim_end().len();

@@ -108,8 +108,8 @@ impl Tree {
     }
 
     /// Returns the aliases that refer to nodes in a range of ids.
-    pub(crate) fn aliases(&self, ids: Range<usize>) -> impl Iterator<Item = usize> {
-        self.aliases.range(ids).flat_map(|(_, aliases)| aliases.iter().copied())
+    pub(crate) fn aliases_of(&self, targets: Range<usize>) -> impl Iterator<Item = usize> {
+        self.aliases.range(targets).flat_map(|(_, aliases)| aliases.iter().copied())
     }
 
     /// Returns the parsed text of a field's key. `text` is the text of the document.
@@ -165,17 +165,16 @@ impl Tree {
         }
     }
 
+    /// Returns the value at `place`; `None` if it does not exist.
+    pub(crate) fn node_at(&self, text: &str, place: &Place) -> Option<usize> {
+        place.0.iter().try_fold(Tree::ROOT, |node, step| Some(self.follow_step(text, node, step, 0)?.1))
+    }
+
     /// Returns the value at `place` or at the nearest existing parent of `place`, with the key if the value is a field.
-    /// Also returns the number of steps that exist.
-    pub(crate) fn nearest_existing(&self, text: &str, place: &Place) -> (Option<usize>, usize, usize) {
-        let (mut key, mut node) = (None, Tree::ROOT);
-        for (taken, step) in place.0.iter().enumerate() {
-            match self.follow_step(text, node, step, 0) {
-                Some((next_key, next)) => (key, node) = (next_key, next),
-                None => return (key, node, taken),
-            }
-        }
-        (key, node, place.0.len())
+    pub(crate) fn nearest_existing(&self, text: &str, place: &Place) -> Child {
+        let root = (None, Tree::ROOT);
+        let follow = |from: &mut Child, step| self.follow_step(text, from.1, step, 0).inspect(|next| *from = *next);
+        place.0.iter().scan(root, follow).last().unwrap_or(root)
     }
 }
 

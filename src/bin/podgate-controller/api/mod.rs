@@ -5,7 +5,7 @@ mod client;
 mod patch;
 pub(crate) mod task;
 
-use crate::api::patch::{is_release_patch, merge_patch, only_reports_starts};
+use crate::api::patch::{merge_patch, only_reports_starts, requests_sync};
 use crate::args::PodIdentity;
 use crate::clock::now;
 use crate::failure::{Failure, Result};
@@ -44,8 +44,8 @@ const HELD_BATCH_WINDOW: Duration = Duration::from_secs(10);
 /// Limits the patches of a Pod: at first 30, later one in ten seconds, however often a container changes its state.
 /// Patches that release a container are not delayed.
 type PatchBucket = TokenBucket<30, 10>;
-/// Longest pause after a failed patch that releases a held container.
-const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Longest pause after a failed patch that must make the kubelet sync the Pod.
+const SYNC_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Time limit for every request except the watch. The API server ends a watch after `WATCH_TIMEOUT_SECONDS`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const WATCH_TIMEOUT_SECONDS: u32 = 290;
@@ -198,7 +198,7 @@ pub(crate) async fn sync_annotations(shared: Rc<SharedApiState>, mut desired: wa
         }
         let Some(patch) = batch_changes(&shared, &mut desired).await else { continue };
         shared.patches.borrow_mut().reserve(now());
-        let is_release = is_release_patch(&patch);
+        let needs_sync = requests_sync(&patch);
         let sent = async {
             let connected = api.take().map_or_else(|| shared.connect(), Ok)?;
             send_patch(&shared, &connected, patch).await.map(|()| connected)
@@ -206,24 +206,23 @@ pub(crate) async fn sync_annotations(shared: Rc<SharedApiState>, mut desired: wa
         match sent.await {
             Ok(connected) => {
                 api = Some(connected);
-                shared.metrics.record_patch("ok");
-                if is_release {
+                shared.metrics.record_patch(true);
+                if needs_sync {
                     info!("patched the Pod, so that the kubelet syncs it");
                 }
                 shared.on_success("patch");
                 pause = backoff();
             }
             Err(error) => {
-                shared.metrics.record_patch("error");
+                shared.metrics.record_patch(false);
                 shared.on_failure("patch", &error);
                 let pause = pause.next().unwrap_or(REQUEST_TIMEOUT);
-                if is_release {
-                    tokio::time::sleep(pause.min(RELEASE_RETRY_DELAY)).await;
+                if needs_sync {
+                    tokio::time::sleep(pause.min(SYNC_RETRY_DELAY)).await;
                 } else {
-                    // End the pause early if a container must be released.
-                    let needs_release =
-                        |desired: &Annotations| shared.patch(desired).is_some_and(|patch| is_release_patch(&patch));
-                    let _ = tokio::time::timeout(pause, desired.wait_for(needs_release)).await;
+                    // End the pause early if the kubelet must sync the Pod.
+                    let asks = |desired: &Annotations| shared.patch(desired).is_some_and(|patch| requests_sync(&patch));
+                    let _ = tokio::time::timeout(pause, desired.wait_for(asks)).await;
                 }
             }
         }
@@ -236,7 +235,7 @@ async fn batch_changes(shared: &SharedApiState, desired: &mut watch::Receiver<An
     let mut until = None;
     loop {
         let patch = shared.patch(&desired.borrow_and_update())?;
-        if is_release_patch(&patch) {
+        if requests_sync(&patch) {
             return Some(patch);
         }
         let end = match shared.actual.borrow().contains_key(names::STAGE_KEY) {
@@ -245,7 +244,7 @@ async fn batch_changes(shared: &SharedApiState, desired: &mut watch::Receiver<An
             true if only_reports_starts(&patch) => since + MINOR_BATCH_WINDOW,
             true => now() + BATCH_WINDOW,
         };
-        let end = end.min(until.unwrap_or(end)).max(shared.patches.borrow().ready_at().unwrap_or(since));
+        let end = end.min(until.unwrap_or(end)).max(shared.patches.borrow().ready_from().unwrap_or(since));
         until = Some(end);
         let more = tokio::time::timeout_at(end.into(), desired.changed()).await;
         if more.is_err() || now() >= end {

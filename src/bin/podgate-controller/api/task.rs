@@ -34,9 +34,10 @@ impl ApiTask {
         ApiTask { shared, desired, pod_updates, watch_task: None }
     }
 
-    /// Publishes `annotations`. `has_held_container` is true while a container is held.
-    pub(crate) fn publish(&self, annotations: Annotations, has_held_container: bool) {
-        self.shared.has_held_container.set(has_held_container);
+    /// Publishes `annotations`. With `avoid_syncs`, patches that release no container are collected for longer, because
+    /// each sync of the Pod delays the release of a held container.
+    pub(crate) fn publish(&self, annotations: Annotations, avoid_syncs: bool) {
+        self.shared.has_held_container.set(avoid_syncs);
         self.desired.send_replace(annotations);
     }
 

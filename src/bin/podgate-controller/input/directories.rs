@@ -134,7 +134,7 @@ impl ContainerDirectories {
         if let Some(before) = self.handled_since.take() {
             self.budget.charge(thread_cpu_time().saturating_sub(before), now());
         }
-        if let Some(at) = self.budget.ready_at() {
+        if let Some(at) = self.budget.ready_from() {
             tokio::time::sleep_until(at.min(self.last_check + reread).into()).await;
         }
         let is_polling = self.inotify.is_none() || !self.unwatched.is_empty();

@@ -73,20 +73,21 @@ impl HoldGate {
     }
 
     /// Returns the state that the gate must have. `is_met` means that all conditions are met, and `is_confirmed` that
-    /// the sidecar has observed the containers again since then. After the time `limit`, if set, the container starts
+    /// the sidecar has observed the containers again since then. After a wait of `skip_after`, the container starts
     /// even if its conditions are not met. A gate in the state `Open` closes if its conditions are no longer met; a gate
     /// in the state `Skipped` stays as it is.
     pub(super) fn wanted_state(
         &self,
         is_met: bool,
         is_confirmed: bool,
-        limit: Option<Duration>,
+        skip_after: Option<Duration>,
         now: Instant,
     ) -> HoldState {
+        let deadline = skip_after.and_then(|limit| self.deadline(limit));
         match self.state {
             HoldState::Open(_) if !is_met => HoldState::Waiting,
             HoldState::Open(_) | HoldState::Skipped(_) => self.state,
-            _ if limit.and_then(|limit| self.deadline(limit)).is_some_and(|at| at <= now) => HoldState::Skipped(now),
+            _ if deadline.is_some_and(|at| at <= now) => HoldState::Skipped(now),
             _ if is_met && is_confirmed => HoldState::Open(now),
             closed => closed,
         }
@@ -155,7 +156,7 @@ impl HoldGate {
             let times = bases.flat_map(|base| REQUEST_TIMES_MS.map(|pause| base + Duration::from_millis(pause)));
             times.filter(|at| *at > after).min().unwrap_or(last + LATER_INTERVAL)
         };
-        Some(self.requests.ready_at().map_or(next, |at| at.max(next)))
+        Some(self.requests.ready_from().map_or(next, |at| at.max(next)))
     }
 
     pub(super) fn note_release_request(&mut self, now: Instant) {
@@ -164,7 +165,7 @@ impl HoldGate {
     }
 
     /// Returns true if the gate is closed, and also was closed when a container with this start time was created.
-    pub(super) fn is_violated_by(&self, started_at: SystemTime) -> bool {
+    pub(super) fn is_closed_since(&self, started_at: SystemTime) -> bool {
         !self.state.is_open() && self.closed_at.is_none_or(|at| started_at > at + CREATION_TIME)
     }
 }
@@ -204,37 +205,23 @@ mod tests {
     fn each_rule_holds() {
         let start = now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let (open, skipped) = (HoldState::Open(start), HoldState::Skipped(start));
-        for (rule, state, is_met, is_confirmed, limit, expected) in [
-            ("all conditions are met", HoldState::Waiting, true, true, None, HoldState::Open(at(9))),
-            ("a condition is not met", HoldState::Waiting, false, false, None, HoldState::Waiting),
-            ("the conditions are not confirmed", HoldState::Waiting, true, false, None, HoldState::Waiting),
+        let (waiting, open, skipped) = (HoldState::Waiting, HoldState::Open(start), HoldState::Skipped(start));
+        for (rule, state, is_met, is_confirmed, skip_after, expected) in [
+            ("all conditions are met", waiting, true, true, None, HoldState::Open(at(9))),
+            ("a condition is not met", waiting, false, false, None, waiting),
+            ("the conditions are not confirmed", waiting, true, false, None, waiting),
             ("open, and all conditions are still met", open, true, false, Some(9), open),
-            ("open, and a condition is no longer met", open, false, false, Some(9), HoldState::Waiting),
-            (
-                "on-timeout is continue, before the time limit",
-                HoldState::Waiting,
-                false,
-                false,
-                Some(10),
-                HoldState::Waiting,
-            ),
-            (
-                "on-timeout is continue, at the time limit",
-                HoldState::Waiting,
-                false,
-                false,
-                Some(9),
-                HoldState::Skipped(at(9)),
-            ),
-            ("both at once", HoldState::Waiting, true, true, Some(9), HoldState::Skipped(at(9))),
+            ("open, and a condition is no longer met", open, false, false, Some(9), waiting),
+            ("on-timeout is continue, before the time limit", waiting, false, false, Some(10), waiting),
+            ("on-timeout is continue, at the time limit", waiting, false, false, Some(9), HoldState::Skipped(at(9))),
+            ("both at once", waiting, true, true, Some(9), HoldState::Skipped(at(9))),
             ("open since the time limit", skipped, false, false, Some(9), skipped),
             ("on-timeout is fail, after the time limit", HoldState::TimedOut, false, false, None, HoldState::TimedOut),
             ("timed out, and all conditions are met", HoldState::TimedOut, true, true, None, HoldState::Open(at(9))),
         ] {
             let gate = HoldGate { state, ..HoldGate::new(start, SystemTime::UNIX_EPOCH, false) };
-            let limit = limit.map(Duration::from_secs);
-            assert_eq!(gate.wanted_state(is_met, is_confirmed, limit, at(9)), expected, "{rule}");
+            let skip_after = skip_after.map(Duration::from_secs);
+            assert_eq!(gate.wanted_state(is_met, is_confirmed, skip_after, at(9)), expected, "{rule}");
         }
     }
 
@@ -245,13 +232,13 @@ mod tests {
             [(90, true, false), (114, true, false), (116, true, true), (101, false, true)]
         {
             let gate = HoldGate::new(now(), at(100), resumed);
-            assert_eq!(gate.is_violated_by(at(started_at)), is_violated, "{started_at}");
+            assert_eq!(gate.is_closed_since(at(started_at)), is_violated, "{started_at}");
         }
         let mut gate = HoldGate::new(now(), at(100), false);
         gate.record_state(HoldState::Open(now()), now(), at(200));
-        assert!(!gate.is_violated_by(at(300)));
+        assert!(!gate.is_closed_since(at(300)));
         gate.record_state(HoldState::Waiting, now(), at(400));
-        assert!(!gate.is_violated_by(at(401)));
+        assert!(!gate.is_closed_since(at(401)));
     }
 
     #[test]

@@ -91,15 +91,15 @@ impl Board {
         Ok(())
     }
 
-    /// Writes `annotations`, then rings the bell. If the write fails, sets `retry_at`. If creating the bell fails,
-    /// agents use inotify.
-    pub(crate) fn publish(&mut self, annotations: &Annotations) {
+    /// Writes `annotations`, then rings the bell. If the write fails, sets `retry_at`, and the caller must write again.
+    /// If creating the bell fails, agents use inotify.
+    pub(crate) fn try_publish(&mut self, annotations: &Annotations) {
         // Old files that containers keep open may fill the volume. With the padding, podgate can then overwrite the
         // last file in place, even with longer states.
         let text = annotations::write(annotations);
         let size = (text.len() + HEADROOM).next_multiple_of(annotations::PAGE_SIZE);
         let size = size.max(files::size(&self.directory, names::ANNOTATIONS_FILE, names::BOARD_FILE_MAX));
-        let text = annotations::pad_with_hash(text, size.min(names::BOARD_FILE_MAX));
+        let text = annotations::pad_with_checksum(text, size.min(names::BOARD_FILE_MAX));
         let temporary = format!(".{}.tmp", names::ANNOTATIONS_FILE);
         let written =
             files::replace_or_overwrite(&self.directory, &temporary, names::ANNOTATIONS_FILE, text.as_bytes(), 0o644);
@@ -131,7 +131,7 @@ impl Board {
 
     /// Takes the lock on the board. The lock shows the agents and the sidecar's hook that a sidecar runs and has set up
     /// the board.
-    pub(crate) async fn lock(&mut self) -> Result<()> {
+    pub(crate) async fn mark_set_up(&mut self) -> Result<()> {
         let path = self.directory.join(names::CONTROLLER_LOCK_FILE);
         let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";
         let take = || {
@@ -195,10 +195,10 @@ mod tests {
         let directory = parent.path().join("board");
         let mut board = Board::new(&directory);
         let annotations = [("a".to_owned(), "1".to_owned())].into();
-        board.publish(&annotations);
+        board.try_publish(&annotations);
         assert!(board.retry_at.is_some());
         std::fs::create_dir(&directory).unwrap();
-        board.publish(&annotations);
+        board.try_publish(&annotations);
         assert_eq!(board.retry_at, None);
         let text = std::fs::read_to_string(directory.join("annotations")).unwrap();
         assert!(text.starts_with("a=\"1\"\n~=") && text.len() == annotations::PAGE_SIZE, "{text}");

@@ -96,7 +96,8 @@ impl Metrics {
         self.probes.get_or_create(&labels).observe(duration.as_secs_f64());
     }
 
-    pub(crate) fn record_patch(&self, result: &str) {
+    pub(crate) fn record_patch(&self, success: bool) {
+        let result = if success { "ok" } else { "error" };
         self.patches.get_or_create(&vec![("result", result.to_owned())]).inc();
     }
 

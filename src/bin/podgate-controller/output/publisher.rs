@@ -26,8 +26,8 @@ impl Publisher {
         Publisher { board, metrics, milestones, last: None, last_api_annotations: Annotations::new() }
     }
 
-    /// Publishes the Pod's snapshot on the board, in the log and as metrics.
-    pub(crate) fn publish(&mut self, pod: &PodModel) {
+    /// Publishes the Pod's changed snapshot on the board, in the log and as metrics.
+    pub(crate) fn publish_new_snapshot(&mut self, pod: &PodModel) {
         self.write_board(pod);
         let Some(snapshot) = &pod.published else { return };
         let last = self.last.replace(snapshot.clone());
@@ -56,7 +56,7 @@ impl Publisher {
             annotations
                 .insert(names::SANDBOX_SINCE_KEY.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
         }
-        self.board.publish(&annotations);
+        self.board.try_publish(&annotations);
     }
 
     /// Returns the Pod's annotations for the API, as the admission policy allows them; `None` if they have not changed

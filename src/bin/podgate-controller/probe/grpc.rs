@@ -37,13 +37,13 @@ pub(super) async fn attempt(ask: &Grpc, host: &str, port: u16) -> Result<Outcome
     } else {
         exchange::send_http2(stream, request, read_answer).await?
     };
-    match status {
-        0 => Err("UNKNOWN".into()),
-        1 => Ok(Outcome::success("SERVING".to_owned(), None)),
-        2 => Err("NOT_SERVING".into()),
-        3 => Err("SERVICE_UNKNOWN".into()),
-        other => Err(format!("unknown serving status {other}").into()),
-    }
+    Ok(match status {
+        0 => Outcome::failure("UNKNOWN".to_owned()),
+        1 => Outcome::success("SERVING".to_owned(), None),
+        2 => Outcome::failure("NOT_SERVING".to_owned()),
+        3 => Outcome::failure("SERVICE_UNKNOWN".to_owned()),
+        other => Outcome::failure(format!("unknown serving status {other}")),
+    })
 }
 
 /// Encodes `HealthCheckRequest { service = 1 }` with its frame: compression flag (0), length, message.

@@ -102,10 +102,10 @@ impl Prober {
         }
     }
 
-    /// Starts probing a container. `run` differs between incarnations. `has_passed` means that the container has
-    /// already passed its probes in this incarnation. Does nothing if the container has no probe or is already being
-    /// probed. Drops the attempt of an earlier incarnation. A container that restarts too often is probed later.
-    pub(crate) fn start(&mut self, container: &Container, run: u64, has_passed: bool) {
+    /// Starts probing a container. `run` differs between incarnations. `passes_all` means that the container already
+    /// passes all its probes. Does nothing if the container has no probe or is already being probed. Drops the attempt
+    /// of an earlier incarnation. A container that restarts too often is probed later.
+    pub(crate) fn start(&mut self, container: &Container, run: u64, passes_all: bool) {
         if self.lanes.get(&container.name).is_some_and(|lane| lane.run == run) {
             return;
         }
@@ -120,7 +120,7 @@ impl Prober {
                 start.earliest = start.limit.reserve(here);
             }
         }
-        let schedule = ProbeSchedule::new(container.clone(), start.earliest.max(here), self.min_interval, has_passed);
+        let schedule = ProbeSchedule::new(container.clone(), start.earliest.max(here), self.min_interval, passes_all);
         let lane = schedule.map(|schedule| ProbeLane { schedule, run, attempt: None });
         self.lanes.extend(lane.map(|lane| (container.name.clone(), lane)));
     }

@@ -5,7 +5,7 @@ use crate::clock::now;
 use crate::input::pod_facts::PodFacts;
 use crate::model::ready_filter::KubeletReadyFilter;
 use crate::model::status_trust::Trust;
-use crate::model::track::ContainerTrack;
+use crate::model::track::{ContainerTrack, NewEvidence};
 use crate::probe::prober::{Attempt, ProbeEvent};
 use podgate::core::container_list::merge_containers;
 use podgate::core::names;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tracing::{debug, warn};
 
 impl Controller {
-    pub(super) fn kubelet_config_seen(&self) -> Option<String> {
+    pub(super) fn read_config_seen(&self) -> Option<String> {
         let read = source::read_volume_annotations(&self.podinfo, |key| key == names::KUBELET_RUN_KEY);
         read.ok()?.remove(names::KUBELET_RUN_KEY)
     }
@@ -38,7 +38,7 @@ impl Controller {
         if known_by_kubelet().next().is_none() {
             return;
         }
-        let seen = self.kubelet_config_seen();
+        let seen = self.read_config_seen();
         if seen.is_none() {
             debug!("no kubernetes.io/config.seen in the downward-API volume: the kubelet's ready status is ignored");
         }
@@ -66,7 +66,7 @@ impl Controller {
     }
 
     pub(super) fn recheck_ready_filters(&mut self) {
-        let seen = self.kubelet_config_seen();
+        let seen = self.read_config_seen();
         for (name, filter) in &mut self.ready_filters {
             if filter.recheck(seen.as_deref(), now()) {
                 self.pod.on_kubelet_ready(name, filter.accepted_ready);
@@ -96,7 +96,7 @@ impl Controller {
                     continue;
                 }
             }
-            if self.pod.on_report(&container, directory, now()) {
+            if let NewEvidence(true) = self.pod.on_report(&container, directory, now()) {
                 self.wake_up(container);
             }
         }

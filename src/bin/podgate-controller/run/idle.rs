@@ -34,9 +34,7 @@ impl Controller {
         self.prober.stop_all();
         self.ready_filters.values_mut().for_each(KubeletReadyFilter::on_idle);
         // The watch stays open if only the kubelet can report that other containers have ended.
-        let quits = self.pod.tracks.iter().any(|track| track.spec.quit.is_some());
-        let needs_watch = quits || self.pod.needs_pod_watch();
-        if let Some(api) = self.api.as_mut().filter(|_| !needs_watch) {
+        if let Some(api) = self.api.as_mut().filter(|_| !self.pod.needs_watch_while_idle()) {
             api.stop_watching();
             self.status_trust.outdated = None;
             self.pod.is_pod_stale = true;

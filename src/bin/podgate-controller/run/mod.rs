@@ -137,9 +137,9 @@ type Timer = (Option<Instant>, fn(&mut Controller));
 
 impl Controller {
     /// Waits until no other sidecar runs, installs the agent, creates the directories, publishes the first snapshot,
-    /// and then takes the lock on the board.
+    /// and then marks the board as set up.
     async fn start(args: &RunArgs) -> Result<Controller> {
-        let identity = args.pod_identity()?;
+        let identity = args.api_identity()?;
         let declared = args.containers.clone().unwrap_or_default();
         for (directory, flag) in [(&args.board, "--board"), (&args.self_dir, "--self")] {
             if !directory.is_dir() {
@@ -149,7 +149,7 @@ impl Controller {
         let only_sidecar = exclude_other_sidecars(&args.self_dir).await?;
         let holds = declared.iter().any(|container| container.mode == Mode::Hold);
         let (hold, canary) = (Path::new(names::HOLD_DIR), Path::new(names::HOLD_CANARY_DIR));
-        let hold_files = holds.then(|| HoldFiles::new(hold, canary)).transpose()?;
+        let hold_files = holds.then(|| HoldFiles::new_closed(hold, canary)).transpose()?;
         let sandbox = sandbox_id();
         let mut board = Board::new(&args.board);
         let previous = board.previous_annotations().await;
@@ -207,11 +207,11 @@ impl Controller {
             // Wait for the list of containers, so that their directories exist before a container can fill the volume.
             if let Ok(Some(facts)) = tokio::time::timeout(FIRST_POD_TIMEOUT, controller.pod_updates.recv()).await {
                 controller.on_pod_update(&facts);
-                container_list::check_order(&facts.containers).map_err(|broken| broken.to_string())?;
+                container_list::check_can_start(&facts.containers).map_err(|broken| broken.to_string())?;
                 controller.update();
             }
         }
-        controller.publisher.board.lock().await?;
+        controller.publisher.board.mark_set_up().await?;
         // The directories may already contain reports.
         controller.on_reports();
         controller.update();
@@ -268,10 +268,11 @@ impl Controller {
         self.publisher.milestones.record(&self.pod.tracks, wall_clock());
         // Write the board first, so that a slow API never delays a start.
         if has_changed {
-            self.publisher.publish(&self.pod);
+            self.publisher.publish_new_snapshot(&self.pod);
         }
-        let is_release = self.update_gates();
-        if let Some(api) = self.api.as_ref().filter(|_| has_changed || is_release)
+        self.update_gates();
+        let needs_sync = self.take_sync_request();
+        if let Some(api) = self.api.as_ref().filter(|_| has_changed || needs_sync)
             && let Some(annotations) = self.publisher.take_api_annotations(&self.pod)
         {
             api.publish(annotations, self.pod.has_held_container());
@@ -286,7 +287,7 @@ impl Controller {
         }
         for track in &self.pod.tracks {
             match self.pod.may_be_running(track) {
-                true => self.prober.start(&track.spec, track.probing_run, track.has_passed_probes()),
+                true => self.prober.start(&track.spec, track.probing_run, track.passes_all_probes()),
                 false => self.prober.stop(&track.spec.name),
             }
         }

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl Controller {
     /// Sends a request to each container that must exit now, once for each start of the container.
     pub(super) fn ask_to_quit(&mut self) {
-        for track in self.pod.containers_to_quit() {
+        for track in self.pod.last_containers_to_quit() {
             if self.asked_to_quit.insert(track.running_container_id()) {
                 tokio::task::spawn_local(ask(track.spec.name.clone(), track.spec.quit.clone().unwrap_or_default()));
             }

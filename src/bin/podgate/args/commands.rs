@@ -1,6 +1,6 @@
 //! Flags of the commands that wait.
 
-use super::values::{OnError, TetherMode, container_name, duration, exit_condition, interval, log_path, number};
+use super::values::{OnError, TetherMode, any_u32, container_name, duration, interval, log_output, pre_stop_condition};
 use crate::signals;
 use clap::Args as ClapArgs;
 use podgate::core::argv::{Argv, Check};
@@ -69,13 +69,13 @@ pub(crate) struct LogArgs {
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
     /// Write the log to this output, such as /proc/1/fd/2
-    #[arg(long, value_name = "FILE", value_parser = log_path)]
+    #[arg(long, value_name = "FILE", value_parser = log_output)]
     pub(crate) log_to: Option<PathBuf>,
 }
 
 /// Destinations of messages.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct OutputArgs {
+pub(crate) struct MessageArgs {
     #[command(flatten)]
     pub(crate) logs: LogArgs,
     /// File for the reason of a wait
@@ -105,7 +105,7 @@ pub(crate) struct PostStartArgs {
     #[arg(long)]
     pub(crate) tether: bool,
     #[command(flatten)]
-    pub(crate) messages: OutputArgs,
+    pub(crate) messages: MessageArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -133,7 +133,7 @@ pub(crate) struct EntrypointArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) command_timeout: Option<Duration>,
     /// End the command by this signal
-    #[arg(long, value_name = "SIGNAL", default_value = "SIGTERM", value_parser = signals::parse)]
+    #[arg(long, value_name = "SIGNAL", default_value = "SIGTERM", value_parser = signals::from_name)]
     pub(crate) stop_signal: i32,
     /// Wait this long from the signal to SIGKILL
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
@@ -151,7 +151,7 @@ pub(crate) struct EntrypointArgs {
     #[arg(long, value_name = "CONTAINER", value_delimiter = ',', value_parser = container_name)]
     pub(crate) restart_with: Vec<String>,
     #[command(flatten)]
-    pub(crate) messages: OutputArgs,
+    pub(crate) messages: MessageArgs,
     /// The container's own command
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -163,7 +163,7 @@ pub(crate) struct PreStopArgs {
     #[arg(long, value_name = "NAME", value_parser = container_name)]
     pub(crate) container: Option<String>,
     /// Wait until CONTAINER has exited; repeatable
-    #[arg(long, value_name = "CONTAINER[=Exited]", value_delimiter = ',', value_parser = exit_condition)]
+    #[arg(long, value_name = "CONTAINER[=Exited]", value_delimiter = ',', value_parser = pre_stop_condition)]
     pub(crate) until: Vec<WaitCondition>,
     /// Wait at most this long, less than the Pod's grace
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = duration)]
@@ -230,7 +230,7 @@ pub(crate) struct OpenedArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
     pub(crate) check_period: Duration,
     /// With --wait: fail after this many failures
-    #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = number)]
+    #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = any_u32)]
     pub(crate) failure_threshold: u32,
     /// Also pass while the gate waits, for a livenessProbe
     #[arg(long)]

@@ -10,10 +10,10 @@ Example, in a Pod's spec: `api` follows `db` in the list and starts when `db` is
           command: [/podgate/bin/podgate, post-start, --container, db, --timeout, 2m]
   - name: api
 
-While a postStart hook runs, the kubelet shows the Pod as ContainerCreating and runs no probes. The
-podgate sidecar probes the containers instead. The time limit includes --then. If the hook fails or
-times out, the kubelet kills this container and starts the next one anyway. `kubectl describe pod`
-then shows the reason in the container's status and termination message.
+While a postStart hook runs, the kubelet shows the Pod as ContainerCreating and does not probe this
+container. The podgate sidecar probes the containers instead. The time limit includes --then. If the
+hook fails or times out, the kubelet kills this container and starts the next one anyway. `kubectl
+describe pod` then shows the reason in the container's status and termination message.
 
 The flags of the wait are those of `podgate entrypoint`, and its help lists the forms of a check.
 
@@ -52,7 +52,7 @@ Headers may follow PATH: http://:8080/ready [\"Host: shop.example\"].
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate fails as soon as a
 dependency has ended for good, is in back-off or cannot pull its image. With --on-timeout continue,
-no condition or check makes the gate fail early: it waits until its time limit.
+only an unknown container makes the gate fail early; else it waits until its time limit.
 
 Without a sidecar, --ask has a probe of another container: \"NAME [SETTING=NUMBER...] CHECK\", such as
 \"db initialDelaySeconds=5 http://:8080/ready\". The settings are initialDelaySeconds, timeoutSeconds,

@@ -5,7 +5,7 @@ mod help;
 mod values;
 
 pub(crate) use commands::{
-    EntrypointArgs, LogArgs, OpenedArgs, OutputArgs, PostStartArgs, PreStopArgs, ProbeArgs, ProbeTimes, WaitArgs,
+    EntrypointArgs, LogArgs, MessageArgs, OpenedArgs, PostStartArgs, PreStopArgs, ProbeArgs, ProbeTimes, WaitArgs,
 };
 pub(crate) use values::{OnError, TetherMode};
 
@@ -135,7 +135,7 @@ pub(crate) fn print_error(error: &clap::Error, words: &[OsString]) -> Exit {
         (Some(ContextValue::String(wrong)), Some(command)) => similar_flag(wrong, command).unwrap_or_default(),
         _ => String::new(),
     };
-    let line = output::one_line(&format!("{program}: {first}{hint}; see {program} --help"));
+    let line = output::short_line(&format!("{program}: {first}{hint}; see {program} --help"));
     // These commands run beside the container's program, which owns the termination message.
     let runs_beside_program = command.is_some_and(|it| ["pre-stop", "opened", "probe"].contains(&it.get_name()));
     if !runs_beside_program {

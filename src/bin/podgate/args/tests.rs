@@ -29,7 +29,7 @@ fn defaults_are_those_of_core() {
     let Command::Entrypoint(gate) = Args::parse_from(["podgate", "entrypoint", "--", "sh"]).command else { panic!() };
     assert_eq!((gate.waits.timeout, gate.waits.check_timeout), (defaults::WAIT_TIMEOUT, defaults::CHECK_TIMEOUT));
     let Command::PreStop(hook) = Args::parse_from(["podgate", "pre-stop"]).command else { panic!() };
-    assert_eq!((hook.grace, hook.then_timeout), (defaults::PRE_STOP_TIMEOUT, defaults::THEN_TIMEOUT));
+    assert_eq!((hook.grace, hook.then_timeout), (defaults::PRE_STOP_GRACE, defaults::THEN_RESERVE));
 }
 
 const NAME: &str = "[a-z]([a-z0-9-]{0,5}[a-z0-9])?";

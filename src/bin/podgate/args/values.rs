@@ -18,8 +18,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, ParseError> {
     if duration.as_secs() > DURATION_MAX_SECS { Err("longer than 100 years".into()) } else { Ok(duration) }
 }
 
-/// Parses a number. clap's own parser adds 4 kB to the binary.
-pub(super) fn number(text: &str) -> Result<u32, &'static str> {
+/// Parses a number, zero included. clap's own parser adds 4 kB to the binary.
+pub(super) fn any_u32(text: &str) -> Result<u32, &'static str> {
     text.parse().map_err(|_| "not a number")
 }
 
@@ -29,7 +29,7 @@ pub(super) fn interval(text: &str) -> Result<Duration, ParseError> {
 
 /// Parses a path of `--log-to`. Podgate writes log lines in its own process. A write to a file on a mount could block
 /// the process, so only outputs of processes are allowed.
-pub(super) fn log_path(text: &str) -> Result<PathBuf, &'static str> {
+pub(super) fn log_output(text: &str) -> Result<PathBuf, &'static str> {
     match text.split('/').collect::<Vec<_>>()[..] {
         ["", "dev", _] | ["", "proc", _, "fd", _] => Ok(PathBuf::from(text)),
         _ => Err("not an output of a process; write /proc/1/fd/2"),
@@ -37,7 +37,7 @@ pub(super) fn log_path(text: &str) -> Result<PathBuf, &'static str> {
 }
 
 /// Parses a condition of a preStop hook. Such a hook can only wait until a container has exited.
-pub(super) fn exit_condition(text: &str) -> Result<WaitCondition, ParseError> {
+pub(super) fn pre_stop_condition(text: &str) -> Result<WaitCondition, ParseError> {
     let text = if text.contains('=') { text.to_owned() } else { format!("{text}={}", WantedState::Exited) };
     let until: WaitCondition = text.parse()?;
     if until.want.is_exit() {

@@ -108,7 +108,7 @@ impl Checks {
 
     /// Runs the checks as the probes of a container that has run since `start`: the startupProbe, then the
     /// readinessProbe.
-    pub(crate) fn like_container_probes(mut self, times: &ProbeTimes, start: Instant) -> Checks {
+    pub(crate) fn like_probe_sequence(mut self, times: &ProbeTimes, start: Instant) -> Checks {
         self.entries.iter_mut().for_each(|entry| entry.due = start + times.initial_delay);
         Checks { passing_for: Some(times.passing_for), reaps_orphans: false, ..self }
     }
@@ -126,8 +126,8 @@ impl Checks {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    pub(crate) fn were_given(&self) -> bool {
+        !self.entries.is_empty()
     }
 
     /// Returns the checks that have not passed, each with its last result.
@@ -139,8 +139,8 @@ impl Checks {
     /// Returns the reason why a check cannot pass any more; `None` if every check still can.
     pub(crate) fn impossible_reason(&self) -> Option<String> {
         self.entries.iter().find_map(|Entry { check, pending, .. }| match (check, pending.as_deref()) {
-            (Check::File { path, .. }, Some(why @ net::PREVIOUS_STEP_FAILED)) => {
-                Some(format!("{check} cannot pass: {} exists, so {why}", net::failure_file(path)))
+            (Check::File { path, .. }, Some(why @ net::FAILURE_FILE_EXISTS)) => {
+                Some(format!("{check} cannot pass: {} exists, so {why}", net::failure_path(path)))
             }
             _ => None,
         })
@@ -285,7 +285,7 @@ fn extra_time(check: &Check) -> Duration {
 /// Returns false if the result of `check` depends on a path that is not in the kernel's cache. Does not block.
 fn may_pass(check: &Check) -> bool {
     match check {
-        Check::File { path, .. } => files::may_be_cached(path) || files::may_be_cached(&net::failure_file(path)),
+        Check::File { path, .. } => files::may_be_cached(path) || files::may_be_cached(&net::failure_path(path)),
         Check::Unix(path) => files::may_be_cached(path),
         _ => true,
     }
@@ -301,7 +301,7 @@ pub(crate) fn run_once(
 ) -> Result<(), String> {
     match child_argv(check, limit, shows_output) {
         Some(argv) => run_to_end(&argv, limit + extra_time(check), shows_output),
-        None => net::run(check, false, view().pod_ip(), clock::now() + limit),
+        None => net::run_in_process(check, false, view().pod_ip(), clock::now() + limit),
     }
 }
 
@@ -310,10 +310,10 @@ pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let view = || PodSources::new(args.board.clone(), None).view();
     let failure = |why| Failure::new(Exit::NeverMet, why);
     let outcome = match check {
-        Check::Http { .. } if args.hook => net::run(check, true, view().pod_ip(), clock::now() + HOOK_LIMIT),
+        Check::Http { .. } if args.hook => net::run_in_process(check, true, view().pod_ip(), clock::now() + HOOK_LIMIT),
         _ if !args.direct => run_once(check, limit, false, &view),
         Check::Exec(argv) => return run_to_end(argv, limit, args.show).map_err(failure),
-        _ => return net::run(check, false, None, clock::now() + limit).map_err(failure),
+        _ => return net::run_in_process(check, false, None, clock::now() + limit).map_err(failure),
     };
     outcome.map_err(|why| failure(format!("{check}: {why}")))
 }

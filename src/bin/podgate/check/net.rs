@@ -17,15 +17,15 @@ use std::os::unix::fs::FileTypeExt;
 use std::time::Instant;
 
 /// Result of a `file://` check that cannot pass any more: the previous step has written `PATH.err`.
-pub(super) const PREVIOUS_STEP_FAILED: &str = "the previous step failed";
+pub(super) const FAILURE_FILE_EXISTS: &str = "the previous step failed";
 
-/// Runs a check once until `deadline`. The error is a short description of the result.
-pub(super) fn run(check: &Check, is_hook: bool, pod_ip: Option<String>, deadline: Instant) -> Result<(), String> {
+/// Runs a check once, a network check until `end`. The error is a short description of the result.
+pub(super) fn run_in_process(check: &Check, is_hook: bool, pod_ip: Option<String>, end: Instant) -> Result<(), String> {
     match check {
         Check::File { path, needs_content } => check_file(path, *needs_content).map_err(|why| {
-            if fs::symlink_metadata(failure_file(path)).is_ok() { PREVIOUS_STEP_FAILED.into() } else { why }
+            if fs::symlink_metadata(failure_path(path)).is_ok() { FAILURE_FILE_EXISTS.into() } else { why }
         }),
-        Check::Tcp { .. } | Check::Http { .. } => NetAttempt::start(check, is_hook, pod_ip, deadline)?.run_to_end(),
+        Check::Tcp { .. } | Check::Http { .. } => NetAttempt::start(check, is_hook, pod_ip, end)?.run_to_end(),
         Check::Unix(path) => connect_unix(path),
         Check::Mount(path) => check_mount(path),
         Check::Exec(_) => Err("needs a child process".into()),
@@ -41,8 +41,8 @@ fn check_file(path: &str, needs_content: bool) -> Result<(), String> {
     }
 }
 
-/// Returns the file that the previous step writes if it fails.
-pub(super) fn failure_file(path: &str) -> String {
+/// Returns the path of the file that the previous step writes if it fails.
+pub(super) fn failure_path(path: &str) -> String {
     format!("{path}.err")
 }
 

@@ -49,7 +49,7 @@ impl Messenger {
     pub(crate) fn log_wait(&self, obstacles: &[String]) {
         let line = format!("{}: waiting for {}", self.prefix, obstacles.join("; "));
         info!("{line}");
-        output::write_termination_message(self.termination_log.as_deref(), &output::one_line(&line));
+        output::write_termination_message(self.termination_log.as_deref(), &output::short_line(&line));
     }
 
     pub(crate) fn clear_message(&self) {
@@ -59,7 +59,7 @@ impl Messenger {
     /// Logs the failure, writes it as the termination message and to standard error, and returns its exit code.
     pub(crate) fn print_failure(&self, Failure(code, why): Failure) -> ExitCode {
         let note = self.log_error.as_ref().map(|error| format!(" (cannot open the log: {error})")).unwrap_or_default();
-        let line = output::one_line(&format!("{}: {why}{note}", self.prefix));
+        let line = output::short_line(&format!("{}: {why}{note}", self.prefix));
         error!(code, "{line}");
         output::write_termination_message(self.termination_log.as_deref(), &line);
         if !self.logs_to_stderr {

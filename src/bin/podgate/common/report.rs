@@ -30,13 +30,13 @@ impl Reporter {
         Reporter { directory, container, current, last_written: None, error: None }
     }
 
-    /// Reports that the gate has opened. `watching` has the containers that the agent keeps watching as the command's
-    /// parent; `None` if the agent becomes the command. The report is written even without a sidecar, because `podgate
-    /// opened` reads the report.
-    pub(crate) fn report_opened(&mut self, watching: Option<Vec<String>>) {
+    /// Reports that the gate has opened. `watched_as_parent` has the containers that the agent keeps watching as the
+    /// command's parent; `None` if the agent becomes the command. The report is written even without a sidecar, because
+    /// `podgate opened` reads the report.
+    pub(crate) fn report_opened(&mut self, watched_as_parent: Option<Vec<String>>) {
         (self.current.gate, self.current.started) = (Some(GateState::Opened), true);
-        self.current.is_parent = watching.is_some();
-        self.current.watched_containers = watching.unwrap_or_default();
+        self.current.is_parent = watched_as_parent.is_some();
+        self.current.watched_containers = watched_as_parent.unwrap_or_default();
         self.current.opened_at = u64::try_from(time_since_boot().as_millis()).ok();
         self.current.waiting_for.clear();
         // Checks that passed before the command ran don't prove that the command is ready.
@@ -46,7 +46,7 @@ impl Reporter {
 
     /// Reports the result of the checks to the sidecar run that published `view`. Skips a write that is not needed.
     pub(crate) fn refresh(&mut self, view: &PodView, check_passed: bool) {
-        self.adopt_epoch(view);
+        self.set_epoch(view);
         self.current.check_passed = check_passed;
         // The sidecar may attribute an earlier incarnation's end to this one. Write the report again to correct that.
         let state = |snapshot: &Snapshot| snapshot.states.get(self.container.as_ref()?).copied();
@@ -60,12 +60,12 @@ impl Reporter {
 
     pub(crate) fn report_exit(&mut self, view: &PodView, code: i32) {
         self.current.exit_code = Some(code);
-        self.adopt_epoch(view);
+        self.set_epoch(view);
         self.write(0);
     }
 
     /// Addresses the next report to the sidecar run that published `view`.
-    pub(crate) fn adopt_epoch(&mut self, view: &PodView) {
+    pub(crate) fn set_epoch(&mut self, view: &PodView) {
         if let Some(snapshot) = view.snapshot() {
             self.current.epoch.clone_from(&snapshot.epoch);
         }
@@ -93,7 +93,7 @@ impl Reporter {
     }
 }
 
-pub(crate) fn new_report(sandbox: SandboxId, conditions: &[WaitCondition]) -> Report {
+pub(crate) fn base_report(sandbox: SandboxId, conditions: &[WaitCondition]) -> Report {
     let agent = env!("CARGO_PKG_VERSION").to_owned();
     Report { sandbox: Some(sandbox), agent_version: agent, waiting_for: conditions.to_vec(), ..Report::default() }
 }

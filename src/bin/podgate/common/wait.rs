@@ -62,7 +62,7 @@ impl Wait<'_> {
                 asked.view()
             } else {
                 let view = watch.read(|| self.sources.view());
-                reporter.adopt_epoch(&view);
+                reporter.set_epoch(&view);
                 if method.replace(watch.method) != Some(watch.method) {
                     info!(by = watch.method.as_str(), "waiting");
                 }
@@ -74,7 +74,7 @@ impl Wait<'_> {
             let sidecar = if dead {
                 fallback.run_due(at, &|| view.pod_ip());
                 match fallback.describe_pending().pop() {
-                    _ if fallback.is_empty() => SidecarHealth::Dead,
+                    _ if !fallback.were_given() => SidecarHealth::Dead,
                     Some(why) => SidecarHealth::FallbackFailed(why),
                     None => SidecarHealth::FallbackPassed,
                 }
@@ -100,7 +100,7 @@ impl Wait<'_> {
                     // Report only while waiting: a restarted container that is released at once must not wake an idle
                     // sidecar.
                     if predecessors.is_none() && view.snapshot().is_some() {
-                        reporter.refresh(&view, !checks.is_empty() && observed.pending_checks.is_empty());
+                        reporter.refresh(&view, checks.were_given() && observed.pending_checks.is_empty());
                         let failed = reporter.error.as_ref();
                         obstacles.extend(failed.map(|error| format!("cannot report to the sidecar ({error})")));
                     }
@@ -137,8 +137,8 @@ impl Wait<'_> {
             let others = others.chain(predecessors.iter().flat_map(Predecessors::poll_fds));
             watch.wait(pause, others.collect()).map_err(Failure::setup_error("cannot wait"))?;
             if let Some(signal) = self.signals.and_then(SignalFd::next_signal) {
-                let when = format!("{} while waiting; the command was not run", signals::name(signal));
-                return Err(Failure::by_signal(signal, &when));
+                let received = format!("{} while waiting; the command was not run", signals::name(signal));
+                return Err(Failure::by_signal(signal, &received));
             }
         }
     }

@@ -4,11 +4,11 @@
 pub(crate) mod exec;
 pub(crate) mod parent;
 
-use crate::args::{EntrypointArgs, OutputArgs, TetherMode};
+use crate::args::{EntrypointArgs, MessageArgs, TetherMode};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::common::messenger::Messenger;
-use crate::common::report::{Reporter, new_report};
+use crate::common::report::{Reporter, base_report};
 use crate::common::wait::Wait;
 use crate::failure::Failure;
 use crate::pod_sources::PodSources;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use tracing::warn;
 
 pub(crate) fn run(args: EntrypointArgs) -> ExitCode {
-    let OutputArgs { logs, termination_log } = &args.messages;
+    let MessageArgs { logs, termination_log } = &args.messages;
     let termination_log = Some(termination_log.clone());
     let messenger =
         Messenger::new("entrypoint", args.container.as_deref(), logs, termination_log, Some(Target::Stderr));
@@ -46,13 +46,13 @@ fn run_gate(mut args: EntrypointArgs, messenger: &Messenger) -> Result<ExitCode,
     let sources = PodSources::new(args.waits.volumes.board.clone(), None);
     sources.require_source("--until", !args.waits.until.is_empty())?;
     sources.require_source("--stop-after", !args.stop_after.is_empty())?;
-    args.post_file.as_deref().map_or(Ok(()), parent::validate_post_file_path)?;
+    args.post_file.as_deref().map_or(Ok(()), parent::validate_post_file_name)?;
     let ticket = random_id(4).map_err(Failure::setup_error("cannot read random bytes"))?;
     let report = Report {
         gate: Some(GateState::Waiting),
         ticket: Some(ticket.clone()),
         process: identify(std::process::id()),
-        ..new_report(sources.sandbox.clone(), &args.waits.until)
+        ..base_report(sources.sandbox.clone(), &args.waits.until)
     };
     let mut reporter = Reporter::new(args.waits.volumes.self_dir.clone(), None, report);
     let mut predecessors = None;

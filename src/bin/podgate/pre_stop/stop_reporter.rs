@@ -34,7 +34,7 @@ impl StopReporter {
         };
         let found = report::read_report(&self.directory).ok().filter(is_of_this_run);
         // The container runs, because its preStop hook runs.
-        let fresh = || Report { started: true, ..report::new_report(self.sandbox.clone(), &[]) };
+        let fresh = || Report { started: true, ..report::base_report(self.sandbox.clone(), &[]) };
         let now = found.clone().unwrap_or_else(fresh);
         if *self.author.get_or_insert_with(|| author(&now)) != author(&now) {
             return;

@@ -16,9 +16,9 @@ fn hooks_may_precede_gates() {
         container("api", Mode::Entrypoint, &["db"]),
         container("web", Mode::Entrypoint, &["api", "db"]),
     ];
-    assert_eq!(check_order(&list), Ok(()));
+    assert_eq!(check_can_start(&list), Ok(()));
     let parent = [container("migrate", Mode::Entrypoint, &[]), container("db", Mode::PostStart, &[])];
-    assert_eq!(check_order(&parent), Ok(()), "a gate without conditions is open");
+    assert_eq!(check_can_start(&parent), Ok(()), "a gate without conditions is open");
 }
 
 #[test]
@@ -30,10 +30,10 @@ fn cycle_is_reported() {
         container("c", Mode::Entrypoint, &["a"]),
     ];
     assert_eq!(
-        check_order(&list).unwrap_err().to_string(),
+        check_can_start(&list).unwrap_err().to_string(),
         "containers wait for each other: a waits for b, b waits for c, c waits for a"
     );
-    assert!(check_order(&[container("a", Mode::Entrypoint, &["a"])]).is_err());
+    assert!(check_can_start(&[container("a", Mode::Entrypoint, &["a"])]).is_err());
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn dense_graph_visits_each_container_once() {
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
         list.push(container(&format!("c{n}"), Mode::Entrypoint, &before));
     }
-    assert_eq!(check_order(&list), Ok(()));
+    assert_eq!(check_can_start(&list), Ok(()));
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn check_held_back(plan: &Plan) -> Result<(), TestCaseError> {
             ..Container::default()
         })
         .collect();
-    prop_assert_eq!(container_list::check_order(&containers), Ok(()));
+    prop_assert_eq!(container_list::check_can_start(&containers), Ok(()));
     for (at, planned) in plan.containers.iter().enumerate() {
         prop_assert!(planned.entrypoint_gate().is_none_or(|gate| !gate.command.is_empty()));
         prop_assert!(planned.mode != PlannedMode::Hold || !planned.after.is_empty());

@@ -56,20 +56,20 @@ impl History {
         }
     }
 
-    /// Returns true if the container has reached the end that the order requires. Without a required end, the current
+    /// Returns true if the container has reached the exit that the order requires. Without a required exit, the current
     /// run must be Ready, or have ended with 0 under a restart policy other than `Always`.
     pub(super) fn has_reached_goal(&self) -> bool {
         let has_reached = |run: &Incarnation, want| self.reached(run, want).is_some();
-        match (self.task.required_end, self.runs.last()) {
-            (Some(end), _) => self.runs.iter().any(|run| has_reached(run, end)),
+        match (self.task.required_exit, self.runs.last()) {
+            (Some(exit), _) => self.runs.iter().any(|run| has_reached(run, exit)),
             (_, Some(run)) if run.ended.is_none() => has_reached(run, Ready),
             (_, run) => self.task.restart_policy != "Always" && run.is_some_and(|run| has_reached(run, Completed)),
         }
     }
 
     /// Returns true if the container is complete at `now` and, without probes, has run for [`PROBATION_MS`].
-    pub(super) fn is_settled(&self, now: i64) -> bool {
-        let is_exempt = self.task.has_probe || self.task.required_end.is_some();
+    pub(super) fn has_settled_at_goal(&self, now: i64) -> bool {
+        let is_exempt = self.task.has_probe || self.task.required_exit.is_some();
         let from = self.runs.last().and_then(|run| run.started).filter(|_| !is_exempt);
         self.has_reached_goal() && from.is_none_or(|at| now - at >= PROBATION_MS)
     }
@@ -125,28 +125,28 @@ pub(super) fn outcome(all: &[History]) -> Outcome {
     }
 }
 
-/// Returns sentences with the verdict on each container. `end` ends some of the sentences, for example `in time`.
-pub(super) fn verdict_sentences(all: &[History], end: &str) -> Vec<String> {
+/// Returns sentences with the verdict on each container. `suffix` ends some of the sentences, for example `in time`.
+pub(super) fn verdict_sentences(all: &[History], suffix: &str) -> Vec<String> {
     if all.iter().skip(1).all(|own| own.runs.is_empty()) {
-        return vec![format!("podgate's sidecar was not ready {end}.")];
+        return vec![format!("podgate's sidecar was not ready {suffix}.")];
     }
     let mut out: Vec<String> = all.iter().filter_map(|own| start_sentence(own, all)).collect();
     for own in all {
-        out.extend(own.runs.last().filter(|_| !own.has_reached_goal()).and_then(|run| end_sentence(own, run, end)));
+        out.extend(own.runs.last().filter(|_| !own.has_reached_goal()).and_then(|run| end_sentence(own, run, suffix)));
         out.extend(restart_sentence(own));
     }
     out
 }
 
 /// Returns a sentence about the last run of a container that is not in its final state; `None` without such a run.
-fn end_sentence(own: &History, run: &Incarnation, end: &str) -> Option<String> {
-    let ContainerTask { name, required_end, restart_policy, .. } = &own.task;
-    match (run.ended, required_end) {
+fn end_sentence(own: &History, run: &Incarnation, suffix: &str) -> Option<String> {
+    let ContainerTask { name, required_exit, restart_policy, .. } = &own.task;
+    match (run.ended, required_exit) {
         (Some(_), _) if restart_policy != "Never" => None,
         (Some((_, code)), _) => Some(format!("{name} exited with {code} and is not restarted.")),
-        (None, Some(Exited)) => run.started.map(|_| format!("{name} did not exit {end}.")),
-        (None, Some(_)) => run.started.map(|_| format!("{name} did not exit with 0 {end}.")),
-        (None, None) => run.started.map(|_| format!("{name} was not Ready {end}.")),
+        (None, Some(Exited)) => run.started.map(|_| format!("{name} did not exit {suffix}.")),
+        (None, Some(_)) => run.started.map(|_| format!("{name} did not exit with 0 {suffix}.")),
+        (None, None) => run.started.map(|_| format!("{name} was not Ready {suffix}.")),
     }
 }
 

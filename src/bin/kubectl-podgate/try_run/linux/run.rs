@@ -31,8 +31,7 @@ pub(crate) fn run(args: &TryArgs) -> CommandResult {
     let planned = source::read(args)?;
     planned.check_flags(args)?;
     let (sender, messages) = sync_channel(MESSAGES_MAX);
-    let interrupts = sender.clone();
-    setup::on_interrupt(move || interrupts.send(Message::Interrupt).is_ok());
+    setup::send_interrupts(sender.clone());
     let scratch = setup::create_directory()?;
     let plan = run_plan::build(args, &planned, &programs, scratch.path())?;
     let mut run = Run::new(args, &plan, &sender);
@@ -274,7 +273,7 @@ impl<'a> Run<'a> {
                 }
         };
         self.faults.iter().all(is_resolved)
-            && self.containers.iter().all(|own| own.is_over() || own.history.is_settled(now_ms()))
+            && self.containers.iter().all(|own| own.is_over() || own.history.has_settled_at_goal(now_ms()))
     }
 
     /// Stores the histories for the verdict and enters the phase `Linger`. Later events do not change the stored ones.

@@ -45,8 +45,8 @@ pub(super) struct ContainerTask {
     pub(super) outlives: Vec<String>,
     pub(super) has_gate: bool,
     pub(super) has_probe: bool,
-    /// The end of this container that the order requires: `Completed` or `Exited`.
-    pub(super) required_end: Option<WantedState>,
+    /// The exit of this container that the order requires: `Completed` or `Exited`.
+    pub(super) required_exit: Option<WantedState>,
 }
 
 /// Builds the run plan: rewrites the template, and injects.
@@ -147,7 +147,7 @@ impl TaskWriter<'_> {
             outlives: planned.or(local).map(|planned| planned.outlives.clone()).unwrap_or_default(),
             has_gate: local.is_some_and(|planned| planned.mode != PlannedMode::None),
             has_probe: self.probed.contains(name),
-            required_end: source::required_end(self.plan, name).or(own_end),
+            required_exit: source::required_exit(self.plan, name).or(own_end),
         }
     }
 

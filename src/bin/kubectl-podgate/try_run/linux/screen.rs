@@ -143,7 +143,7 @@ pub(super) fn live_chart(title: &str, histories: &[History], zero: i64) -> Strin
     let now = now_ms();
     let mut timeline = timeline(title, histories, zero, now);
     timeline.summary = format!("{title} after {}:", format_seconds(now - zero));
-    format!("\n{}", text::render_chart(&timeline, None))
+    format!("\n{}", text::render_summary_and_chart(&timeline, None))
 }
 
 /// Returns the timeline between two times in milliseconds since 1970, without summary and notes.
@@ -158,11 +158,11 @@ fn timeline(pod: &str, histories: &[History], from: i64, to: i64) -> Timeline {
 }
 
 /// Returns the row of a container. The row has the times of the last run, and the bars of all runs.
-fn row(own: &History, role: Role, mut begin: Option<i64>, to: i64) -> Row {
+fn row(own: &History, role: Role, mut wait_from: Option<i64>, to: i64) -> Row {
     let mut all = Vec::new();
     for run in &own.runs {
-        all.extend(bars(&run_row(own, role, Some(run)), begin, to));
-        begin = begin.and(run.ended).map(|(at, _)| at);
+        all.extend(bars(&run_row(own, role, Some(run)), wait_from, to));
+        wait_from = wait_from.and(run.ended).map(|(at, _)| at);
     }
     let restarts = u32::try_from(own.runs.len().saturating_sub(1)).unwrap_or(u32::MAX);
     Row { bars: all, restarts, ..run_row(own, role, own.runs.last()) }

@@ -3,7 +3,7 @@
 use crate::common_args::stdin_name_if_piped;
 use crate::error::{CommandError, CommandResult, ErrorKind};
 use crate::output::print_stderr;
-use crate::try_run::{FaultKind, SIDECAR_NAMES, TryArgs};
+use crate::try_run::{Fault, FaultKind, SIDECAR_FAULT_NAMES, TryArgs};
 use crate::yaml::files::{check_readable, display_name, ignored_message, read_sources};
 use crate::yaml::locate;
 use podgate::core::until::WantedState;
@@ -40,12 +40,12 @@ impl PlannedPod {
         let planned = self.plan.containers.iter().map(|planned| &planned.name);
         let all: Vec<&str> = self.natives.iter().chain(planned).map(String::as_str).collect();
         let ready = args.ready.iter().map(|(name, _)| ("--ready", name));
-        let of_sidecar = |name: &str, kind| SIDECAR_NAMES.contains(&name) && matches!(kind, FaultKind::Kill(_));
-        let faults = args.faults.iter().filter(|fault| !of_sidecar(&fault.container, fault.kind));
-        let faults = faults.map(|fault| ("--break", &fault.container));
+        let is_sidecar = |name: &String| SIDECAR_FAULT_NAMES.contains(&name.as_str());
+        let is_kill = |fault: &Fault| is_sidecar(&fault.container) && matches!(fault.kind, FaultKind::Kill(_));
+        let faults = args.faults.iter().filter(|fault| !is_kill(fault)).map(|fault| ("--break", &fault.container));
         let unknown = ready.chain(faults).find(|(_, name)| !all.contains(&name.as_str()));
         let Some((flag, name)) = unknown else { return Ok(()) };
-        let hint = if SIDECAR_NAMES.contains(&name.as_str()) { "; podgate's sidecar can only be killed" } else { "" };
+        let hint = if is_sidecar(name) { "; podgate's sidecar can only be killed" } else { "" };
         let line = format!("{flag} {name}: the Pod has no such container; choose one of {}{hint}", all.join(", "));
         Err(CommandError::new(ErrorKind::Usage, line))
     }
@@ -135,12 +135,12 @@ pub(super) fn findings_error(findings: &[Finding], line: impl Fn(&Finding) -> St
     CommandError::of_lines(errors.map(line).collect())
 }
 
-/// Returns the end that the order requires of the container: `Completed` (exit code 0), `Exited` (any code) or none.
-pub(super) fn required_end(plan: &Plan, name: &str) -> Option<WantedState> {
+/// Returns the exit that the order requires of the container: `Completed` (exit code 0), `Exited` (any code) or none.
+pub(super) fn required_exit(plan: &Plan, name: &str) -> Option<WantedState> {
     let conditions = plan.containers.iter().flat_map(|planned| &planned.after);
     let mut wanted: Vec<WantedState> = conditions.filter(|one| one.container == name).map(|one| one.want).collect();
     let is_job = plan.containers.iter().any(ContainerPlan::is_ended_with_job);
     let ends_first = is_job && plan.get(name).is_some_and(|planned| !planned.is_ended_with_job());
     wanted.extend(ends_first.then_some(WantedState::Completed));
-    [WantedState::Completed, WantedState::Exited].into_iter().find(|end| wanted.contains(end))
+    [WantedState::Completed, WantedState::Exited].into_iter().find(|exit| wanted.contains(exit))
 }

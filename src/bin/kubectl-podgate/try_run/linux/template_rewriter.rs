@@ -2,7 +2,7 @@
 //! commands and probes that work here.
 
 use super::setup::Programs;
-use super::source::{EXAMPLE_READY_DELAYS, EXAMPLE_TITLE, PlannedPod, required_end};
+use super::source::{EXAMPLE_READY_DELAYS, EXAMPLE_TITLE, PlannedPod, required_exit};
 use super::stand_in::StandInBehavior;
 use crate::try_run::{FaultKind, TryArgs};
 use podgate::core::container::{Container, Mode};
@@ -159,7 +159,7 @@ impl Rewriter<'_> {
                 FaultKind::Kill(_) | FaultKind::IgnoresTerm => {}
             }
         }
-        role.exit_ms = required_end(&self.planned.plan, name).map(|_| EXIT_DELAY_MS);
+        role.exit_ms = required_exit(&self.planned.plan, name).map(|_| EXIT_DELAY_MS);
         // Without probes, a container is Ready once it runs.
         if role.port.is_none() && role.exit_ms.is_none() {
             role.ready_ms = Some(0);

@@ -1,10 +1,10 @@
 //! Edits of whole lines in block style. The functions return `None` if the layout does not allow such edits.
 
 use super::lines::{
-    begins_line, column, comments_start, dash_position, deeper_comments_end, is_blank_or_comment, line_end, line_start,
-    text_after_on_line, text_before_on_line,
+    begins_line, column, comments_start, dash_position, deeper_comments_end, is_blank_or_comment, line_start,
+    next_line_start, text_after_on_line, text_before_on_line,
 };
-use super::splicer::{EditedEntry, Splice, Splicer, splice_range};
+use super::splicer::{EditedEntry, Splice, Splicer, splice_inside};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ impl Splicer<'_> {
         let lines = entries.iter().map(|(key, value)| {
             let name = &self.tree.nodes[*key];
             let end = self.tree.nodes[*value].content().end.max(self.colon_end(*key).unwrap_or(name.content().end));
-            name.start()..line_end(self.text, end)
+            name.start()..next_line_start(self.text, end)
         });
         let lines: Vec<Range<usize>> = lines.collect();
         let mut out = self.removal_splices(&lines, &parts)?;
@@ -34,8 +34,8 @@ impl Splicer<'_> {
                 Some(splices) => out.extend(splices),
                 None if self.text[lines[index].clone()].contains('#') => return None,
                 None => {
-                    let levels = self.block_levels(entries[index].1);
-                    let field = self.style.entry(part.key.as_deref(), value, column, levels);
+                    let block_levels = self.block_levels(entries[index].1);
+                    let field = self.style.entry(part.key.as_deref(), value, column, block_levels);
                     out.push((lines[index].clone(), field[column..].to_owned()));
                 }
             }
@@ -104,7 +104,7 @@ impl Splicer<'_> {
         if !is_blank_or_comment(rest) && start != end {
             return None;
         }
-        let lines = line_start(self.text, start)..line_end(self.text, end);
+        let lines = line_start(self.text, start)..next_line_start(self.text, end);
         let value_column = text_before_on_line(self.text, colon).chars().count() + 1;
         let (head, below) = self.style.value(new, value_column, column, false, self.block_levels(value));
         let spaced = || if head.is_empty() { String::new() } else { format!(" {head}") };
@@ -127,7 +127,7 @@ impl Splicer<'_> {
         let items: Vec<usize> = self.tree.children(list).map(|(_, item)| item).collect();
         let lines = items.iter().map(|item| {
             let dash = dash_position(self.text, &self.tree.nodes[*item])?;
-            Some(dash..line_end(self.text, self.item_end(*item, dash)))
+            Some(dash..next_line_start(self.text, self.item_end(*item, dash)))
         });
         let mut lines: Vec<Range<usize>> = lines.collect::<Option<_>>()?;
         let first = lines.first()?.start;
@@ -149,7 +149,7 @@ impl Splicer<'_> {
             let new = std::mem::take(&mut new);
             if moved {
                 let whole = self.entry_start(&lines, index)?..lines[index].end;
-                pieces.push(new + &splice_range(self.text, whole.clone(), &part.inner_splices)?);
+                pieces.push(new + &splice_inside(self.text, whole.clone(), &part.inner_splices)?);
                 kept.push(whole);
                 continue;
             }

@@ -138,7 +138,7 @@ impl EditedTree<'_> {
 
     /// Replaces the aliases of all nodes in `targets` with copies, except for aliases inside `except`.
     fn expand_aliases(&mut self, targets: Range<usize>, except: Range<usize>) -> Result<(), Finding> {
-        let mut aliases = self.tree.aliases(targets).filter(|alias| !except.contains(alias));
+        let mut aliases = self.tree.aliases_of(targets).filter(|alias| !except.contains(alias));
         aliases.try_for_each(|alias| self.expand_alias(alias))
     }
 

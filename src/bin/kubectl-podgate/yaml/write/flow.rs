@@ -2,7 +2,7 @@
 
 use super::lines::text_before_on_line;
 use super::render::{self, FlowStyle};
-use super::splicer::{EditedEntry, Splice, Splicer, splice_range};
+use super::splicer::{EditedEntry, Splice, Splicer, splice_inside};
 use serde::Serialize;
 use serde_json::Value;
 use std::ops::Range;
@@ -51,7 +51,7 @@ impl Splicer<'_> {
             }
             out += &match (part.new_value, part.old_index) {
                 (Some(value), _) => format_entry(part, value),
-                (None, Some(at)) => splice_range(self.text, elements[at].clone(), &part.inner_splices)?,
+                (None, Some(at)) => splice_inside(self.text, elements[at].clone(), &part.inner_splices)?,
                 (None, None) => return None,
             };
             previous = part.old_index;

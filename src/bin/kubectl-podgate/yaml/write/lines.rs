@@ -6,8 +6,8 @@ pub(crate) fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Returns the end of the line that contains `at`, including the line break.
-pub(crate) fn line_end(text: &str, at: usize) -> usize {
+/// Returns the start of the line below the line that contains `at`, or the end of the text.
+pub(crate) fn next_line_start(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
 }
 
@@ -17,7 +17,7 @@ pub(crate) fn text_before_on_line(text: &str, at: usize) -> &str {
 
 /// Returns the text from `at` to the end of its line, without the line break.
 pub(crate) fn text_after_on_line(text: &str, at: usize) -> &str {
-    text[at..line_end(text, at)].trim_end_matches(['\n', '\r'])
+    text[at..next_line_start(text, at)].trim_end_matches(['\n', '\r'])
 }
 
 /// Returns the column of the field or item whose key or dash is at `at`. Returns `None` if the text before `at` on its
@@ -54,12 +54,12 @@ pub(crate) fn comments_start(text: &str, at: usize, bound: usize) -> usize {
 /// Returns the end of the comment lines directly below `at` that are indented deeper than `column`. These comments
 /// belong to the item that ends at `at`.
 pub(crate) fn deeper_comments_end(text: &str, at: usize, column: usize) -> usize {
-    let (mut end, mut line_end) = (at, at);
+    let (mut end, mut next_line) = (at, at);
     for line in text[at..].split_inclusive('\n') {
         let code = line.trim_start_matches(' ');
-        line_end += line.len();
+        next_line += line.len();
         match code.starts_with('#') && line.len() - code.len() > column {
-            true => end = line_end,
+            true => end = next_line,
             false if code.trim().is_empty() => {}
             false => break,
         }

@@ -25,7 +25,7 @@ use edited_tree::EditedTree;
 use podgate::order::edit::{Edit, Place, apply};
 use podgate::order::finding::Finding;
 use serde_json::Value;
-use splicer::{Splice, Splicer, splice_range};
+use splicer::{Splice, Splicer, splice_inside};
 use std::collections::BTreeMap;
 
 /// Edits of a document, applied to one template at a time, because the edited value of a large List needs much memory.
@@ -55,14 +55,14 @@ impl<'a> DocumentEditor<'a> {
     /// Edits one template. The new text must parse to `expected` even without the rest of the document.
     fn edit_template(&mut self, at: &Place, edits: &[Edit], expected: &Value) -> Option<Splice> {
         let Document { text, value, is_json, .. } = self.document;
-        let tree = self.document.tree().filter(|tree| tree.aliases(0..usize::MAX).next().is_none())?;
-        let id = tree.nearest_existing(text, at).1;
+        let tree = self.document.tree().filter(|tree| tree.aliases_of(0..usize::MAX).next().is_none())?;
+        let id = tree.node_at(text, at)?;
         let node = &tree.nodes[id];
         let whole = match node.kind {
             NodeKind::Object { flow: true } if *is_json => node.content(),
             NodeKind::Object { flow: false } if lines::begins_line(text, node.start()) && text.ends_with('\n') => {
                 // Include the blank lines below, because they can belong to a block scalar.
-                let end = lines::line_end(text, node.content().end);
+                let end = lines::next_line_start(text, node.content().end);
                 let blank = text[end..].split_inclusive('\n').take_while(|line| line.trim().is_empty());
                 lines::line_start(text, node.start())..end + blank.map(str::len).sum::<usize>()
             }
@@ -72,12 +72,12 @@ impl<'a> DocumentEditor<'a> {
         edits.iter().try_for_each(|edit| edited_tree.add_edit(edit)).ok()?;
         let style = self.style.get_or_insert_with(|| detect_style(text, tree, *is_json));
         let splicer = Splicer { text, tree, edited_tree: &edited_tree, style };
-        let splices = splicer.collection_splices(id, expected).ok().filter(|_| !splicer.needs_rerender(id))?;
+        let splices = splicer.collection_splices(id, expected).ok().filter(|_| !splicer.keeps_no_entry(id))?;
         let mut ranges = splices.iter().map(|(at, _)| at);
         let is_inside = ranges.all(|at| whole.start <= at.start && at.end <= whole.end);
         // A template can contain another one. Do not edit the same text twice.
         let follows = self.splices.last().is_none_or(|(last, _)| last.end <= whole.start);
-        let new = splice_range(text, whole.clone(), &splices).filter(|_| is_inside && follows)?;
+        let new = splice_inside(text, whole.clone(), &splices).filter(|_| is_inside && follows)?;
         parse(&new, *is_json).is_ok_and(|value| value == *expected).then_some((whole, new))
     }
 
@@ -88,7 +88,7 @@ impl<'a> DocumentEditor<'a> {
             return self.document.edited(&self.rest);
         }
         let overlap = || edit_error(&Place::root(), "has Pod templates inside each other");
-        let text = splice_range(text, 0..text.len(), &self.splices).ok_or_else(overlap)?;
+        let text = splice_inside(text, 0..text.len(), &self.splices).ok_or_else(overlap)?;
         if self.rest.is_empty() {
             return Ok(text);
         }
@@ -124,7 +124,7 @@ impl Document {
             let place = edited_tree.old_place_of(failed);
             edit_error(if place.0.is_empty() { first } else { &place }, message)
         })?;
-        let new = splice_range(&text, 0..text.len(), &splices);
+        let new = splice_inside(&text, 0..text.len(), &splices);
         let stripped = |text: &str| text.strip_suffix(style.newline).filter(|_| unterminated).map(str::to_owned);
         let new = new.map(|new| stripped(&new).unwrap_or(new));
         new.filter(|text: &String| parse(text, self.is_json).is_ok_and(|value| value == expected))

@@ -28,12 +28,12 @@ pub(crate) struct FlowStyle {
     pub(crate) comma: &'static str,
 }
 
-/// Objects get one line in flow style if possible. At the outer `levels`, they have one line per field instead.
+/// Objects get one line in flow style if possible. At the outer `block_levels`, they have one line per field instead.
 impl Style {
     /// Renders a field or list item as whole lines, with its key or dash at `column`.
-    pub(crate) fn entry(&self, key: Option<&str>, value: &Value, column: usize, levels: usize) -> String {
+    pub(crate) fn entry(&self, key: Option<&str>, value: &Value, column: usize, block_levels: usize) -> String {
         let key = key.map_or("-".to_owned(), |key| quote_if_needed(key, false) + ":");
-        let (head, below) = self.value(value, column + key.chars().count() + 1, column, key == "-", levels);
+        let (head, below) = self.value(value, column + key.chars().count() + 1, column, key == "-", block_levels);
         let space = if head.is_empty() { "" } else { " " };
         format!("{:column$}{key}{space}{head}{}{below}", "", self.newline)
     }
@@ -46,7 +46,7 @@ impl Style {
         start: usize,
         column: usize,
         is_item: bool,
-        levels: usize,
+        block_levels: usize,
     ) -> (String, String) {
         let (indent, list_indent) = if is_item { (2, 2) } else { (self.indent, self.list_indent) };
         let flow = self.flow_lines(value, start, column + indent);
@@ -56,11 +56,11 @@ impl Style {
                 return ("|-".to_owned(), text.lines().map(line).collect());
             }
             Value::Object(fields) if !fields.is_empty() => {
-                let levels = levels.saturating_sub(1);
-                fields.iter().map(|(key, value)| self.entry(Some(key), value, column + indent, levels)).collect()
+                let block_levels = block_levels.saturating_sub(1);
+                fields.iter().map(|(key, value)| self.entry(Some(key), value, column + indent, block_levels)).collect()
             }
             Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array() || is_block(item)) => {
-                items.iter().map(|item| self.entry(None, item, column + list_indent, levels)).collect()
+                items.iter().map(|item| self.entry(None, item, column + list_indent, block_levels)).collect()
             }
             _ => return (flow, String::new()),
         };
@@ -68,7 +68,7 @@ impl Style {
         let (count, limit) = (flow.lines().count(), lines.lines().count() + if is_item { 0 } else { 2 });
         // On several lines, a list of objects is easier to read with one line per item.
         let is_readable = count == 1 || count <= FLOW_LINES_MAX && !flow.contains("[{");
-        if levels == 0 && value.is_object() && !is_block(value) && is_readable && count < limit {
+        if block_levels == 0 && value.is_object() && !is_block(value) && is_readable && count < limit {
             return (flow, String::new());
         }
         // The first line of a list item follows the dash.

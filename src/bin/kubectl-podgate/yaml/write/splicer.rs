@@ -2,7 +2,7 @@
 
 use super::super::spans::{NodeKind, Tree};
 use super::edited_tree::EditedTree;
-use super::lines::line_end;
+use super::lines::next_line_start;
 use super::render::Style;
 use serde_json::Value;
 use std::ops::Range;
@@ -43,11 +43,11 @@ impl Splicer<'_> {
             let old = slot.old_index.filter(|_| !slot.is_rewritten);
             if let (Some((_, child)), Some(value)) = (old.and_then(|from| self.tree.child(node, from)), value) {
                 let subtree = child..self.tree.nodes[child].subtree_end();
-                if self.needs_rerender(child) {
+                if self.keeps_no_entry(child) {
                     part.new_value = Some(value);
                 } else if self.edited_tree.changed.range(subtree).next().is_some() {
                     let own = &self.tree.nodes[child];
-                    let lines = own.start()..line_end(self.text, own.content().end);
+                    let lines = own.start()..next_line_start(self.text, own.content().end);
                     match self.collection_splices(child, value) {
                         Ok(inner) => part.inner_splices = inner,
                         // If there are no comments, rendering the whole value again loses only its layout.
@@ -76,9 +76,9 @@ impl Splicer<'_> {
         if objects > 1 { usize::MAX } else { objects }
     }
 
-    /// Returns true if the whole collection must be rendered again, because the edits keep none of its old entries. For
-    /// example, a `[]` that gets entries becomes a block list, and an emptied block list becomes `[]`.
-    pub(super) fn needs_rerender(&self, node: usize) -> bool {
+    /// Returns true if the edits keep none of a collection's entries, so that it must be rendered again. For example, a
+    /// `[]` that gets entries becomes a block list, and an emptied block list becomes `[]`.
+    pub(super) fn keeps_no_entry(&self, node: usize) -> bool {
         let Some(slots) = self.edited_tree.changed.get(&node) else { return false };
         let kind = |node: usize| &self.tree.nodes[node].kind;
         let block =
@@ -88,8 +88,8 @@ impl Splicer<'_> {
     }
 }
 
-/// Returns the text of a range after the splices inside the range, or `None` if these splices overlap.
-pub(super) fn splice_range(text: &str, range: Range<usize>, splices: &[Splice]) -> Option<String> {
+/// Returns the text of a range after the splices inside it, or `None` if these overlap. Ignores all other splices.
+pub(super) fn splice_inside(text: &str, range: Range<usize>, splices: &[Splice]) -> Option<String> {
     let inside =
         |(at, new): &&Splice| range.start <= at.start && at.end <= range.end && !(at.is_empty() && new.is_empty());
     let mut inside: Vec<&Splice> = splices.iter().filter(inside).collect();

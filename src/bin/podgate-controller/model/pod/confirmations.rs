@@ -29,7 +29,7 @@ impl PodModel {
         let (mut to_confirm, mut needs_pod_update) = (BTreeSet::new(), false);
         for until in conditions {
             let Some(other) = self.track(&until.container) else { continue };
-            if other.override_state.is_none() && other.has_passed_probes() && until.want == WantedState::Ready {
+            if other.override_state.is_none() && other.passes_all_probes() && until.want == WantedState::Ready {
                 to_confirm.insert(until.container.clone());
             } else {
                 // The user may have removed an override since the last update of the Pod. A tether does not show

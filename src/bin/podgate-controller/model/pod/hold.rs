@@ -10,7 +10,7 @@ impl PodModel {
     /// and returns false on failure.
     pub(crate) fn update_gates(&mut self, now: Instant, wall: SystemTime, mut write: impl FnMut(&str, bool) -> bool) {
         for track in self.tracks.iter_mut().filter(|track| track.spec.mode == Mode::Hold) {
-            track.update_hold_gate(now, wall);
+            track.note_run_past_gate(now, wall);
             let wanted = self.published.as_ref().and_then(|snapshot| track.wanted_hold_state(snapshot, now));
             let Some((wanted, gate)) = wanted.zip(track.hold.as_mut()) else { continue };
             if gate.must_change(wanted, now) {
@@ -39,9 +39,9 @@ impl PodModel {
     }
 
     /// Returns true if a patch must now make the kubelet repeat the first run of a wrapped readinessProbe.
-    pub(crate) fn take_probe_repeat_request(&mut self, now: Instant) -> bool {
+    pub(crate) fn take_lost_probe_request(&mut self, now: Instant) -> bool {
         let mut is_due = false;
-        for track in self.tracks.iter_mut().filter(|track| track.lost_probe_due().is_some_and(|due| due <= now)) {
+        for track in self.tracks.iter_mut().filter(|track| track.lost_first_probe_due().is_some_and(|due| due <= now)) {
             track.repeated_probe_of = track.running_container_id();
             is_due = true;
         }

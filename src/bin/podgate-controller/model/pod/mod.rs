@@ -6,7 +6,7 @@ mod hold;
 
 use crate::input::pod_facts::PodFacts;
 use crate::input::report_file::DirectoryState;
-use crate::model::track::ContainerTrack;
+use crate::model::track::{ContainerTrack, NewEvidence};
 use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{KubeletReady, resolve_state};
@@ -85,9 +85,9 @@ impl PodModel {
         }
     }
 
-    /// Stores the content of a container's directory. Returns true if the content has changed and counts as evidence.
-    pub(crate) fn on_report(&mut self, name: &str, mut directory: DirectoryState, now: Instant) -> bool {
-        let Some(track) = self.tracks.iter_mut().find(|track| track.spec.name == name) else { return false };
+    /// Stores the content of a container's directory.
+    pub(crate) fn on_report(&mut self, name: &str, mut directory: DirectoryState, now: Instant) -> NewEvidence {
+        let Some(track) = self.tracks.iter_mut().find(|t| t.spec.name == name) else { return NewEvidence(false) };
         let counts = |report: &Report| {
             report.is_from_sandbox(&self.sandbox)
                 || track.restart_decision_for(report.exit_code) == RestartDecision::Final
@@ -169,14 +169,14 @@ impl PodModel {
     /// pending.
     pub(crate) fn due(&self) -> Option<Instant> {
         let holds = self.tracks.iter().filter_map(ContainerTrack::hold_due);
-        let probes = self.tracks.iter().filter_map(ContainerTrack::lost_probe_due);
-        self.tracks.iter().filter_map(ContainerTrack::due).chain(holds).chain(probes).min()
+        let probes = self.tracks.iter().filter_map(ContainerTrack::lost_first_probe_due);
+        self.tracks.iter().filter_map(ContainerTrack::untethered_due).chain(holds).chain(probes).min()
     }
 
     /// Applies the time limits that have expired at `now`.
     pub(crate) fn apply_time_limits(&mut self, now: Instant) {
         for track in &mut self.tracks {
-            track.apply_time_limits(&self.epoch.id, now);
+            track.apply_untethered_limit(&self.epoch.id, now);
             track.apply_hold_time_limit(now);
         }
     }
@@ -184,7 +184,7 @@ impl PodModel {
     /// Returns true if the container may be running, so that a probe can succeed.
     pub(crate) fn may_be_running(&self, track: &ContainerTrack) -> bool {
         if track.has_ended() || track.is_gate_closed() {
-            return track.may_be_untethered();
+            return track.may_have_closed_tether();
         }
         let before = || self.tracks.iter().take_while(|other| other.spec.name != track.spec.name);
         track.is_known_running()
@@ -288,17 +288,19 @@ impl PodModel {
             && self.containers_to_confirm().is_empty()
     }
 
-    /// Returns true if an agent watches a container whose end only the kubelet can report.
-    pub(crate) fn needs_pod_watch(&self) -> bool {
+    /// Returns true if an idle sidecar must watch the Pod: for `quit`, or for an agent that watches a container
+    /// whose end only the kubelet can report.
+    pub(crate) fn needs_watch_while_idle(&self) -> bool {
         let reports = self.tracks.iter().filter_map(ContainerTrack::report);
         let watched: BTreeSet<&str> =
             reports.flat_map(|report| &report.watched_containers).map(String::as_str).collect();
         let is_watched = |name: &str| watched.contains(name) || watched.contains(ALL_CONTAINERS);
-        self.tracks.iter().any(|other| is_watched(&other.spec.name) && !other.is_tethered() && !other.has_ended())
+        let is_unseen = |other: &ContainerTrack| !other.is_tethered() && !other.has_ended();
+        self.tracks.iter().any(|other| other.spec.quit.is_some() || is_watched(&other.spec.name) && is_unseen(other))
     }
 
     /// Returns the containers that must exit now, because all other containers have ended for good.
-    pub(crate) fn containers_to_quit(&self) -> impl Iterator<Item = &ContainerTrack> {
+    pub(crate) fn last_containers_to_quit(&self) -> impl Iterator<Item = &ContainerTrack> {
         // Native sidecars end later, so ignore them. Trust only the kubelet: a tether can be released too early.
         let is_over = |track: &ContainerTrack| {
             track.spec.restart_policy.as_deref() == Some("Always") || track.kubelet_shows_final_end()

@@ -21,8 +21,8 @@ impl ContainerTrack {
         self.spec.mode == Mode::Hold && !self.is_running() && !for_good
     }
 
-    /// Creates the gate if necessary. Begins a new wait when the container runs or has run.
-    pub(in crate::model) fn update_hold_gate(&mut self, now: Instant, wall_clock: SystemTime) {
+    /// Notes that the container has passed its gate, and then restarts the time limit. Creates the gate if necessary.
+    pub(in crate::model) fn note_run_past_gate(&mut self, now: Instant, wall_clock: SystemTime) {
         let (is_running, ended_at) = (self.is_running(), self.ended_at());
         let gate = self.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock, self.is_resumed));
         self.answers.has_passed_gate |= is_running && gate.state.is_open();
@@ -36,9 +36,9 @@ impl ContainerTrack {
     /// Returns the state that the gate must have, by the `published` states; `None` if the container has no gate.
     pub(in crate::model) fn wanted_hold_state(&self, published: &Snapshot, now: Instant) -> Option<HoldState> {
         let is_met = self.spec.until.iter().all(|until| until.is_met(published));
-        let limit = self.hold_limit().filter(|_| self.spec.continue_on_timeout && self.may_be_held());
+        let skip_after = self.hold_limit().filter(|_| self.spec.continue_on_timeout && self.may_be_held());
         let is_confirmed = self.confirmation.as_ref().is_some_and(Confirmation::is_done);
-        Some(self.hold.as_ref()?.wanted_state(is_met, is_confirmed, limit, now))
+        Some(self.hold.as_ref()?.wanted_state(is_met, is_confirmed, skip_after, now))
     }
 
     /// Returns `Violated` or `TimedOut` if the gate of a held container shows it, and otherwise `observed`, the state
@@ -46,7 +46,7 @@ impl ContainerTrack {
     pub(in crate::model) fn hold_failure_or(&self, observed: State) -> State {
         let Some(gate) = &self.hold else { return observed };
         let started_at = self.kubelet_status.as_ref().and_then(|status| status.running_since);
-        if !self.answers.has_passed_gate && started_at.is_some_and(|at| gate.is_violated_by(at)) {
+        if !self.answers.has_passed_gate && started_at.is_some_and(|at| gate.is_closed_since(at)) {
             State::Violated
         } else if gate.state == HoldState::TimedOut && (observed == State::Waiting || observed.has_ended()) {
             State::TimedOut

@@ -88,6 +88,9 @@ pub(super) struct IncarnationObservations {
     pub(super) has_passed_gate: bool,
 }
 
+/// True if the content of a container's directory has changed and counts as evidence.
+pub(crate) struct NewEvidence(pub(crate) bool);
+
 impl ContainerTrack {
     pub(super) fn new(spec: Container, is_resumed: bool) -> ContainerTrack {
         ContainerTrack { spec, is_resumed, ..ContainerTrack::default() }
@@ -141,14 +144,14 @@ impl ContainerTrack {
 
     /// Returns true if the last report is of an open gate, and nothing shows whether the program still runs. A program
     /// that has closed its tether is in this state after a restart of the sidecar or a wrongly detected end.
-    pub(super) fn may_be_untethered(&self) -> bool {
+    pub(super) fn may_have_closed_tether(&self) -> bool {
         self.life.phase == Phase::Free && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
-    /// Stores the verdict after a probe attempt that began at `began`.
-    pub(super) fn on_probe(&mut self, verdict: ProbeVerdict, success: bool, began: Instant, epoch: &str) {
-        if success && self.may_be_untethered() {
-            self.run_without_tether(epoch, began);
+    /// Stores the verdict after a probe attempt. `at` is the time of this evidence.
+    pub(super) fn on_probe(&mut self, verdict: ProbeVerdict, success: bool, at: Instant, epoch: &str) {
+        if success && self.may_have_closed_tether() {
+            self.run_without_tether(epoch, at);
         }
         // A startupProbe that has failed too often is final, because the kubelet then restarts the container.
         if self.startup_result().is_none_or(|(_, has_passed)| has_passed) {
@@ -156,18 +159,17 @@ impl ContainerTrack {
         }
     }
 
-    /// Returns the time for the next [`apply_time_limits`](ContainerTrack::apply_time_limits): the kubelet has then
-    /// shown an untethered program running for a time, and no new gate has reported. `None` if no time limit is
-    /// pending.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        let since = self.life.shown_running_since().filter(|_| self.may_be_untethered());
+    /// Returns the time for [`apply_untethered_limit`](ContainerTrack::apply_untethered_limit), if it is pending: the
+    /// kubelet has then shown an untethered program running for a time, and no new gate has reported.
+    pub(crate) fn untethered_due(&self) -> Option<Instant> {
+        let since = self.life.shown_running_since().filter(|_| self.may_have_closed_tether());
         since.map(|since| since + EARLY_TETHER_DROP_WINDOW)
     }
 
     /// Returns the time at which the first run of the wrapped readinessProbe counts as lost. The kubelet starts it
     /// right after the container, but reads a status that may be too old (prober/worker.go, `doProbe`), and then waits
     /// for a whole `periodSeconds`. `None` if the probe has run, or is not wrapped.
-    pub(super) fn lost_probe_due(&self) -> Option<Instant> {
+    pub(super) fn lost_first_probe_due(&self) -> Option<Instant> {
         let is_wrapped = self.spec.reports_start && self.spec.readiness_probe.as_ref().is_some_and(Probe::is_exec);
         // The report of a gate names the process too, so only a result shows that the probe has run.
         let has_run = self.raw_report.as_ref().is_some_and(|report| {
@@ -179,8 +181,8 @@ impl ContainerTrack {
         since.map(|since| since + LOST_PROBE_AFTER)
     }
 
-    pub(crate) fn apply_time_limits(&mut self, epoch: &str, now: Instant) {
-        if self.due().is_some_and(|due| due <= now) {
+    pub(crate) fn apply_untethered_limit(&mut self, epoch: &str, now: Instant) {
+        if self.untethered_due().is_some_and(|due| due <= now) {
             self.run_without_tether(epoch, now);
         }
     }
@@ -223,7 +225,7 @@ impl ContainerTrack {
         has_hook_tether || self.report().is_some_and(|report| report.started) || self.running_container_id().is_some()
     }
 
-    pub(crate) fn has_passed_probes(&self) -> bool {
+    pub(crate) fn passes_all_probes(&self) -> bool {
         self.answers.probe_verdict == Some(ProbeVerdict::Passed)
     }
 

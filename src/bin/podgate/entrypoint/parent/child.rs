@@ -45,7 +45,7 @@ impl Child {
     ///
     /// Spawning a process waits for its `execve`, which may block on a dead mount. So this function spawns podgate's
     /// own program, which then executes `command`.
-    pub(super) fn start(command: &[OsString], stop_signal: i32) -> Result<Child, Failure> {
+    pub(super) fn spawn_starter(command: &[OsString], stop_signal: i32) -> Result<Child, Failure> {
         let pipe = || -> io::Result<_> {
             let (reader, writer) = io::pipe()?;
             rustix::io::ioctl_fionbio(&reader, true)?;
@@ -95,7 +95,7 @@ impl Child {
     pub(super) fn terminate(&mut self, why: EndReason, now: Instant, grace: Duration) {
         if self.ending.is_none() && self.exit_code().is_none() {
             // Do not repeat the stop signal: many programs treat a second one as "quit immediately".
-            if !self.is_stop_requested() {
+            if !self.was_stop_signal_sent() {
                 self.forward(self.stop_signal);
             }
             self.ending = Some((why, now + grace));
@@ -106,7 +106,7 @@ impl Child {
         signals::usually_stops_command(signal) || signal == self.stop_signal
     }
 
-    pub(super) fn is_stop_requested(&self) -> bool {
+    pub(super) fn was_stop_signal_sent(&self) -> bool {
         self.group_stopped.is_some()
     }
 
@@ -145,7 +145,7 @@ impl Child {
         let running = self.status.is_none().then_some(self.pid);
         if let Some(end) = running.and_then(child_end).filter(|_| self.group_stopped != Some(true)) {
             let signal = end.terminating_signal().filter(|signal| self.is_stop(*signal));
-            if let Some(signal) = signal.filter(|_| self.is_stop_requested()) {
+            if let Some(signal) = signal.filter(|_| self.was_stop_signal_sent()) {
                 // A shell blocks signals while it starts a process, so it only seemed to handle this signal.
                 send_signal(self.pid, signal, true);
                 self.group_stopped = Some(true);

@@ -58,7 +58,7 @@ pub(super) fn run(
     _tether: Option<Tether>,
     messenger: &Messenger,
 ) -> Result<ExitCode, Failure> {
-    let signals = SignalFd::block(&signals::forwarded()).map_err(Failure::setup_error("cannot receive signals"))?;
+    let signals = SignalFd::block(&signals::for_parent()).map_err(Failure::setup_error("cannot receive signals"))?;
     // Adopt orphans, as the first process of a PID namespace does anyway.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let mut dependencies = Dependencies::new(&args);
@@ -75,14 +75,14 @@ pub(super) fn run(
         let verdict = Verdict { command_code: 0, exit_code: 0, reason: None };
         return Ok(finish(&args, &sources, &mut reporter, verdict, messenger));
     }
-    let child = Child::start(&args.command, args.stop_signal)?;
+    let child = Child::spawn_starter(&args.command, args.stop_signal)?;
     let started = now();
     // The checks need the watch too: podgate must report their result again to a restarted sidecar.
     let needs_watch = !dependencies.watched_containers().is_empty() || !args.ready_check.is_empty();
     let mut supervisor = Supervisor {
         watch: (needs_watch && sources.has_source()).then(|| sources.watch()),
         checks: Checks::new(args.ready_check.clone(), args.waits.check_timeout, started)
-            .like_container_probes(&args.times, started),
+            .like_probe_sequence(&args.times, started),
         next_read: started,
         has_warned: false,
         args: &args,
@@ -163,7 +163,7 @@ fn finish(
 
 /// Writes the post file of a command that never ran, if its path is valid.
 pub(super) fn write_never_ran_post_file(post_file: Option<&Path>, failed: &Failure) {
-    if let Some(path) = post_file.filter(|path| validate_post_file_path(path).is_ok())
+    if let Some(path) = post_file.filter(|path| validate_post_file_name(path).is_ok())
         && let Err(error) = write_post_file_in_child(path, false, failed.0)
     {
         warn!(%error, file = %path.display(), "cannot write the post file");
@@ -171,7 +171,7 @@ pub(super) fn write_never_ran_post_file(post_file: Option<&Path>, failed: &Failu
 }
 
 /// Rejects an invalid path of `--post-file`, to which podgate writes the command's exit code, before the command runs.
-pub(super) fn validate_post_file_path(path: &Path) -> Result<(), Failure> {
+pub(super) fn validate_post_file_name(path: &Path) -> Result<(), Failure> {
     match path.file_name().and(path.to_str()) {
         Some(text) if !text.ends_with('/') => Ok(()),
         _ => Err(Failure::new(Exit::BadSetup, format!("--post-file {}: not a file name", path.display()))),

@@ -84,7 +84,7 @@ fn lost_first_run_of_a_wrapped_probe_is_repeated_once() {
             );
         }
         pod.receive_status("db", running("d1", false));
-        assert!(!pod.take_probe_repeat_request(now()));
+        assert!(!pod.take_lost_probe_request(now()));
         if has_run && list == &of_gate {
             pod.receive_report("db", Some(Report { check_passed: true, ..opened("t1") }));
         } else if has_run {
@@ -92,7 +92,7 @@ fn lost_first_run_of_a_wrapped_probe_is_repeated_once() {
         }
         let at = now() + Duration::from_secs(1);
         assert_eq!(pod.due().is_some_and(|due| due <= at), !has_run);
-        assert_eq!([pod.take_probe_repeat_request(at), pod.take_probe_repeat_request(at)], [!has_run, false]);
+        assert_eq!([pod.take_lost_probe_request(at), pod.take_lost_probe_request(at)], [!has_run, false]);
     }
 }
 

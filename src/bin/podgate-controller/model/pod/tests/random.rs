@@ -194,7 +194,7 @@ impl World {
             if !actor.is_probed() || !self.pod.may_be_running(track) {
                 self.lanes.remove(&at);
             } else if self.lanes.get(&at).is_none_or(|lane| lane.run != track.probing_run) {
-                let verdict = if track.has_passed_probes() { ProbeVerdict::Passed } else { ProbeVerdict::NotYet };
+                let verdict = if track.passes_all_probes() { ProbeVerdict::Passed } else { ProbeVerdict::NotYet };
                 self.lanes.insert(at, Lane { run: track.probing_run, verdict, failures: 0, began: None });
             }
         }
