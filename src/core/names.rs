@@ -15,7 +15,7 @@ pub const EPOCH_KEY: &str = "sandbox.podgate.io/epoch";
 pub const REVISION_KEY: &str = "sandbox.podgate.io/revision";
 /// Key of the annotation with the stage of the pod: `starting`, `started` or `terminating`.
 pub const STAGE_KEY: &str = "sandbox.podgate.io/stage";
-/// Key of the annotation with the ordered containers in start order, separated by commas.
+/// Key of the annotation with the ordered containers, in the order of the list, separated by commas.
 pub const ORDERED_CONTAINERS_KEY: &str = "sandbox.podgate.io/order";
 /// Key of the annotation with the stuck containers and their reasons: `db=ImagePullBackOff,api=Ended`.
 pub const STUCK_REASONS_KEY: &str = "sandbox.podgate.io/stuck";

@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub stage: Stage,
     /// State of each container.
     pub states: BTreeMap<String, State>,
-    /// Ordered containers, in start order.
+    /// Ordered containers, in the order of the list.
     pub order: Vec<String>,
     /// Reason for each stuck container.
     pub stuck: BTreeMap<String, String>,

@@ -28,7 +28,7 @@ pub(crate) struct View {
     /// The reason why the published state cannot belong to the current sandbox.
     #[serde(skip)]
     pub(crate) stale_reason: Option<String>,
-    /// The ordered containers, in start order.
+    /// The ordered containers, in the order of the list.
     pub(crate) order: Vec<String>,
     pub(crate) containers: Vec<Row>,
     /// Notes about anything unusual, with advice.
