@@ -62,7 +62,7 @@ pub const RULES: &[Rule] = &[
     rule("native-not-awaited", &[Warning], "Kubernetes does not wait for the readinessProbe of a native sidecar"),
     rule("native-startup", &[Warning], "A native sidecar's startupProbe can keep the containers from starting"),
     rule("native-would-do", &[Note], "Native sidecars can keep this order without podgate"),
-    rule("needs-process-1", &[Warning], "The command may refuse to run unless it is process 1"),
+    rule("needs-process-1", &[Warning], "The command may need to be process 1"),
     rule("needs-sidecar", &[Error], "The Pod has `podgate.io/sidecar: none`, but its order needs a sidecar"),
     rule("no-grace", &[Warning], "A grace period of 0 leaves no time for a stop order"),
     rule("no-readiness-probe", &[Warning], "Containers wait until a container without probes is Ready"),
